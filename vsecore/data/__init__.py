@@ -1,0 +1,1 @@
+"""Pictures and captions: the embedded world, photographs, features, words and batches."""
