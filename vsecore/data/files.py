@@ -1,0 +1,79 @@
+"""Where files go, how they are written, and how long work shows its progress."""
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import platformdirs
+from tqdm.auto import tqdm
+
+
+@contextmanager
+def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a file that appears whole or not at all.
+
+    The bytes go to a hidden neighbour of `path`, which takes the name `path` only when the block has ended
+    without an error. A reader never sees half a file, and an interrupted run leaves an older file as it was.
+
+    Args:
+        path: the file to write. Its folder is made if it is missing.
+        mode: "wb" for bytes, "w" for UTF-8 text.
+
+    Yields:
+        The open file.
+
+    Raises:
+        ValueError: another mode.
+
+    Example:
+        >>> with write_atomically(folder / "words.json", "w") as file:
+        ...     json.dump(words, file)
+    """
+    if mode not in ("wb", "w"):
+        raise ValueError(f'mode is {mode!r}: write_atomically knows "wb" (bytes) and "w" (text)')
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The same folder, so that the rename stays on one disk: only then is it one step.
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    text = {} if mode == "wb" else {"encoding": "utf-8", "newline": "\n"}
+    try:
+        with partial.open(mode.replace("w", "x"), **text) as file:  # type: ignore[call-overload]
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def cache_folder(*parts: str) -> Path:
+    """The folder for what can be made again: the user's cache, or what VSECORE_CACHE names.
+
+    Args:
+        parts: folders inside it, outermost first.
+
+    Returns:
+        The folder, which exists.
+    """
+    root = os.environ.get("VSECORE_CACHE") or platformdirs.user_cache_dir("vsecore")
+    folder = Path(root).expanduser().joinpath(*parts)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
+    """The one progress bar of the house: on stderr, or a widget in a notebook; VSECORE_PROGRESS=0 hides it.
+
+    Args:
+        iterable: what to go through; None for a bar that is moved by `.update`.
+        options: passed to `tqdm`, such as `total`, `desc`, `unit`.
+
+    Returns:
+        The bar, which iterates over `iterable`.
+    """
+    options.setdefault("disable", os.environ.get("VSECORE_PROGRESS") == "0")
+    options.setdefault("dynamic_ncols", True)
+    return tqdm(iterable, **options)
