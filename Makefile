@@ -1,0 +1,62 @@
+# The course in two commands: `make course` runs it and builds the book, `make test` tests it.
+# Needs Python 3.11 or newer, git and make; everything else is installed into .venv.
+
+PYTHON ?= python3
+TIER ?= lesson
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help course test lint units notebooks book lab format lock clean
+
+help:  ## Show these commands.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "== Setting up $(VENV): about 6 GB, most of it PyTorch with its CUDA libraries"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip sync --python $(BIN)/python requirements.lock
+	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+course: $(INSTALLED)  ## Run every notebook, then build the book (TIER=smoke for a quick look).
+	$(BIN)/vse course --tier $(TIER)
+
+test: lint units notebooks book  ## Linters, unit tests, the stored notebooks, the book without warnings.
+	@echo "== All tests passed."
+
+lint: $(INSTALLED)
+	@echo "== Linters: style, types, floors of the house"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+units: $(INSTALLED)
+	@echo "== Unit tests, with coverage"
+	$(BIN)/python -m pytest tests --cov --cov-fail-under=90
+
+notebooks: $(INSTALLED)
+	@echo "== Stored notebooks: every cell run again, every output compared"
+	$(BIN)/python -m pytest --nbval notebooks -p no:cacheprovider
+
+book: $(INSTALLED)  ## Build the book from the stored notebooks.
+	@echo "== The book, warnings as errors"
+	$(BIN)/vse course --stored
+
+lab: $(INSTALLED)  ## Open the course in JupyterLab.
+	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+
+format: $(INSTALLED)  ## Put code in the house style.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(INSTALLED)  ## Write requirements.lock anew from pyproject.toml.
+	$(BIN)/uv pip compile --universal --generate-hashes --upgrade --extra offline --extra dev \
+	  --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+
+clean:  ## Remove what was built (not the environment, not the cache).
+	rm -rf build book/_build
