@@ -1,0 +1,334 @@
+"""How good a retrieval is: ranks, recalls, and metrics for many-to-many relevance.
+
+One rule holds everywhere: ties count against the model. An item that scores as high as the right one is taken
+to stand before it, so that a collapsed model, which scores all alike, scores 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+BLOCK = 2**23  # scores looked at in one go: tens of megabytes, however large the matrix
+
+
+def ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tensor, Tensor]:
+    """The rank of the best own item, for every picture and for every caption.
+
+    A rank counts from 0: it is the number of items not one's own that score at least as high as the best own
+    item. Nothing is sorted and the matrix is never copied: it is read twice, in blocks of rows, so that a
+    memory map does.
+
+    Args:
+        scores: similarities, (Ni, Nc), of any real type, on any device.
+        owner: the picture each caption belongs to, (Nc,), in any order.
+
+    Returns:
+        i2t (Ni,), the ranks of captions for each picture, and t2i (Nc,), those of pictures for each caption;
+        int64, on the CPU.
+
+    Raises:
+        ValueError: a shape or type is wrong, an owner is no picture, a picture has no caption, or a score is
+            NaN.
+    """
+    _check_scores(scores)
+    pictures, captions = scores.shape
+    owner = _check_owner(owner, pictures, captions)
+    own = _own_scores(scores, owner)  # (Nc,)   each caption with its picture
+    device = own.device
+    owner = owner.to(device)
+    best = own.new_empty(pictures).scatter_reduce(0, owner, own, "amax", include_self=False)  # (Ni,)
+
+    i2t = torch.zeros(pictures, dtype=torch.int64, device=device)
+    t2i = torch.zeros(captions, dtype=torch.int64, device=device)
+    for start, block in _score_blocks(scores):  # (b, Nc)
+        stop = start + len(block)
+        i2t[start:stop] = (block >= best[start:stop, None]).sum(1, dtype=torch.int32)
+        t2i += (block >= own).sum(0, dtype=torch.int32)
+    # Each query has counted its own items too: a caption its picture, a picture its best caption and its equals.
+    i2t.scatter_add_(0, owner, -(own == best[owner]).to(torch.int64))
+    return i2t.cpu(), (t2i - 1).cpu()
+
+
+def recalls(ranks: Tensor | np.ndarray) -> dict[str, float]:
+    """Percent of queries whose best own item is among the first 1, 5 and 10.
+
+    Args:
+        ranks: counted from 0, (n,), as `ranks` gives them.
+
+    Returns:
+        {"r1": ..., "r5": ..., "r10": ...}.
+
+    Raises:
+        ValueError: ranks are not a vector of whole numbers >= 0, or there are none.
+    """
+    ranks = _check_ranks(ranks)
+    return {f"r{k}": 100 * float((ranks < k).mean()) for k in (1, 5, 10)}
+
+
+def evaluate(
+    scores: Tensor | np.ndarray, owner: Tensor | np.ndarray, folds: int | None = None
+) -> dict[str, float]:
+    """The usual table row of image-text retrieval.
+
+    Args:
+        scores: similarities, (Ni, Nc).
+        owner: the picture each caption belongs to, (Nc,).
+        folds: cut the pictures into so many consecutive folds, each with its own captions, and average over
+            them. COCO 1K is the 5K test split with folds=5. None is one fold of everything.
+
+    Returns:
+        `i2t_r1 i2t_r5 i2t_r10 t2i_r1 t2i_r5 t2i_r10` in percent, `rsum`, the sum of these six, and the median
+        and mean ranks counted from 1, `i2t_medr t2i_medr i2t_meanr t2i_meanr`. i2t looks for captions, t2i
+        for pictures.
+
+    Raises:
+        ValueError: as `ranks`, or the pictures cannot be cut into so many equal folds.
+    """
+    _check_scores(scores)
+    pictures, captions = scores.shape
+    owner = _check_owner(owner, pictures, captions)
+    if folds is None:
+        return _table_row(*ranks(scores, owner))
+    if not isinstance(folds, int) or isinstance(folds, bool) or folds < 1 or pictures % folds:
+        raise ValueError(f"folds must be a whole number that divides the {pictures} pictures, got {folds!r}")
+    size = pictures // folds
+    rows = []
+    for start in range(0, pictures, size):
+        inside = ((owner >= start) & (owner < start + size)).nonzero().flatten()
+        part = scores[start : start + size, _columns(inside)]  # (size, about Nc / folds)
+        rows.append(_table_row(*ranks(part, owner[inside] - start)))
+    return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+
+
+def r_precision(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> float:
+    """The fraction relevant among the first R items, where R items are relevant.
+
+    Rows are queries. The other direction is the transpose of both matrices.
+
+    Args:
+        scores: similarities, (B, C).
+        relevance: bool, (B, C).
+
+    Returns:
+        The mean over the queries, from 0 to 1.
+
+    Raises:
+        ValueError: a shape or type is wrong, a score is NaN, or a query has nothing relevant.
+
+    Source: Musgrave et al. 2020 (A metric learning reality check), section 3.2; Chun et al. 2022 (ECCV
+    Caption).
+    """
+    total = 0.0
+    for gains, count in _first_relevant(scores, relevance):
+        total += float((gains.sum(1) / count).sum())
+    return total / len(scores)
+
+
+def map_at_r(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> float:
+    """Mean average precision at R: `r_precision` that also minds the order within the first R.
+
+    1/R · Σ_{i ≤ R} P(i), P(i) the precision of the first i items if the i-th is relevant, else 0. Rows are
+    queries. The other direction is the transpose of both matrices.
+
+    Args:
+        scores: similarities, (B, C).
+        relevance: bool, (B, C).
+
+    Returns:
+        The mean over the queries, from 0 to 1.
+
+    Raises:
+        ValueError: a shape or type is wrong, a score is NaN, or a query has nothing relevant.
+
+    Source: Musgrave et al. 2020 (A metric learning reality check), eq. 4-5; Chun et al. 2022 (ECCV Caption).
+    """
+    total = 0.0
+    for gains, count in _first_relevant(scores, relevance):
+        place = torch.arange(1, gains.shape[1] + 1, device=gains.device)  # (R,)
+        precision = gains.cumsum(1) / place  # (b, R)
+        total += float(((precision * gains).sum(1) / count).sum())
+    return total / len(scores)
+
+
+def ndcg(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray, k: int = 25) -> float:
+    """Normalised discounted cumulative gain of the first k: for relevance in degrees.
+
+    Gain 2^relevance - 1, discount log2(place + 1), place counted from 1, divided by what the best order would
+    reach. Rows are queries. The other direction is the transpose of both matrices.
+
+    Args:
+        scores: similarities, (B, C).
+        relevance: degrees >= 0, (B, C); NaN marks a missing one, which is 0.
+        k: how many items are looked at, >= 1.
+
+    Returns:
+        The mean over the queries, from 0 to 1. A query with nothing relevant counts 0.
+
+    Raises:
+        ValueError: a shape or type is wrong, a score is NaN, a relevance is negative or infinite, or k < 1.
+
+    Source: Järvelin and Kekäläinen 2002; k = 25 as in Messina et al. 2020 (TERN).
+    """
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"k must be a whole number of at least 1, got {k!r}")
+    _check_relevance(scores, relevance)
+    k = min(k, scores.shape[1])
+    total = 0.0
+    for (start, block), (_, degrees) in zip(_score_blocks(scores), _blocks(relevance), strict=True):
+        degrees = degrees.to(device=block.device, dtype=torch.float64).nan_to_num(
+            0.0, posinf=torch.inf
+        )  # (b, C)
+        wrong = ((degrees < 0) | degrees.isinf()).any(1).nonzero().flatten()
+        if len(wrong):
+            raise ValueError(
+                f"relevance must be >= 0 and finite, row {start + int(wrong[0])} has another value"
+            )
+        discount = torch.arange(2, k + 2, device=block.device, dtype=torch.float64).log2()  # (k,)
+        gain = ((2 ** _ranked(block, degrees, k) - 1) / discount).sum(1)  # (b,)
+        ideal = ((2 ** degrees.topk(k).values - 1) / discount).sum(1)  # (b,)
+        total += float(torch.where(ideal > 0, gain / ideal, 0).sum())
+    return total / len(scores)
+
+
+def _table_row(i2t: Tensor, t2i: Tensor) -> dict[str, float]:
+    row: dict[str, float] = {}
+    for direction, found in (("i2t", i2t), ("t2i", t2i)):
+        row |= {f"{direction}_{key}": value for key, value in recalls(found).items()}
+    row["rsum"] = sum(row.values())
+    for direction, found in (("i2t", i2t), ("t2i", t2i)):
+        row[f"{direction}_medr"] = float(np.floor(np.median(found.numpy())) + 1)
+        row[f"{direction}_meanr"] = float(found.numpy().mean() + 1)
+    return row
+
+
+def _first_relevant(
+    scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """For each block of queries: whether each of the first R items is relevant (b, largest R), and R (b,)."""
+    _check_relevance(scores, relevance)
+    if relevance.dtype not in (torch.bool, np.dtype(bool)):
+        raise ValueError(f"relevance must be bool, got {relevance.dtype}")
+    for (start, block), (_, relevant) in zip(_score_blocks(scores), _blocks(relevance), strict=True):
+        relevant = relevant.to(block.device)
+        count = relevant.sum(1)  # (b,)
+        nothing = (count == 0).nonzero().flatten()
+        if len(nothing):
+            raise ValueError(
+                f"relevance must give every query a relevant item, row {start + int(nothing[0])} has none"
+            )
+        largest = int(count.max())
+        gains = _ranked(block, relevant.to(torch.float64), largest)  # (b, largest)
+        inside = torch.arange(largest, device=block.device) < count[:, None]  # (b, largest)
+        yield gains * inside, count
+
+
+def _ranked(scores: Tensor, relevance: Tensor, k: int) -> Tensor:
+    """The relevance of each row's first k items, (b, k); of equal scores the least relevant comes first."""
+    top, items = scores.topk(k)  # (b, k) each
+    degrees = relevance.gather(1, items)  # (b, k)
+    order = degrees.sort(dim=1, stable=True).indices
+    order = order.gather(1, top.gather(1, order).sort(dim=1, descending=True, stable=True).indices)
+    degrees = degrees.gather(1, order)
+    # Among the items that tie with the k-th, topk took any. The least relevant of them all belong there.
+    last = top[:, -1:]  # (b, 1)
+    tied = (
+        torch.where(scores == last, relevance, torch.inf).topk(k, largest=False).values
+    )  # (b, k)   ascending
+    above = (top > last).sum(1, keepdim=True)  # (b, 1)
+    place = (
+        torch.arange(k, device=scores.device) - above
+    )  # (b, k)   place among the tied; negative above them
+    return torch.where(place < 0, degrees, tied.gather(1, place.clamp(min=0)))
+
+
+def _blocks(matrix: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
+    """The rows of a matrix, some at a time, each block with the number of its first row.
+
+    Blocks of an array are copied, so that memory maps, read-only and reversed arrays all do.
+    """
+    rows = max(1, BLOCK // matrix.shape[1])
+    for start in range(0, matrix.shape[0], rows):
+        block = matrix[start : start + rows]
+        yield start, block.detach() if isinstance(block, Tensor) else torch.from_numpy(np.array(block))
+
+
+def _score_blocks(scores: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
+    """As `_blocks`, and refuses NaN: it compares as no better than anything and would pass for a good rank."""
+    for start, block in _blocks(scores):
+        wrong = block.isnan().any(1)
+        if wrong.any():
+            raise ValueError(f"scores must not be NaN, row {start + int(wrong.nonzero()[0])} has one")
+        yield start, block
+
+
+def _own_scores(scores: Tensor | np.ndarray, owner: Tensor) -> Tensor:
+    """The score of each caption with its own picture, (Nc,)."""
+    if isinstance(scores, Tensor):
+        scores = scores.detach()
+        return scores[owner.to(scores.device), torch.arange(len(owner), device=scores.device)]
+    return torch.from_numpy(np.array(scores[owner.numpy(), np.arange(len(owner))]))
+
+
+def _columns(wanted: Tensor) -> slice | np.ndarray:
+    """The wanted columns, (n,), as a slice where they stand side by side, so that nothing need be copied."""
+    first, last = int(wanted[0]), int(wanted[-1])
+    return slice(first, last + 1) if last - first + 1 == len(wanted) else wanted.numpy()
+
+
+def _is_real(matrix: Tensor | np.ndarray) -> bool:
+    """Whether the numbers of a matrix can be ordered: floating point or whole."""
+    if isinstance(matrix, Tensor):
+        return not matrix.is_complex() and matrix.dtype != torch.bool
+    return matrix.dtype.kind in "fiu"
+
+
+def _check_scores(scores: Tensor | np.ndarray) -> None:
+    if not isinstance(scores, Tensor | np.ndarray):
+        raise ValueError(f"scores must be a tensor or an array, got {type(scores).__name__}")
+    if scores.ndim != 2 or 0 in scores.shape or not _is_real(scores):
+        raise ValueError(
+            f"scores must be a matrix of real numbers, not empty, got {scores.dtype} {tuple(scores.shape)}"
+        )
+
+
+def _check_owner(owner: Tensor | np.ndarray, pictures: int, captions: int) -> Tensor:
+    """The owners as int64 on the CPU, where each picture owns something."""
+    owner = torch.as_tensor(owner).detach().cpu()
+    if owner.shape != (captions,) or not _is_real(owner) or owner.is_floating_point():
+        raise ValueError(
+            f"owner must be whole numbers ({captions},), one a column of scores, "
+            f"got {owner.dtype} {tuple(owner.shape)}"
+        )
+    owner = owner.to(torch.int64)
+    if int(owner.min()) < 0 or int(owner.max()) >= pictures:
+        raise ValueError(
+            f"owner must name rows of scores, 0 to {pictures - 1}, "
+            f"got {int(owner.min())} to {int(owner.max())}"
+        )
+    count = owner.bincount(minlength=pictures)
+    if int(count.min()) == 0:
+        raise ValueError(f"owner must give every picture a caption, picture {int(count.argmin())} has none")
+    return owner
+
+
+def _check_ranks(ranks: Tensor | np.ndarray) -> np.ndarray:
+    ranks = torch.as_tensor(ranks).detach().cpu().numpy()
+    if ranks.ndim != 1 or ranks.size == 0 or ranks.dtype.kind not in "iu" or ranks.min() < 0:
+        raise ValueError(
+            f"ranks must be whole numbers >= 0, (n,), at least one, got {ranks.dtype} {ranks.shape}"
+        )
+    return ranks
+
+
+def _check_relevance(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> None:
+    _check_scores(scores)
+    if not isinstance(relevance, Tensor | np.ndarray):
+        raise ValueError(f"relevance must be a tensor or an array, got {type(relevance).__name__}")
+    if tuple(relevance.shape) != tuple(scores.shape):
+        raise ValueError(
+            f"relevance must have the shape of scores {tuple(scores.shape)}, got {tuple(relevance.shape)}"
+        )

@@ -1,0 +1,45 @@
+"""Contrastive losses: tell a pair from its negatives by a softmax."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from vsecore.losses.positives import check_pairs
+
+
+def info_nce(scores: Tensor, temperature: float = 0.05, positives: Tensor | None = None) -> Tensor:
+    """Cross-entropy of finding each caption from its picture and each picture from its caption.
+
+    Every negative counts, the harder the more; unlike `triplet` it is never satisfied. A picture with several
+    captions is asked for one of them at a time: its other captions are neither rewarded nor punished in that
+    question.
+
+    Args:
+        scores: similarities, (B, C).
+        temperature: > 0. The lower, the more the hardest negatives decide.
+        positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
+
+    Returns:
+        The loss, a scalar: the mean over the positive pairs and over both directions. A pair without any
+        negative adds 0.
+
+    Raises:
+        ValueError: scores or positives have a wrong shape or type, a picture or caption has no positive, or
+            temperature <= 0.
+
+    Source: van den Oord et al. 2018; both directions as in Radford et al. 2021 (CLIP) and Bleeker et al.
+    2023.
+    """
+    if not (temperature > 0 and math.isfinite(temperature)):
+        raise ValueError(f"temperature must be a number > 0, got {temperature}")
+    scores, positives = check_pairs(scores, positives)
+    logits = scores / temperature  # (B, C)
+    # -log(e^s / (e^s + sum over negatives)) = -logsigmoid(s - log-sum-exp over negatives)
+    negatives = torch.where(positives, -torch.inf, logits)  # (B, C)
+    to_captions = -logsigmoid(logits - negatives.logsumexp(1, keepdim=True))  # (B, C)
+    to_pictures = -logsigmoid(logits - negatives.logsumexp(0, keepdim=True))  # (B, C)
+    return torch.where(positives, to_captions + to_pictures, 0).sum() / (2 * positives.sum())

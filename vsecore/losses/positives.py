@@ -1,0 +1,47 @@
+"""Which pairs of a score matrix belong together: the question every ranking loss begins with."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_pairs(scores: Tensor, positives: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Refuse a batch that cannot be learned from, and name its positive pairs.
+
+    Whether each row and column has a positive is only looked up on a CPU: on an accelerator the answer would
+    have to be waited for in every step. There a row or column without one simply pays nothing itself.
+
+    Args:
+        scores: similarities, (B, C).
+        positives: bool, (B, C), True where picture and caption belong together; None means the diagonal.
+
+    Returns:
+        The scores, in float32 at least (a bfloat16 sum over a batch keeps two digits), and the positives, (B,
+        C).
+
+    Raises:
+        ValueError: the shapes or types are wrong, or a picture or a caption has no positive.
+    """
+    if scores.ndim != 2 or not scores.is_floating_point() or 0 in scores.shape:
+        raise ValueError(
+            f"scores must be floating point (B, C), not empty, got {scores.dtype} {tuple(scores.shape)}"
+        )
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    if positives is None:
+        if scores.shape[0] != scores.shape[1]:
+            raise ValueError(f"scores must be square where no positives are given, got {tuple(scores.shape)}")
+        return scores, torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+    if positives.dtype != torch.bool or positives.shape != scores.shape:
+        raise ValueError(
+            f"positives must be bool {tuple(scores.shape)} as scores are, "
+            f"got {positives.dtype} {tuple(positives.shape)}"
+        )
+    if positives.device.type == "cpu":
+        for axis, what in ((1, "picture (row)"), (0, "caption (column)")):
+            alone = (~positives.any(axis)).nonzero().flatten()
+            if len(alone):
+                raise ValueError(
+                    f"positives must give every {what} a partner, {what} {int(alone[0])} has none"
+                )
+    return scores, positives
