@@ -13,6 +13,7 @@ from typing import Literal
 Facing = Literal["left", "right"]
 Size = Literal["small", "large"]
 
+SIDE = 112  # pixels: every box is measured in a picture of this width and height
 PLACES = ("beach", "park", "street", "harbour", "snow", "farm", "lake", "night")
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "white", "black", "brown", "grey")
 RELATIONS = ("left of", "right of", "above", "on", "in front of", "beside", "holding")
@@ -28,7 +29,8 @@ class Kind:
         stands: what carries it: "ground", "road", "water", "air" or "sky" (the sun, the moon).
         places: the places in which it may stand.
         colours: the colours that it may have (a person's colour is the colour of the coat).
-        height: its drawn height at full nearness, in pixels of a 112-pixel picture.
+        width: its drawn width at full nearness, in pixels of a 112-pixel picture.
+        height: its drawn height at full nearness.
         held: whether a person may hold it.
         sized: whether it comes small and large (a person and the sun do not).
         faces: whether it looks left or right (a tree does not).
@@ -39,6 +41,7 @@ class Kind:
     stands: Literal["ground", "road", "water", "air", "sky"]
     places: tuple[str, ...]
     colours: tuple[str, ...]
+    width: int
     height: int
     held: bool = False
     sized: bool = True
@@ -51,10 +54,10 @@ class Thing:
 
     kind: str
     colour: str
-    size: Size | None      # None where the kind has one size only
+    size: Size | None  # None where the kind has one size only
     facing: Facing | None  # None where the kind has no front
     box: tuple[int, int, int, int]  # left, top, right, bottom; right and bottom are outside
-    depth: int             # 0 is nearest to the viewer; farther things are drawn first and smaller
+    depth: int  # 0 is nearest to the viewer; farther things are drawn first and smaller
 
 
 @dataclass(frozen=True)
