@@ -117,7 +117,7 @@ class Split:
             counts = np.asarray(self.picture_counts)
             if counts.shape != (count,) or counts.min() < 1 or counts.max() > shape[1]:
                 raise ValueError(
-                    f"picture_counts of split {self.name!r} has shape {counts.shape} and values {counts.min()} "
+                    f"picture_counts of split {self.name!r} has shape {counts.shape}, values {counts.min()} "
                     f"to {counts.max()}: wanted ({count},) with values 1 to {shape[1]}"
                 )
         object.__setattr__(self, "owner", owner.astype(np.int64))

