@@ -48,7 +48,7 @@ def ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tens
         stop = start + len(block)
         i2t[start:stop] = (block >= best[start:stop, None]).sum(1, dtype=torch.int32)
         t2i += (block >= own).sum(0, dtype=torch.int32)
-    # Each query has counted its own items too: a caption its picture, a picture its best caption and its equals.
+    # Each has counted its own items too: a caption its picture, a picture its best caption and its ties.
     i2t.scatter_add_(0, owner, -(own == best[owner]).to(torch.int64))
     return i2t.cpu(), (t2i - 1).cpu()
 
@@ -119,8 +119,7 @@ def r_precision(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> 
     Raises:
         ValueError: a shape or type is wrong, a score is NaN, or a query has nothing relevant.
 
-    Source: Musgrave et al. 2020 (A metric learning reality check), section 3.2; Chun et al. 2022 (ECCV
-    Caption).
+    Source: Musgrave et al. 2020 (A metric learning reality check); Chun et al. 2022 (ECCV Caption).
     """
     total = 0.0
     for gains, count in _first_relevant(scores, relevance):
@@ -144,7 +143,7 @@ def map_at_r(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> flo
     Raises:
         ValueError: a shape or type is wrong, a score is NaN, or a query has nothing relevant.
 
-    Source: Musgrave et al. 2020 (A metric learning reality check), eq. 4-5; Chun et al. 2022 (ECCV Caption).
+    Source: Musgrave et al. 2020 (A metric learning reality check); Chun et al. 2022 (ECCV Caption).
     """
     total = 0.0
     for gains, count in _first_relevant(scores, relevance):
@@ -257,7 +256,7 @@ def _blocks(matrix: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
 
 
 def _score_blocks(scores: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
-    """As `_blocks`, and refuses NaN: it compares as no better than anything and would pass for a good rank."""
+    """As `_blocks`, and refuses NaN, which is no better than anything and would pass for a good rank."""
     for start, block in _blocks(scores):
         wrong = block.isnan().any(1)
         if wrong.any():
@@ -328,6 +327,8 @@ def _check_relevance(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray
     _check_scores(scores)
     if not isinstance(relevance, Tensor | np.ndarray):
         raise ValueError(f"relevance must be a tensor or an array, got {type(relevance).__name__}")
+    if not _is_real(relevance) and relevance.dtype not in (torch.bool, np.dtype(bool)):
+        raise ValueError(f"relevance must be bool or real numbers, got {relevance.dtype}")
     if tuple(relevance.shape) != tuple(scores.shape):
         raise ValueError(
             f"relevance must have the shape of scores {tuple(scores.shape)}, got {tuple(relevance.shape)}"

@@ -51,8 +51,7 @@ class MeanPool(nn.Module):
 
     Every element has the same say, and the same gradient. `MaxPool` lets the strongest speak alone.
 
-    Source: Yan 2019, section 3; one of the simple poolers compared by Chen et al. 2021 (VSE-infinity), table
-    1.
+    Source: one of the simple poolers compared by Chen et al. 2021 (VSE-infinity).
     """
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -69,8 +68,7 @@ class MaxPool(nn.Module):
 
     Each dimension picks its own element, and only the picked one learns.
 
-    Source: Yan 2019, section 3; one of the simple poolers compared by Chen et al. 2021 (VSE-infinity), table
-    1.
+    Source: one of the simple poolers compared by Chen et al. 2021 (VSE-infinity).
     """
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -93,7 +91,7 @@ class KMaxPool(nn.Module):
     Raises:
         ValueError: k is not a whole number of at least 1.
 
-    Source: one of the simple poolers compared by Chen et al. 2021 (VSE-infinity), table 1.
+    Source: one of the simple poolers compared by Chen et al. 2021 (VSE-infinity).
     """
 
     def __init__(self, k: int) -> None:
@@ -143,7 +141,11 @@ def build_pool(name: str, dim: int, **options: Any) -> nn.Module:
         raise ValueError(f"name must be one of {', '.join(sorted(POOLS))}, got {name!r}")
     if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
         raise ValueError(f"dim must be a whole number of at least 1, got {dim!r}")
-    wanted = inspect.signature(POOLS[name]).parameters
+    wanted = {
+        option: parameter
+        for option, parameter in inspect.signature(POOLS[name]).parameters.items()
+        if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD  # nn.Module's own *args take nothing
+    }
     known = [option for option in wanted if option != "dim"]
     unknown = sorted(set(options) - set(known))
     if unknown:

@@ -21,8 +21,8 @@ def triplet(
     """Hinge loss: each positive pair must score higher than its negatives, by a margin.
 
     A pair (picture, caption) is held against the negatives of its picture's row and of its caption's column.
-    Pairs that belong together are never each other's negatives; to count them as VSE++'s released code does,
-    pass `positives=None` with one caption a picture row, so that all but the diagonal is negative.
+    Pairs that belong together are never each other's negatives. VSE++'s released code does count the other
+    captions of a picture: leave out `positives`, and all but the diagonal is a negative.
 
     With `hardest` only the strongest negative of each row and column counts: better in the end, but a model
     that starts poorly may collapse to one point, where the loss of B pairs rests at 2·B·margin. VSE++
@@ -43,28 +43,28 @@ def triplet(
         ValueError: scores or positives have a wrong shape or type, a picture or caption has no positive,
             margin < 0, or the reduction is unknown.
 
-    Source: Faghri et al. 2018 (VSE++), eq. 5 (all negatives) and eq. 6 (hardest).
+    Source: Faghri et al. 2018 (VSE++): the sum of hinges (all negatives) and the max of hinges (the hardest).
     """
     if not (margin >= 0 and math.isfinite(margin)):
         raise ValueError(f"margin must be a number >= 0, got {margin}")
     if reduction not in ("sum", "mean"):
         raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
-    scores, positives_ = check_pairs(scores, positives)
-    total = _hardest(scores, margin, positives_) if hardest else _all(scores, margin, positives_)
-    return total if reduction == "sum" else total / positives_.sum()
+    scores, positives = check_pairs(scores, positives)
+    total = _hardest(scores, margin, positives) if hardest else _all(scores, margin, positives)
+    return total if reduction == "sum" else total / positives.sum()
 
 
 def _hardest(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
     negatives = torch.where(positives, -torch.inf, scores)  # (B, C)
     caption = negatives.amax(1, keepdim=True)  # (B, 1)   the hardest caption of each picture
     picture = negatives.amax(0, keepdim=True)  # (1, C)   the hardest picture of each caption
-    cost = (margin - scores + caption).relu() + (margin - scores + picture).relu()  # (B, C)   eq. 6
+    cost = (margin - scores + caption).relu() + (margin - scores + picture).relu()  # (B, C)
     return torch.where(positives, cost, 0).sum()
 
 
 def _all(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
     rows, columns = positives.nonzero(as_tuple=True)  # (P,) each   the positive pairs
     bar = (margin - scores[rows, columns]).unsqueeze(1)  # (P, 1)
-    captions = torch.where(positives[rows], 0, (bar + scores[rows]).relu())  # (P, C)   eq. 5
+    captions = torch.where(positives[rows], 0, (bar + scores[rows]).relu())  # (P, C)
     pictures = torch.where(positives.T[columns], 0, (bar + scores.T[columns]).relu())  # (P, B)
     return captions.sum() + pictures.sum()

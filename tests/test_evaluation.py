@@ -1,0 +1,439 @@
+"""Metrics: right against slow and obvious counting, against the field's own tools, and fair about ties."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from eccv_caption._metrics import compute_eccv_metrics
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import ndcg_score
+
+from vsecore import evaluation
+from vsecore.evaluation import evaluate, map_at_r, ndcg, r_precision, ranks, recalls
+
+RECALLS = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
+KEYS = [*RECALLS, "i2t_medr", "t2i_medr", "i2t_meanr", "t2i_meanr", "rsum"]
+
+
+def batch(seed, pictures=5, ties=True):
+    """Scores, and one to three captions a picture, in any order."""
+    dice = np.random.default_rng(seed)
+    owner = np.concatenate(
+        [np.arange(pictures), dice.integers(pictures, size=dice.integers(2 * pictures + 1))]
+    )
+    dice.shuffle(owner)
+    scores = dice.normal(size=(pictures, len(owner)))
+    return (scores.round() if ties else scores), owner
+
+
+def five_each(pictures, seed=0):
+    dice = np.random.default_rng(seed)
+    return dice.normal(size=(pictures, 5 * pictures)).astype(np.float32), np.arange(5 * pictures) // 5
+
+
+def ranks_by_loop(scores, owner):
+    """Look for the best own item, count those of others that are as good."""
+    pictures, captions = scores.shape
+    i2t = [
+        sum(
+            scores[p, c] >= max(scores[p, own] for own in range(captions) if owner[own] == p)
+            for c in range(captions)
+            if owner[c] != p
+        )
+        for p in range(pictures)
+    ]
+    t2i = [
+        sum(scores[p, c] >= scores[owner[c], c] for p in range(pictures) if p != owner[c])
+        for c in range(captions)
+    ]
+    return i2t, t2i
+
+
+def found(scores, owner):
+    return tuple(direction.tolist() for direction in ranks(scores, owner))
+
+
+@given(seed=st.integers(0, 10_000), ties=st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_ranks_agree_with_the_double_loop(seed, ties):
+    scores, owner = batch(seed, ties=ties)
+    assert found(scores, owner) == ranks_by_loop(scores, owner)
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_without_ties_a_rank_is_the_place_in_the_sorted_row(seed):
+    scores, owner = batch(seed, ties=False)
+    i2t, t2i = found(scores, owner)
+    for picture, row in enumerate(scores):
+        assert i2t[picture] == np.flatnonzero(owner[np.argsort(-row)] == picture)[0]
+    for caption, column in enumerate(scores.T):
+        assert t2i[caption] == np.flatnonzero(np.argsort(-column) == owner[caption])[0]
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_the_order_of_pictures_and_captions_changes_no_rank(seed):
+    scores, owner = batch(seed)
+    dice = np.random.default_rng(seed)
+    rows, columns = dice.permutation(scores.shape[0]), dice.permutation(scores.shape[1])
+    i2t, t2i = ranks(scores, owner)
+    shuffled = ranks(scores[rows][:, columns], np.argsort(rows)[owner[columns]])
+    assert torch.equal(shuffled[0], i2t[rows]) and torch.equal(shuffled[1], t2i[columns])
+    after = evaluate(scores[rows][:, columns], np.argsort(rows)[owner[columns]])
+    assert after == pytest.approx(evaluate(scores, owner))
+
+
+@given(seed=st.integers(0, 10_000), scale=st.sampled_from([2.0**-4, 2.0, 64.0]), shift=st.integers(-8, 8))
+@settings(max_examples=25, deadline=None)
+def test_only_the_order_of_scores_counts(seed, scale, shift):
+    scores, owner = batch(seed)
+    for bent in (scores * scale + shift, np.exp(scores), scores**3, np.arctan(scores)):
+        assert found(bent, owner) == found(scores, owner)
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_a_better_own_score_never_makes_a_rank_worse(seed):
+    scores, owner = batch(seed)
+    raised = scores.copy()
+    raised[owner, np.arange(len(owner))] += 1
+    for after, before in zip(ranks(raised, owner), ranks(scores, owner), strict=True):
+        assert (after <= before).all()
+
+
+def test_a_collapsed_model_scores_nothing():
+    owner = np.arange(60) // 5
+    i2t, t2i = ranks(np.full((12, 60), 0.7), owner)
+    assert i2t.tolist() == [55] * 12 and t2i.tolist() == [11] * 60
+    assert evaluate(np.full((12, 60), 0.7), owner)["rsum"] == 0
+    assert r_precision(np.zeros((12, 60)), owner == np.arange(12)[:, None]) == 0
+    assert map_at_r(np.zeros((12, 60)), owner == np.arange(12)[:, None]) == 0
+    assert ndcg(np.zeros((12, 60)), owner == np.arange(12)[:, None]) == 0
+
+
+def test_a_perfect_model_scores_everything():
+    owner = np.arange(60) % 12
+    relevance = owner == np.arange(12)[:, None]
+    result = evaluate(relevance.astype(np.float32), owner)
+    assert sorted(result) == sorted(KEYS)
+    assert result["rsum"] == 600
+    assert [result[f"{way}_{key}"] for way in ("i2t", "t2i") for key in ("medr", "meanr")] == [1, 1, 1, 1]
+    for metric in (r_precision, map_at_r, ndcg):
+        assert metric(relevance.astype(np.float32), relevance) == pytest.approx(1)
+        assert metric(relevance.T.astype(np.float32), relevance.T) == pytest.approx(1)
+
+
+def test_own_items_that_tie_never_count_against_the_model():
+    scores = np.array([[0.5, 0.5, 0.5, 0.4], [0.1, 0.1, 0.1, 0.6]])
+    assert found(scores, np.array([0, 0, 0, 1])) == ([0, 0], [0, 0, 0, 0])
+
+
+def test_scores_that_float16_cannot_tell_apart_are_ties():
+    scores, owner = np.array([[0.80001, 0.8], [0.0, 0.80001]]), np.arange(2)
+    assert found(scores, owner) == ([0, 0], [0, 0])
+    assert found(scores.astype(np.float16), owner) == ([1, 0], [0, 1])
+
+
+def test_infinite_scores_are_scores():
+    scores = np.array([[np.inf, -np.inf], [np.inf, 0.0]])
+    assert found(scores, np.arange(2)) == ([0, 1], [1, 0])
+
+
+def test_random_scores_find_by_chance():
+    pictures = 40
+    results = [evaluate(*five_each(pictures, seed)) for seed in range(200)]
+    mean = {key: np.mean([result[key] for result in results]) for key in KEYS}
+    for k in (1, 5, 10):
+        assert mean[f"t2i_r{k}"] == pytest.approx(100 * k / pictures, rel=0.15)
+        none = math.comb(5 * pictures - k, 5) / math.comb(5 * pictures, 5)  # of its five among the first k
+        assert mean[f"i2t_r{k}"] == pytest.approx(100 * (1 - none), rel=0.15)
+    assert mean["t2i_meanr"] == pytest.approx((pictures + 1) / 2, rel=0.02)
+
+
+KINDS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int32]
+
+
+@pytest.mark.parametrize("dtype", KINDS, ids=str)
+def test_any_real_type_will_do(dtype):
+    scores, owner = batch(0)
+    assert found(torch.from_numpy(scores).to(dtype), owner) == found(scores, owner)
+    relevance = torch.from_numpy(owner == np.arange(5)[:, None])
+    for metric in (r_precision, map_at_r, ndcg):
+        assert metric(torch.from_numpy(scores).to(dtype), relevance) == metric(scores, relevance.numpy())
+
+
+def test_views_memory_maps_and_tensors_that_learn_will_do(tmp_path):
+    scores, owner = batch(0)
+    expected = found(scores, owner)
+    np.save(tmp_path / "scores.npy", scores)
+    mapped = np.load(tmp_path / "scores.npy", mmap_mode="r")
+    backwards = scores[::-1].copy()[::-1]
+    tensor = torch.from_numpy(scores).requires_grad_()
+    transposed = torch.from_numpy(scores.T.copy()).T
+    for same in (mapped, backwards, np.asfortranarray(scores), tensor, transposed):
+        assert found(same, owner) == expected
+        assert found(same, torch.from_numpy(owner).to(torch.int32)) == expected
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_counts_as_a_cpu_does():
+    scores, owner = five_each(20)
+    relevance = owner == np.arange(20)[:, None]
+    on_gpu = torch.from_numpy(scores).cuda()
+    assert found(on_gpu, owner) == found(scores, owner)
+    assert evaluate(on_gpu, owner, folds=4) == evaluate(scores, owner, folds=4)
+    for metric in (r_precision, map_at_r, ndcg):
+        assert metric(on_gpu, relevance) == pytest.approx(metric(scores, relevance))
+
+
+@pytest.mark.parametrize("block", [1, 40, 130])
+def test_the_size_of_blocks_changes_nothing(monkeypatch, block):
+    scores, owner = batch(1)
+    relevance = owner == np.arange(5)[:, None]
+    metrics = (found, evaluate)
+    expected = [metric(scores, owner) for metric in metrics]
+    shared = [metric(scores, relevance) for metric in (r_precision, map_at_r, ndcg)]
+    monkeypatch.setattr(evaluation, "BLOCK", block)
+    assert [metric(scores, owner) for metric in metrics] == expected
+    assert [metric(scores, relevance) for metric in (r_precision, map_at_r, ndcg)] == pytest.approx(shared)
+
+
+def test_recalls_count_the_first_one_five_and_ten():
+    assert recalls(torch.tensor([0, 1, 4, 5, 9, 10, 99, 0])) == {"r1": 25.0, "r5": 50.0, "r10": 75.0}
+    assert recalls(np.zeros(3, dtype=np.int32)) == {"r1": 100.0, "r5": 100.0, "r10": 100.0}
+
+
+def test_the_table_row_says_what_the_ranks_say():
+    scores, owner = five_each(30)
+    result = evaluate(scores, owner)
+    assert sorted(result) == sorted(KEYS)
+    assert result["rsum"] == pytest.approx(sum(result[key] for key in RECALLS))
+    for way, found_ranks in zip(("i2t", "t2i"), ranks(scores, owner), strict=True):
+        assert {key: result[f"{way}_{key}"] for key in ("r1", "r5", "r10")} == recalls(found_ranks)
+        assert result[f"{way}_meanr"] == pytest.approx(np.mean(found_ranks.tolist()) + 1)
+
+
+def test_the_median_rank_is_rounded_down_before_it_counts_from_one():
+    # i2t ranks 0 and 1: the median 0.5 gives place 1
+    scores = np.array([[1.0, 0.0], [2.0, 1.5]])
+    assert found(scores, np.arange(2)) == ([0, 1], [1, 0])
+    assert evaluate(scores, np.arange(2))["i2t_medr"] == 1
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_folds_are_the_mean_over_consecutive_pictures_with_their_own_captions(shuffle):
+    scores, owner = five_each(30)
+    if shuffle:
+        order = np.random.default_rng(1).permutation(150)
+        scores, owner = scores[:, order], owner[order]
+    parts = []
+    for start in (0, 10, 20):
+        inside = np.flatnonzero((owner >= start) & (owner < start + 10))
+        parts.append(evaluate(scores[start : start + 10][:, inside], owner[inside] - start))
+    expected = {key: np.mean([part[key] for part in parts]) for key in KEYS}
+    assert evaluate(scores, owner, folds=3) == pytest.approx(expected)
+    assert evaluate(torch.from_numpy(scores), torch.from_numpy(owner), folds=3) == pytest.approx(expected)
+
+
+def test_one_fold_is_no_fold():
+    scores, owner = five_each(12)
+    assert evaluate(scores, owner, folds=1) == evaluate(scores, owner)
+
+
+def test_fewer_pictures_are_easier():
+    scores, owner = five_each(60)
+    assert evaluate(scores, owner, folds=6)["rsum"] > evaluate(scores, owner)["rsum"]
+
+
+@pytest.mark.parametrize("folds", [0, -1, 7, 2.0, True])
+def test_folds_must_divide_the_pictures(folds):
+    with pytest.raises(ValueError, match=r"folds must be .* 12 pictures"):
+        evaluate(*five_each(12), folds=folds)
+
+
+@pytest.mark.parametrize("metric", [ranks, evaluate])
+@pytest.mark.parametrize(
+    ("scores", "owner", "message"),
+    [
+        ([[1.0]], [0], "scores must be a tensor or an array, got list"),
+        (np.zeros(3), np.arange(3), r"scores must be a matrix.*\(3,\)"),
+        (np.zeros((0, 3)), np.arange(3), r"not empty, got .*\(0, 3\)"),
+        (np.eye(3, dtype=bool), np.arange(3), "scores must be .* real numbers.*bool"),
+        (torch.eye(3, dtype=torch.complex64), np.arange(3), "scores must be .* real numbers.*complex"),
+        (np.eye(3), np.arange(4), r"owner must be whole numbers \(3,\).*\(4,\)"),
+        (np.eye(3), np.arange(3.0), "owner must be whole numbers.*float64"),
+        (np.eye(3), np.array([0, 1, 3]), "owner must name rows of scores, 0 to 2, got 0 to 3"),
+        (np.eye(3), np.array([0, 1, -1]), "owner must name rows .* got -1 to 1"),
+        (np.eye(3), np.array([0, 2, 2]), "every picture a caption, picture 1 has none"),
+        (np.array([[0, 0], [0, np.nan]]), np.arange(2), "scores must not be NaN, row 1 has one"),
+        (np.array([[0, np.nan], [0, 0]]), np.arange(2), "scores must not be NaN, row 0 has one"),
+        (torch.full((2, 2), torch.nan), np.arange(2), "scores must not be NaN, row 0 has one"),
+    ],
+)
+def test_refuses_what_has_no_ranks(metric, scores, owner, message):
+    with pytest.raises(ValueError, match=message):
+        metric(scores, owner)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((2, 2), int), np.zeros(0, int), np.zeros(3), np.array([-1])])
+def test_recalls_refuse_what_are_no_ranks(wrong):
+    with pytest.raises(ValueError, match="ranks must be whole numbers"):
+        recalls(wrong)
+
+
+# Many-to-many relevance
+
+
+def graded(seed, ties=True, queries=5, items=9):
+    dice = np.random.default_rng(seed)
+    scores = dice.normal(size=(queries, items))
+    relevance = dice.integers(4, size=(queries, items)) * (dice.random((queries, items)) < 0.5)
+    relevance[np.arange(queries), dice.integers(items, size=queries)] = 1 + dice.integers(3, size=queries)
+    return (scores.round() if ties else scores), relevance.astype(float)
+
+
+def ordered(scores, relevance):
+    """The relevance of one query's items as they are shown; among equals the least relevant first."""
+    return [relevance[item] for item in sorted(range(len(scores)), key=lambda i: (-scores[i], relevance[i]))]
+
+
+def r_precision_by_loop(scores, relevance):
+    values = []
+    for row, wanted in zip(scores, relevance, strict=True):
+        shown = ordered(row, wanted)[: int(wanted.sum())]
+        values.append(sum(shown) / wanted.sum())
+    return np.mean(values)
+
+
+def map_at_r_by_loop(scores, relevance):
+    values = []
+    for row, wanted in zip(scores, relevance, strict=True):
+        shown = ordered(row, wanted)[: int(wanted.sum())]
+        values.append(sum(sum(shown[: i + 1]) / (i + 1) for i in range(len(shown)) if shown[i]) / len(shown))
+    return np.mean(values)
+
+
+def ndcg_by_loop(scores, relevance, k):
+    def gain(shown):
+        return sum((2**degree - 1) / math.log2(place + 1) for place, degree in enumerate(shown[:k], start=1))
+
+    pairs = zip(scores, relevance, strict=True)
+    return np.mean([gain(ordered(row, wanted)) / gain(sorted(wanted, reverse=True)) for row, wanted in pairs])
+
+
+@given(seed=st.integers(0, 10_000), ties=st.booleans(), k=st.sampled_from([1, 3, 9, 25]))
+@settings(max_examples=50, deadline=None)
+def test_shared_relevance_agrees_with_the_loops(seed, ties, k):
+    scores, relevance = graded(seed, ties)
+    relevant = relevance > 0
+    assert r_precision(scores, relevant) == pytest.approx(r_precision_by_loop(scores, relevant))
+    assert map_at_r(scores, relevant) == pytest.approx(map_at_r_by_loop(scores, relevant))
+    assert ndcg(scores, relevance, k) == pytest.approx(ndcg_by_loop(scores, relevance, k))
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_without_ties_they_agree_with_the_tools_of_the_field(seed):
+    scores, relevance = graded(seed, ties=False)
+    relevant = relevance > 0
+    shown = {query: list(np.argsort(-row)) for query, row in enumerate(scores)}
+    wanted = {query: set(np.flatnonzero(row)) for query, row in enumerate(relevant)}
+    theirs = compute_eccv_metrics(shown, wanted)
+    assert r_precision(scores, relevant) == pytest.approx(theirs["eccv_rprecision"])
+    assert map_at_r(scores, relevant) == pytest.approx(theirs["eccv_map_at_r"])
+    assert ndcg(scores, relevance, k=4) == pytest.approx(ndcg_score(2**relevance - 1, scores, k=4))
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_shared_relevance_heeds_neither_the_order_of_items_nor_the_scale_of_scores(seed):
+    scores, relevance = graded(seed)
+    dice = np.random.default_rng(seed)
+    rows, columns = dice.permutation(scores.shape[0]), dice.permutation(scores.shape[1])
+    for metric, degrees in ((r_precision, relevance > 0), (map_at_r, relevance > 0), (ndcg, relevance)):
+        expected = metric(scores, degrees)
+        assert metric(scores[rows][:, columns], degrees[rows][:, columns]) == pytest.approx(expected)
+        assert metric(np.exp(scores), degrees) == pytest.approx(expected)
+        assert 0 <= expected <= 1 + 1e-12
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_minding_the_order_never_adds(seed):
+    scores, relevance = graded(seed)
+    assert map_at_r(scores, relevance > 0) <= r_precision(scores, relevance > 0) + 1e-12
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_with_one_relevant_item_they_are_recall_at_one(seed):
+    scores, owner = batch(seed)
+    queries = scores.T  # each caption looks for its one picture
+    relevance = owner[:, None] == np.arange(5)
+    recall = recalls(ranks(scores, owner)[1])["r1"] / 100
+    assert r_precision(queries, relevance) == pytest.approx(recall)
+    assert map_at_r(queries, relevance) == pytest.approx(recall)
+    assert ndcg(queries, relevance, k=1) == pytest.approx(recall)
+
+
+def test_a_worked_example():
+    scores = np.array([[0.9, 0.8, 0.7, 0.6]])
+    relevant = np.array([[True, False, True, True]])
+    assert r_precision(scores, relevant) == pytest.approx(2 / 3)
+    assert map_at_r(scores, relevant) == pytest.approx((1 + 0 + 2 / 3) / 3)
+    degrees = np.array([[1.0, 0.0, 2.0, 0.0]])
+    expected = (1 + 3 / 2) / (3 + 1 / math.log2(3))
+    assert ndcg(scores, degrees) == pytest.approx(expected)
+
+
+def test_a_missing_relevance_is_zero():
+    scores, relevance = graded(0)
+    missing = np.where(relevance == 0, np.nan, relevance)
+    assert ndcg(scores, missing) == ndcg(scores, relevance)
+
+
+def test_a_query_with_nothing_relevant_gains_nothing():
+    scores, relevance = graded(0)
+    nothing = np.vstack([relevance, np.zeros_like(relevance[:1])])
+    expected = ndcg(scores, relevance) * len(scores) / len(nothing)
+    assert ndcg(np.vstack([scores, scores[:1]]), nothing) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("metric", [r_precision, map_at_r])
+def test_precision_needs_something_relevant(metric):
+    relevance = np.array([[True, False], [False, False]])
+    with pytest.raises(ValueError, match=r"relevance must give every query .* row 1 has none"):
+        metric(np.zeros((2, 2)), relevance)
+    with pytest.raises(ValueError, match="relevance must be bool, got float64"):
+        metric(np.zeros((2, 2)), np.eye(2))
+
+
+@pytest.mark.parametrize("metric", [r_precision, map_at_r, ndcg])
+def test_shared_relevance_refuses_what_does_not_fit(metric):
+    relevance = np.eye(2, dtype=bool)
+    with pytest.raises(ValueError, match=r"relevance must have the shape of scores \(2, 3\), got \(2, 2\)"):
+        metric(np.zeros((2, 3)), relevance)
+    with pytest.raises(ValueError, match="scores must not be NaN, row 1"):
+        metric(np.array([[0.0, 1.0], [np.nan, 0.0]]), relevance)
+    with pytest.raises(ValueError, match="relevance must be a tensor or an array, got list"):
+        metric(np.zeros((2, 2)), [[True, False], [False, True]])
+
+
+@pytest.mark.parametrize("value", [-1.0, math.inf, -math.inf])
+def test_ndcg_refuses_a_relevance_that_is_no_degree(value):
+    with pytest.raises(ValueError, match="relevance must be >= 0 and finite, row 1"):
+        ndcg(np.zeros((2, 2)), np.array([[1.0, 0.0], [0.0, value]]))
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, True])
+def test_ndcg_refuses_a_k_that_looks_at_nothing(k):
+    with pytest.raises(ValueError, match="k must be a whole number"):
+        ndcg(np.eye(2), np.eye(2), k=k)
+
+
+def test_ndcg_refuses_a_relevance_without_order():
+    with pytest.raises(ValueError, match="relevance must be bool or real numbers, got complex128"):
+        ndcg(np.eye(2), np.eye(2, dtype=complex))
