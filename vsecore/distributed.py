@@ -1,0 +1,86 @@
+"""One process or many: where a model trains, and how a batch that is spread over processes meets again."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from torch import Tensor
+
+
+def make_accelerator(
+    device: Literal["auto", "cpu"] = "auto", precision: Literal["auto", "float32", "bfloat16"] = "auto"
+) -> Accelerator:
+    """The machine as accelerate sees it: a CPU, a GPU, or as many of them as there are processes.
+
+    Args:
+        device: "auto" takes a GPU where there is one.
+        precision: "auto" takes bfloat16 where the GPU has it in hardware, else float32.
+
+    Raises:
+        ValueError: another device or precision.
+    """
+    if device not in ("auto", "cpu"):
+        raise ValueError(f'device is {device!r}: wanted "auto" or "cpu"')
+    if precision not in ("auto", "float32", "bfloat16"):
+        raise ValueError(f'precision is {precision!r}: wanted "auto", "float32" or "bfloat16"')
+    if not dist.is_initialized():
+        # accelerate keeps its first answer for the life of the process; a notebook may ask for another.
+        AcceleratorState._reset_state(reset_partial_state=True)
+    cpu = device == "cpu" or not torch.accelerator.is_available()
+    native = not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    half = precision == "bfloat16" or (precision == "auto" and native)
+    return Accelerator(cpu=cpu, mixed_precision="bf16" if half else "no", step_scheduler_with_optimizer=False)
+
+
+def gather(x: Tensor, sizes: list[int] | None = None) -> Tensor:
+    """The rows of all processes, in their order, each process's own gradient reaching it from all the others.
+
+    With one process this is x. When the same loss of the gathered rows is computed in every process and the
+    gradients of the weights are then averaged over processes (as DistributedDataParallel does), each weight
+    gets the gradient that one process with the joint batch would give it.
+
+    Args:
+        x: this process's rows, (n, ...).
+        sizes: n of each process, where they differ (see `sizes_of`); None: all have as many.
+
+    Returns:
+        (the sum of all n, ...).
+
+    Source: the joint batch as in Radford et al. 2021 (CLIP), figure 3.
+    """
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return x
+    sizes = sizes or [len(x)] * dist.get_world_size()
+    return _Gather.apply(x, sizes)
+
+
+def sizes_of(x: Tensor) -> list[int]:
+    """How many rows every process has of something."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return [len(x)]
+    sizes = [torch.zeros(1, dtype=torch.int64, device=x.device) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, torch.tensor([len(x)], device=x.device))
+    return [int(size) for size in sizes]
+
+
+class _Gather(torch.autograd.Function):
+    """All-gather; backwards, every process sums what all of them say about its rows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, sizes: list[int]) -> Tensor:
+        ctx.sizes = sizes
+        longest = max(sizes)  # all_gather wants the same shape from everyone
+        sent = torch.cat([x, x.new_zeros(longest - len(x), *x.shape[1:])]).contiguous()
+        received = [torch.empty_like(sent) for _ in sizes]
+        dist.all_gather(received, sent)
+        return torch.cat([part[:size] for part, size in zip(received, sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        gradient = gradients[0].contiguous()
+        dist.all_reduce(gradient)  # the sum over processes
+        return gradient.split(ctx.sizes)[dist.get_rank()], None

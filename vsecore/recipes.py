@@ -1,0 +1,275 @@
+"""Recipes: every system of the course as plain data, and the model that each describes.
+
+A recipe is frozen. `override` makes another one; `build` makes the model; `hash` tells one from another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor
+
+from vsecore import settings
+from vsecore.data.loader import Tokenizer
+from vsecore.data.words import BERTTokenizer, Vocabulary
+from vsecore.encoders import BERTEncoder, BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
+from vsecore.losses import info_nce, triplet
+from vsecore.model import VSE
+from vsecore.pooling import build_pool
+from vsecore.similarity import cosine
+
+IMAGE_ENCODERS = {"grid": GridEncoder, "region": RegionEncoder, "patch": PatchEncoder}
+SIMILARITIES = {"cosine": cosine}
+
+
+@dataclass(frozen=True)
+class ImageSettings:
+    """The picture tower."""
+
+    encoder: Literal["grid", "region", "patch"] = "grid"
+    pool: str = "mean"
+    pool_options: dict[str, Any] = field(default_factory=dict)  # what the pool takes, such as {"k": 5}
+    element_drop: float = 0.0  # the share of elements left out in training
+
+    def __post_init__(self) -> None:
+        """Refuse values of a wrong type or range."""
+        settings.check(self, "image", element_drop=(0, 1))
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """The caption tower."""
+
+    encoder: Literal["gru", "bert"] = "gru"
+    word_dim: int = 300  # width of a word vector (gru)
+    minimum_count: int = 4  # rarer words of the training captions become the unknown word (gru)
+    weights: str = ""  # a model of the hub, or a folder (bert)
+    pool: str = "mean"
+    pool_options: dict[str, Any] = field(default_factory=dict)
+    word_drop: float = 0.0  # the share of words hidden or left out in training
+
+    def __post_init__(self) -> None:
+        """Refuse values of a wrong type or range."""
+        settings.check(self, "text", word_dim=(1, math.inf), minimum_count=(1, math.inf), word_drop=(0, 1))
+        if self.encoder == "bert" and not self.weights:
+            raise ValueError('text.weights is empty: text.encoder "bert" needs a model\'s name or folder')
+
+
+@dataclass(frozen=True)
+class LossSettings:
+    """What a score matrix is punished for."""
+
+    name: Literal["triplet", "info_nce"] = "triplet"
+    margin: float = 0.2  # triplet
+    warmup_epochs: int = 1  # triplet: first so many epochs from all negatives, then from the hardest
+    temperature: float = 0.05  # info_nce
+    siblings_are_negatives: bool = (
+        False  # count other captions of the same picture as VSE++'s released code does
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse values of a wrong type or range."""
+        settings.check(
+            self, "loss", margin=(0, math.inf), warmup_epochs=(0, math.inf), temperature=(1e-6, math.inf)
+        )
+
+    def build(self, epoch: int) -> Callable[[Tensor, Tensor], Tensor]:
+        """The loss of an epoch, counted from 0: (scores (B, C), positives (B, C)) -> scalar."""
+
+        def loss(scores: Tensor, positives: Tensor) -> Tensor:
+            pairs = None if self.siblings_are_negatives else positives
+            if self.name == "info_nce":
+                return info_nce(scores, self.temperature, pairs)
+            return triplet(scores, self.margin, hardest=epoch >= self.warmup_epochs, positives=pairs)
+
+        return loss
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How the weights are found."""
+
+    epochs: int = 30
+    batch_size: int = 128  # of the joint batch, over all processes
+    batches: Literal["pairs", "pictures"] = (
+        "pairs"  # captions with their picture, or pictures with all captions
+    )
+    optimizer: Literal["Adam", "AdamW"] = "Adam"
+    learning_rate: float = 2e-4
+    pretrained_factor: float = 0.1  # the learning rate of weights that were trained before, as a share
+    weight_decay: float = 0.0
+    warmup_steps: int = 0  # the learning rate grows linearly over so many steps
+    schedule: Literal["constant", "step", "cosine", "linear", "exponential"] = "step"
+    decay_epochs: int = 15  # step: every so many epochs; exponential: after so many
+    decay_factor: float = 0.1  # step, exponential: times this
+    clip_norm: float = 2.0  # the longest a gradient may be
+
+    def __post_init__(self) -> None:
+        """Refuse values of a wrong type or range."""
+        counts = dict.fromkeys(("epochs", "batch_size", "decay_epochs"), (1, math.inf))
+        shares = dict.fromkeys(("pretrained_factor", "weight_decay", "warmup_steps"), (0, math.inf))
+        rates = dict.fromkeys(("learning_rate", "decay_factor", "clip_norm"), (1e-12, math.inf))
+        settings.check(self, "training", **counts, **shares, **rates)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A system: two towers, how they are compared, what they learn from, and how."""
+
+    name: str
+    source: str  # where the numbers come from
+    dim: int = 1024  # width of the joint space
+    image: ImageSettings = field(default_factory=ImageSettings)
+    text: TextSettings = field(default_factory=TextSettings)
+    similarity: Literal["cosine"] = "cosine"
+    loss: LossSettings = field(default_factory=LossSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse values of a wrong type or range."""
+        settings.check(self, "", dim=(2, math.inf))
+        if self.loss.siblings_are_negatives and self.training.batches != "pairs":
+            raise ValueError(
+                f"loss.siblings_are_negatives is true and training.batches is {self.training.batches!r}: "
+                'a picture with all its captions has no single partner; set training.batches to "pairs"'
+            )
+
+    def override(self, changes: Mapping[str, Any]) -> Recipe:
+        """The same recipe with other values.
+
+        Args:
+            changes: from a field's full name to its value, or to its value as text.
+
+        Raises:
+            ValueError: a field is unknown, or a value is of the wrong type or range.
+
+        Example:
+            >>> get("vsepp_grid_gru").override({"training.epochs": "3", "loss.margin": 0.1})
+        """
+        return settings.override(self, changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The recipe as JSON knows it; `from_dict` is the way back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
+        """The recipe that `to_dict` wrote down.
+
+        Raises:
+            ValueError: a field is unknown, missing, or of the wrong type or range.
+        """
+        return settings.from_dict(cls, content)
+
+    def portable(self) -> dict[str, Any]:
+        """As `to_dict`, but a folder of weights goes by its name alone: its path differs between machines."""
+        content = self.to_dict()
+        folder = Path(self.text.weights).expanduser()
+        if self.text.weights and (folder.is_absolute() or folder.is_dir()):
+            content["text"]["weights"] = folder.resolve().name
+        return content
+
+    def hash(self) -> str:
+        """Twelve digits that change with every field but the name and the source, and with nothing else."""
+        content = {key: value for key, value in self.portable().items() if key not in ("name", "source")}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+    def tokenizer(self, captions: Sequence[str]) -> Tokenizer:
+        """The tokenizer that the text encoder reads with, its words counted in the training captions."""
+        if self.text.encoder == "bert":
+            return BERTTokenizer(self.text.weights)
+        return Vocabulary.build(captions, minimum_count=self.text.minimum_count)
+
+    def build(
+        self,
+        feature_dim: int,
+        tokenizer: Tokenizer,
+        vectors: Tensor | None = None,
+        architecture: Path | None = None,
+    ) -> VSE:
+        """The model, its new weights drawn from torch's global generator.
+
+        Args:
+            feature_dim: width of a picture's elements.
+            tokenizer: whose words the text encoder reads.
+            vectors: what the word vectors begin as, (len(tokenizer), text.word_dim); for the gru alone.
+            architecture: a folder with the `config.json` of the pretrained text encoder: for weights that
+                come from a checkpoint, in place of `text.weights`.
+
+        Raises:
+            ValueError: vectors that do not fit, or that no encoder reads; an unknown pool.
+            FileNotFoundError: the pretrained weights are nowhere to be found.
+        """
+        image_encoder = IMAGE_ENCODERS[self.image.encoder](feature_dim, self.dim)
+        text_encoder: BiGRUEncoder | BERTEncoder
+        if self.text.encoder == "bert":
+            if vectors is not None:
+                raise ValueError(
+                    f"vectors are given, and recipe {self.name!r} reads with BERT: leave them out"
+                )
+            weights = architecture or self.text.weights
+            text_encoder = BERTEncoder(weights, self.dim, pretrained=architecture is None)
+        else:
+            if vectors is not None and vectors.shape[-1] != self.text.word_dim:
+                raise ValueError(
+                    f"vectors are {vectors.shape[-1]} wide and text.word_dim is {self.text.word_dim}: "
+                    f"set text.word_dim={vectors.shape[-1]}"
+                )
+            text_encoder = BiGRUEncoder(len(tokenizer), self.text.word_dim, self.dim, vectors)
+        return VSE(
+            image_encoder,
+            build_pool(self.image.pool, self.dim, **self.image.pool_options),
+            text_encoder,
+            build_pool(self.text.pool, self.dim, **self.text.pool_options),
+            SIMILARITIES[self.similarity],
+        )
+
+
+def _vsepp(feature: Literal["grid", "region", "patch"], text: Literal["gru", "bert"]) -> Recipe:
+    sources = {
+        "grid": "a convolutional map's cells in place of its mean",
+        "region": "regions and their encoder from Chen et al. 2021 (VSE-infinity)",
+        "patch": "a vision transformer's patches as in Zhang et al. 2022 (2AD)",
+        "gru": "BiGRU from Lee et al. 2018 (SCAN), words pooled by their mean",
+        "bert": "BERT and its tenth of the learning rate from Chen et al. 2021",
+    }
+    return Recipe(
+        name=f"vsepp_{feature}_{text}",
+        source=(
+            "Faghri et al. 2018 (VSE++), section 4: margin, Adam, learning rate and its fall after 15 of 30 "
+            f"epochs, batch, widths; gradient clipping from its code; {sources[feature]}; {sources[text]}; "
+            "an epoch of all negatives before the hardest from Chen et al. 2021's code"
+        ),
+        image=ImageSettings(encoder=feature),
+        text=TextSettings(encoder=text, weights="bert-base-uncased" if text == "bert" else ""),
+    )
+
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        _vsepp("grid", "gru"),
+        _vsepp("grid", "bert"),
+        _vsepp("region", "gru"),
+        _vsepp("region", "bert"),
+        _vsepp("patch", "gru"),
+        _vsepp("patch", "bert"),
+    )
+}
+
+
+def get(name: str) -> Recipe:
+    """The recipe of a name.
+
+    Raises:
+        ValueError: there is none; the message lists those there are.
+    """
+    if name not in RECIPES:
+        raise ValueError(f"recipe {name!r} is unknown: there are {', '.join(sorted(RECIPES))}")
+    return RECIPES[name]
