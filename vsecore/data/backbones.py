@@ -1,0 +1,290 @@
+"""Networks that have seen many pictures: a photograph becomes the features of its cells or patches.
+
+timm and torchvision bring the networks; what is ours is one interface (`Backbone`), and weights from a local
+file with errors that say what is wrong.
+"""
+
+import difflib
+import hashlib
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import safetensors
+import safetensors.torch
+import timm
+import torch
+import torchvision
+from torch import Tensor, nn
+
+from vsecore.data.loader import FeatureKind
+from vsecore.data.scenes.networks import NETWORKS, load_network
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+MOBILENET = "mobilenetv2_100_same"
+"""timm's MobileNetV2 as TensorFlow runs it: its way of padding, its input from -1 to 1."""
+
+
+class Backbone(nn.Module):
+    """A network from pictures to elements: the cells of a grid, or patches.
+
+    Args:
+        name: what `load_backbone` was asked for.
+        network: from normalised pictures to a map (B, F, h, w) or to elements (B, N, F).
+        normalise: from uint8 to what the network was trained on.
+        picture_size: the side of a picture, in pixels.
+
+    Attributes:
+        kind: "grid" if the network makes a map, "patch" if it makes tokens.
+        elements: N, how many a picture has.
+        feature_dim: F, the width of one.
+    """
+
+    kind: FeatureKind
+
+    def __init__(self, name: str, network: nn.Module, normalise: nn.Module, picture_size: int) -> None:
+        super().__init__()
+        self.name, self.picture_size = name, picture_size
+        self.network, self.normalise = network, normalise
+        self.eval()
+        with torch.no_grad():
+            blank = torch.zeros(1, 3, picture_size, picture_size, dtype=torch.uint8)
+            seen = network(normalise(blank))
+        self.kind = getattr(network, "kind", "grid" if seen.dim() == 4 else "patch")
+        self.elements, self.feature_dim = _as_elements(seen).shape[1:]
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Look at pictures.
+
+        Args:
+            pictures: (B, 3, picture_size, picture_size) uint8, RGB.
+
+        Returns:
+            (B, N, F), row by row from the top left.
+
+        Raises:
+            ValueError: another shape or type.
+        """
+        wanted = (3, self.picture_size, self.picture_size)
+        if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[1:] != wanted:
+            raise ValueError(
+                f"pictures are {pictures.dtype} {tuple(pictures.shape)}: {self.name} wants "
+                f"uint8 (B, {', '.join(map(str, wanted))})"
+            )
+        return _as_elements(self.network(self.normalise(pictures)))
+
+    def fingerprint(self) -> str:
+        """A sha256 over the weights: features of two backbones with the same one are the same."""
+        digest = hashlib.sha256(self.name.encode())
+        for name, tensor in sorted(self.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        return digest.hexdigest()
+
+
+def load_backbone(name: str, weights: str | Path | None = None, picture_size: int | None = None) -> Backbone:
+    """A trained network, ready to look at pictures.
+
+    Args:
+        name: a network of timm ("resnet50", "vit_base_patch16_224"), one of torchvision
+            ("torchvision/resnet50"), "mobilenetv2_100_same" (timm's with TensorFlow's padding and input), or
+            one of this repository ("scenes-cnn", "scenes-vit").
+        weights: a local file, safetensors or `.pth`; None: those that the library publishes, downloaded once.
+        picture_size: the side of the pictures; None: what the network was trained on. Only a network that
+            makes a grid can take another.
+
+    Raises:
+        ValueError: an unknown name, or weights that do not fit.
+        FileNotFoundError: no such weights file, or published weights cannot be downloaded.
+    """
+    if name in NETWORKS:
+        if weights is not None or picture_size is not None:
+            raise ValueError(f"{name} has its own weights and size of pictures: leave both out")
+        return Backbone(name, load_network(name), nn.Identity(), 112)
+    if name.startswith("torchvision/"):
+        return _torchvision_backbone(name, weights, picture_size)
+    return _timm_backbone(name, weights, picture_size)
+
+
+def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | None) -> Backbone:
+    architecture = "mobilenetv2_100" if name == MOBILENET else name
+    options: dict[str, Any] = {"pad_type": "same"} if name == MOBILENET else {}
+    if not timm.is_model(architecture):
+        near = difflib.get_close_matches(name, [*timm.list_models(), MOBILENET, *NETWORKS], n=3)
+        hint = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists those of timm"
+        raise ValueError(
+            f'unknown backbone {name!r}: {hint} (for torchvision\'s, write "torchvision/resnet50")'
+        )
+    if weights is not None:
+        network = timm.create_model(architecture, pretrained=False, **options)
+        _load_weights(network, weights, name)
+    else:
+        published = timm.get_pretrained_cfg(architecture)
+        if name == MOBILENET or published is None or not published.hf_hub_id:
+            raise ValueError(f"nobody publishes weights for {name}: name a local file as weights")
+        # First the file, then the network: a hub that cannot be reached is known at once, and what it gives
+        # is never a pickle.
+        file_name, hub = published.hf_hub_filename or "model.safetensors", str(published.hf_hub_id)
+        folder = _download(
+            name, hub, lambda: huggingface_hub.snapshot_download(hub, allow_patterns=[file_name])
+        )
+        overlay = {"file": str(Path(folder) / file_name)}
+        network = timm.create_model(architecture, pretrained=True, pretrained_cfg_overlay=overlay, **options)
+    config = timm.data.resolve_model_data_config(network)
+    size = _size(
+        name, config["input_size"][-1], picture_size, bool(config.get("fixed_input_size")) or _is_vit(network)
+    )
+    mean, std = (config["mean"], config["std"]) if name != MOBILENET else ((0.5,) * 3, (0.5,) * 3)
+    return Backbone(name, _TimmFeatures(network), _Normalise(mean, std), size)
+
+
+def _torchvision_backbone(name: str, weights: str | Path | None, picture_size: int | None) -> Backbone:
+    architecture = name.removeprefix("torchvision/")
+    known = torchvision.models.list_models(module=torchvision.models)
+    if architecture not in known:
+        near = difflib.get_close_matches(architecture, known, n=3)
+        raise ValueError(f"unknown backbone {name!r}: torchvision has no {architecture!r}, near are {near}")
+    published = torchvision.models.get_model_weights(architecture).DEFAULT
+    if weights is None:
+        network = _download(
+            name, published.url, lambda: torchvision.models.get_model(architecture, weights=published)
+        )
+    else:
+        network = torchvision.models.get_model(architecture, weights=None)
+        _load_weights(network, weights, name)
+    is_vit = isinstance(network, torchvision.models.VisionTransformer)
+    size = _size(name, published.transforms().crop_size[0], picture_size, is_vit)
+    normalise = _Normalise(published.transforms().mean, published.transforms().std)
+    if is_vit:
+        return Backbone(name, _TorchvisionPatches(network), normalise, size)
+    if hasattr(network, "layer4"):  # a ResNet: everything before the pooling
+        layers = [layer for part, layer in network.named_children() if part not in ("avgpool", "fc")]
+        return Backbone(name, nn.Sequential(*layers), normalise, size)
+    if hasattr(network, "features"):
+        return Backbone(name, _TorchvisionFeatures(network.get_submodule("features")), normalise, size)
+    raise ValueError(
+        f"{name} has neither layer4 nor features, where its map would be: choose a ResNet or timm's"
+    )
+
+
+class _Normalise(nn.Module):
+    """uint8 to floats of the mean and spread that a network was trained on."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        # In units of a byte, so that it is one subtraction and one division.
+        self.register_buffer("mean", 255 * torch.tensor(mean)[:, None, None])
+        self.register_buffer("std", 255 * torch.tensor(std)[:, None, None])
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        return (pictures.to(self.mean.dtype) - self.mean) / self.std
+
+
+class _TimmFeatures(nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        seen: Tensor = self.model.forward_features(pictures)
+        if seen.dim() == 3:
+            return seen[:, getattr(self.model, "num_prefix_tokens", 0) :]  # without class token and registers
+        channels_last = seen.shape[1] != self.model.num_features  # as Swin has them
+        return seen.permute(0, 3, 1, 2) if channels_last else seen
+
+
+class _TorchvisionFeatures(nn.Module):
+    def __init__(self, features: nn.Module) -> None:
+        super().__init__()
+        self.features = features
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        seen: Tensor = self.features(pictures)
+        # Swin has its channels last: there the two sides of the map stand in the middle, and are equal.
+        square_in_the_middle = seen.shape[1] == seen.shape[2] != seen.shape[3]
+        return seen.permute(0, 3, 1, 2) if square_in_the_middle else seen
+
+
+class _TorchvisionPatches(nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        patches = self.model._process_input(pictures)  # (B, N, F)
+        token = self.model.class_token.expand(len(pictures), -1, -1)
+        seen: Tensor = self.model.encoder(torch.cat([token, patches], 1))  # (B, 1 + N, F)
+        return seen[:, 1:]
+
+
+def _as_elements(seen: Tensor) -> Tensor:
+    """A map (B, F, h, w) as its cells (B, h·w, F); elements as they are."""
+    return seen.flatten(2).mT if seen.dim() == 4 else seen
+
+
+def _is_vit(network: nn.Module) -> bool:
+    return hasattr(network, "patch_embed")
+
+
+def _size(name: str, trained: int, wanted: int | None, fixed: bool) -> int:
+    if wanted is None or wanted == trained:
+        return trained
+    if fixed:
+        raise ValueError(f"picture_size is {wanted}: {name} takes pictures of {trained} and no others")
+    if wanted < 32:
+        raise ValueError(f"picture_size is {wanted}: wanted at least 32")
+    return wanted
+
+
+def _download(name: str, source: str, fetch: Callable[[], Any]) -> Any:
+    try:
+        return fetch()
+    except (OSError, RuntimeError, huggingface_hub.errors.HfHubHTTPError) as error:
+        raise FileNotFoundError(
+            f"the weights of {name} are not here and cannot be downloaded: get the safetensors (or .pth) "
+            f"file of {source} where there is a network, and name it as weights"
+        ) from error
+
+
+def _load_weights(network: nn.Module, path: str | Path, name: str) -> None:
+    """Fill a network from a local file, which must hold all of its tensors and no others."""
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"no weights file {path}: name the safetensors (or .pth) file of {name}")
+    try:
+        if path.suffix == ".safetensors":
+            given = safetensors.torch.load_file(path)
+        else:
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+            given = loaded.get("state_dict", loaded)
+    except (
+        safetensors.SafetensorError,
+        pickle.UnpicklingError,
+        RuntimeError,
+        EOFError,
+        AttributeError,
+    ) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{path} cannot be read as weights ({reason}): get the file again") from None
+    wanted = network.state_dict()
+    for tensor, value in given.items():
+        if tensor in wanted and value.shape != wanted[tensor].shape:
+            raise ValueError(
+                f"{path}: tensor {tensor!r} has shape {tuple(value.shape)}, {name} wants "
+                f"{tuple(wanted[tensor].shape)}: these are the weights of another network"
+            )
+    strange = [tensor for tensor in given if tensor not in wanted]
+    # How many batches a normalisation has seen does not matter any more, and is often left out.
+    lacking = [t for t in wanted if t not in given and not t.endswith("num_batches_tracked")]
+    for tensors, problem in ((lacking, "lacks"), (strange, "has the unknown")):
+        if tensors:
+            more = f" and {len(tensors) - 1} more" if len(tensors) > 1 else ""
+            raise ValueError(
+                f"{path} {problem} tensor {tensors[0]!r}{more}: these are not the weights of {name}"
+            )
+    network.load_state_dict(given, strict=False)
