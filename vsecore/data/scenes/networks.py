@@ -136,7 +136,7 @@ class SceneViT(nn.Module):
         self.embed = nn.Conv2d(3, width, self.patch, self.patch)
         self.positions = nn.Parameter(0.02 * torch.randn(patches, width))
         layer = nn.TransformerEncoderLayer(
-            width, nhead=4, dim_feedforward=4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+            width, 4, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
         )
         self.layers = nn.TransformerEncoder(layer, 4, norm=nn.LayerNorm(width), enable_nested_tensor=False)
 
@@ -165,7 +165,8 @@ def normalise(pictures: Tensor) -> Tensor:
     """
     if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[1:] != (3, SIDE, SIDE):
         raise ValueError(
-            f"pictures are {pictures.dtype} {tuple(pictures.shape)}: the scenes' networks want uint8 (B, 3, {SIDE}, {SIDE})"
+            f"pictures are {pictures.dtype} {tuple(pictures.shape)}: "
+            f"the networks of the scenes want uint8 (B, 3, {SIDE}, {SIDE})"
         )
     return pictures.float() / 127.5 - 1
 
@@ -203,6 +204,7 @@ def load_network(name: str) -> SceneNetwork:
     except (SafetensorError, RuntimeError) as error:
         reason = str(error).splitlines()[-1].strip()
         raise ValueError(
-            f"{path} does not hold the weights of {name!r} ({reason}): make them anew with `vse scenes pretrain`"
+            f"{path} does not hold the weights of {name!r} ({reason}): "
+            "make them anew with `vse scenes pretrain`"
         ) from error
     return network.eval()
