@@ -47,6 +47,7 @@ GROUND_LINES: dict[str, dict[str, dict[int, int]]] = {
 SKY_BOTTOM = 50  # flying things and the things of the sky stay above this line
 SKY_DEPTH = 3  # the sun, the moon, the clouds: behind everything
 AIR_DEPTHS = (1, 2)
+SET_BACK = ("house",)  # too large for the front of the picture
 NEARNESS = {0: 100, 1: 82, 2: 68, SKY_DEPTH: 100}  # percent of the full height
 SMALL = 64  # percent of the large size
 SMALLEST = 9  # pixels: nothing is drawn narrower or lower, or nobody could name it
@@ -274,6 +275,12 @@ def _inside(box: Box) -> bool:
     return box[0] >= 1 and box[1] >= 1 and box[2] <= SIDE - 1 and box[3] <= SIDE - 1
 
 
+def _ground(place: str, kind: Kind) -> list[int]:
+    """The depths at which a kind may stand in a place."""
+    lines = GROUND_LINES[place].get(kind.stands, {})
+    return [depth for depth in sorted(lines) if depth > 0 or kind.name not in SET_BACK]
+
+
 def _too_small(box: Box) -> bool:
     return box[2] - box[0] < SMALLEST or box[3] - box[1] < SMALLEST
 
@@ -299,7 +306,7 @@ def _boxes(
     elif kind.stands == "air":
         depths = dice.shuffle(AIR_DEPTHS)
     else:
-        depths = dice.shuffle(sorted(GROUND_LINES[place].get(kind.stands, {})))
+        depths = dice.shuffle(_ground(place, kind))
     for depth in depths:
         width, height = extent(kind, thing.size, depth)
         for left in _across(width, depth, things, dice):
@@ -394,7 +401,7 @@ def _carry(bearer: int, things: list[Thing], ties: list[Relation], place: str, d
 
 
 def _worth_seeing(things: Sequence[Thing], ties: Sequence[Relation]) -> bool:
-    """Whether something stands in the place, and two things that look different stand or fly for themselves."""
+    """Whether something stands in the place, and not all that stands or flies by itself looks the same."""
     borne = _borne(ties)
     alone = [thing for row, thing in enumerate(things) if row not in borne]
     looks = {(thing.kind, thing.colour, thing.size, thing.facing) for thing in alone}
@@ -631,7 +638,8 @@ def _check_thing(scene: Scene, row: int, thing: Thing, tie: Relation | None) -> 
                 f"{name}: a {kind.name} at depth {thing.depth} and {thing.box} is not up in the air"
             )
     else:
-        line = GROUND_LINES[scene.place].get(kind.stands, {}).get(thing.depth)
+        depths = _ground(scene.place, kind)
+        line = GROUND_LINES[scene.place][kind.stands][thing.depth] if thing.depth in depths else None
         if line is None or not line <= thing.box[3] <= line + 2:
             raise ValueError(
                 f"{name}: a {kind.name} at depth {thing.depth} does not stand on the {kind.stands}"

@@ -13,7 +13,7 @@ from PIL import Image
 
 from vsecore.data.scenes.catalogue import CATALOGUE
 from vsecore.data.scenes.drawing import living, still, vehicles
-from vsecore.data.scenes.drawing.brush import MARGIN, PALETTE, Brush, dark, light
+from vsecore.data.scenes.drawing.brush import MARGIN, PALETTE, Brush, dark, light, mix
 from vsecore.data.scenes.drawing.places import LOOKS, background
 from vsecore.data.scenes.facts import SIDE, Scene, Thing
 from vsecore.data.scenes.layout import drawing_order
@@ -21,7 +21,14 @@ from vsecore.data.scenes.layout import drawing_order
 __all__ = ["PALETTE", "draw"]
 
 PAINTERS = {**living.PAINTERS, **vehicles.PAINTERS, **still.PAINTERS}
-THING_LOOKS = 12  # a thing comes with so many hats, hairs and ribbons
+
+# In how many versions a thing is painted: hats, hair, ribbons. One where nothing is left to chance.
+THING_LOOKS = {
+    **dict.fromkeys(("man", "woman", "boy", "girl"), 12),
+    **dict.fromkeys(("dog", "tree", "bush", "snowman", "sandcastle"), 4),
+    **dict.fromkeys(("cat", "horse", "sailboat", "cloud", "house"), 2),
+}
+GLOWS = {"sun": (255, 226, 120), "moon": (226, 226, 255), "star": (240, 232, 200)}
 
 # Which of seven segments a digit lights: top, upper left, upper right, middle, lower left, lower right, foot.
 _SEGMENTS = (
@@ -41,14 +48,29 @@ _STROKES = ((0, 0, 4, 1), (0, 0, 1, 4), (3, 0, 4, 4), (0, 3, 4, 4), (0, 3, 1, 7)
 
 @lru_cache(maxsize=6000)
 def _sprite(
-    kind: str, colour: str, facing: str | None, across: int, down: int, look: int, held: str, zoom: int
+    kind: str,
+    colour: str,
+    facing: str | None,
+    across: int,
+    down: int,
+    look: int,
+    pose: str,
+    moonlit: bool,
+    zoom: int,
 ) -> Image.Image:
     """One thing with its outline, MARGIN * zoom pixels larger than its box on each side."""
     known = CATALOGUE[kind]
     brush = Brush(known.width, known.height, across * zoom, down * zoom, zoom)
     tone = PALETTE[colour]
-    PAINTERS[kind](brush, tone, look, held)
-    outline = light(tone, 0.3) if colour == "black" else dark(tone, 0.5)
+    PAINTERS[kind](brush, tone, look, pose)
+    if known.group == "person":
+        outline = mix(dark(tone, 0.5), (74, 58, 66), 0.6)  # skin and hair have the same rim as the coat
+    elif colour == "black":
+        outline = light(tone, 0.3)
+    else:
+        outline = dark(tone, 0.22 if kind == "cloud" else 0.44)
+    if moonlit:
+        outline = mix(outline, (206, 210, 244), 0.5)
     return brush.finish(outline, facing == "left")
 
 
@@ -66,12 +88,31 @@ def _shadow(across: int, zoom: int, water: bool) -> Image.Image:
     return image
 
 
-def _paste(canvas: Image.Image, thing: Thing, look: int, held: str, grounded: bool, zoom: int) -> None:
+@lru_cache(maxsize=200)
+def _glow(across: int, zoom: int, tone: tuple[int, int, int]) -> Image.Image:
+    """A faint round light, twice as wide as the sun or the star that gives it."""
+    pixels = 2 * across * zoom
+    line = (np.arange(pixels) + 0.5 - pixels / 2) / (pixels / 2)
+    distance = np.sqrt(line[None, :] ** 2 + line[:, None] ** 2)
+    image = Image.new("RGBA", (pixels, pixels), (*tone, 0))
+    image.putalpha(Image.fromarray((np.clip(1 - distance, 0, 1) * 90).round().astype(np.uint8)))
+    return image
+
+
+def _paste(
+    canvas: Image.Image, thing: Thing, look: int, pose: str, grounded: bool, moonlit: bool, zoom: int
+) -> None:
     left, top, right, bottom = thing.box
+    if thing.kind in GLOWS:
+        glow = _glow(right - left, zoom, GLOWS[thing.kind])
+        half = (glow.width - (right - left) * zoom) // 2
+        canvas.paste(glow, (left * zoom - half, top * zoom - half), glow)
     if grounded:
         shadow = _shadow(right - left, zoom, CATALOGUE[thing.kind].stands == "water")
         canvas.paste(shadow, (left * zoom, (bottom - 1) * zoom - shadow.height // 2), shadow)
-    sprite = _sprite(thing.kind, thing.colour, thing.facing, right - left, bottom - top, look, held, zoom)
+    sprite = _sprite(
+        thing.kind, thing.colour, thing.facing, right - left, bottom - top, look, pose, moonlit, zoom
+    )
     canvas.paste(sprite, ((left - MARGIN) * zoom, (top - MARGIN) * zoom), sprite)
 
 
@@ -116,15 +157,18 @@ def draw(scene: Scene, size: int = SIDE) -> np.ndarray:
         raise ValueError(f"size: got {size} pixels, want at least 16")
     zoom = -(-size // SIDE)
     ties = [relation for relation in scene.relations if relation[0] in ("holding", "on")]
-    held = {i: scene.things[j].kind for relation, i, j in ties if relation == "holding"}
+    pose = {
+        i: "low" if scene.things[j].kind == "ball" else "high"
+        for relation, i, j in ties
+        if relation == "holding"
+    }
     borne = {j if relation == "holding" else i for relation, i, j in ties}
     canvas = background(scene.place, scene.look % LOOKS, zoom).copy()
     for row in drawing_order(scene.things, ties):
         thing = scene.things[row]
         grounded = row not in borne and CATALOGUE[thing.kind].stands not in ("air", "sky")
-        _paste(
-            canvas, thing, (scene.look // LOOKS + 5 * row) % THING_LOOKS, held.get(row, ""), grounded, zoom
-        )
+        look = (scene.look // LOOKS + 5 * row) % THING_LOOKS.get(thing.kind, 1)
+        _paste(canvas, thing, look, pose.get(row, "down"), grounded, scene.place == "night", zoom)
     if scene.mark is not None:
         _tag(canvas, scene, zoom)
     if size != SIDE * zoom:

@@ -12,13 +12,13 @@ Point = tuple[float, float]
 
 # Soft tones after Okabe and Ito (2008): told apart by lightness too, so also without red or green.
 PALETTE: dict[str, Colour] = {
-    "red": (209, 58, 56),
-    "orange": (241, 143, 44),
-    "yellow": (250, 212, 72),
-    "green": (88, 168, 92),
-    "blue": (62, 130, 208),
-    "purple": (132, 76, 166),
-    "white": (250, 248, 243),
+    "red": (218, 58, 56),
+    "orange": (246, 146, 46),
+    "yellow": (255, 216, 72),
+    "green": (86, 174, 94),
+    "blue": (60, 134, 216),
+    "purple": (136, 78, 172),
+    "white": (253, 252, 248),
     "black": (50, 49, 58),
     "brown": (131, 86, 54),
     "grey": (152, 157, 165),
@@ -99,6 +99,11 @@ class Brush:
         (left, top), (right, bottom) = self._at([(x - across, y - down), (x + across, y + down)])
         self._pen.ellipse((left, top, right, bottom), fill=colour)
 
+    def erase(self, x: float, y: float, radius: float) -> None:
+        """A round hole through which the place is seen."""
+        (left, top), (right, bottom) = self._at([(x - radius, y - radius), (x + radius, y + radius)])
+        self._pen.ellipse((left, top, right, bottom), fill=(0, 0, 0, 0))
+
     def bar(
         self, left: float, top: float, right: float, bottom: float, colour: Colour, radius: float = 0.0
     ) -> None:
@@ -149,7 +154,7 @@ def _lit(image: Image.Image) -> Image.Image:
     """The painting a little lighter at the top and darker at the foot."""
     width, height = image.size
     shade = Image.linear_gradient("L").resize((width, height))
-    fall = shade.point([round(255 - 0.14 * step) for step in range(256)])
+    fall = shade.point([round(255 - 0.07 * step) for step in range(256)])
     return ImageChops.multiply(
         image, Image.merge("RGBA", (fall, fall, fall, Image.new("L", image.size, 255)))
     )

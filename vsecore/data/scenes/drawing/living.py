@@ -22,7 +22,7 @@ def _face(brush: Brush, x: float, y: float, radius: float, skin: Colour) -> None
     """A head that looks a little to the right, with eyes, a smile and a blush."""
     brush.ellipse(x, y, radius, radius * 1.05, skin)
     for ahead in (0.12, 0.66):
-        brush.ellipse(x + ahead * radius, y + 0.1 * radius, 0.13 * radius, 0.19 * radius, INK)
+        brush.ellipse(x + ahead * radius, y + 0.14 * radius, 0.13 * radius, 0.18 * radius, INK)
     blush = mix(skin, (238, 106, 96), 0.45)
     brush.ellipse(x - 0.16 * radius, y + 0.42 * radius, 0.2 * radius, 0.13 * radius, blush)
     brush.ellipse(x + 0.82 * radius, y + 0.42 * radius, 0.13 * radius, 0.12 * radius, blush)
@@ -33,19 +33,19 @@ def _face(brush: Brush, x: float, y: float, radius: float, skin: Colour) -> None
 
 
 def _arms(
-    brush: Brush, sleeve: Colour, skin: Colour, shoulder: float, half: float, hip: float, held: str
+    brush: Brush, sleeve: Colour, skin: Colour, shoulder: float, half: float, hip: float, pose: str
 ) -> None:
     """The far arm and the near one; the near one ends where `layout.hand` says when it holds something."""
     middle, width, height = brush.width / 2, brush.width, brush.height
     thick = width * 0.19
     brush.line([(middle - half, shoulder), (middle - half - 1.6, hip)], thick, dark(sleeve, 0.12))
     brush.ellipse(middle - half - 1.7, hip + 1.2, thick * 0.48, None, skin)
-    if held == "":
+    if pose == "down":
         brush.line([(middle + half, shoulder), (middle + half + 1.6, hip)], thick, dark(sleeve, 0.2))
         brush.ellipse(middle + half + 1.7, hip + 1.2, thick * 0.48, None, skin)
         return
-    x, y = width - 1.6, height * (0.56 if held == "ball" else 0.38)
-    elbow = (middle + half + 1.4, shoulder + (hip - shoulder) * (0.55 if held == "ball" else 0.5))
+    x, y = width - 1.6, height * (0.56 if pose == "low" else 0.38)
+    elbow = (middle + half + 1.4, shoulder + (hip - shoulder) * (0.55 if pose == "low" else 0.5))
     brush.line([(middle + half - 0.6, shoulder + 0.4), elbow, (x - 0.6, y + 0.4)], thick, dark(sleeve, 0.2))
     brush.ellipse(x - 0.3, y, thick * 0.52, None, skin)
 
@@ -62,7 +62,7 @@ def _legs(
         )
 
 
-def man(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def man(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """Broad shoulders, a short coat, a hat or a beard."""
     skin, hair = SKINS[look % 4], HAIRS[look % 5]
     _legs(brush, TROUSERS[look % 3], (62, 50, 52), 29, 2.7, 4.3)
@@ -89,23 +89,23 @@ def man(brush: Brush, colour: Colour, look: int, held: str) -> None:
         brush.ellipse(11.7, y, 0.5, None, dark(colour, 0.45))
     brush.bar(5.2, 28, 8.4, 31, dark(colour, 0.16), 0.5)
     _face(brush, 10.2, 7.4, 5.2, skin)
-    if look % 3 == 0:
-        brush.slice(10.2, 7.6, 5.5, 5.6, 20, 170, hair)  # a beard
-        brush.ellipse(12.2, 9.3, 1.9, 0.7, mix(skin, (150, 60, 60), 0.6))
-    else:
-        brush.line([(10.4, 9.7), (12.2, 9.1), (14, 9.7)], 1.2, hair)  # a moustache
+    if look % 3 == 0:  # a beard
+        brush.slice(10.2, 9.2, 5.3, 4.2, 4, 176, hair)
+        brush.ellipse(12.4, 9.4, 1.9, 0.8, mix(skin, (170, 60, 60), 0.7))
+    elif look % 3 == 1:  # a moustache
+        brush.bar(10.6, 8.5, 14.4, 9.5, hair, 0.5)
     if look % 2:
         felt = ((98, 84, 78), (84, 92, 112), (122, 102, 72))[look % 3]
         brush.bar(5.6, 0.2, 14.8, 4.4, felt, 1.8)
         brush.bar(5.6, 3.0, 14.8, 4.4, dark(felt, 0.4))
         brush.bar(2.9, 3.9, 17.4, 5.4, felt, 0.8)
     else:
-        brush.slice(9.8, 6.6, 5.6, 5.8, 172, 342, hair)
+        brush.slice(9.9, 5.0, 5.7, 4.8, 172, 352, hair)
         brush.ellipse(5.3, 7.0, 1.0, 1.9, hair)
-    _arms(brush, colour, skin, 16.4, 5.1, 28.5, held)
+    _arms(brush, colour, skin, 16.4, 5.1, 28.5, pose)
 
 
-def woman(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def woman(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """Long hair or a bun, a long flared coat with a belt."""
     skin, hair = SKINS[(look // 2) % 4], HAIRS[(look + 1) % 5]
     if look % 3:
@@ -133,15 +133,15 @@ def woman(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.bar(6.3, 22.4, 13.8, 24.2, dark(colour, 0.4), 0.6)
     brush.bar(9.4, 22.2, 11.4, 24.4, (240, 208, 120), 0.4)
     _face(brush, 10.2, 7.4, 5.0, skin)
-    brush.slice(9.6, 6.6, 5.6, 5.9, 165, 325, hair)
+    brush.slice(9.8, 5.2, 5.7, 5.0, 165, 350, hair)
     brush.ellipse(5.2, 8.2, 1.3, 3.2, hair)
     if look % 5 == 1:
         brush.bar(4.6, 1.0, 14.4, 3.8, light(colour, 0.2), 1.6)
         brush.ellipse(9.5, 0.9, 1.4, None, light(colour, 0.5))
-    _arms(brush, colour, skin, 16.4, 4.0, 27, held)
+    _arms(brush, colour, skin, 16.4, 4.0, 27, pose)
 
 
-def boy(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def boy(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """A child with a cap or tousled hair, shorts and bare knees."""
     skin, hair = SKINS[(look // 3) % 4], HAIRS[(look + 3) % 5]
     _legs(brush, skin, (88, 74, 92), 27, 2.4, 3.1, 1.2)
@@ -170,16 +170,16 @@ def boy(brush: Brush, colour: Colour, look: int, held: str) -> None:
     _face(brush, 8.6, 7.7, 5.3, skin)
     if look % 2:
         cap = mix(colour, (250, 248, 240), 0.25)
-        brush.slice(8.2, 6.2, 5.6, 5.8, 180, 360, cap)
-        brush.bar(8.6, 4.8, 16.4, 6.4, dark(cap, 0.18), 0.8)
+        brush.slice(8.3, 5.4, 5.7, 5.2, 180, 360, cap)
+        brush.bar(8.6, 4.2, 16.4, 5.6, dark(cap, 0.18), 0.7)
     else:
-        brush.slice(8.2, 6.4, 5.7, 5.9, 170, 340, hair)
+        brush.slice(8.3, 5.2, 5.8, 4.8, 170, 352, hair)
         for x in (4.6, 7.4, 10.2):
             brush.polygon([(x - 1.8, 3.2), (x + 0.6, -0.2), (x + 2.2, 3)], hair)
-    _arms(brush, colour, skin, 15.8, 4.0, 23.5, held)
+    _arms(brush, colour, skin, 15.8, 4.0, 23.5, pose)
 
 
-def girl(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def girl(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """A child with pigtails and a short swinging coat."""
     skin, hair = SKINS[(look // 5) % 4], HAIRS[(look + 2) % 5]
     ribbon = PALETTE[("yellow", "red", "blue")[look % 3]]
@@ -205,14 +205,14 @@ def girl(brush: Brush, colour: Colour, look: int, held: str) -> None:
     for y in (18, 21.4):
         brush.ellipse(8.8, y, 0.55, None, light(colour, 0.75))
     _face(brush, 8.5, 7.6, 5.3, skin)
-    brush.slice(8.2, 6.6, 5.8, 6.2, 168, 345, hair)
+    brush.slice(8.4, 5.4, 5.9, 5.2, 168, 350, hair)
     brush.line([(3.3, 7.4), (3.6, 4.6)], 1.2, hair)
     for x in (2.6, 14.1):
         brush.ellipse(x, 7.0, 1.1, None, ribbon)
-    _arms(brush, colour, skin, 15.8, 3.2, 23, held)
+    _arms(brush, colour, skin, 15.8, 3.2, 23, pose)
 
 
-def dog(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def dog(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """Long body, tail up, a hanging ear and a collar."""
     shade, pale = dark(colour, 0.22), light(colour, 0.45)
     brush.line([(4.5, 12.5), (2.2, 9), (2.4, 4.6)], 2.3, colour)
@@ -260,7 +260,7 @@ def _night_eye(brush: Brush, x: float, y: float, size: float, colour: Colour = (
     brush.ellipse(x + size * 0.2, y, size * 0.5, size * 0.8, INK)
 
 
-def cat(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def cat(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """A sitting cat: round head with two pointed ears, a curled tail and whiskers."""
     shade, pale = dark(colour, 0.2), light(colour, 0.55)
     black = colour == PALETTE["black"]
@@ -291,7 +291,7 @@ def cat(brush: Brush, colour: Colour, look: int, held: str) -> None:
         brush.line([(13.6, 10.4), (9.2, y)], 0.3, whisker)
 
 
-def horse(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def horse(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """An arched neck with a mane, long legs, a long tail."""
     black = colour == PALETTE["black"]
     shade = dark(colour, 0.22)
@@ -352,7 +352,7 @@ def horse(brush: Brush, colour: Colour, look: int, held: str) -> None:
         brush.line([(40.4, 6.4), (42.2, 10)], 1.0, (252, 250, 244))
 
 
-def cow(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def cow(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """A heavy body with patches, horns and a pink muzzle."""
     patch = (250, 246, 238) if colour != PALETTE["white"] else (222, 214, 206)
     pink, shade = (242, 176, 168), dark(colour, 0.2)
@@ -398,7 +398,7 @@ def cow(brush: Brush, colour: Colour, look: int, held: str) -> None:
         _night_eye(brush, x, 9.2, 1.0) if colour == PALETTE["black"] else _eye(brush, x, 9.2, 0.9)
 
 
-def sheep(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def sheep(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """A cloud of wool on four thin legs."""
     black = colour == PALETTE["black"]
     face = (72, 64, 70) if not black else (206, 178, 160)
@@ -426,7 +426,7 @@ def sheep(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.ellipse(30.4, 11.4, 0.6, 0.45, dark(face, 0.5))
 
 
-def duck(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def duck(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """Swims: a round head on a boat of feathers, an orange bill."""
     brush.blob(
         [
@@ -454,7 +454,7 @@ def duck(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.bar(4.4, 18.0, 18.6, 19, (238, 248, 252), 0.5)
 
 
-def bird(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def bird(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """A small round bird, its wings up."""
     pale = light(colour, 0.6) if colour != PALETTE["white"] else (236, 226, 214)
     if colour == PALETTE["black"]:

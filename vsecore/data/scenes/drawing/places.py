@@ -18,7 +18,7 @@ LOOKS = 8  # a place comes in so many views
 SKIES: dict[str, tuple[tuple[Colour, ...], ...]] = {
     "beach": (
         ((106, 190, 226), (172, 222, 232), (250, 240, 214)),
-        ((120, 182, 226), (190, 216, 232), (252, 226, 204)),
+        ((120, 182, 226), (206, 226, 236), (255, 232, 210)),
     ),
     "park": (
         ((138, 200, 232), (196, 226, 234), (246, 244, 218)),
@@ -29,8 +29,8 @@ SKIES: dict[str, tuple[tuple[Colour, ...], ...]] = {
         ((168, 190, 224), (222, 214, 226), (252, 228, 206)),
     ),
     "harbour": (
-        ((138, 178, 216), (216, 206, 214), (253, 220, 186)),
-        ((126, 188, 220), (196, 218, 224), (252, 232, 200)),
+        ((138, 178, 216), (226, 216, 222), (255, 224, 194)),
+        ((126, 188, 220), (200, 226, 230), (255, 238, 208)),
     ),
     "snow": (
         ((160, 186, 226), (206, 208, 234), (250, 226, 228)),
@@ -38,11 +38,11 @@ SKIES: dict[str, tuple[tuple[Colour, ...], ...]] = {
     ),
     "farm": (
         ((126, 194, 230), (190, 224, 230), (252, 242, 204)),
-        ((146, 188, 226), (212, 214, 222), (254, 228, 186)),
+        ((146, 188, 226), (226, 222, 222), (255, 230, 190)),
     ),
     "lake": (
-        ((122, 180, 220), (192, 212, 226), (252, 228, 208)),
-        ((130, 166, 210), (208, 196, 216), (254, 214, 194)),
+        ((122, 180, 220), (202, 224, 234), (255, 236, 216)),
+        ((130, 166, 210), (222, 206, 222), (255, 220, 204)),
     ),
     "night": (((22, 26, 66), (50, 50, 108), (122, 92, 140)), ((18, 32, 70), (36, 66, 110), (96, 110, 146))),
 }
@@ -70,6 +70,7 @@ def _ridge(
         turn = 2 * pi * waves * x / SIDE + phase
         line.append((float(x), top + swing * (0.7 * sin(turn) + 0.3 * sin(2.3 * turn + 1))))
     brush.polygon([*line, (117, foot), (-4, foot)], colour)
+    brush.line(line, 0.5, light(colour, 0.3))
 
 
 def _band(brush: Brush, top: float, bottom: float, colour: Colour) -> None:
@@ -77,11 +78,11 @@ def _band(brush: Brush, top: float, bottom: float, colour: Colour) -> None:
 
 
 def _scatter(look: int, count: int, top: float, bottom: float) -> list[tuple[float, float]]:
-    """Points strewn evenly over a strip, the same for the same look (a golden-ratio sequence)."""
+    """Points strewn evenly over a strip, the same for the same look (Roberts' R2 sequence)."""
     points = []
     for step in range(count):
-        x = ((step + 1) * 0.618034 + look * 0.37) % 1
-        y = ((step + 1) * 0.754878 + look * 0.21) % 1
+        x = ((step + 1) * 0.7548777 + look * 0.37) % 1
+        y = ((step + 1) * 0.5698403 + look * 0.21) % 1
         points.append((x * SIDE, top + y * (bottom - top)))
     return points
 
@@ -102,9 +103,9 @@ def _water(brush: Brush, look: int, top: float, bottom: float, far: Colour, near
 def _grass(brush: Brush, look: int, top: float, bottom: float, colour: Colour, count: int = 26) -> None:
     """Tufts of three blades."""
     for x, y in _scatter(look + 3, count, top, bottom):
-        tall = 1.0 + 1.6 * (y - 60) / 52
+        tall = 0.7 + 1.3 * (y - 60) / 52
         for lean in (-0.6, 0.0, 0.6):
-            brush.line([(x + lean, y), (x + lean * 2.4, y - tall)], 0.4, colour)
+            brush.line([(x + lean, y), (x + lean * 1.9, y - tall)], 0.3, colour)
 
 
 def beach(brush: Brush, look: int) -> None:
@@ -117,6 +118,8 @@ def beach(brush: Brush, look: int) -> None:
     )
     brush.blob([(middle - 20, 57), (middle - 4, 52.6), (middle + 24, 57)], dark(headland, 0.1))
     _water(brush, look, 54, 80, (62, 146, 186), (132, 210, 212))
+    for y, tone in ((70.5, (168, 224, 222)), (74.6, (190, 232, 228))):
+        _ridge(brush, y, 0.7, look + y, tone, 2.2, y + 1)
     sand = (246, 224, 176)
     _ridge(brush, 77.4, 1.6, look, (250, 252, 250), 1.2)
     _ridge(brush, 79.0, 1.6, look, (214, 190, 142), 1.2)
@@ -131,7 +134,12 @@ def beach(brush: Brush, look: int) -> None:
 def park(brush: Brush, look: int) -> None:
     _ridge(brush, 54, 5, look * 0.9, (168, 206, 190), 1.1)
     _ridge(brush, 60, 3, look * 1.3 + 2, (142, 196, 150), 1.6)
-    _ridge(brush, 66, 1.4, look, (164, 208, 130), 1.0)
+    for number in range(30):  # the edge of a far wood
+        x, tall = number * 4 - 2, (number * 7 + look * 3) % 5
+        brush.ellipse(
+            x, 64.6, 3.4, 2.6 + tall * 0.5, ((126, 184, 138), (136, 190, 142), (118, 178, 134))[number % 3]
+        )
+    _ridge(brush, 66, 1.0, look, (164, 208, 130), 1.0)
     _ridge(brush, 80, 2, look + 1.5, (150, 200, 118), 0.8)
     _ridge(brush, 95, 2, look + 3, (136, 190, 108), 0.9)
     bend = 16 if look % 2 else -16
@@ -144,7 +152,7 @@ def park(brush: Brush, look: int) -> None:
         (38 - bend, 80),
     ]
     brush.blob(path, (238, 222, 184))
-    _grass(brush, look, 70, 110, (112, 168, 92))
+    _grass(brush, look, 70, 110, (118, 174, 96))
     for x, y in _scatter(look + 1, 12, 72, 109):
         brush.ellipse(x, y, 0.55, None, (250, 246, 226))
 
@@ -281,7 +289,7 @@ def farm(brush: Brush, look: int) -> None:
     _ridge(brush, 89.4, 0.5, look, (208, 174, 128), 1.0, 91)
     _ridge(brush, 97.6, 0.8, look + 1, (138, 184, 92), 1.0)
     _grass(brush, look, 70, 80, (126, 174, 90), 12)
-    _grass(brush, look + 1, 100, 111, (110, 160, 78), 16)
+    _grass(brush, look + 1, 100, 111, (118, 168, 82), 16)
 
 
 def lake(brush: Brush, look: int) -> None:
@@ -300,7 +308,7 @@ def lake(brush: Brush, look: int) -> None:
     _ridge(brush, 93.4, 1.2, look, (226, 206, 160), 0.9)
     _ridge(brush, 95.4, 1.2, look, (152, 196, 112), 0.9)
     _ridge(brush, 104, 1.4, look + 2, (138, 186, 102), 1.0)
-    _grass(brush, look, 99, 111, (112, 162, 84), 20)
+    _grass(brush, look, 99, 111, (118, 168, 88), 20)
 
 
 def night(brush: Brush, look: int) -> None:

@@ -12,7 +12,7 @@ BARK = (124, 88, 66)
 STEM = (72, 140, 80)
 
 
-def tree(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def tree(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.polygon([(17.4, 34), (22.6, 34), (23, 50), (25.4, 60), (14.6, 60), (17, 50)], BARK)
     brush.line([(20, 44), (26.6, 35)], 1.8, BARK)
     brush.line([(20, 47), (13, 38)], 1.8, BARK)
@@ -37,7 +37,21 @@ def tree(brush: Brush, colour: Colour, look: int, held: str) -> None:
         brush.slice(x, y, 2.2, 1.8, 10, 170, dark(colour, 0.16))
 
 
-def palm(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def _frond(brush: Brush, reach: float, drop: float, lift: float, leaf: Colour, vein: Colour) -> None:
+    """A palm leaf: an arch from the crown of the trunk, its lower edge cut into fingers."""
+    spine = []
+    for step in range(9):
+        t = step / 8
+        spine.append((25 + reach * t, 17.4 + drop * t**2 - lift * 4 * t * (1 - t) * 0.5))
+    lower = []
+    for step, (x, y) in enumerate(spine):
+        wide = 8.4 * (1 - abs(step / 8 - 0.4) * 1.45)
+        lower.append((x - reach * 0.02, y + max(0.4, wide) * (1.0 if step % 2 else 0.7)))
+    brush.polygon([*spine, *reversed(lower)], leaf)
+    brush.line(spine[:8], 0.9, vein)
+
+
+def palm(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     trunk = (172, 126, 84)
     spine = [(18, 62), (19.6, 50), (22.6, 36), (25, 20)]
     for (x0, y0), (x1, y1), width in zip(spine, spine[1:], (5.4, 4.6, 3.8), strict=False):
@@ -46,26 +60,22 @@ def palm(brush: Brush, colour: Colour, look: int, held: str) -> None:
     for y in range(24, 60, 5):
         x = 25 - (y - 20) * 0.17
         brush.line([(x - 2, y), (x + 2, y + 1.2)], 0.8, dark(trunk, 0.3))
-    fronds = (
-        ((0.8, 24), (7, 11), 0.22),
-        ((41.2, 25), (38, 11), 0.22),
-        ((5, 10), (13, 4), 0.1),
-        ((40, 8), (33, 3), 0.1),
-        ((10.6, 33), (12, 18), 0.3),
-        ((36.6, 34), (36.6, 20), 0.3),
-        ((21, 2), (20, 6), 0.0),
-    )
-    for (x, y), (bend_x, bend_y), shade in fronds:
-        brush.blob(
-            [(25, 16.4), (bend_x, bend_y), (x, y), (bend_x + (25 - bend_x) * 0.16, bend_y + 6.6), (25, 20.4)],
-            dark(colour, shade),
-        )
-        brush.line([(25, 18), (bend_x + (25 - bend_x) * 0.08, bend_y + 3)], 0.6, light(colour, 0.3))
+    for reach, drop, lift, shade in (
+        (-23.6, 15, 6, 0.26),
+        (16.6, 17, 6, 0.26),
+        (-15, 18.6, 4, 0.34),
+        (10, 19, 4, 0.34),
+        (-20, 2, 12, 0.08),
+        (15, 3, 12, 0.08),
+        (-9, -14, 4, 0.0),
+        (7, -14.4, 4, 0.0),
+    ):
+        _frond(brush, reach, drop, lift, dark(colour, shade), light(colour, 0.25 - shade / 2))
     for x, y in ((22.8, 20.6), (26.6, 21.4), (24.6, 22.8)):
         brush.ellipse(x, y, 2.1, None, (116, 76, 52))
 
 
-def bush(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def bush(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     leaf = colour if colour == PALETTE["green"] else mix(colour, PALETTE["green"], 0.0)
     mounds = [(7, 14, 6.8), (27, 14, 6.8), (17, 9, 8.8), (11.6, 13, 8), (23, 13, 8)]
     for x, y, radius in mounds:
@@ -80,7 +90,7 @@ def bush(brush: Brush, colour: Colour, look: int, held: str) -> None:
         brush.ellipse(5 + (step * 9 + look * 4) % 25, 9 + (step * 5 + look) % 9, 0.9, None, berry)
 
 
-def flower(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def flower(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.line([(7, 9), (6.7, 16), (7, 23.6)], 1.6, STEM)
     brush.blob([(7, 20), (1.6, 18.4), (0.8, 14.6), (4.8, 16)], STEM)
     brush.blob([(7, 18), (11.4, 16.8), (13.2, 13), (9, 14)], light(STEM, 0.15))
@@ -92,7 +102,7 @@ def flower(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.ellipse(7, 6.8, 2.5, None, (255, 206, 84) if colour != PALETTE["yellow"] else (170, 104, 56))
 
 
-def ball(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def ball(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.ellipse(7.5, 7.5, 7.2, None, colour)
     brush.blob(
         [(0.6, 7), (4, 8.8), (11, 8.8), (14.4, 7), (14.2, 9.8), (10.8, 12), (4, 12), (0.9, 9.8)],
@@ -102,7 +112,7 @@ def ball(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.ellipse(4.8, 3.8, 2, 1.4, light(colour, 0.65))
 
 
-def kite(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def kite(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """The string ends in the middle of the box's foot, where a hand may hold it."""
     string = [(10.5, 25), (8.6, 29), (12.2, 33.5), (9.2, 38), (10.5, 43.6)]
     brush.line(string, 0.6, (112, 98, 100))
@@ -117,7 +127,7 @@ def kite(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.line([(0.8, 10.4), (20.2, 10.4)], 0.55, dark(colour, 0.42))
 
 
-def balloon(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def balloon(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """The string ends in the middle of the box's foot, where a hand may hold it."""
     brush.line([(7.5, 20), (8.7, 26), (6.6, 32), (7.5, 37.6)], 0.6, (112, 98, 100))
     brush.polygon([(7.5, 17.8), (5.5, 21), (9.5, 21)], dark(colour, 0.25))
@@ -128,7 +138,7 @@ def balloon(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.ellipse(4.7, 5.4, 1.7, 2.8, light(colour, 0.7))
 
 
-def umbrella(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def umbrella(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """The pole ends in the middle of the box's foot: in a hand or in the sand."""
     brush.line([(17, 2), (17, 36)], 1.3, (140, 102, 74))
     pale = light(colour, 0.66) if colour != PALETTE["black"] else (92, 92, 106)
@@ -142,7 +152,7 @@ def umbrella(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.line([(17, 34.6), (17, 36.2)], 1.9, (104, 74, 58))
 
 
-def snowman(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def snowman(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     scarf = PALETTE[("red", "blue", "green", "purple", "orange")[look % 5]]
     brush.line([(8, 21.4), (1, 15.6)], 1, BARK)
     brush.line([(20, 21.4), (27, 15.6)], 1, BARK)
@@ -163,7 +173,7 @@ def snowman(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.bar(7, 6, 21, 7.7, (64, 60, 74), 0.8)
 
 
-def sledge(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def sledge(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     """Painted looking to the right: the runners curl up in front."""
     brush.line(
         [(2, 14.6), (31, 14.6), (35.4, 12.6), (36.8, 8.4), (34.8, 5.4), (32.6, 6.6)], 1.6, (128, 118, 122)
@@ -175,7 +185,7 @@ def sledge(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.line([(32.6, 6), (36.6, 2.4), (37.2, 1)], 0.5, (150, 116, 84))
 
 
-def sandcastle(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def sandcastle(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     sand = mix(colour, (214, 158, 72), 0.34)
     shade = dark(sand, 0.24)
 
@@ -198,7 +208,7 @@ def sandcastle(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.blob([(0.4, 28), (6, 25.4), (18, 26.6), (30, 25.4), (35.6, 28)], light(sand, 0.2))
 
 
-def sun(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def sun(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     for step in range(12):
         angle = 2 * pi * step / 12
         brush.polygon(
@@ -210,26 +220,18 @@ def sun(brush: Brush, colour: Colour, look: int, held: str) -> None:
             colour,
         )
     brush.ellipse(12, 12, 7.6, None, colour)
-    brush.ellipse(11.4, 11.2, 5.8, None, light(colour, 0.3))
+    brush.ellipse(12, 12, 6.2, None, light(colour, 0.22))
+    brush.ellipse(10.6, 10.4, 3.2, None, light(colour, 0.45))
 
 
-def moon(brush: Brush, colour: Colour, look: int, held: str) -> None:
-    rim = [
-        (10 + 9.6 * cos(a), 10 + 9.6 * sin(a))
-        for a in (step * pi / 14 + 0.62 for step in range(29))
-        if a < 5.7
-    ]
-    inner = [
-        (14.6 + 8.2 * cos(a), 8.4 + 8.2 * sin(a))
-        for a in (step * pi / 14 + 1.0 for step in range(25))
-        if a < 5.1
-    ]
-    brush.polygon([*rim, *reversed(inner)], colour)
-    for x, y, radius in ((4.6, 9.4, 1.3), (7, 14.4, 1.6), (4.4, 5.8, 0.8)):
-        brush.ellipse(x, y, radius, None, dark(colour, 0.13))
+def moon(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+    brush.ellipse(10, 10, 9.7, None, colour)
+    for x, y, radius in ((3.4, 10.4, 1.2), (8, 16.4, 1.5), (4, 6, 0.8)):
+        brush.ellipse(x, y, radius, None, dark(colour, 0.1))
+    brush.erase(14.4, 7.2, 8.0)
 
 
-def star(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def star(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     points = []
     for step in range(10):
         radius, angle = (8.0, 3.6)[step % 2], pi * step / 5 - pi / 2
@@ -238,7 +240,7 @@ def star(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.ellipse(7.6, 8, 2.4, None, light(colour, 0.5))
 
 
-def cloud(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def cloud(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     puffs = [(8, 12.4, 6.2), (31.4, 12.6, 5.8), (15.4, 8.6, 7.6), (24.6, 8.2, 7.2), (20, 12, 6.6)]
     if look % 2:
         puffs = [(40 - x, y, radius) for x, y, radius in puffs]
@@ -248,10 +250,10 @@ def cloud(brush: Brush, colour: Colour, look: int, held: str) -> None:
     for x, y, radius in puffs:
         brush.ellipse(x - 0.4, y - 0.8, radius * 0.9, radius * 0.86, colour)
     for x, y, radius in puffs[2:4]:
-        brush.ellipse(x - 1.4, y - 2.4, radius * 0.5, radius * 0.4, light(colour, 0.5))
+        brush.ellipse(x - 1.4, y - 2.4, radius * 0.5, radius * 0.4, light(colour, 0.45))
 
 
-def bench(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def bench(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     iron = (84, 82, 94)
     for x in (5, 32.4):
         brush.bar(x, 1.2, x + 2.4, 22, iron, 0.8)
@@ -265,35 +267,35 @@ def bench(brush: Brush, colour: Colour, look: int, held: str) -> None:
     brush.bar(0.6, 14.2, 39.4, 16.2, dark(colour, 0.25), 0.8)
 
 
-def house(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def house(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     roof = {
         PALETTE["red"]: (112, 78, 76),
         PALETTE["brown"]: (196, 104, 72),
         PALETTE["blue"]: (84, 88, 112),
     }.get(colour, (190, 84, 70))
-    brush.bar(34.6, 3.4, 39.4, 16, (172, 112, 92))
-    brush.bar(33.8, 2.2, 40.2, 4.4, (140, 88, 76), 0.6)
-    brush.bar(5, 19, 45, 46, colour)
-    brush.bar(5, 40, 45, 46, dark(colour, 0.14))
-    brush.polygon([(25, 1.0), (49.6, 21.6), (0.4, 21.6)], roof)
-    brush.polygon([(25, 6.2), (41.6, 20.4), (8.4, 20.4)], light(colour, 0.16))
-    brush.line([(1.2, 21.4), (25, 1.6), (48.8, 21.4)], 2.2, roof)
+    brush.bar(43.9, 4.3, 50, 20.3, (172, 112, 92))
+    brush.bar(42.9, 2.8, 51.1, 5.6, (140, 88, 76), 0.8)
+    brush.bar(6.3, 24.1, 57.1, 58.4, colour)
+    brush.bar(6.3, 50.8, 57.1, 58.4, dark(colour, 0.14))
+    brush.polygon([(31.8, 1.3), (63, 27.4), (0.5, 27.4)], roof)
+    brush.polygon([(31.8, 7.9), (52.8, 25.9), (10.7, 25.9)], light(colour, 0.16))
+    brush.line([(1.5, 27.2), (31.8, 2), (62, 27.2)], 2.8, roof)
     pane = (255, 230, 160) if look % 2 else (190, 226, 240)
-    brush.ellipse(25, 14.6, 3.2, None, (252, 248, 240))
-    brush.ellipse(25, 14.6, 2.3, None, pane)
-    for x in (8.6, 32.4):
-        brush.bar(x, 25, x + 9, 34.4, (252, 248, 240), 0.6)
-        brush.bar(x + 1, 26, x + 8, 33.4, pane)
-        brush.line([(x + 4.5, 26), (x + 4.5, 33.4)], 0.7, (252, 248, 240))
-        brush.line([(x + 1, 29.6), (x + 8, 29.6)], 0.7, (252, 248, 240))
-        brush.bar(x - 0.4, 34.2, x + 9.4, 36, dark(colour, 0.35), 0.5)
+    brush.ellipse(31.8, 18.5, 4.1, None, (252, 248, 240))
+    brush.ellipse(31.8, 18.5, 2.9, None, pane)
+    for x in (10.9, 41.1):
+        brush.bar(x, 31.8, x + 11.4, 43.7, (252, 248, 240), 0.8)
+        brush.bar(x + 1.3, 33, x + 10.2, 42.4, pane)
+        brush.line([(x + 5.7, 33), (x + 5.7, 42.4)], 0.9, (252, 248, 240))
+        brush.line([(x + 1.3, 37.6), (x + 10.2, 37.6)], 0.9, (252, 248, 240))
+        brush.bar(x - 0.5, 43.4, x + 11.9, 45.7, dark(colour, 0.35), 0.6)
     door = (130, 86, 62) if colour != PALETTE["brown"] else (92, 128, 116)
-    brush.bar(20.6, 28.6, 29.4, 46, (252, 248, 240), 1.2)
-    brush.bar(21.6, 29.6, 28.4, 46, door, 1)
-    brush.ellipse(26.9, 38.4, 0.7, None, (250, 214, 110))
+    brush.bar(26.2, 36.3, 37.3, 58.4, (252, 248, 240), 1.5)
+    brush.bar(27.4, 37.6, 36.1, 58.4, door, 1.3)
+    brush.ellipse(34.2, 48.8, 0.9, None, (250, 214, 110))
 
 
-def lamp(brush: Brush, colour: Colour, look: int, held: str) -> None:
+def lamp(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.bar(5.9, 12, 8.1, 56, colour)
     brush.bar(4.6, 47, 9.4, 56, colour, 1)
     brush.bar(2.8, 55, 11.2, 58, dark(colour, 0.15), 1)
