@@ -9,25 +9,58 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
 
+from vsecore.data.files import write_atomically
 from vsecore.data.loader import Dataset
 from vsecore.data.opening import DATASETS, open_dataset
 
 Tier = Literal["smoke", "lesson", "full"]
 TIERS: tuple[Tier, ...] = ("smoke", "lesson", "full")
 ROOT = Path(__file__).resolve().parent.parent
+LESSON_RECORDS = ROOT / "assets" / "results" / "lesson"
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Report:
+    """Measured numbers beside the stored run's. Made by `Lesson.report`."""
+
+    measured: dict[str, float]
+    stored: dict[str, float] | None
+    tolerance: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every number is within the tolerance of the stored one. True where nothing is stored."""
+        return self.stored is None or all(
+            abs(value - self.stored[name]) <= self.tolerance for name, value in self.measured.items()
+        )
+
+    def __repr__(self) -> str:
+        """Print the stored run where this one agrees with it, and both where it does not."""
+        shown = self.stored if self.stored is not None and self.agrees else self.measured
+        width = max(map(len, shown))
+        lines = [f"{name:<{width}}  {value:8.1f}" for name, value in shown.items()]
+        if self.stored is None:
+            lines.append("Measured in this run.")
+        elif self.agrees:
+            lines.append(f"From the stored run; this run agrees within {self.tolerance:g}.")
+        else:
+            pairs = ", ".join(f"{name} {value:.1f}" for name, value in self.stored.items())
+            lines.append(
+                f"This run differs from the stored run by more than {self.tolerance:g}: there {pairs}."
+            )
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -50,11 +83,45 @@ class Lesson:
         """Return this tier's value."""
         return {"smoke": smoke, "lesson": lesson, "full": full}[self.tier]
 
+    def report(self, name: str, measured: Mapping[str, float], tolerance: float) -> Report:
+        """Hold what a cell measured against the stored run of the same lesson.
+
+        Training on another machine, or with other threads, ends a little elsewhere. The lesson therefore
+        shows the stored run's numbers and says whether this run agrees with them; where there is no stored
+        run of this tier and data, it shows what was measured.
+
+        Args:
+            name: the record's name, `assets/results/lesson/{name}.json`.
+            measured: this run's numbers by their names.
+            tolerance: how far a number may lie from the stored one, in its own unit.
+
+        Returns:
+            A report whose printed form is the table and the verdict.
+
+        Raises:
+            ValueError: the stored run has other names than `measured`.
+        """
+        stored = None
+        path = LESSON_RECORDS / f"{name}.json"
+        if self.tier == "lesson" and self.data == "scenes" and self.seed == 0:
+            if os.environ.get("VSECORE_RECORD") == "1":
+                with write_atomically(path, "w") as record:
+                    json.dump(
+                        {key: round(float(value), 4) for key, value in measured.items()}, record, indent=2
+                    )
+            if path.is_file():
+                stored = json.loads(path.read_text(encoding="utf-8"))
+                if stored.keys() != measured.keys():
+                    raise ValueError(
+                        f"measured has {sorted(measured)}, but {path.name} has {sorted(stored)}: record anew"
+                    )
+        return Report(dict(measured), stored, tolerance)
+
     def dataset(self, features: str = "grid") -> Dataset:
         """Open the data at this tier's size.
 
-        Scenes have 600/100/200 pictures at tier smoke and 4000/500/1000 otherwise. Photographs come whole, but
-        at tier smoke only the first 600/100/200 pictures of each split are used.
+        Scenes have 600/100/200 pictures at tier smoke and 4000/500/1000 otherwise. Photographs come whole,
+        but at tier smoke only the first 600/100/200 pictures of the splits are used.
         """
         sizes = {"train": 600, "dev": 100, "test": 200} if self.tier == "smoke" else None
         return open_dataset(self.data, self.data_root, features=features, sizes=sizes, seed=self.seed)
@@ -81,14 +148,20 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str | None = No
         raise ValueError(f"seed is {seed!r}; it must be a whole number, 0 or more")
     if data == "scenes":
         if data_root:
-            raise ValueError(f"data_root is {data_root!r}, but the scenes are generated and have no folder; leave it empty")
+            raise ValueError(
+                f"data_root is {data_root!r}, but the scenes are generated and have no folder; leave it empty"
+            )
         root = None
     else:
         if not data_root:
-            raise ValueError(f"data is {data!r}, so data_root must name the folder with its pictures and captions")
+            raise ValueError(
+                f"data is {data!r}, so data_root must name the folder with its pictures and captions"
+            )
         root = Path(data_root).expanduser()
         if not root.is_dir():
-            raise FileNotFoundError(f"data_root is {data_root!r}, and there is no such folder; name the folder of {data}")
+            raise FileNotFoundError(
+                f"data_root is {data_root!r}, and there is no such folder; name the folder of {data}"
+            )
     torch.manual_seed(seed)
     return Lesson(tier, data, root, seed)
 
@@ -104,14 +177,16 @@ def notebooks(names: Iterable[str] = ()) -> list[Path]:
     for name in names:
         fitting = [path for path in stored if path.stem.startswith(name)]
         if not fitting:
-            raise ValueError(f"no notebook begins with {name!r}; there are {', '.join(path.stem for path in stored)}")
+            raise ValueError(
+                f"no notebook begins with {name!r}; there are {', '.join(path.stem for path in stored)}"
+            )
         chosen.extend(fitting)
     return sorted(set(chosen)) if chosen else stored
 
 
 @dataclass(frozen=True)
 class NotebookRun:
-    """How one notebook's batch run went: seconds of wall time and megabytes of its kernel's peak memory."""
+    """How one notebook's batch run went: seconds of wall time, megabytes of its kernel's peak memory."""
 
     name: str
     seconds: float
@@ -124,7 +199,7 @@ def run(
     parameters: dict[str, Any],
     tell: Callable[[str], None] = print,
 ) -> list[NotebookRun]:
-    """Execute notebooks with papermill, one after the other, into `folder`.
+    """Execute notebooks with papermill, one after the other, each in a process of its own.
 
     Args:
         paths: the stored notebooks, which stay as they are.
@@ -136,43 +211,58 @@ def run(
         One `NotebookRun` a notebook, also written to `folder/run.json`.
 
     Raises:
-        RuntimeError: a cell failed; the message names notebook, cell and error, and the half-run copy stays in
+        RuntimeError: a cell failed; the message names notebook and error, and the half-run copy stays in
             `folder` to look at.
     """
-    import papermill
-
     folder.mkdir(parents=True, exist_ok=True)
     runs: list[NotebookRun] = []
     for path in paths:
         tell(f"running {path.stem}")
-        started = time.perf_counter()
         output = folder / path.name
-        try:
-            executed = papermill.execute_notebook(
-                path, output, parameters=parameters, cwd=path.parent, kernel_name="python3", log_output=False
-            )
-        except papermill.PapermillExecutionError as error:
+        command = [sys.executable, "-m", "papermill", str(path), str(output), "--cwd", str(path.parent)]
+        command += ["--kernel", "python3", "--no-log-output", "--parameters_yaml", json.dumps(parameters)]
+        log = output.with_suffix(".log")
+        started = time.perf_counter()
+        with log.open("wb") as lines:
+            process = subprocess.Popen(command, stderr=lines if not sys.stderr.isatty() else None)
+            # wait4 and not wait: it also tells the largest memory of the process and of its kernel.
+            _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
             raise RuntimeError(
-                f"{path.stem} stopped in cell {error.exec_count} with {error.ename}: {error.evalue}; see {output}"
-            ) from error
-        peak = executed.metadata.get("vsecore", {}).get("peak_megabytes", 0.0)
-        runs.append(NotebookRun(path.stem, time.perf_counter() - started, peak or _children_peak_megabytes()))
-        tell(f"  done in {runs[-1].seconds:.0f} s, at most {runs[-1].peak_megabytes:.0f} MB so far")
-    (folder / "run.json").write_text(json.dumps([vars(entry) for entry in runs], indent=2) + "\n")
+                f"{path.stem} stopped: {_first_error(output) or 'see ' + str(log)} (half-run copy: {output})"
+            )
+        runs.append(
+            NotebookRun(path.stem, time.perf_counter() - started, usage.ru_maxrss / _MAXRSS_UNITS_A_MEGABYTE)
+        )
+        log.unlink()
+        tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
+    with write_atomically(folder / "run.json", "w") as report:
+        json.dump([vars(entry) for entry in runs], report, indent=2)
     return runs
 
 
-def _children_peak_megabytes() -> float:
-    """Return the largest memory of any finished child process, such as a notebook's kernel."""
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)  # kilobytes on Linux, bytes on macOS
+# The kernel reports kilobytes on Linux and bytes on macOS.
+_MAXRSS_UNITS_A_MEGABYTE = 1024 * 1024 if sys.platform == "darwin" else 1024
+
+
+def _first_error(path: Path) -> str:
+    """Return name and message of the first error stored in a notebook, or an empty string."""
+    if not path.is_file():
+        return ""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            if output["output_type"] == "error":
+                return f"{output['ename']}: {output['evalue']}"
+    return ""
 
 
 def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
     """Build the book from executed notebooks, every warning an error.
 
     Args:
-        executed: the folder of the executed notebooks (`build/notebooks`, or `notebooks` for the stored ones).
+        executed: the folder of the executed notebooks: `build/notebooks`, or `notebooks` for the stored.
+        tell: called with a line about what is done.
 
     Returns:
         The page to open, `book/_build/html/index.html`.
@@ -182,12 +272,16 @@ def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
     """
     source = ROOT / "build" / "book"
     _stage_book(executed, source)
-    tell(f"building the book from {executed.relative_to(ROOT) if executed.is_relative_to(ROOT) else executed}")
+    tell(
+        f"building the book from {executed.relative_to(ROOT) if executed.is_relative_to(ROOT) else executed}"
+    )
     command = [sys.executable, "-m", "jupyter_book", "build", "-W", "-n", "--keep-going", "--quiet"]
     command += ["--path-output", str(ROOT / "book"), str(source)]
     built = subprocess.run(command, env=os.environ | {"PYTHONWARNINGS": "ignore"}, check=False)
     if built.returncode != 0:
-        raise RuntimeError("the book did not build without warnings; the lines above name the page and the line")
+        raise RuntimeError(
+            "the book did not build without warnings; the lines above name the page and the line"
+        )
     return ROOT / "book" / "_build" / "html" / "index.html"
 
 
@@ -199,7 +293,9 @@ def _stage_book(executed: Path, source: Path) -> None:
     for stored in notebooks():
         path = executed / stored.name
         if not path.is_file():
-            raise FileNotFoundError(f"{path} is missing; run the whole course first, or build from the stored notebooks")
+            raise FileNotFoundError(
+                f"{path} is missing; run the whole course first, or build from the stored notebooks"
+            )
         notebook = json.loads(path.read_text(encoding="utf-8"))
         for cell in notebook["cells"]:
             _give_alt_text(cell)

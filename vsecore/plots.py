@@ -118,7 +118,7 @@ def picture_row(
     if not pictures or len(titles) != len(pictures) or (marked is not None and len(marked) != len(pictures)):
         raise ValueError(
             f"pictures, titles and marked have {len(pictures)}, {len(titles)} and "
-            f"{'no' if marked is None else len(marked)} entries; give at least one picture and as many of each"
+            f"{'no' if marked is None else len(marked)} entries: give a picture at least, and as many of each"
         )
     columns = min(columns, len(pictures))
     rows = -(-len(pictures) // columns)

@@ -1,0 +1,348 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,text//py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Learning to rank
+#
+# **You will be able to** write the loss of VSE++ {cite}`faghri2018vsepp` from nothing, train two towers with it,
+# say why one hard negative teaches more than many easy ones, and recognise, explain and escape its collapse.
+#
+# **You need** cosine similarity, gradients, and a first look at PyTorch.
+#
+# **It takes** about 3 minutes and 2 GB on two cores.
+
+# %% tags=["parameters"]
+tier = "lesson"
+data = "scenes"
+data_root = ""
+seed = 0
+
+# %% tags=["hide-input"]
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from vsecore import course, plots
+from vsecore.checks import check
+from vsecore.data.loader import make_loader
+from vsecore.evaluation import evaluate
+from vsecore.losses import triplet
+from vsecore.recipes import get
+from vsecore.training import encode, evaluate_split, fit
+
+lesson = course.begin(tier, data, data_root, seed)
+plots.house_style()
+
+# %% [markdown]
+# ## The idea, in a picture
+#
+# A picture and its caption are two points on a circle (in earnest, on a sphere in many dimensions). We want the
+# caption to be nearer to its picture than any other caption is, and not by a hair but by a *margin*. Only captions
+# inside the shaded arc break that wish; the others are left in peace.
+
+# %%
+figure, axes = plt.subplots(figsize=(5.2, 4.2))
+around = np.linspace(0, 2 * np.pi, 200)
+axes.plot(np.cos(around), np.sin(around), color="0.8")
+points = {"picture": 90, "its caption": 60, "hardest negative": 128, "easy negatives": 200}
+arc = np.radians(np.linspace(90 - 50, 90 + 50, 80))
+axes.fill_between(np.cos(arc), np.sin(arc), 0.86 * np.sin(arc), color=plots.COLOURS[5], alpha=0.35)
+for (name, angle), colour in zip(points.items(), plots.COLOURS, strict=False):
+    across, up = np.cos(np.radians(angle)), np.sin(np.radians(angle))
+    axes.plot([0, across], [0, up], color=colour)
+    axes.annotate(name, (1.08 * across, 1.08 * up), color=colour, ha="center", va="center")
+axes.plot(np.cos(np.radians([215, 250, 300])), np.sin(np.radians([215, 250, 300])), "o", color=plots.COLOURS[3])
+axes.set(xlim=(-1.6, 1.6), ylim=(-1.2, 1.3), aspect="equal")
+axes.axis("off")
+plots.show(
+    figure,
+    alt="A circle with a picture at the top. Its caption lies a little to the right; the hardest negative lies to "
+    "the left, inside the shaded arc around the picture; easy negatives lie far away on the other side.",
+)
+
+# %% [markdown]
+# ## The hinge
+#
+# For a picture $v$, its caption $t$ and a caption $t'$ of another picture, the price of a broken wish is
+#
+# $$[\,m + s(v, t') - s(v, t)\,]_+ , \qquad [x]_+ = \max(0, x),$$
+#
+# with the cosine $s$ and the margin $m$. It is a *hinge*: flat at zero once the wish is granted, and then it teaches
+# nothing more. The cell slides a negative from far away to closer than the caption itself.
+
+# %%
+margin, positive = 0.2, 0.6
+negative = torch.linspace(-1, 1, 201)
+hinge = (margin + negative - positive).clamp(min=0)  # the equation above
+
+figure, axes = plt.subplots(figsize=(5.6, 3))
+plots.curves(axes, {"hinge": (negative, hinge)}, x="similarity of the negative, s(v, t')", y="price")
+axes.axvline(positive, color="0.5", linestyle=":")
+axes.annotate("s(v, t)", (positive, 0.5), rotation=90, ha="right")
+axes.axvline(positive - margin, color="0.5", linestyle=":")
+axes.annotate("s(v, t) − m", (positive - margin, 0.5), rotation=90, ha="right")
+plots.show(
+    figure,
+    alt="The price of a negative against its similarity: zero until one margin below the caption's own similarity, "
+    "then rising in a straight line.",
+)
+
+# %% [markdown]
+# ## A whole batch at once
+#
+# A batch holds $B$ pictures and their $B$ captions, so every caption of another row is a negative for free. All
+# similarities form one matrix $S$, with the right pairs on its diagonal. Each pair is held against its row (other
+# captions for this picture) and against its column (other pictures for this caption). Summing over *all* negatives
+# gives the older loss, equation (5) of the paper:
+#
+# $$\ell_{SH} = \sum_{t'} [m + s(v,t') - s(v,t)]_+ + \sum_{v'} [m + s(v',t) - s(v,t)]_+ .$$
+
+# %%
+S = torch.tensor([[0.7, 0.6, 0.1], [0.2, 0.5, 0.4], [0.3, 0.0, 0.9]])  # (B, C)   rows: pictures, columns: captions
+
+
+def all_negatives(S: torch.Tensor, margin: float = 0.2) -> torch.Tensor:
+    own = S.diag()  # (B,)
+    captions = (margin + S - own[:, None]).clamp(min=0)  # (B, C)   along rows: t'
+    pictures = (margin + S - own[None, :]).clamp(min=0)  # (B, C)   along columns: v'
+    others = ~torch.eye(len(S), dtype=torch.bool)  # a pair is not its own negative
+    return (captions + pictures)[others].sum()  # eq. 5
+
+
+all_negatives(S)
+
+# %% [markdown]
+# The one idea of VSE++ is to keep the *hardest* negative of each row and column alone, equation (6):
+#
+# $$\ell_{MH} = \max_{t'} [m + s(v,t') - s(v,t)]_+ + \max_{v'} [m + s(v',t) - s(v,t)]_+ .$$
+
+
+# %%
+def hardest_negative(S: torch.Tensor, margin: float = 0.2) -> torch.Tensor:
+    own = S.diag()  # (B,)
+    negatives = S.masked_fill(torch.eye(len(S), dtype=torch.bool), -torch.inf)  # (B, C)
+    caption = (margin + negatives.amax(1) - own).clamp(min=0)  # (B,)   the hardest t' of each picture
+    picture = (margin + negatives.amax(0) - own).clamp(min=0)  # (B,)   the hardest v' of each caption
+    return (caption + picture).sum()  # eq. 6
+
+
+hardest_negative(S)
+
+# %% [markdown]
+# The package has both in one function. It must give the same numbers, on this matrix and on any other:
+
+# %%
+for size in (2, 7, 128):
+    random = torch.rand(size, size) * 2 - 1
+    torch.testing.assert_close(all_negatives(random), triplet(random, hardest=False))
+    torch.testing.assert_close(hardest_negative(random), triplet(random, hardest=True))
+print("vsecore.losses.triplet agrees with both cells")
+
+# %% [markdown]
+# | paper | in this notebook | in the package |
+# | --- | --- | --- |
+# | $s(v,t)$, section 3.1 | `S` | `vsecore.similarity.cosine` |
+# | $\ell_{SH}$, eq. (5) | `all_negatives` | `vsecore.losses.triplet(hardest=False)` |
+# | $\ell_{MH}$, eq. (6) | `hardest_negative` | `vsecore.losses.triplet(hardest=True)` |
+#
+# Which of the two sees what? Below, a model's batch as it might be after some training: many easy negatives and a
+# few hard ones. The gradient of the loss says how strongly each similarity is pushed.
+
+# %%
+torch.manual_seed(seed)
+batch = torch.randn(12, 12) * 0.15
+batch += 0.55 * torch.eye(12)
+batch[3, 7] = batch[3, 3] + 0.1  # one caption that is nearer than the picture's own
+pushes = {}
+for name, loss in (("all negatives", all_negatives), ("hardest negative", hardest_negative)):
+    scores = batch.clone().requires_grad_()
+    loss(scores).backward()
+    pushes[name] = scores.grad
+
+figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.6))
+for axes, (name, push) in zip(panels, pushes.items(), strict=True):
+    plots.heatmap(axes, push.numpy(), x="caption", y="picture", label="push (+ apart, − together)", title=name)
+plots.show(
+    figure,
+    alt="Two heat maps of gradients over a batch. With all negatives many off-diagonal cells carry a push; with the "
+    "hardest negative each row and column has at most one, and the planted hard caption stands out.",
+)
+
+# %% [markdown]
+# ## Two towers from nothing
+#
+# Something must make the vectors. The picture tower takes a grid of cells that a small network has seen, projects
+# each and averages; the caption tower reads words with a recurrent network in both directions and averages too. Both
+# end on the unit sphere, so that the dot product is the cosine. First the data:
+
+# %%
+dataset = lesson.dataset("grid")
+recipe = get("vsepp_grid_gru").override(
+    {
+        "dim": 256,
+        "text.word_dim": 128,
+        "training.epochs": lesson.pick(smoke=1, lesson=4, full=30),
+        "training.learning_rate": lesson.pick(smoke=1e-3, lesson=1e-3, full=2e-4),
+        "training.decay_epochs": lesson.pick(smoke=1, lesson=3, full=15),
+    }
+)
+tokenizer = recipe.tokenizer(dataset.train.captions)
+dataset.train
+
+
+# %%
+class PictureTower(nn.Module):
+    def __init__(self, feature_dim: int, dim: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(feature_dim, dim)
+
+    def forward(self, cells: torch.Tensor) -> torch.Tensor:  # (B, N, F)
+        elements = self.project(cells)  # (B, N, D)
+        return nn.functional.normalize(elements.mean(1), dim=-1)  # (B, D)
+
+
+class CaptionTower(nn.Module):
+    def __init__(self, words: int, word_dim: int, dim: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(words, word_dim)
+        self.read = nn.GRU(word_dim, dim, batch_first=True, bidirectional=True)
+
+    def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  # (C, L), (C, L)
+        # Packed, or else the backward direction would begin with the padding of its batch.
+        words = pack_padded_sequence(self.embed(tokens), mask.sum(1), batch_first=True, enforce_sorted=False)
+        both, _ = pad_packed_sequence(self.read(words)[0], batch_first=True)  # (C, L, 2D)
+        elements = both.unflatten(-1, (2, -1)).mean(2)  # (C, L, D)   the two directions, averaged
+        return nn.functional.normalize(elements.sum(1), dim=-1)  # (C, D)   padding is zero, and adds nothing
+
+
+# %% [markdown]
+# The training loop is five lines, and they are the same five in every system of this course: encode, compare, price,
+# differentiate, step. We run it for an epoch and watch the price fall.
+
+# %%
+torch.manual_seed(seed)
+pictures, captions = PictureTower(dataset.feature_dim, 256), CaptionTower(len(tokenizer), 128, 256)
+optimizer = torch.optim.Adam([*pictures.parameters(), *captions.parameters()], lr=1e-3)
+prices = []
+for batch in make_loader(dataset.train, tokenizer, 128, seed=seed):
+    scores = pictures(batch.pictures) @ captions(batch.tokens, batch.token_mask).T  # (B, C)
+    price = all_negatives(scores)
+    optimizer.zero_grad()
+    price.backward()
+    optimizer.step()
+    prices.append(price.item())
+
+figure, axes = plt.subplots(figsize=(5.6, 3))
+plots.curves(axes, {"all negatives": (range(len(prices)), prices)}, x="step", y="loss of a batch")
+plots.show(figure, alt="The loss of a batch against the training step: it falls steeply at first and then slowly.")
+
+# %% [markdown]
+# Has it learned anything? Rank all test captions for each test picture, and the other way round; *recall at k* is the
+# percentage of queries with an own item among the first k. Guessing gets almost nothing of the 600 that `rsum`, the
+# sum of six recalls, can reach.
+
+# %%
+@torch.no_grad()
+def test_metrics(pictures: nn.Module, captions: nn.Module) -> dict[str, float]:
+    v = pictures(torch.from_numpy(np.array(dataset.test.pictures, dtype=np.float32)))  # (Ni, D)
+    tokens, mask = tokenizer.encode(dataset.test.captions)
+    t = captions(tokens, mask)  # (Nc, D)
+    return evaluate(v @ t.T, dataset.test.owner)
+
+
+measured = test_metrics(pictures, captions)
+chance = evaluate(torch.rand(len(dataset.test), len(dataset.test.captions)), dataset.test.owner)
+lesson.report(
+    "04_from_nothing",
+    {"rsum, this cell's towers": measured["rsum"], "rsum, random scores": chance["rsum"]},
+    tolerance=15,
+)
+
+# %% [markdown]
+# ## The same with `vsecore`
+#
+# A `Recipe` is plain data: which encoders, which loss, which schedule. `fit` runs it: the loop above with what a real
+# training needs besides (mixed precision, several GPUs, schedules, checkpoints, exact resuming, validation).
+
+# %%
+recipe
+
+# %% [markdown]
+# ## An experiment that could fail
+#
+# The paper's claim is that the hardest negative beats the sum over all. In its released code, and in all its
+# successors', there is a third way: an epoch of all negatives first, then the hardest. We train the three from the
+# same start, on the same batches, and look at the development split after each epoch.
+
+# %%
+ways = {
+    "all negatives": {"loss.warmup_epochs": recipe.training.epochs},
+    "hardest from the start": {"loss.warmup_epochs": 0},
+    "all, then hardest": {"loss.warmup_epochs": 1},
+}
+runs = {name: fit(recipe.override(change), dataset, tokenizer=tokenizer, seed=seed) for name, change in ways.items()}
+
+# %%
+figure, axes = plt.subplots(figsize=(5.6, 3.4))
+lines = {
+    name: ([entry["epoch"] + 1 for entry in run.history], [entry["rsum"] for entry in run.history])
+    for name, run in runs.items()
+}
+plots.curves(axes, lines, x="epoch", y="rsum on the development split", title="Three ways to choose negatives")
+plots.show(
+    figure,
+    alt="Rsum on the development split after each epoch, for all negatives, for the hardest from the start, and for "
+    "one epoch of all followed by the hardest.",
+)
+
+# %%
+scores = {name: evaluate_split(run.model, dataset.test, tokenizer) for name, run in runs.items()}
+lesson.report("04_three_ways", {name: score["rsum"] for name, score in scores.items()}, tolerance=15)
+
+# %% [markdown]
+# ## The collapse
+#
+# Why would anybody wait with the hardest negative? Take the same model, start with the hardest at once, and raise the
+# learning rate. Watch two things: the loss of a batch, and the mean similarity of pictures with *each other*.
+
+# %%
+steps = {"loss": [], "alike": []}
+
+
+def watch(event) -> None:
+    if event.kind == "step":
+        steps["loss"].append(float(event.loss))
+        steps["alike"].append(float(event.scores.mean()))
+
+
+harsh = recipe.override(
+    {"loss.warmup_epochs": 0, "training.epochs": 1, "training.learning_rate": 2e-2, "training.clip_norm": 1e9}
+)
+collapsed = fit(harsh, dataset, tokenizer=tokenizer, seed=seed, callback=watch)
+
+# %%
+rest = 2 * recipe.training.batch_size * recipe.loss.margin
+figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.2))
+across = range(1, len(steps["loss"]) + 1)
+plots.curves(panels[0], {"loss of a batch": (across, steps["loss"])}, x="step", y="loss")
+panels[0].axhline(rest, color=plots.COLOURS[1], linestyle="--")
+panels[0].annotate("2 · batch · margin", (len(across), rest), ha="right", va="bottom", color=plots.COLOURS[1])
+panels[0].set_ylim(0, 2 * rest)
+plots.curves(panels[1], {"all pairs": (across, steps["alike"])}, x="step", y="mean similarity of all pairs")
+plots.show(
+    figure,
+    alt="Left: the loss settles on a horizontal line at two times batch times margin and stays. Right: the mean "
+    "similarity of all pairs of the batch rises to one.",
+)

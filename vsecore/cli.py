@@ -1,0 +1,285 @@
+"""The `vse` command: everything the course can do, without a notebook.
+
+Each command is a thin layer: it reads options, calls the library and prints. What goes wrong with the
+user's input is told in one sentence, without a traceback, and ends with exit status 2.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from vsecore.data.loader import Dataset
+
+# The heavy imports stand inside the commands, so that `vse --help` answers at once.
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Visual-semantic embedding: data, training, evaluation, course.",
+)
+scenes_app = typer.Typer(no_args_is_help=True, help="The embedded world: drawn pictures with captions.")
+data_app = typer.Typer(no_args_is_help=True, help="Photographs and features: check them, extract them.")
+app.add_typer(scenes_app, name="scenes")
+app.add_typer(data_app, name="data")
+
+
+def main() -> None:
+    """Run the command line; tell the user's mistakes in a sentence."""
+    try:
+        app()
+    except (ValueError, FileNotFoundError, FloatingPointError, RuntimeError) as error:
+        typer.echo(f"vse: {error}", err=True)
+        sys.exit(2)
+
+
+def _settings(pairs: list[str]) -> dict[str, str]:
+    """Read repeated --set NAME=VALUE options.
+
+    Raises:
+        ValueError: a pair has no equals sign.
+    """
+    settings = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"--set {pair!r} has no '='; write it as --set training.epochs=10")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+# Options that several commands share.
+Seed = Annotated[int, typer.Option(min=0, help="Seeds everything that is random.")]
+DataOption = Annotated[
+    str, typer.Option("--data", help="'scenes', or a folder of extracted features (see vse data extract).")
+]
+Features = Annotated[str, typer.Option(help="For scenes: grid, region or patch.")]
+RecordOption = Annotated[
+    Path | None, typer.Option("--record", help="Write a record into this folder, such as assets/results.")
+]
+
+
+@scenes_app.command("make")
+def scenes_make(
+    train: Annotated[int, typer.Option(min=1)] = 4000,
+    dev: Annotated[int, typer.Option(min=1)] = 500,
+    test: Annotated[int, typer.Option(min=1)] = 1000,
+    features: Features = "grid",
+    seed: Seed = 0,
+) -> None:
+    """Generate the embedded world and its features into the cache, so that notebooks open at once."""
+    from vsecore.data import scenes
+
+    typer.echo(scenes.load(train=train, dev=dev, test=test, seed=seed, features=features))
+
+
+@scenes_app.command("show")
+def scenes_show(
+    out: Annotated[Path, typer.Argument(help="The PNG file to write.")],
+    count: Annotated[int, typer.Option(min=1, max=100)] = 6,
+    size: Annotated[int, typer.Option(min=28, max=1120, help="Side of a picture, in pixels.")] = 336,
+    seed: Seed = 0,
+) -> None:
+    """Draw some pictures of the world with one caption each."""
+    from vsecore import plots
+    from vsecore.data import scenes
+    from vsecore.data.files import write_atomically
+
+    plots.house_style()
+    pictures = scenes.generate(count, seed=seed, split="train")
+    drawn = [scenes.draw(picture.scene, size=size) for picture in pictures]
+    # Another annotator speaks of each picture, so that the five habits are seen.
+    said = [picture.captions[row % len(picture.captions)].text for row, picture in enumerate(pictures)]
+    figure = plots.picture_row(drawn, said, columns=min(count, 4))
+    with write_atomically(out) as file:
+        figure.savefig(file, format="png")
+    typer.echo(f"wrote {out}")
+
+
+@scenes_app.command("pretrain")
+def scenes_pretrain(
+    kind: Annotated[str, typer.Argument(help="scenes-cnn or scenes-vit.")],
+    seed: Seed = 0,
+) -> None:
+    """Train one of the two small networks on the world's facts, into assets/."""
+    from vsecore.data.scenes.pretraining import pretrain
+
+    typer.echo(pretrain(kind, seed=seed))
+
+
+@data_app.command("check")
+def data_check(
+    root: Annotated[Path, typer.Argument(help="A folder of photographs with captions, or of features.")],
+) -> None:
+    """Look for everything that is wrong with a folder of photographs or of features."""
+    from vsecore.data.features import check_precomp
+    from vsecore.data.karpathy import check
+
+    report = check_precomp(root) if list(root.glob("*_ims.npy")) else check(root)
+    for fact in report.facts:
+        typer.echo(fact)
+    for problem in report.problems:
+        typer.echo(f"problem: {problem}", err=True)
+    if report.problems:
+        raise typer.Exit(1)
+    typer.echo("ready")
+
+
+@data_app.command("extract")
+def data_extract(
+    root: Annotated[Path, typer.Argument(help="The folder with pictures and captions.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write features into.")],
+    backbone: Annotated[str, typer.Option(help="A timm model, or torchvision/NAME.")] = "resnet50",
+    weights: Annotated[Path | None, typer.Option(help="A file of weights, in place of the hub's.")] = None,
+    captions: Annotated[Path | None, typer.Option(help="The dataset_*.json, if not in the folder.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+) -> None:
+    """Look at every picture once with a trained network; keep what it sees. Resumes where it was stopped."""
+    from vsecore.data.backbones import load_backbone
+    from vsecore.data.features import extract, open_precomp
+    from vsecore.data.karpathy import load_karpathy
+
+    splits = load_karpathy(root, captions)
+    extract(splits, load_backbone(backbone, weights), out, batch_size=batch_size, device=device)
+    dataset = open_precomp(out)
+    for split in (dataset.train, dataset.dev, dataset.test):
+        typer.echo(repr(split))
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name; an unknown one lists them all.")],
+    data: DataOption = "scenes",
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder. [default: runs/RECIPE-DATA-SEED]")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
+    ] = None,
+    vectors: Annotated[Path | None, typer.Option(help="Word vectors as text: GloVe or fastText.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")] = 0,
+    device: Annotated[str, typer.Option(help="auto or cpu.")] = "auto",
+    seed: Seed = 0,
+    record: RecordOption = None,
+) -> None:
+    """Train a recipe, keep its best epoch, and report the test split."""
+    from vsecore import records
+    from vsecore.data.words import Vocabulary, load_vectors
+    from vsecore.recipes import get
+    from vsecore.training import Event, evaluate_split, fit
+
+    chosen = get(recipe).override(_settings(settings or []))
+    dataset = _open(data, chosen.image.encoder)
+    tokenizer = chosen.tokenizer(dataset.train.captions)
+    word_vectors, report = None, ""
+    if vectors is not None:
+        if not isinstance(tokenizer, Vocabulary):
+            raise ValueError(f"--vectors is given, but recipe {recipe} reads with BERT; leave it out")
+        word_vectors, report = load_vectors(vectors, tokenizer, seed)
+        typer.echo(report)
+
+    def tell(event: Event) -> None:
+        if event.metrics is not None:
+            typer.echo(f"epoch {event.epoch + 1}: {_spoken(event.metrics)}")
+
+    folder = out or Path("runs") / f"{recipe}-{dataset.name}-{seed}"
+    run = fit(
+        chosen,
+        dataset,
+        folder=folder,
+        resume=resume,
+        tokenizer=tokenizer,
+        vectors=word_vectors,
+        callback=tell,
+        seed=seed,
+        device=device,  # type: ignore[arg-type]  # fit refuses what it does not know
+        workers=workers,
+    )
+    metrics = evaluate_split(run.model, dataset.test, tokenizer)
+    typer.echo(f"test: {_spoken(metrics)}")
+    step, waiting = run.timings["step_seconds"], run.timings["data_wait"]
+    typer.echo(f"run: {folder} (a step took {step:.3f} s, {waiting:.1%} of it waiting for data)")
+    if record is not None:
+        note = f"best epoch on dev, evaluated on {len(dataset.test)} test pictures"
+        entry = records.record_run(run, metrics, note + (f"; word vectors: {report}" if report else ""))
+        typer.echo(f"record: {records.write(entry, record)}")
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    data: DataOption = "scenes",
+    split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
+    folds: Annotated[int | None, typer.Option(min=1, help="Mean over so many folds (COCO 1K: 5).")] = None,
+) -> None:
+    """Evaluate a trained run on a split."""
+    from vsecore.training import evaluate_split, load_run
+
+    if split not in ("train", "dev", "test"):
+        raise ValueError(f"--split is {split!r}; it must be train, dev or test")
+    trained = load_run(run)
+    dataset = _open(data, trained.recipe.image.encoder)
+    metrics = evaluate_split(trained.model, getattr(dataset, split), trained.tokenizer, folds)
+    for name, value in metrics.items():
+        typer.echo(f"{name:<12} {value:8.2f}")
+
+
+@app.command()
+def course(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
+    ] = None,
+    tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "lesson",
+    data: Annotated[str, typer.Option(help="scenes, flickr8k, flickr30k or coco.")] = "scenes",
+    data_root: Annotated[str, typer.Option(help="The folder of a photograph collection.")] = "",
+    seed: Seed = 0,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Run nothing; build from the stored notebooks.")
+    ] = False,
+) -> None:
+    """Run the notebooks into build/notebooks, then build the book."""
+    from vsecore import course as lessons
+
+    executed = lessons.ROOT / "notebooks"
+    if not stored:
+        lessons.begin(
+            tier, data, data_root, seed
+        )  # a wrong parameter is told here, not after the first notebook
+        executed = lessons.ROOT / "build" / "notebooks"
+        parameters = {
+            "tier": tier,
+            "data": data,
+            "data_root": str(Path(data_root).resolve()) if data_root else "",
+            "seed": seed,
+        }
+        lessons.run(lessons.notebooks(notebooks or ()), executed, parameters, typer.echo)
+        if notebooks:
+            typer.echo(f"executed: {executed}")
+            return
+    typer.echo(f"open {lessons.build_book(executed, typer.echo)}")
+
+
+def _open(data: str, features: str) -> Dataset:
+    """Open the scenes, or a folder of extracted features."""
+    from vsecore.data import scenes
+    from vsecore.data.features import open_precomp
+
+    if data == "scenes":
+        return scenes.load(features=features)
+    return open_precomp(Path(data))
+
+
+def _spoken(metrics: dict[str, float]) -> str:
+    """Say the six recalls and their sum in a line."""
+    both = [" / ".join(f"{metrics[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("i2t", "t2i")]
+    return f"picture to text {both[0]}, text to picture {both[1]}, rsum {metrics['rsum']:.1f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""One door to all data: the embedded world by its name, photographs by their folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from vsecore.data import scenes
+from vsecore.data.backbones import MOBILENET, load_backbone
+from vsecore.data.features import extract, open_precomp
+from vsecore.data.files import cache_folder
+from vsecore.data.karpathy import load_karpathy
+from vsecore.data.loader import Dataset, FeatureKind, Split
+
+DATASETS = ("scenes", "flickr8k", "flickr30k", "coco")
+# What looks at photographs where no features lie ready: small enough for a laptop, and by name at timm's hub.
+BACKBONES: dict[str, str] = {"grid": "mobilenetv2_100", "patch": "vit_tiny_patch16_224"}
+
+
+def open_dataset(
+    name: str,
+    root: Path | None = None,
+    *,
+    features: FeatureKind = "grid",
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Open a dataset with features of its pictures.
+
+    The scenes are generated, once, and kept in the cache. Photographs are read from a folder of extracted
+    features; a folder of pictures and captions is looked at once and the features are kept in the cache.
+
+    Args:
+        name: one of `DATASETS`.
+        root: for photographs, the folder of features, or of pictures and captions.
+        features: what an element is, "grid", "region" or "patch".
+        sizes: pictures of "train", "dev" and "test"; None: all (of scenes 4000, 500 and 1000).
+        seed: of the scenes' world.
+
+    Raises:
+        ValueError: an unknown name, or features that cannot be made from pictures here.
+        FileNotFoundError: the folder, or something that must be in it, is missing.
+    """
+    if name not in DATASETS:
+        raise ValueError(f"name is {name!r}: wanted one of {', '.join(DATASETS)}")
+    if name == "scenes":
+        return scenes.load(**(sizes or {}), seed=seed, features=features)
+    if root is None:
+        raise ValueError(f"root is missing: name the folder of {name}")
+    dataset = open_precomp(root) if (root / "train_ims.npy").exists() else _looked_at(name, root, features)
+    if dataset.feature_kind != features:
+        raise ValueError(f"features is {features!r}, but {root} holds {dataset.feature_kind} features")
+    if sizes is None:
+        return dataset
+    return replace(dataset, **{part: _at_most(getattr(dataset, part), size) for part, size in sizes.items()})
+
+
+def picture_files(root: Path, split: str) -> list[Path]:
+    """List the picture files of a split of photographs, in the order of its rows."""
+    return load_karpathy(root)[split].files
+
+
+def read_pixels(files: Sequence[Path], size: int = 224) -> list[np.ndarray]:
+    """Read pictures for showing: each uint8 (size, size, 3)."""
+    return [np.asarray(Image.open(file).convert("RGB").resize((size, size))) for file in files]
+
+
+def _at_most(split: Split, size: int) -> Split:
+    return split.subset(min(size, len(split)))
+
+
+def _looked_at(name: str, root: Path, features: FeatureKind) -> Dataset:
+    """Extract features of a folder of photographs into the cache, unless they are there."""
+    if features not in BACKBONES:
+        raise ValueError(
+            f"features is 'region' and {root} holds pictures: a detector's regions come as extracted features"
+        )
+    backbone, weights = BACKBONES[features], _local_weights(root)
+    if features == "grid" and weights is not None:
+        backbone = MOBILENET
+    key = hashlib.sha256(f"{root.resolve()} {backbone} {weights}".encode()).hexdigest()[:12]
+    folder = cache_folder("features", f"{name}-{features}-{key}")
+    if not (folder / "meta.json").exists():
+        extract(load_karpathy(root), load_backbone(backbone, weights), folder)
+    return open_precomp(folder)
+
+
+def _local_weights(root: Path) -> Path | None:
+    """Find MobileNetV2's weights in the folder VSECORE_WEIGHTS, or in `weights` in or beside the photographs."""
+    named = os.environ.get("VSECORE_WEIGHTS")
+    for folder in (Path(named) if named else None, root / "weights", root.resolve().parent / "weights"):
+        if folder is not None and (folder / f"{MOBILENET}.safetensors").is_file():
+            return folder / f"{MOBILENET}.safetensors"
+    return None
