@@ -242,7 +242,7 @@ def _vsepp(feature: Literal["grid", "region", "patch"], text: Literal["gru", "be
     return Recipe(
         name=f"vsepp_{feature}_{text}",
         source=(
-            "Faghri et al. 2018 (VSE++), section 4: margin, Adam, learning rate and its fall after 15 of 30 "
+            "Faghri et al. 2018 (VSE++): margin, Adam, learning rate and its fall after 15 of 30 "
             f"epochs, batch, widths; gradient clipping from its code; {sources[feature]}; {sources[text]}; "
             "an epoch of all negatives before the hardest from Chen et al. 2021's code"
         ),

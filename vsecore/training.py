@@ -126,12 +126,8 @@ def fit(
         last = state.batch + len(loader)
         meter = LossMeter(state.loss_sum, accelerator.device)
         model.train()
-        for batch in _shown(
-            _timed(loader, state), state, last, settings.epochs, accelerator.is_local_main_process
-        ):
-            torch.manual_seed(
-                (seed * 1_000_003 + state.step) * 1_009 + accelerator.process_index
-            )  # for dropout
+        for batch in _shown(_timed(loader, state), state, last, settings.epochs, accelerator):
+            _seed_step(seed, state.step, accelerator.process_index)
             v, t, positives = joint_batch(batch.to(accelerator.device), towers)  # (B, D), (C, D), (B, C)
             scores = model.scores(v, t)  # (B, C)
             loss = criterion(scores, positives)
@@ -139,29 +135,28 @@ def fit(
             optimizer.zero_grad()
             accelerator.backward(loss)
             norm = accelerator.clip_grad_norm_(model.parameters(), settings.clip_norm)
-            learning_rate = float(schedule.get_last_lr()[0])
+            rate = float(schedule.get_last_lr()[0])
             optimizer.step()
             schedule.step()
 
             state.step, state.batch = state.step + 1, state.batch + 1
-            meter.add(loss.detach(), norm, state.step, learning_rate)
-            event = Event(
-                "step", state.epoch, state.step, model, learning_rate, loss.detach(), scores.detach()
-            )
+            meter.add(loss.detach(), norm, state.step, rate)
+            event = Event("step", state.epoch, state.step, model, rate, loss.detach(), scores.detach())
             if callback:
                 callback(event)
             if save_every and state.step % save_every == 0 and state.batch < last:
                 state.loss_sum, state.seconds = meter.read(), time.perf_counter() - began
                 keeper.save_last(model, optimizer, schedule, state)
 
-        mean_loss = meter.read() / last
+        loss_mean = meter.read() / last
         metrics = evaluate_split(model, data.dev, tokenizer)
         entry = {
             "epoch": state.epoch,
             "step": state.step,
-            "learning_rate": learning_rate,
-            "loss": mean_loss,
-        } | metrics
+            "learning_rate": rate,
+            "loss": loss_mean,
+            **metrics,
+        }
         state.history.append(entry)
         if not state.best or entry["rsum"] > state.best["rsum"]:
             state.best = entry
@@ -189,11 +184,9 @@ def joint_batch(
     Returns:
         Pictures (B, D), captions (C, D) and positives (B, C) of the joint batch, the same in every process.
     """
-    v, t = towers(batch)
-    captions = sizes_of(
-        batch.owner_rows
-    )  # pictures are shared evenly; some may have more captions than others
+    captions = sizes_of(batch.owner_rows)  # pictures are shared evenly, but some may have more captions
     rows, owners = gather(batch.picture_rows), gather(batch.owner_rows, captions)
+    v, t = towers(batch)
     return gather(v), gather(t, captions), rows[:, None] == owners[None, :]
 
 
@@ -311,10 +304,17 @@ def _timed(loader: Iterable[Batch], state: State) -> Iterator[Batch]:
         asked = now
 
 
-def _shown(batches: Iterable[Batch], state: State, last: int, epochs: int, visible: bool) -> Iterator[Batch]:
+def _seed_step(seed: int, step: int, rank: int) -> None:
+    """Make a step's dropout a function of seed, step and process: a resumed run draws the same."""
+    torch.manual_seed((seed * 1_000_003 + step) * 1_009 + rank)
+
+
+def _shown(
+    batches: Iterable[Batch], state: State, last: int, epochs: int, accelerator: Accelerator
+) -> Iterator[Batch]:
     """The batches, behind a progress bar."""
     label = f"epoch {state.epoch + 1}/{epochs}"
-    hidden = {} if visible else {"disable": True}
+    hidden = {} if accelerator.is_local_main_process else {"disable": True}
     yield from progress(
         batches, initial=state.batch, total=last, desc=label, unit="step", leave=False, **hidden
     )

@@ -7,14 +7,17 @@ word is real (None: all are), and returns the elements (C, L, D) with their mask
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from vsecore.data.words import model_folder
 from vsecore.encoders.image import projection
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class BiGRUEncoder(nn.Module):
@@ -133,6 +136,8 @@ def _lengths(mask: Tensor) -> Tensor:
 
 
 def _transformer(name_or_path: str | Path, pretrained: bool) -> PreTrainedModel:
+    from transformers import AutoConfig, AutoModel  # seconds of import, for those who read with BERT alone
+
     folder = model_folder(name_or_path)
     # safetensors alone: other weights would be pickles, which can run code.
     if pretrained:

@@ -1,0 +1,73 @@
+"""VSE: two towers, unit vectors, one space."""
+
+import pytest
+import torch
+from torch import nn
+
+from vsecore.data.loader import Batch
+from vsecore.encoders import BiGRUEncoder, GridEncoder, RegionEncoder
+from vsecore.model import VSE
+from vsecore.pooling import MaxPool, MeanPool
+from vsecore.similarity import cosine
+
+
+def model(image_encoder=None, width=6):
+    torch.manual_seed(0)
+    return VSE(image_encoder or GridEncoder(7, width), MeanPool(), BiGRUEncoder(30, 8, 6), MaxPool(), cosine)
+
+
+def batch():
+    generator = torch.Generator().manual_seed(1)
+    mask = torch.ones(3, 5, dtype=torch.bool)
+    mask[1, 3:] = False
+    token_mask = torch.ones(4, 6, dtype=torch.bool)
+    token_mask[2, 2:] = False
+    return Batch(
+        pictures=torch.randn(3, 5, 7, generator=generator),
+        picture_mask=mask,
+        tokens=torch.randint(0, 30, (4, 6), generator=generator),
+        token_mask=token_mask,
+        picture_rows=torch.tensor([4, 0, 2]),
+        caption_rows=torch.tensor([20, 1, 11, 2]),
+        owner_rows=torch.tensor([4, 0, 2, 0]),
+    )
+
+
+def test_pictures_and_captions_are_unit_vectors():
+    v, t = model()(batch())
+    assert v.shape == (3, 6)
+    assert t.shape == (4, 6)
+    torch.testing.assert_close(torch.cat([v, t]).norm(dim=1), torch.ones(7))
+
+
+def test_a_tower_is_its_encoder_its_pool_and_length_one():
+    vse, x = model(), batch()
+    elements = vse.image_encoder.project(x.pictures[1, :3])  # two of its five cells are padding
+    wanted = nn.functional.normalize(elements.mean(0), dim=0)
+    torch.testing.assert_close(vse.encode_pictures(x.pictures, x.picture_mask)[1], wanted)
+
+
+def test_scores_are_cosines():
+    vse = model()
+    v, t = vse(batch())
+    torch.testing.assert_close(vse.scores(v, t), v @ t.T)
+
+
+def test_gradients_reach_every_parameter():
+    vse = model(RegionEncoder(7, 6))
+    v, t = vse(batch())
+    (vse.scores(v, t) * torch.randn(3, 4)).sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in vse.parameters())
+
+
+def test_towers_of_different_width_are_refused():
+    vse = model(width=5)
+    with pytest.raises(ValueError, match="same width"):
+        vse.scores(*vse(batch()))
+
+
+def test_pretrained_parameters_are_those_of_the_backbones():
+    backbone = nn.Conv2d(3, 7, 4)
+    assert list(model().pretrained_parameters()) == []
+    found = list(model(GridEncoder(7, 6, backbone)).pretrained_parameters())
+    assert {id(p) for p in found} == {id(p) for p in backbone.parameters()}

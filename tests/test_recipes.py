@@ -1,0 +1,219 @@
+"""Recipes: plain data that can be changed by name, written down and read back, and built."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from vsecore import recipes
+from vsecore.data.words import Vocabulary
+from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
+from vsecore.pooling import KMaxPool
+from vsecore.recipes import RECIPES, Recipe, get
+
+VOCABULARY = Vocabulary([f"w{i}" for i in range(10)])
+
+
+def test_the_six_recipes_of_vsepp_carry_its_numbers():
+    names = {f"vsepp_{feature}_{text}" for feature in ("grid", "region", "patch") for text in ("gru", "bert")}
+    assert names <= RECIPES.keys()
+    for name in names:
+        recipe = get(name)
+        assert recipe.name == name
+        assert "Faghri" in recipe.source
+        training = recipe.training
+        assert (recipe.dim, recipe.loss.margin, training.batch_size, training.clip_norm) == (
+            1024,
+            0.2,
+            128,
+            2.0,
+        )
+        assert (training.epochs, training.learning_rate, training.decay_epochs) == (30, 2e-4, 15)
+        assert recipe.loss.warmup_epochs == 1
+
+
+def test_an_unknown_recipe_is_answered_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"'vsepp'.*vsepp_grid_gru"):
+        get("vsepp")
+
+
+def test_override_reads_text_as_the_field_wants_it():
+    changed = get("vsepp_grid_bert").override(
+        {
+            "dim": "64",
+            "training.epochs": "3",
+            "loss.margin": "1",
+            "loss.siblings_are_negatives": "true",
+            "text.weights": "/some/where",
+            "training.schedule": "cosine",
+            "image.pool": "kmax",
+            "image.pool_options.k": "5",
+        }
+    )
+    assert (changed.dim, changed.training.epochs) == (64, 3)
+    assert changed.loss.margin == 1.0
+    assert isinstance(changed.loss.margin, float)
+    assert changed.loss.siblings_are_negatives is True
+    assert changed.text.weights == "/some/where"
+    assert changed.training.schedule == "cosine"
+    assert changed.image.pool_options == {"k": 5}
+
+
+def test_override_leaves_the_original_alone():
+    recipe = get("vsepp_grid_gru")
+    recipe.override({"image.pool": "kmax", "image.pool_options.k": 5, "loss.margin": 0.1})
+    assert (recipe.image.pool, recipe.image.pool_options, recipe.loss.margin) == ("mean", {}, 0.2)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        recipe.dim = 5
+
+
+@pytest.mark.parametrize(
+    "field", ["training.epoch", "epochs", "training", "loss.margin.x", "image..pool", ""]
+)
+def test_an_unknown_field_is_answered_with_the_known_ones(field):
+    with pytest.raises(ValueError, match=r"unknown.*training\.epochs.*"):
+        get("vsepp_grid_gru").override({field: 3})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("training.epochs", "three", "training.epochs is 'three': wanted a whole number"),
+        ("training.epochs", "2.5", "wanted a whole number"),
+        ("training.epochs", True, "wanted a whole number"),
+        ("training.epochs", "0", "training.epochs is 0: wanted at least 1"),
+        ("loss.margin", "wide", "loss.margin is 'wide': wanted a number"),
+        ("loss.margin", "NaN", "loss.margin is nan"),
+        ("loss.margin", -0.1, "loss.margin is -0.1"),
+        ("loss.name", "hinge", "loss.name is 'hinge': wanted one of triplet, info_nce"),
+        ("loss.siblings_are_negatives", "yes", "wanted true or false"),
+        ("image.element_drop", 1, "image.element_drop is 1.0: wanted at least 0 and below 1"),
+        ("training.learning_rate", 0, "training.learning_rate is 0.0"),
+        ("image.pool_options", "5", "wanted named values"),
+        ("text.weights", "", "text.weights is empty"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_by_name(field, value, message):
+    with pytest.raises(ValueError, match=message):
+        get("vsepp_grid_bert").override({field: value})
+
+
+def test_single_partners_need_batches_of_pairs():
+    recipe = get("vsepp_grid_gru").override({"loss.siblings_are_negatives": True})
+    with pytest.raises(ValueError, match="single partner"):
+        recipe.override({"training.batches": "pictures"})
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_survives_json(name):
+    recipe = get(name).override({"image.pool": "kmax", "image.pool_options.k": 3})
+    assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
+
+
+def test_a_written_recipe_with_odd_fields_is_refused():
+    content = get("vsepp_grid_gru").to_dict()
+    content["loss"]["colour"] = "red"
+    with pytest.raises(ValueError, match=r"'loss\.colour' is unknown"):
+        Recipe.from_dict(content)
+    del content["loss"]["colour"], content["dim"]
+    with pytest.raises(ValueError, match="'dim' is missing"):
+        Recipe.from_dict(content)
+    content["dim"] = "wide"
+    with pytest.raises(ValueError, match="dim is 'wide'"):
+        Recipe.from_dict(content)
+
+
+def test_the_hash_changes_with_every_setting_and_with_nothing_else():
+    recipe = get("vsepp_grid_gru")
+    others = [
+        recipe.override({"loss.margin": 0.1}),
+        recipe.override({"training.epochs": 3}),
+        recipe.override({"image.pool": "kmax", "image.pool_options.k": 3}),
+        recipe.override({"image.pool": "kmax", "image.pool_options.k": 4}),
+        get("vsepp_grid_bert"),
+    ]
+    assert len({other.hash() for other in [recipe, *others]}) == 6
+    assert dataclasses.replace(recipe, name="mine", source="my head").hash() == recipe.hash()
+    assert recipe.override({"loss.margin": "0.2"}).hash() == recipe.hash()
+
+
+def test_the_hash_is_the_same_in_another_process():
+    command = "from vsecore.recipes import get; print(get('vsepp_grid_gru').hash())"
+    out = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == get("vsepp_grid_gru").hash()
+
+
+def test_where_weights_lie_is_not_what_was_run(tmp_path):
+    hashes, contents = set(), []
+    for place in ("here", "there"):
+        folder = tmp_path / place / "minilm"
+        folder.mkdir(parents=True)
+        recipe = get("vsepp_grid_bert").override({"text.weights": str(folder)})
+        hashes.add(recipe.hash())
+        contents.append(recipe.portable())
+    assert len(hashes) == 1
+    assert contents[0] == contents[1]
+    assert contents[0]["text"]["weights"] == "minilm"
+    assert get("vsepp_grid_gru").portable()["text"]["weights"] == ""
+
+
+@pytest.mark.parametrize("kind", [GridEncoder, RegionEncoder, PatchEncoder])
+def test_build_makes_what_the_recipe_says(kind):
+    feature = {encoder: name for name, encoder in recipes.IMAGE_ENCODERS.items()}[kind]
+    changes = {"dim": 6, "text.word_dim": 5, "text.pool": "kmax", "text.pool_options.k": 2}
+    model = get(f"vsepp_{feature}_gru").override(changes).build(7, VOCABULARY)
+    assert type(model.image_encoder) is kind
+    assert type(model.text_encoder) is BiGRUEncoder
+    assert model.text_encoder.embedding.weight.shape == (len(VOCABULARY), 5)
+    assert isinstance(model.text_pool, KMaxPool)
+    assert model.encode_pictures(torch.randn(2, 4, 7)).shape == (2, 6)
+
+
+def test_vectors_that_do_not_fit_say_which_setting_would():
+    recipe = get("vsepp_grid_gru").override({"dim": 6})
+    with pytest.raises(ValueError, match=r"set text\.word_dim=50"):
+        recipe.build(7, VOCABULARY, torch.zeros(len(VOCABULARY), 50))
+    with pytest.raises(ValueError, match="leave them out"):
+        get("vsepp_grid_bert").build(7, VOCABULARY, torch.zeros(len(VOCABULARY), 300))
+
+
+def test_an_unknown_pool_is_refused():
+    with pytest.raises(ValueError, match="kmaks"):
+        get("vsepp_grid_gru").override({"image.pool": "kmaks"}).build(7, VOCABULARY)
+
+
+def test_missing_weights_say_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    recipe = get("vsepp_grid_bert").override({"text.weights": str(tmp_path / "nowhere")})
+    for step in (lambda: recipe.tokenizer(["a dog"]), lambda: recipe.build(7, VOCABULARY)):
+        with pytest.raises(FileNotFoundError, match=r"nowhere.*folder"):
+            step()
+
+
+def test_the_vocabulary_is_counted_as_the_recipe_says():
+    captions = ["a dog", "a dog", "a cat"]
+    assert set(get("vsepp_grid_gru").override({"text.minimum_count": 2}).tokenizer(captions).words) == {
+        "a",
+        "dog",
+    }
+
+
+def test_the_first_epochs_learn_from_all_negatives_then_from_the_hardest():
+    scores, pairs = torch.tensor([[0.5, 0.4, 0.45], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]]), torch.eye(3).bool()
+    loss = get("vsepp_grid_gru").loss
+    # Row 0 breaks the margin of 0.2 twice, columns 1 and 2 once each.
+    torch.testing.assert_close(loss.build(0)(scores, pairs), torch.tensor(0.1 + 0.15 + 0.1 + 0.15))
+    torch.testing.assert_close(loss.build(1)(scores, pairs), torch.tensor(0.15 + 0.1 + 0.15))
+
+
+def test_siblings_are_negatives_only_if_the_recipe_says_so():
+    scores = torch.tensor([[0.5, 0.5], [0.5, 0.5]])
+    siblings = torch.ones(2, 2, dtype=torch.bool)
+    for name in ("triplet", "info_nce"):
+        loss = get("vsepp_grid_gru").override({"loss.name": name}).loss
+        strict = get("vsepp_grid_gru").override({"loss.name": name, "loss.siblings_are_negatives": True}).loss
+        assert loss.build(1)(scores, siblings) == 0
+        assert strict.build(1)(scores, siblings) > 0

@@ -1,0 +1,248 @@
+"""Records: where every printed number comes from.
+
+A record is one JSON file: what was run, on what, with which code and on which machine, and what came out. It
+names no person, no machine and no path, so that it can be shared.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import re
+import resource
+import subprocess
+import sys
+import typing
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_origin
+
+import torch
+
+from vsecore.checkpoints import flatten, read_json
+from vsecore.data.files import write_atomically
+from vsecore.training import Run
+
+PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
+SOURCES = ("vsecore", "pyproject.toml", "requirements.lock")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run and its result."""
+
+    name: str  # of the recipe, or of whatever was measured
+    config: dict[str, Any]  # its settings
+    config_hash: str
+    data: dict[str, Any]  # its name and fingerprint, among others
+    seed: int
+    metrics: dict[str, float]
+    note: str  # in plain words, what the numbers are
+    seconds: float  # wall time
+    peak_memory_gb: float  # of the process, from its beginning
+    peak_gpu_memory_gb: float  # 0 without a GPU
+    device: str
+    cpus: int
+    commit: str  # of the code; "" outside a git checkout
+    dirty: bool  # whether the code had changes since that commit
+    versions: dict[str, str]
+    date: str  # year-month-day
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be trusted, or not be shared.
+
+        Raises:
+            ValueError: a field of a wrong type, a metric that is no finite number, or a path of this machine.
+        """
+        for field, kind in typing.get_type_hints(Record).items():
+            value, wanted = getattr(self, field), get_origin(kind) or kind
+            if not isinstance(value, (int, float) if wanted is float else wanted):
+                raise ValueError(f"record field {field} is {value!r}: wanted {wanted.__name__}")
+        for metric, value in self.metrics.items():
+            if not isinstance(value, int | float) or not math.isfinite(value):
+                raise ValueError(f"record field metrics.{metric} is {value!r}: wanted a finite number")
+        for field, value in flatten(asdict(self)).items():
+            if isinstance(value, str) and re.search(r"(^|[\s='\"(])(~?/[\w.-]+/|[A-Za-z]:\\)", value):
+                raise ValueError(
+                    f"record field {field} names a path of this machine ({value!r}): leave it out"
+                )
+
+    @property
+    def file_name(self) -> str:
+        """The same for the same thing run again."""
+        parts = (self.name, self.data.get("name", ""), self.config_hash, f"seed{self.seed}")
+        return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts if part) + ".json"
+
+
+def record_run(run: Run, metrics: dict[str, float], note: str = "") -> Record:
+    """The record of a training run, made in the process that trained.
+
+    Args:
+        run: what `training.fit` returned.
+        metrics: what is reported, usually of the test split.
+        note: in plain words, what the numbers are.
+    """
+    return record(
+        run.recipe.name,
+        config=run.recipe.portable(),
+        config_hash=run.recipe.hash(),
+        data=run.data,
+        seed=run.seed,
+        metrics=metrics,
+        seconds=run.timings["seconds"],
+        note=note,
+    )
+
+
+def record(
+    name: str,
+    *,
+    config: dict[str, Any],
+    config_hash: str,
+    data: dict[str, Any],
+    seed: int,
+    metrics: dict[str, float],
+    seconds: float,
+    note: str = "",
+) -> Record:
+    """A record of anything that gives numbers: what it was is told, where it ran is looked up here."""
+    commit, dirty = _code()
+    gpu = torch.cuda.is_available()
+    return Record(
+        name=name,
+        config=config,
+        config_hash=config_hash,
+        data=data,
+        seed=seed,
+        metrics=metrics,
+        note=note,
+        seconds=round(seconds, 3),
+        peak_memory_gb=round(_peak_memory() / 2**30, 3),
+        peak_gpu_memory_gb=round(torch.cuda.max_memory_allocated() / 2**30, 3) if gpu else 0.0,
+        device=torch.cuda.get_device_name() if gpu else _processor(),
+        cpus=os.cpu_count() or 1,
+        commit=commit,
+        dirty=dirty,
+        versions={"python": platform.python_version()} | {package: _version(package) for package in PACKAGES},
+        date=datetime.now(UTC).date().isoformat(),
+    )
+
+
+def write(entry: Record, folder: str | Path) -> Path:
+    """Write a record into a folder, in place of an older one of the same thing.
+
+    Returns:
+        The file.
+    """
+    path = Path(folder) / entry.file_name
+    with write_atomically(path, "w") as file:
+        json.dump(asdict(entry), file, indent=2, ensure_ascii=False)
+        file.write("\n")
+    return path
+
+
+def read(path: str | Path) -> Record:
+    """Read what `write` wrote.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no record.
+    """
+    content = read_json(Path(path))
+    known = {field.name for field in fields(Record)}
+    if content.keys() != known:
+        odd = ", ".join(sorted(content.keys() ^ known))
+        raise ValueError(f"{path} is no record: these fields are missing or unknown: {odd}")
+    try:
+        return Record(**content)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def find(folder: str | Path, **wanted: Any) -> list[Record]:
+    """The records of a folder that have the given values, by file name.
+
+    Args:
+        folder: where `write` wrote.
+        wanted: values of fields, such as name="vsepp_grid_gru", seed=0; data is given by its name.
+
+    Raises:
+        ValueError: an unknown field, or a file that is no record.
+        FileNotFoundError: there is no such folder.
+
+    Example:
+        >>> find("assets/results", name="vsepp_grid_gru", data="flickr8k")
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: there is no such folder of records")
+    known = [field.name for field in fields(Record)]
+    for field in wanted:
+        if field not in known:
+            raise ValueError(f"record field {field!r} is unknown: there are {', '.join(known)}")
+
+    def has(entry: Record) -> bool:
+        values = asdict(entry) | {"data": entry.data.get("name")}
+        return all(values[field] == value for field, value in wanted.items())
+
+    return [entry for path in sorted(folder.glob("*.json")) if has(entry := read(path))]
+
+
+def table(records: Iterable[Record], columns: Sequence[str] = ("name", "data.name", "metrics.rsum")) -> str:
+    """Records as a Markdown table, a row each.
+
+    Args:
+        records: what to show.
+        columns: full names of what to show, such as "config.loss.margin"; what a record lacks is a dash.
+    """
+    rows = [[column.rpartition(".")[2] for column in columns], ["---"] * len(columns)]
+    for entry in records:
+        values = flatten(asdict(entry))
+        rows.append([_shown(values.get(column)) for column in columns])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def _code() -> tuple[str, bool]:
+    """The commit of this checkout, and whether its sources have changed since."""
+    root = Path(__file__).parents[1]
+    if not (root / ".git").exists():  # installed: what git would say is of another project
+        return "", False
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", *SOURCES))
+    except FileNotFoundError:  # git is not installed
+        return "", False
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _peak_memory() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in kilobytes
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file() and (found := re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text())):
+        return found[1]
+    return platform.processor() or platform.machine()
