@@ -1,0 +1,293 @@
+"""From photographs to a folder of features, hours of work on a large dataset: it can be interrupted.
+
+Rows go into a hidden file as they are made; it takes its real name when its split is complete, and
+`meta.json`, which says how the features were made, is written last. A folder with a `meta.json` is whole.
+"""
+
+import collections
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from vsecore.data import files
+from vsecore.data.backbones import Backbone
+from vsecore.data.karpathy import CAPTIONS_A_PICTURE, CaptionSplit
+
+META, UNFINISHED = "meta.json", "extraction.json"
+
+
+def extract(
+    caption_splits: Mapping[str, CaptionSplit],
+    backbone: Backbone,
+    folder: str | Path,
+    *,
+    batch_size: int = 32,
+    device: torch.device | str | None = None,
+    dtype: str = "float16",
+    workers: int | None = None,
+) -> Path:
+    """Write a folder of features from photographs. Interrupted, it goes on where it stopped.
+
+    Each picture is seen whole, squashed to a square: what stands at its edges may be what a caption is about.
+    Pictures are decoded in threads while the network looks at the ones before.
+
+    Args:
+        caption_splits: from `karpathy.load_karpathy`.
+        backbone: from `load_backbone`; it is moved to the device.
+        folder: where to write; made if it is missing.
+        batch_size: pictures at a time. Small ones (16 to 32) are fastest on a CPU, whose caches they fit.
+        device: where the network runs; None: a GPU if there is one.
+        dtype: "float16" or "float32", on disk. Half precision is as good for training, in half the room.
+        workers: threads that decode; None: one for each core, at most 16.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: a picture cannot be read, features are not finite, or the folder holds other features.
+            What was done until then is kept: the same call goes on from there.
+        OSError: the disk has not enough room.
+    """
+    if dtype not in ("float16", "float32"):
+        raise ValueError(f'dtype is {dtype!r}: wanted "float16" or "float32"')
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}: wanted at least 1")
+    _refuse_uneven_captions(caption_splits)
+    settings = {
+        "dataset": next(iter(caption_splits.values())).dataset,
+        "backbone": backbone.name,
+        "backbone_sha256": backbone.fingerprint(),
+        "kind": backbone.kind,
+        "picture_size": backbone.picture_size,
+        "dtype": dtype,
+        "elements": backbone.elements,
+        "feature_dim": backbone.feature_dim,
+        "captions_a_picture": CAPTIONS_A_PICTURE,
+        "pictures": {name: len(split.files) for name, split in caption_splits.items()},
+        "captions_sha256": {name: _captions_sha256(split) for name, split in caption_splits.items()},
+    }
+    work = _Work.begin(Path(folder).expanduser(), settings)
+    if (work.folder / META).exists() and all(map(work.is_complete, caption_splits)):
+        return work.folder
+    work.refuse_a_full_disk()
+    device = torch.device(device or torch.accelerator.current_accelerator() or "cpu")
+    backbone = backbone.to(device).to(memory_format=torch.channels_last).eval()
+    pool = ThreadPoolExecutor(workers or min(os.cpu_count() or 1, 16))
+    try:
+        for name, split in caption_splits.items():
+            if work.is_complete(name):
+                continue
+            _fill(work, name, split, backbone, batch_size, device, pool)
+            with files.write_atomically(work.folder / f"{name}_caps.txt", "w") as file:
+                file.writelines(f"{caption}\n" for caption in split.captions)
+            with files.write_atomically(work.folder / f"{name}_ids.txt", "w") as file:
+                file.writelines(f"{identity}\n" for identity in split.picture_ids)
+            work.complete(name)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    work.end()
+    return work.folder
+
+
+def _fill(
+    work: "_Work",
+    name: str,
+    split: CaptionSplit,
+    backbone: Backbone,
+    batch_size: int,
+    device: torch.device,
+    pool: ThreadPoolExecutor,
+) -> None:
+    """Make the rows of a split that are not there yet. What is there stays, also after an error."""
+    features = work.open_rows(name)  # (n, N, F), on disk
+    start = work.done[name]
+    pictures_left = _decoded(split.files[start:], batch_size, backbone.picture_size, pool)
+    try:
+        with files.progress(desc=name, total=len(split.files), initial=start, unit="picture") as bar:
+            for pictures in pictures_left:
+                stop = start + len(pictures)
+                with torch.inference_mode():
+                    batch = pictures.to(device).contiguous(memory_format=torch.channels_last)
+                    seen = backbone(batch).float().cpu().numpy()  # (B, N, F)
+                with np.errstate(over="ignore"):  # numbers too large for half precision are told below
+                    features[start:stop] = seen
+                bad = first_bad(features[start:stop])
+                if bad is not None:
+                    raise ValueError(
+                        f"features of {split.files[start + bad]} by {backbone.name} are not finite in "
+                        f'{features.dtype}: set dtype="float32", or use other weights'
+                    )
+                work.done[name] = start = stop
+                bar.update(len(pictures))
+                if work.is_time_to_keep():
+                    work.keep(features)
+    finally:
+        work.keep(features)
+
+
+@dataclass
+class _Work:
+    """The state of an extraction, kept in its folder: how many rows of each split are done."""
+
+    folder: Path
+    settings: dict[str, Any]
+    done: dict[str, int]
+    kept: int = 0
+    """Rows done when the state was last written."""
+
+    @classmethod
+    def begin(cls, folder: Path, settings: dict[str, Any]) -> "_Work":
+        """A new extraction, or the one that the folder holds, if it was begun with these settings."""
+        finished, unfinished = folder / META, folder / UNFINISHED
+        if not finished.exists() and not unfinished.exists():
+            foreign = [path.name for path in folder.glob("*_ims.npy")]
+            if foreign:
+                raise ValueError(
+                    f"{folder} holds features from elsewhere ({foreign[0]}): name another folder"
+                )
+            folder.mkdir(parents=True, exist_ok=True)
+            return cls(folder, settings, {})
+        state = {"settings": read_json(finished), "done": {}} if finished.exists() else read_json(unfinished)
+        before = state["settings"]
+        for name, value in settings.items():
+            if before.get(name) != value:
+                raise ValueError(
+                    f"{folder} holds features made otherwise: {name} was {before.get(name)!r} and is "
+                    f"{value!r} now; name another folder, or empty this one"
+                )
+        return cls(folder, settings, state["done"])
+
+    def rows(self, name: str) -> Path:
+        return self.folder / f"{name}_ims.npy"
+
+    def partial(self, name: str) -> Path:
+        return self.folder / f".{name}_ims.npy.part"
+
+    def is_complete(self, name: str) -> bool:
+        return self.rows(name).exists()
+
+    def refuse_a_full_disk(self) -> None:
+        """A process that maps more than the disk holds dies without a word: better to look before."""
+        left = sum(
+            count - self.done.get(name, 0)
+            for name, count in self.settings["pictures"].items()
+            if not self.is_complete(name)
+        )
+        row = (
+            self.settings["elements"]
+            * self.settings["feature_dim"]
+            * np.dtype(self.settings["dtype"]).itemsize
+        )
+        free = shutil.disk_usage(self.folder).free
+        if left * row > free:
+            raise OSError(
+                f"{self.folder} needs {left * row / 1e9:.1f} GB, its disk has {free / 1e9:.1f} GB left: "
+                "make room, or name a folder on another disk"
+            )
+
+    def open_rows(self, name: str) -> np.memmap:
+        """The hidden file of a split, made if it is not there."""
+        shape = (self.settings["pictures"][name], self.settings["elements"], self.settings["feature_dim"])
+        if not self.partial(name).exists():
+            self.done[name] = 0
+        self.done.setdefault(name, 0)
+        mode: Any = "r+" if self.done[name] else "w+"
+        return np.lib.format.open_memmap(
+            self.partial(name), mode=mode, dtype=np.dtype(self.settings["dtype"]), shape=shape
+        )
+
+    def is_time_to_keep(self) -> bool:
+        """Every thousand pictures: a process that is killed loses no more than these."""
+        return sum(self.done.values()) - self.kept >= 1000
+
+    def keep(self, features: np.memmap) -> None:
+        features.flush()  # first the rows, then the word that they are there
+        with files.write_atomically(self.folder / UNFINISHED, "w") as file:
+            json.dump({"settings": self.settings, "done": self.done}, file, indent=1)
+        self.kept = sum(self.done.values())
+
+    def complete(self, name: str) -> None:
+        self.partial(name).replace(self.rows(name))
+
+    def end(self) -> None:
+        with files.write_atomically(self.folder / META, "w") as file:
+            json.dump(self.settings, file, indent=1)
+        (self.folder / UNFINISHED).unlink(missing_ok=True)
+
+
+def _decoded(paths: list[Path], batch_size: int, size: int, pool: ThreadPoolExecutor) -> Iterator[Tensor]:
+    """Batches of pictures (B, 3, size, size) uint8: two batches are decoded ahead, and no more."""
+    waiting: collections.deque[list[Future[np.ndarray]]] = collections.deque()
+    for first in range(0, len(paths), batch_size):
+        waiting.append([pool.submit(_decode, path, size) for path in paths[first : first + batch_size]])
+        if len(waiting) > 2:
+            yield _stack(waiting.popleft())
+    while waiting:
+        yield _stack(waiting.popleft())
+
+
+def _stack(futures: list[Future[np.ndarray]]) -> Tensor:
+    pictures = np.stack([future.result() for future in futures])  # (B, size, size, 3)
+    return torch.from_numpy(pictures).permute(0, 3, 1, 2)  # (B, 3, size, size)
+
+
+def _decode(path: Path, size: int) -> np.ndarray:
+    """One picture, squashed to a square: (size, size, 3) uint8."""
+    try:
+        with Image.open(path) as picture:
+            # A large JPEG is decoded at a fraction of its size: faster, and still twice as fine as wanted.
+            picture.draft("RGB", (2 * size, 2 * size))
+            return np.asarray(picture.convert("RGB").resize((size, size), Image.Resampling.BICUBIC))
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(
+            f"{path} is no picture that can be read ({error}): get the file again, then extract again"
+        ) from None
+
+
+def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
+    """The layout of the folder says whose a caption is by its line alone, five to a picture."""
+    if not caption_splits:
+        raise ValueError("caption_splits is empty: wanted the splits of karpathy.load_karpathy")
+    for name, split in caption_splits.items():
+        in_fives = np.repeat(np.arange(len(split.files)), CAPTIONS_A_PICTURE)
+        if not np.array_equal(split.owner, in_fives):
+            counts = np.bincount(split.owner, minlength=len(split.files))
+            odd = int(np.argmax(counts != CAPTIONS_A_PICTURE))
+            raise ValueError(
+                f"split {name!r}: {split.files[odd]} has {counts[odd]} captions, a folder of features wants "
+                f"{CAPTIONS_A_PICTURE} in a row for each picture: leave the picture out, or give it so many"
+            )
+
+
+def _captions_sha256(split: CaptionSplit) -> str:
+    return hashlib.sha256("\n".join([*split.picture_ids, *split.captions]).encode()).hexdigest()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of one of the two JSON files of a folder.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    try:
+        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON ({error}): empty the folder and extract again") from None
+    return content
+
+
+def first_bad(features: np.ndarray) -> int | None:
+    """The first row of (n, N, F) that holds NaN or infinity."""
+    bad = ~np.isfinite(features).all((1, 2))
+    return int(bad.argmax()) if bad.any() else None

@@ -1,0 +1,233 @@
+"""Features of pictures as files: the folders that the field shares, mapped from disk.
+
+A folder holds, for each split, `{split}_ims.npy` (n, N, F), `{split}_caps.txt` (a caption a line) and
+`{split}_ids.txt`. Files of 33 GB are mapped, never read whole. `extract` (from `vsecore.data.extraction`)
+writes such a folder from photographs, with a network of `load_backbone` (from `vsecore.data.backbones`).
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vsecore.data import files
+from vsecore.data.backbones import Backbone, load_backbone
+from vsecore.data.extraction import META, UNFINISHED, extract, first_bad, read_json
+from vsecore.data.karpathy import CAPTIONS_A_PICTURE, Report
+from vsecore.data.loader import Dataset, FeatureKind, Split
+
+__all__ = ["Backbone", "MappedPictures", "check_precomp", "extract", "load_backbone", "open_precomp"]
+
+REPEATS = 5
+"""How often evaluation splits of the field repeat each picture, once for each of its captions."""
+
+
+class MappedPictures:
+    """Features that stay on disk: rows are read when they are asked for.
+
+    Unlike numpy's own memory map it can be sent to another process by the file's name, not by its content.
+
+    Args:
+        path: a `.npy` file of (n, N, F) floats.
+        rows: which of its rows these pictures are; None: all.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not such a file, or one that is cut off.
+    """
+
+    def __init__(self, path: Path, rows: range | None = None) -> None:
+        self.path = Path(path)
+        self._map = _open_npy(self.path)
+        self.rows = range(len(self._map)) if rows is None else rows
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(n, N, F)."""
+        return len(self.rows), self._map.shape[1], self._map.shape[2]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The numbers' type on disk."""
+        return self._map.dtype
+
+    def __len__(self) -> int:
+        """The number of pictures."""
+        return len(self.rows)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """A slice: fewer pictures, still on disk. A number or an array of numbers: their features."""
+        if isinstance(rows, slice):
+            return MappedPictures(self.path, self.rows[rows])
+        rows = np.asarray(rows)
+        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
+            raise IndexError(f"rows {rows.min()} to {rows.max()}: {self.path} has 0 to {len(self) - 1}")
+        return np.asarray(self._map[self.rows.start + self.rows.step * rows])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """All of them, read into memory."""
+        return np.asarray(self._map[self.rows.start : self.rows.stop : self.rows.step], dtype)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MappedPictures, (self.path, self.rows)
+
+
+def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str = "test") -> Dataset:
+    """A dataset from a folder of features, which stay on disk.
+
+    A split may hold one row a picture, or repeat each picture once for each of its five captions; the rows
+    show which. A few of them are looked at for NaN (`check_precomp` looks at all).
+
+    Args:
+        folder: has `{split}_ims.npy`, `{split}_caps.txt` and, if there are any, `{split}_ids.txt`.
+        kind: what the elements are; None: as `meta.json` says, else "region", as the field's folders have.
+        test: the split to test on: "testall" is the 5,000 pictures of COCO where "test" is 1,000 of them.
+
+    Raises:
+        FileNotFoundError: the folder or one of its files is missing.
+        ValueError: a file is cut off, holds NaN, or does not fit the others; the extraction is unfinished.
+    """
+    folder = _precomp_folder(folder)
+    meta = _meta(folder)
+    splits = {}
+    for ours, theirs in _split_names(test).items():
+        splits[ours], pictures = _open_split(folder, theirs, ours, meta)
+        rows = np.unique(np.linspace(0, len(pictures) - 1, 32).astype(np.int64))
+        bad = first_bad(pictures[rows])
+        if bad is not None:
+            raise ValueError(_nan_message(pictures, int(rows[bad])))
+    return Dataset(
+        name=meta.get("dataset", folder.name),
+        **splits,
+        feature_kind=kind or meta.get("kind", "region"),
+    )
+
+
+def check_precomp(folder: str | Path, test: str = "test") -> Report:
+    """Look for everything that is wrong with a folder of features, and read every number.
+
+    Args:
+        folder: as for `open_precomp`.
+        test: as for `open_precomp`.
+
+    Returns:
+        What is there, and every problem; no problems: the folder is ready.
+    """
+    report = Report()
+    try:
+        folder = _precomp_folder(folder)
+        meta = _meta(folder)
+    except (ValueError, OSError) as error:
+        report.problems.append(str(error))
+        return report
+    if meta:
+        report.facts.append(f"{meta['dataset']}: {meta['kind']} features of {meta['backbone']}")
+    for ours, theirs in _split_names(test).items():
+        try:
+            split, pictures = _open_split(folder, theirs, ours, meta)
+        except (ValueError, OSError) as error:
+            report.problems.append(str(error))
+            continue
+        report.facts.append(repr(split))
+        block = 256
+        blocks = range(0, len(split), block)
+        for start in files.progress(blocks, desc=f"read {ours}", unit="block"):
+            bad = first_bad(np.asarray(pictures[start : start + block]))
+            if bad is not None:
+                report.problems.append(_nan_message(pictures, start + bad))
+                break
+    return report
+
+
+def _precomp_folder(folder: str | Path) -> Path:
+    folder = Path(folder).expanduser()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no folder {folder}: name a folder that holds train_ims.npy and its like")
+    if (folder / UNFINISHED).exists() and not (folder / META).exists():
+        raise ValueError(
+            f"{folder} holds an unfinished extraction: run the same extraction again, it will go on"
+        )
+    return folder
+
+
+def _split_names(test: str) -> dict[str, str]:
+    return {"train": "train", "dev": "dev", "test": test}
+
+
+def _meta(folder: Path) -> dict[str, Any]:
+    return read_json(folder / META) if (folder / META).exists() else {}
+
+
+def _open_npy(path: Path) -> np.ndarray:
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}: get it, or extract the features from pictures")
+    try:
+        mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} is no .npy file, or is cut off ({error}): get the file again") from None
+    if mapped.ndim != 3 or mapped.dtype.kind != "f" or 0 in mapped.shape:
+        raise ValueError(
+            f"{path} holds {mapped.dtype} {mapped.shape}: wanted floats (pictures, elements, width)"
+        )
+    return mapped
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}: it belongs beside the features")
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no UTF-8 text ({error}): save it as UTF-8") from None
+    # By "\n" alone: splitlines would also cut at rarer signs, which stand inside some captions.
+    lines = [line.strip() for line in text.removesuffix("\n").split("\n")]
+    if "" in lines:
+        raise ValueError(f"{path}, line {lines.index('') + 1} is empty: wanted something on each line")
+    return lines
+
+
+def _open_split(folder: Path, theirs: str, ours: str, meta: dict[str, Any]) -> tuple[Split, MappedPictures]:
+    pictures = MappedPictures(folder / f"{theirs}_ims.npy")
+    caption_file, id_file = folder / f"{theirs}_caps.txt", folder / f"{theirs}_ids.txt"
+    captions = _lines(caption_file)
+    rows, each = len(pictures), meta.get("captions_a_picture", CAPTIONS_A_PICTURE)
+    if len(captions) == rows and rows % REPEATS == 0 and _repeats(pictures):
+        pictures, each = pictures[::REPEATS], REPEATS
+    elif len(captions) != each * rows:
+        raise ValueError(
+            f"{caption_file} has {len(captions)} captions for the {rows} rows of {pictures.path.name}: "
+            f"wanted {each * rows}, {each} for each (or {rows}, where each picture is repeated {REPEATS} "
+            "times); one of the two files is cut off"
+        )
+    identities = [str(row) for row in range(len(pictures))]
+    if id_file.is_file():
+        identities = _lines(id_file)
+        if len(identities) in (rows, len(captions)) and len(identities) % len(pictures) == 0:
+            identities = identities[:: len(identities) // len(pictures)]
+        else:
+            raise ValueError(
+                f"{id_file} has {len(identities)} lines for {len(pictures)} pictures: get it again"
+            )
+    split = Split(
+        name=ours,
+        pictures=pictures,
+        captions=captions,
+        owner=np.repeat(np.arange(len(pictures)), each),
+        picture_ids=identities,
+    )
+    return split, pictures
+
+
+def _repeats(pictures: MappedPictures) -> bool:
+    """Whether rows come in fives of the same picture, by the first, a middle and the last five."""
+    groups = len(pictures) // REPEATS
+    for group in {0, groups // 2, groups - 1}:
+        five = pictures[np.arange(REPEATS * group, REPEATS * (group + 1))]
+        if not np.array_equal(five, np.broadcast_to(five[:1], five.shape), equal_nan=True):
+            return False
+    return True
+
+
+def _nan_message(pictures: MappedPictures, row: int) -> str:
+    place = f"{pictures.path}, row {pictures.rows[row]}"
+    return f"{place} holds NaN or infinity: get the file again, or delete it and extract again"
