@@ -1,0 +1,55 @@
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from vsecore.data import files
+
+
+def test_a_file_appears_whole(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "words.json"
+    with files.write_atomically(target, "w") as file:
+        json.dump({"word": "Ärmel"}, file, ensure_ascii=False)
+        assert not target.exists()
+    assert target.read_text("utf-8") == '{"word": "Ärmel"}'
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "weights.bin"
+    target.write_bytes(b"old")
+    with pytest.raises(KeyboardInterrupt), files.write_atomically(target) as file:
+        file.write(b"half of the new")
+        raise KeyboardInterrupt
+    assert target.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_others_may_read_what_is_written(tmp_path: Path) -> None:
+    usual, atomic = tmp_path / "usual", tmp_path / "atomic"
+    usual.touch()
+    with files.write_atomically(atomic) as file:
+        file.write(b"")
+    assert stat.S_IMODE(atomic.stat().st_mode) == stat.S_IMODE(usual.stat().st_mode)
+
+
+def test_a_mode_that_is_neither_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="mode is 'a'"), files.write_atomically(tmp_path / "x", "a"):
+        pass
+
+
+def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VSECORE_CACHE", str(tmp_path / "here"))
+    assert files.cache_folder("scenes", "one") == tmp_path / "here" / "scenes" / "one"
+    assert files.cache_folder("scenes").is_dir()
+
+
+def test_progress_can_be_silent_and_can_be_seen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    assert list(files.progress(range(3))) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("VSECORE_PROGRESS", "1")
+    assert list(files.progress(range(3), desc="pictures")) == [0, 1, 2]
+    assert "pictures" in capsys.readouterr().err
