@@ -1,9 +1,7 @@
-"""Invents scenes: which things a picture holds, where they stand and what is therefore true of them.
+"""Invents scenes: which things a picture holds and where they stand.
 
-A scene is drawn by chance and then held to the laws of the world, which `check` states. The laws leave
-nothing in doubt: two things are either plainly apart from left to right or plainly overlap, so that every
-relation that a caption may speak of can be seen, and every relation that is not listed is plainly false.
-All arithmetic is on whole numbers.
+A scene is drawn by chance, thing after thing, each on the first spot where all `laws` hold. Chance is a pure
+function of the seed and the scene's number, so that any scene can be made alone, on every machine.
 """
 
 from __future__ import annotations
@@ -15,7 +13,34 @@ from dataclasses import replace
 from typing import TypeVar
 
 from vsecore.data.scenes.catalogue import CATALOGUE
-from vsecore.data.scenes.facts import COLOURS, PLACES, RELATIONS, SIDE, Facing, Kind, Scene, Size, Thing
+from vsecore.data.scenes.facts import PLACES, SIDE, Facing, Kind, Scene, Size, Thing
+from vsecore.data.scenes.laws import (
+    AIR_DEPTHS,
+    APART,
+    DECKS,
+    GROUND_LINES,
+    NEAR,
+    RIDERS,
+    SKY_BOTTOM,
+    SKY_DEPTH,
+    Box,
+    Relation,
+    all_seen,
+    borne_by,
+    check,
+    deck,
+    drawing_order,
+    extent,
+    flies,
+    ground_depths,
+    hand,
+    held_box,
+    inside,
+    judge,
+    relate,
+    ties_of,
+    too_small,
+)
 
 __all__ = [
     "CATALOGUE",
@@ -26,65 +51,12 @@ __all__ = [
     "invent",
     "mirror_relation",
     "relate",
+    "statements",
     "variant",
 ]
 
 T = TypeVar("T")
-Box = tuple[int, int, int, int]
-Relation = tuple[str, int, int]
 
-# Where the feet are, in pixels from the top, at each depth that a carrier has in a place.
-GROUND_LINES: dict[str, dict[str, dict[int, int]]] = {
-    "beach": {"water": {2: 70}, "ground": {1: 89, 0: 106}},
-    "park": {"ground": {2: 75, 1: 89, 0: 106}},
-    "street": {"ground": {2: 75, 0: 107}, "road": {1: 92}},
-    "harbour": {"water": {2: 70, 1: 85}, "ground": {0: 106}},
-    "snow": {"ground": {2: 75, 1: 89, 0: 106}},
-    "farm": {"ground": {2: 75, 0: 107}, "road": {1: 92}},
-    "lake": {"water": {2: 70, 1: 85}, "ground": {0: 106}},
-    "night": {"ground": {2: 75, 0: 107}, "road": {1: 92}},
-}
-SKY_BOTTOM = 50  # flying things and the things of the sky stay above this line
-SKY_DEPTH = 3  # the sun, the moon, the clouds: behind everything
-AIR_DEPTHS = (1, 2)
-SET_BACK = ("house",)  # too large for the front of the picture
-NEARNESS = {0: 100, 1: 82, 2: 68, SKY_DEPTH: 100}  # percent of the full height
-SMALL = 64  # percent of the large size
-SMALLEST = 9  # pixels: nothing is drawn narrower or lower, or nobody could name it
-
-# What makes a relation plain (pixels, percent of the narrower thing's width, percent of a box's area).
-APART = 3  # at least this gap: left of, right of
-NEAR, NOT_NEAR = 12, 18  # at the same depth, up to here is beside, from here it is not
-OVERLAP = 40  # at least this overlap: above or in front of
-CLEARANCE = 2  # above: at least this much air between the two
-HIDDEN = 35  # no thing is hidden by more than this
-
-# Kinds that may stand on another thing: where its top is (percent from its box's top) and from where to
-# where (percent of its width, as it looks to the right) one may stand there.
-_DECKS = {
-    "bench": (56, 10, 90),
-    "house": (2, 38, 62),
-    "car": (3, 28, 66),
-    "bus": (2, 12, 88),
-    "truck": (4, 6, 58),
-    "boat": (58, 10, 56),
-    "sledge": (28, 12, 78),
-    "horse": (33, 16, 50),
-    "cow": (14, 20, 60),
-    "snowman": (2, 40, 60),
-    "lamp": (2, 36, 64),
-}
-_RIDERS = {
-    "bird": ("bench", "house", "car", "bus", "truck", "boat", "horse", "cow", "snowman", "lamp", "sledge"),
-    "cat": ("bench", "car", "house"),
-    "dog": ("bench", "boat", "sledge"),
-    "man": ("boat",),
-    "woman": ("boat",),
-    "boy": ("boat", "sledge"),
-    "girl": ("boat", "sledge"),
-    "ball": ("bench",),
-    "flower": (),
-}
 _ONE_OF_A_KIND = ("sun", "moon", "bus", "sandcastle")
 _WEIGHTS = {"person": 30, "animal": 22, "vehicle": 17, "plant": 11, "toy": 13, "sky": 11, "building": 9}
 
@@ -137,152 +109,7 @@ class Dice:
         return self.shuffle(options)[:count]
 
 
-# --- What is true of two boxes ------------------------------------------------------------------------
-
-
-def _gap(a: Box, b: Box) -> int:
-    """Pixels from left to right between two boxes; negative where they overlap."""
-    return max(a[0], b[0]) - min(a[2], b[2])
-
-
-def _hides(a: Box, b: Box) -> int:
-    """Area, in pixels, that two boxes share."""
-    width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
-    return width * height if width > 0 and height > 0 else 0
-
-
-def _flies(thing: Thing) -> bool:
-    return CATALOGUE[thing.kind].stands in ("air", "sky")
-
-
-def _judge(a: Thing, b: Thing, a_stands: bool, b_stands: bool) -> list[tuple[str, bool]] | None:
-    """How two things stand to each other, or None where a viewer could doubt it.
-
-    `a_stands` says that a stands on the scene's ground, road or water; otherwise it flies, is held or
-    stands on another thing. Returns (relation, True where it reads from a to b).
-    """
-    gap = _gap(a.box, b.box)
-    if gap >= APART:
-        a_left = a.box[0] < b.box[0]
-        found = [("left of", a_left), ("right of", not a_left)]
-        if a_stands and b_stands and a.depth == b.depth:
-            if gap <= NEAR:
-                return [*found, ("beside", True), ("beside", False)]
-            if gap < NOT_NEAR:
-                return None
-        return found
-    if -gap * 100 < OVERLAP * min(a.box[2] - a.box[0], b.box[2] - b.box[0]):
-        return None
-    if not a_stands and a.box[3] + CLEARANCE <= b.box[1]:
-        return [("above", True)]
-    if not b_stands and b.box[3] + CLEARANCE <= a.box[1]:
-        return [("above", False)]
-    if a.depth == b.depth or (_flies(a) and not a_stands) or (_flies(b) and not b_stands):
-        return None
-    return [("in front of", a.depth < b.depth)]
-
-
-def _ties_of(relations: Sequence[Relation]) -> tuple[Relation, ...]:
-    """The relations that are arranged and not read from the boxes: holding and on."""
-    return tuple(relation for relation in relations if relation[0] in ("holding", "on"))
-
-
-def _borne(ties: Sequence[Relation]) -> set[int]:
-    """The things that another thing holds or carries."""
-    return {j if relation == "holding" else i for relation, i, j in ties}
-
-
-def relate(things: Sequence[Thing], ties: Sequence[Relation] = ()) -> tuple[Relation, ...] | None:
-    """Every relation that holds between things.
-
-    Args:
-        things: the things of a scene.
-        ties: the ("holding", i, j) and ("on", i, j) among them.
-
-    Returns:
-        The relations, sorted, ties included; None where some pair leaves room for doubt.
-    """
-    borne = _borne(ties)
-    tied = {frozenset((i, j)) for _, i, j in ties}
-    stands = [not _flies(thing) and row not in borne for row, thing in enumerate(things)]
-    relations = list(ties)
-    for i in range(len(things)):
-        for j in range(i + 1, len(things)):
-            if frozenset((i, j)) in tied:
-                continue
-            found = _judge(things[i], things[j], stands[i], stands[j])
-            if found is None:
-                return None
-            relations += [(name, i, j) if forward else (name, j, i) for name, forward in found]
-    return tuple(sorted(relations))
-
-
-def drawing_order(things: Sequence[Thing], ties: Sequence[Relation]) -> list[int]:
-    """Rows of the things from the farthest to the nearest; what is held or carried comes after its bearer."""
-    borne = _borne(ties)
-    return sorted(range(len(things)), key=lambda row: (-things[row].depth, row in borne, row))
-
-
-def _all_seen(things: Sequence[Thing], ties: Sequence[Relation]) -> bool:
-    """Whether no box is hidden by more than `HIDDEN` percent; what a person holds hides nothing of them."""
-    order = drawing_order(things, ties)
-    held = {(i, j) for relation, i, j in ties if relation == "holding"}
-    for place, row in enumerate(order):
-        box = things[row].box
-        nearer = [other for other in order[place + 1 :] if (row, other) not in held]
-        hidden = sum(_hides(box, things[other].box) for other in nearer)
-        if hidden * 100 > HIDDEN * (box[2] - box[0]) * (box[3] - box[1]):
-            return False
-    return True
-
-
-# --- Where one thing may be ----------------------------------------------------------------------------
-
-
-def extent(kind: Kind, size: Size | None, depth: int) -> tuple[int, int]:
-    """Width and height at a depth, in pixels."""
-    percent = NEARNESS[depth] * (SMALL if size == "small" else 100)
-    return (kind.width * percent + 5000) // 10000, (kind.height * percent + 5000) // 10000
-
-
-def hand(holder: Thing, held: str) -> tuple[int, int]:
-    """The point where a person's hand holds a thing, in pixels of the 112-pixel picture."""
-    left, top, right, bottom = holder.box
-    across = left + 1 if holder.facing == "left" else right - 2
-    return across, top + (bottom - top) * (56 if held == "ball" else 38) // 100
-
-
-def _held_box(holder: Thing, kind: Kind, size: Size | None) -> Box:
-    """The box of a thing in a person's hand: a ball is centred on it, anything else ends in it."""
-    across, down = hand(holder, kind.name)
-    width, height = extent(kind, size, holder.depth)
-    left = across - width // 2
-    bottom = down + (height + 1) // 2 if kind.name == "ball" else down + 1
-    return left, bottom - height, left + width, bottom
-
-
-def _deck(bearer: Thing) -> tuple[int, int, int]:
-    """Where one may stand on a thing: from, to, and how far down, in pixels."""
-    down, start, stop = _DECKS[bearer.kind]
-    if bearer.facing == "left":
-        start, stop = 100 - stop, 100 - start
-    left, top, right, bottom = bearer.box
-    width = right - left
-    return left + width * start // 100, left + width * stop // 100, top + (bottom - top) * down // 100
-
-
-def _inside(box: Box) -> bool:
-    return box[0] >= 1 and box[1] >= 1 and box[2] <= SIDE - 1 and box[3] <= SIDE - 1
-
-
-def _ground(place: str, kind: Kind) -> list[int]:
-    """The depths at which a kind may stand in a place."""
-    lines = GROUND_LINES[place].get(kind.stands, {})
-    return [depth for depth in sorted(lines) if depth > 0 or kind.name not in SET_BACK]
-
-
-def _too_small(box: Box) -> bool:
-    return box[2] - box[0] < SMALLEST or box[3] - box[1] < SMALLEST
+# --- Finding room --------------------------------------------------------------------------------------
 
 
 def _boxes(
@@ -293,9 +120,9 @@ def _boxes(
     if tie is not None:
         bearer = things[tie[1] if tie[0] == "holding" else tie[2]]
         if tie[0] == "holding":
-            yield replace(thing, depth=bearer.depth, box=_held_box(bearer, kind, thing.size))
+            yield replace(thing, depth=bearer.depth, box=held_box(bearer, kind, thing.size))
             return
-        start, stop, bottom = _deck(bearer)
+        start, stop, bottom = deck(bearer)
         width, height = extent(kind, thing.size, bearer.depth)
         margin = width // 4  # the feet are narrower than the box
         for left in dice.shuffle(range(start - margin, max(stop + margin - width, start - margin) + 1)):
@@ -306,7 +133,7 @@ def _boxes(
     elif kind.stands == "air":
         depths = dice.shuffle(AIR_DEPTHS)
     else:
-        depths = dice.shuffle(_ground(place, kind))
+        depths = dice.shuffle(ground_depths(place, kind))
     for depth in depths:
         width, height = extent(kind, thing.size, depth)
         for left in _across(width, depth, things, dice):
@@ -332,20 +159,20 @@ def _add(
 ) -> bool:
     """Puts one more thing where all laws hold; False where there is no room."""
     new_ties = ties if tie is None else [*ties, tie]
-    borne = _borne(new_ties)
+    borne = borne_by(new_ties)
     row = len(things)
-    stands = [not _flies(one) and other not in borne for other, one in enumerate([*things, thing])]
+    stands = [not flies(one) and other not in borne for other, one in enumerate([*things, thing])]
     bearer = None if tie is None else tie[1] if tie[0] == "holding" else tie[2]
     for spot in _boxes(place, thing, things, tie, dice):
-        if not _inside(spot.box) or _too_small(spot.box):
+        if not inside(spot.box) or too_small(spot.box):
             continue
         if any(
-            _judge(other, spot, stands[index], stands[row]) is None
+            judge(other, spot, stands[index], stands[row]) is None
             for index, other in enumerate(things)
             if index != bearer
         ):
             continue
-        if _all_seen([*things, spot], new_ties):
+        if all_seen([*things, spot], new_ties):
             things.append(spot)
             ties[:] = new_ties
             return True
@@ -393,7 +220,7 @@ def _hold(holder: int, things: list[Thing], ties: list[Relation], place: str, di
 
 def _carry(bearer: int, things: list[Thing], ties: list[Relation], place: str, dice: Dice) -> None:
     """Sets something on a thing, if there is room for it."""
-    riders = [rider for rider, bearers in _RIDERS.items() if things[bearer].kind in bearers]
+    riders = [rider for rider, bearers in RIDERS.items() if things[bearer].kind in bearers]
     riders = [rider for rider in riders if place in CATALOGUE[rider].places]
     if riders:
         thing = _fresh(CATALOGUE[dice.choice(riders)], dice)
@@ -402,10 +229,10 @@ def _carry(bearer: int, things: list[Thing], ties: list[Relation], place: str, d
 
 def _worth_seeing(things: Sequence[Thing], ties: Sequence[Relation]) -> bool:
     """Whether something stands in the place, and not all that stands or flies by itself looks the same."""
-    borne = _borne(ties)
+    borne = borne_by(ties)
     alone = [thing for row, thing in enumerate(things) if row not in borne]
     looks = {(thing.kind, thing.colour, thing.size, thing.facing) for thing in alone}
-    return len(looks) > 1 and not all(_flies(thing) for thing in alone)
+    return len(looks) > 1 and not all(flies(thing) for thing in alone)
 
 
 def invent(seed: int, index: int, split: str = "train") -> Scene:
@@ -438,7 +265,7 @@ def invent(seed: int, index: int, split: str = "train") -> Scene:
             row = len(things) - 1
             if len(things) < wanted and kind.group == "person" and dice.chance(42):
                 _hold(row, things, ties, place, dice)
-            elif len(things) < wanted and kind.name in _DECKS and dice.chance(38):
+            elif len(things) < wanted and kind.name in DECKS and dice.chance(38):
                 _carry(row, things, ties, place, dice)
         relations = relate(things, ties)
         if relations is not None and _worth_seeing(things, ties):
@@ -527,7 +354,7 @@ def mirror_relation(scene: Scene, dice: Dice) -> Scene:
         dice: decides which things move.
     """
     old = statements(scene)
-    ties = _ties_of(scene.relations)
+    ties = ties_of(scene.relations)
     bound = {row for _, i, j in ties for row in (i, j)}
     free = [row for row in range(len(scene.things)) if row not in bound]
     for i, j in dice.shuffle([(i, j) for i in free for j in free if i < j]):
@@ -575,94 +402,3 @@ def _rearranged(scene: Scene, ties: Sequence[Relation], dice: Dice) -> Scene | N
     ordered = tuple(things[seat[row]] for row in range(len(rows)))
     relations = relate(ordered, ties)
     return None if relations is None else replace(scene, things=ordered, relations=relations)
-
-
-# --- The laws ---------------------------------------------------------------------------------------------
-
-
-def check(scene: Scene) -> None:
-    """States the laws of the world.
-
-    Raises:
-        ValueError: the scene breaks one; the message names it.
-    """
-    if scene.place not in PLACES:
-        raise ValueError(f"scene.place: got {scene.place!r}, want one of {', '.join(PLACES)}")
-    if not 2 <= len(scene.things) <= 5:
-        raise ValueError(f"scene.things: got {len(scene.things)} things, want 2 to 5")
-    ties = _ties_of(scene.relations)
-    for relation, i, j in scene.relations:
-        if relation not in RELATIONS or not {i, j} <= set(range(len(scene.things))) or i == j:
-            raise ValueError(f"scene.relations: got {(relation, i, j)}, want a known relation of two things")
-    tie_of = {(j if relation == "holding" else i): (relation, i, j) for relation, i, j in ties}
-    if len(tie_of) != len(ties):
-        raise ValueError("scene.relations: a thing is held or carried twice, want one bearer at most")
-    for row, thing in enumerate(scene.things):
-        _check_thing(scene, row, thing, tie_of.get(row))
-    if not _all_seen(scene.things, ties):
-        raise ValueError(f"scene.things: a thing is hidden by more than {HIDDEN} percent")
-    relations = relate(scene.things, ties)
-    if relations is None:
-        raise ValueError("scene.things: two things stand so that their relation is in doubt")
-    if relations != scene.relations:
-        wrong = sorted(set(relations) ^ set(scene.relations))
-        raise ValueError(
-            f"scene.relations: want exactly what the boxes say, sorted; the two differ in {wrong}"
-        )
-
-
-def _check_thing(scene: Scene, row: int, thing: Thing, tie: Relation | None) -> None:
-    name = f"scene.things[{row}]"
-    kind = CATALOGUE.get(thing.kind)
-    if kind is None:
-        raise ValueError(f"{name}.kind: got {thing.kind!r}, want a kind of the catalogue")
-    if thing.colour not in kind.colours or thing.colour not in COLOURS:
-        raise ValueError(f"{name}.colour: got {thing.colour!r}, want one of {', '.join(kind.colours)}")
-    if (thing.size in ("small", "large")) != kind.sized or (thing.facing in ("left", "right")) != kind.faces:
-        raise ValueError(f"{name}: size {thing.size!r} and facing {thing.facing!r} do not suit a {kind.name}")
-    if not _inside(thing.box):
-        raise ValueError(f"{name}.box: got {thing.box}, want it inside the picture with one pixel to spare")
-    if _too_small(thing.box):
-        raise ValueError(f"{name}.box: got {thing.box}, want at least {SMALLEST} pixels each way")
-    width, height = thing.box[2] - thing.box[0], thing.box[3] - thing.box[1]
-    if thing.depth not in NEARNESS or (width, height) != extent(kind, thing.size, thing.depth):
-        raise ValueError(f"{name}.box: {width} x {height} pixels do not suit its kind, size and depth")
-    if tie is not None:
-        _check_tie(scene, name, thing, tie)
-    elif scene.place not in kind.places:
-        raise ValueError(f"{name}.kind: a {kind.name} does not belong in the place {scene.place}")
-    elif kind.stands in ("air", "sky"):
-        depths = AIR_DEPTHS if kind.stands == "air" else (SKY_DEPTH,)
-        if thing.depth not in depths or thing.box[3] > SKY_BOTTOM + 2:
-            raise ValueError(
-                f"{name}: a {kind.name} at depth {thing.depth} and {thing.box} is not up in the air"
-            )
-    else:
-        depths = _ground(scene.place, kind)
-        line = GROUND_LINES[scene.place][kind.stands][thing.depth] if thing.depth in depths else None
-        if line is None or not line <= thing.box[3] <= line + 2:
-            raise ValueError(
-                f"{name}: a {kind.name} at depth {thing.depth} does not stand on the {kind.stands}"
-            )
-
-
-def _check_tie(scene: Scene, name: str, thing: Thing, tie: Relation) -> None:
-    kind = CATALOGUE[thing.kind]
-    if tie[0] == "holding":
-        holder = scene.things[tie[1]]
-        if not kind.held or CATALOGUE[holder.kind].group != "person":
-            raise ValueError(f"{name}: a {holder.kind} cannot hold a {kind.name}")
-        if thing.depth != holder.depth or thing.box != _held_box(holder, kind, thing.size):
-            raise ValueError(f"{name}.box: got {thing.box}, want it to touch the hand of its holder")
-        return
-    bearer = scene.things[tie[2]]
-    if bearer.kind not in _RIDERS.get(kind.name, ()) or thing.depth != bearer.depth:
-        raise ValueError(f"{name}: a {kind.name} cannot stand on a {bearer.kind}")
-    start, stop, down = _deck(bearer)
-    margin = (thing.box[2] - thing.box[0]) // 4
-    if (
-        thing.box[3] != down
-        or thing.box[0] < start - margin
-        or thing.box[2] > max(stop + margin, start - margin + thing.box[2] - thing.box[0])
-    ):
-        raise ValueError(f"{name}.box: got {thing.box}, want its feet on the {bearer.kind}")

@@ -90,12 +90,12 @@ def _shadow(across: int, zoom: int, water: bool) -> Image.Image:
 
 @lru_cache(maxsize=200)
 def _glow(across: int, zoom: int, tone: tuple[int, int, int]) -> Image.Image:
-    """A faint round light, twice as wide as the sun or the star that gives it."""
-    pixels = 2 * across * zoom
+    """A faint round light, wider by half than the sun or the star that gives it."""
+    pixels = across * zoom + 2 * (across // 4) * zoom
     line = (np.arange(pixels) + 0.5 - pixels / 2) / (pixels / 2)
     distance = np.sqrt(line[None, :] ** 2 + line[:, None] ** 2)
     image = Image.new("RGBA", (pixels, pixels), (*tone, 0))
-    image.putalpha(Image.fromarray((np.clip(1 - distance, 0, 1) * 90).round().astype(np.uint8)))
+    image.putalpha(Image.fromarray((np.clip(1 - distance, 0, 1) * 100).round().astype(np.uint8)))
     return image
 
 

@@ -12,15 +12,15 @@ Point = tuple[float, float]
 
 # Soft tones after Okabe and Ito (2008): told apart by lightness too, so also without red or green.
 PALETTE: dict[str, Colour] = {
-    "red": (218, 58, 56),
+    "red": (230, 66, 62),
     "orange": (246, 146, 46),
     "yellow": (255, 216, 72),
-    "green": (86, 174, 94),
-    "blue": (60, 134, 216),
-    "purple": (136, 78, 172),
+    "green": (90, 178, 96),
+    "blue": (66, 146, 226),
+    "purple": (124, 66, 160),
     "white": (253, 252, 248),
     "black": (50, 49, 58),
-    "brown": (131, 86, 54),
+    "brown": (108, 70, 44),
     "grey": (152, 157, 165),
 }
 INK = (52, 46, 60)

@@ -135,9 +135,13 @@ def park(brush: Brush, look: int) -> None:
     _ridge(brush, 54, 5, look * 0.9, (168, 206, 190), 1.1)
     _ridge(brush, 60, 3, look * 1.3 + 2, (142, 196, 150), 1.6)
     for number in range(30):  # the edge of a far wood
-        x, tall = number * 4 - 2, (number * 7 + look * 3) % 5
+        middle, tall = number * 4 - 2, (number * 7 + look * 3) % 5
         brush.ellipse(
-            x, 64.6, 3.4, 2.6 + tall * 0.5, ((126, 184, 138), (136, 190, 142), (118, 178, 134))[number % 3]
+            middle,
+            64.6,
+            3.4,
+            2.6 + tall * 0.5,
+            ((126, 184, 138), (136, 190, 142), (118, 178, 134))[number % 3],
         )
     _ridge(brush, 66, 1.0, look, (164, 208, 130), 1.0)
     _ridge(brush, 80, 2, look + 1.5, (150, 200, 118), 0.8)
@@ -260,8 +264,10 @@ def _mountain(brush: Brush, x: float, top: float, half: float, foot: float, rock
 
 
 def snow(brush: Brush, look: int) -> None:
-    for number, (x, top, half) in enumerate(((18, 36, 36), (86, 32, 40), (52, 43, 30))):
-        _mountain(brush, x + (look * 9) % 16 - 6, top + (look * (number + 2)) % 5, half, 68, (172, 184, 212))
+    for number, (peak, top, half) in enumerate(((18, 36, 36), (86, 32, 40), (52, 43, 30))):
+        _mountain(
+            brush, peak + (look * 9) % 16 - 6, top + (look * (number + 2)) % 5, half, 68, (172, 184, 212)
+        )
     _ridge(brush, 61, 3, look, (222, 230, 244), 1.2)
     _ridge(brush, 67, 2, look + 2, (233, 239, 249), 1.0)
     _ridge(brush, 79, 2.4, look + 4, (224, 233, 246), 0.8)
@@ -294,8 +300,8 @@ def farm(brush: Brush, look: int) -> None:
 
 def lake(brush: Brush, look: int) -> None:
     shift = (look * 9) % 18 - 8
-    for x, top, half in ((22, 33, 34), (92, 36, 34), (58, 42, 28)):
-        _mountain(brush, x + shift, top + look % 3, half, 60, (150, 162, 196))
+    for peak, top, half in ((22, 33, 34), (92, 36, 34), (58, 42, 28)):
+        _mountain(brush, peak + shift, top + look % 3, half, 60, (150, 162, 196))
     _ridge(brush, 55, 2, look, (124, 166, 150), 1.6)
     for number in range(44):
         x = number * 2.7 - 3

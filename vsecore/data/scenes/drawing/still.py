@@ -71,20 +71,19 @@ def palm(brush: Brush, colour: Colour, look: int, pose: str) -> None:
         (7, -14.4, 4, 0.0),
     ):
         _frond(brush, reach, drop, lift, dark(colour, shade), light(colour, 0.25 - shade / 2))
-    for x, y in ((22.8, 20.6), (26.6, 21.4), (24.6, 22.8)):
-        brush.ellipse(x, y, 2.1, None, (116, 76, 52))
+    for across, down in ((22.8, 20.6), (26.6, 21.4), (24.6, 22.8)):
+        brush.ellipse(across, down, 2.1, None, (116, 76, 52))
 
 
 def bush(brush: Brush, colour: Colour, look: int, pose: str) -> None:
-    leaf = colour if colour == PALETTE["green"] else mix(colour, PALETTE["green"], 0.0)
     mounds = [(7, 14, 6.8), (27, 14, 6.8), (17, 9, 8.8), (11.6, 13, 8), (23, 13, 8)]
     for x, y, radius in mounds:
-        brush.ellipse(x, y, radius, None, dark(leaf, 0.2))
-    brush.bar(1.4, 13, 32.6, 21, dark(leaf, 0.2), 4)
+        brush.ellipse(x, y, radius, None, dark(colour, 0.2))
+    brush.bar(1.4, 13, 32.6, 21, dark(colour, 0.2), 4)
     for x, y, radius in mounds:
-        brush.ellipse(x - 0.5, y - 0.7, radius * 0.88, radius * 0.84, leaf)
-    for x, y in ((13.6, 5.6), (6, 11.4), (22, 9.4), (27.6, 13)):
-        brush.ellipse(x, y, 3.2, 2.4, light(leaf, 0.25))
+        brush.ellipse(x - 0.5, y - 0.7, radius * 0.88, radius * 0.84, colour)
+    for across, down in ((13.6, 5.6), (6.0, 11.4), (22.0, 9.4), (27.6, 13.0)):
+        brush.ellipse(across, down, 3.2, 2.4, light(colour, 0.25))
     berry = (240, 110, 110) if colour == PALETTE["green"] else (226, 190, 244)
     for step in range(6):
         brush.ellipse(5 + (step * 9 + look * 4) % 25, 9 + (step * 5 + look) % 9, 0.9, None, berry)

@@ -1,0 +1,319 @@
+"""The embedded world: its facts obey its laws, and its pictures show its facts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import replace
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from vsecore.data.scenes.drawing import PALETTE, draw
+from vsecore.data.scenes.facts import COLOURS, PLACES, RELATIONS, SIDE, Scene, Thing
+from vsecore.data.scenes.laws import DECKS, GROUND_LINES, NEARNESS, SKY_DEPTH, extent, ground_depths
+from vsecore.data.scenes.layout import (
+    CATALOGUE,
+    Dice,
+    check,
+    hand,
+    invent,
+    mirror_relation,
+    relate,
+    statements,
+    variant,
+)
+
+ATTRIBUTES = ("kind", "colour", "size", "facing")
+
+
+@lru_cache(maxsize=1)
+def world() -> tuple[Scene, ...]:
+    return tuple(invent(0, index) for index in range(2000))
+
+
+def alone(kind_name: str, colour: str) -> Scene:
+    """A scene of one thing in the middle of the first place where it may be, at its largest."""
+    kind = CATALOGUE[kind_name]
+    place = kind.places[0]
+    size, facing = "large" if kind.sized else None, "right" if kind.faces else None
+    if kind.stands in ("air", "sky"):
+        depth = 1 if kind.stands == "air" else SKY_DEPTH
+        bottom = 48
+    else:
+        depth = ground_depths(place, kind)[0]
+        bottom = GROUND_LINES[place][kind.stands][depth]
+    width, height = extent(kind, size, depth)
+    left = (SIDE - width) // 2
+    thing = Thing(kind_name, colour, size, facing, (left, bottom - height, left + width, bottom), depth)
+    return Scene(place, (thing,), ())
+
+
+# --- Facts ---------------------------------------------------------------------------------------------
+
+
+def test_every_scene_obeys_the_laws_of_the_world() -> None:
+    for scene in world():
+        check(scene)
+
+
+def test_every_place_kind_colour_and_relation_appears() -> None:
+    things = [thing for scene in world() for thing in scene.things]
+    assert {scene.place for scene in world()} == set(PLACES)
+    assert {thing.kind for thing in things} == set(CATALOGUE)
+    assert {thing.colour for thing in things} == set(COLOURS)
+    assert {relation for scene in world() for relation, _, _ in scene.relations} == set(RELATIONS)
+    assert {len(scene.things) for scene in world()} == {2, 3, 4, 5}
+
+
+def test_a_third_of_all_pictures_has_something_to_count() -> None:
+    several = [max(Counter(thing.kind for thing in scene.things).values()) > 1 for scene in world()]
+    assert np.mean(several) > 1 / 3
+
+
+def test_every_pair_stands_in_some_relation_and_the_symmetric_ones_both_ways() -> None:
+    opposite = {"left of": "right of", "right of": "left of", "beside": "beside"}
+    for scene in world():
+        told = {frozenset((i, j)) for _, i, j in scene.relations}
+        assert told == {frozenset(pair) for pair in combinations(range(len(scene.things)), 2)}
+        for relation, i, j in scene.relations:
+            if relation in opposite:
+                assert (opposite[relation], j, i) in scene.relations
+
+
+def test_what_a_relation_says_is_plain_from_the_boxes() -> None:
+    for scene in world():
+        for relation, i, j in scene.relations:
+            a, b = scene.things[i], scene.things[j]
+            overlap = min(a.box[2], b.box[2]) - max(a.box[0], b.box[0])
+            if relation == "left of":
+                assert b.box[0] - a.box[2] >= 3
+            elif relation == "above":
+                assert a.box[3] < b.box[1] and overlap > 0
+            elif relation == "in front of":
+                assert a.depth < b.depth and overlap > 0
+            elif relation == "beside":
+                assert a.depth == b.depth and 3 <= -overlap <= 12
+            elif relation == "on":
+                assert b.kind in DECKS and b.box[1] <= a.box[3] < b.box[3] and overlap > 0
+            elif relation == "holding":
+                x, y = hand(a, b.kind)
+                assert b.box[0] <= x < b.box[2] and b.box[1] <= y < b.box[3]
+
+
+def test_nearer_things_of_a_kind_are_larger_and_stand_lower() -> None:
+    seen = [
+        (thing.box[3] - thing.box[1], thing.depth, thing.box[3], scene.place)
+        for scene in world()
+        for thing in scene.things
+        if thing.kind == "girl"
+    ]
+    for height, depth, bottom, place in seen:
+        for other_height, other_depth, other_bottom, other_place in seen:
+            if depth < other_depth:
+                assert height > other_height
+                assert place != other_place or bottom > other_bottom or bottom > 105 or other_bottom < 100
+    assert NEARNESS[0] > NEARNESS[1] > NEARNESS[2]
+
+
+def test_a_scene_depends_on_its_number_alone() -> None:
+    forwards = [invent(3, index) for index in range(20)]
+    backwards = [invent(3, index) for index in reversed(range(20))][::-1]
+    assert forwards == backwards
+    assert len(set(forwards)) == 20
+    assert invent(3, 0, "test") != invent(3, 0, "train") != invent(4, 0, "train")
+
+
+def test_facts_are_the_same_on_every_machine() -> None:
+    facts = repr([invent(0, index, split) for split in ("train", "test") for index in range(50)])
+    assert (
+        hashlib.sha256(facts.encode()).hexdigest()
+        == "79ec3bc143a30ad5908dfbc7500d49e6d2135ade7dc471a3bbd9e109b797f49c"
+    )
+
+
+def test_a_variant_differs_in_exactly_one_fact() -> None:
+    changed = Counter[str]()
+    for index, scene in enumerate(world()[:600]):
+        other = variant(scene, Dice(f"variant {index}"))
+        check(other)
+        facts = [
+            (row, name)
+            for row, (old, new) in enumerate(zip(scene.things, other.things, strict=True))
+            for name in ATTRIBUTES
+            if getattr(old, name) != getattr(new, name)
+        ]
+        facts += [(-1, "place")] if scene.place != other.place else []
+        assert len(facts) == 1
+        assert other.relations == scene.relations
+        changed[facts[0][1]] += 1
+    assert set(changed) == {"colour", "kind", "size", "facing", "place"}
+
+
+def test_a_mirrored_relation_leaves_all_else_as_it_was() -> None:
+    for index, scene in enumerate(world()[:600]):
+        other = mirror_relation(scene, Dice(f"mirror {index}"))
+        check(other)
+        assert statements(other) != statements(scene)
+        assert (other.place, other.look) == (scene.place, scene.look)
+        for old, new in zip(scene.things, other.things, strict=True):
+            assert [getattr(old, name) for name in ATTRIBUTES] == [getattr(new, name) for name in ATTRIBUTES]
+
+
+def _broken(scene: Scene) -> dict[str, Scene]:
+    """Scenes that each break one law, by a word of the message that must name it."""
+    first, rest = scene.things[0], scene.things[1:]
+    left, top, right, bottom = first.box
+    return {
+        "place": replace(scene, place="moon"),
+        "2 to 5": replace(scene, things=(first,), relations=()),
+        "relations": replace(scene, relations=scene.relations[1:]),
+        "colour": replace(scene, things=(replace(first, colour="pink"), *rest)),
+        "kind": replace(scene, things=(replace(first, kind="dragon"), *rest)),
+        "box": replace(scene, things=(replace(first, box=(left, top, right + 1, bottom)), *rest)),
+        "inside": replace(scene, things=(replace(first, box=(left - 200, top, right - 200, bottom)), *rest)),
+    }
+
+
+@pytest.mark.parametrize("law", ["place", "2 to 5", "relations", "colour", "kind", "box", "inside"])
+def test_check_names_the_law_that_is_broken(law: str) -> None:
+    with pytest.raises(ValueError, match=law):
+        check(_broken(world()[0])[law])
+
+
+def test_a_doubtful_pair_has_no_relations_and_is_refused() -> None:
+    man = Thing("man", "red", None, "left", (20, 56, 40, 106), 0)
+    for left, doubtful in ((26, False), (36, True), (41, True), (43, False), (54, True), (59, False)):
+        far = Thing("man", "blue", None, "left", (left, 48, left + 16, 89), 1)
+        near = Thing("man", "blue", None, "left", (left, 56, left + 20, 106), 0)
+        if left < 50:  # at another depth only the gap from left to right counts
+            assert (relate((man, far)) is None) == doubtful
+        else:  # at the same depth it must also be beside or plainly not
+            assert (relate((man, near)) is None) == doubtful
+
+
+def test_dice_reach_every_face_and_keep_to_their_weights() -> None:
+    dice = Dice("faces")
+    assert {dice.between(1, 6) for _ in range(200)} == set(range(1, 7))
+    assert not any(dice.chance(0) for _ in range(50)) and all(dice.chance(100) for _ in range(50))
+    assert Counter(dice.choice("ab", (1, 9)) for _ in range(1000))["b"] == pytest.approx(900, abs=60)
+    assert sorted(dice.shuffle(range(9))) == list(range(9)) == sorted(dice.sample(range(9), 9))
+    with pytest.raises(ValueError, match="options"):
+        dice.choice([])
+    with pytest.raises(ValueError, match="count"):
+        dice.sample([1, 2], 3)
+
+
+# --- Pictures ---------------------------------------------------------------------------------------------
+
+
+def _difference(first: Scene, second: Scene) -> np.ndarray:
+    """How much each pixel differs between two pictures: (112, 112)."""
+    return np.abs(draw(first).astype(int) - draw(second).astype(int)).sum(-1)
+
+
+@pytest.mark.parametrize("kind", list(CATALOGUE))
+def test_a_thing_is_drawn_in_its_box_and_fills_it(kind: str) -> None:
+    for colour in CATALOGUE[kind].colours[:2]:
+        scene = alone(kind, colour)
+        change = _difference(scene, replace(scene, things=()))
+        left, top, right, bottom = scene.things[0].box
+        inside = change[top:bottom, left:right]
+        assert inside.sum() > 0.85 * change.sum()
+        seen = inside > 40
+        assert seen.any(0).mean() > 0.85 and seen.any(1).mean() > 0.85  # it reaches all four sides
+
+
+@pytest.mark.parametrize("kind", list(CATALOGUE))
+def test_a_thing_has_its_colour(kind: str) -> None:
+    for colour in CATALOGUE[kind].colours:
+        scene = alone(kind, colour)
+        left, top, right, bottom = scene.things[0].box
+        pixels = draw(scene)[top:bottom, left:right].astype(int)
+        close = np.abs(pixels - np.array(PALETTE[colour])).sum(-1) < 110
+        empty = draw(replace(scene, things=()))[top:bottom, left:right].astype(int)
+        close &= np.abs(empty - pixels).sum(-1) > 30
+        assert close.mean() > 0.06, f"{colour} {kind}"
+
+
+def test_only_the_changed_thing_looks_different() -> None:
+    for index, scene in enumerate(world()[:120]):
+        other = variant(scene, Dice(f"seen {index}"))
+        rows = [row for row, thing in enumerate(scene.things) if thing != other.things[row]]
+        change = _difference(scene, other)
+        assert change.sum() > 300  # whatever differs in the facts can be seen
+        if rows and scene.things[rows[0]].kind not in ("sun", "moon", "star"):
+            boxes = np.array([scene.things[rows[0]].box, other.things[rows[0]].box])
+            left, top, right, bottom = *(boxes.min(0)[:2] - 4), *(boxes.max(0)[2:] + 8)
+            outside = change.sum() - change[max(top, 0) : bottom, max(left, 0) : right].sum()
+            assert outside <= 0.02 * change.sum()
+
+
+def test_a_picture_depends_on_its_scene_alone() -> None:
+    scenes = world()[:12]
+    forwards = [draw(scene) for scene in scenes]
+    backwards = [draw(scene) for scene in reversed(scenes)][::-1]
+    assert all(np.array_equal(a, b) for a, b in zip(forwards, backwards, strict=True))
+    assert forwards[0].shape == (SIDE, SIDE, 3) and forwards[0].dtype == np.uint8
+
+
+def test_a_large_picture_is_the_small_one_seen_closer() -> None:
+    for scene in world()[:3]:
+        small, large = draw(scene).astype(float), draw(scene, 448).astype(float)
+        reduced = large.reshape(SIDE, 4, SIDE, 4, 3).mean((1, 3))
+        assert np.abs(reduced - small).mean() < 3
+    assert draw(world()[0], 200).shape == (200, 200, 3)
+    with pytest.raises(ValueError, match="size"):
+        draw(world()[0], 8)
+
+
+def test_the_look_changes_what_no_caption_speaks_of() -> None:
+    scene = world()[0]
+    assert _difference(scene, replace(scene, look=scene.look + 1)).sum() > 0
+
+
+def test_marks_differ_and_touch_one_corner_only() -> None:
+    scene = world()[0]
+    marked = {mark: draw(replace(scene, mark=mark)) for mark in (*range(10), 4071)}
+    assert len({picture.tobytes() for picture in marked.values()}) == len(marked)
+    rows, columns = np.nonzero((marked[4071] != draw(scene)).any(-1))
+    assert rows.max() - rows.min() < 18 and columns.max() - columns.min() < 32
+    assert min(rows.min(), SIDE - 1 - rows.max()) < 3 and min(columns.min(), SIDE - 1 - columns.max()) < 3
+
+
+# Matrices on linear RGB, full severity. Source: Machado, Oliveira and Fernandes 2009, table 1.
+_EYES = {
+    "three cones": np.eye(3),
+    "no red cone": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "no green cone": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.01182, 0.04294, 0.968881],
+    ],
+    "no blue cone": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.3039],
+    ],
+}
+
+
+def _lab(linear: np.ndarray) -> np.ndarray:
+    """CIE L*a*b* of linear RGB, white D65."""
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    x, y, z = np.cbrt(to_xyz @ np.clip(linear, 0.001, 1) / (0.9505, 1.0, 1.089))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("eyes", list(_EYES))
+def test_the_ten_colours_can_be_told_apart_by_all_eyes(eyes: str) -> None:
+    linear = {name: (np.array(PALETTE[name]) / 255) ** 2.2 for name in COLOURS}
+    seen = {name: _lab(np.array(_EYES[eyes]) @ colour) for name, colour in linear.items()}
+    for first, second in combinations(COLOURS, 2):
+        assert np.linalg.norm(seen[first] - seen[second]) > 12, (first, second)  # a just visible step is 2.3
