@@ -11,6 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from vsecore.losses import triplet
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -85,4 +90,96 @@ def check(exercise: str, answer: Any) -> Verdict:
     return Verdict(task.title, points, len(task.trials), message or "Right.")
 
 
-EXERCISES: dict[str, Exercise] = {}
+def _near(answer: Any, value: float) -> bool:
+    return abs(float(answer) - value) < 1e-4
+
+
+def _batch(pictures: int, captions_each: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Random similarities (B, C) of pictures with several captions each, and which belong together."""
+    generator = torch.Generator().manual_seed(seed)
+    owner = torch.arange(pictures).repeat_interleave(captions_each)  # (C,)
+    scores = torch.rand(pictures, len(owner), generator=generator) * 2 - 1  # (B, C)
+    return scores, torch.arange(pictures)[:, None] == owner  # (B, C)
+
+
+def _same_as_triplet(loss: Callable[..., Any], pictures: int, captions_each: int, **options: float) -> bool:
+    scores, positives = _batch(pictures, captions_each, seed=pictures)
+    return _near(loss(scores, positives, **options), float(triplet(scores, positives=positives, **options)))
+
+
+def _ignores_siblings(loss: Callable[..., Any]) -> bool:
+    """Whether a strong other caption of the same picture costs nothing."""
+    scores, positives = torch.tensor([[0.9, 0.8, -1.0, -1.0], [-1.0, -1.0, 0.9, 0.8]]), torch.zeros(2, 4) > 0
+    positives[0, :2] = positives[1, 2:] = True
+    return _near(loss(scores, positives), 0.0)
+
+
+def _has_gradient(loss: Callable[..., Any]) -> bool:
+    scores, positives = _batch(4, 2, seed=1)
+    scores.requires_grad_()
+    loss(scores, positives).backward()
+    return scores.grad is not None and bool(scores.grad.abs().sum() > 0)
+
+
+EXERCISES: dict[str, Exercise] = {
+    "04.read": Exercise(
+        "Read a batch",
+        (
+            Trial(lambda answer: float(answer) >= 0, "A sum of hinges is never below zero."),
+            Trial(
+                lambda answer: not _near(answer, 0.1) and not _near(answer, 0.3),
+                "You counted one direction: rows are hinges of pictures, columns those of captions; add both.",
+            ),
+            Trial(
+                lambda answer: _near(answer, 0.4),
+                "Four hinges: for each row and each column, margin plus the negative minus the pair's own, and "
+                "nothing where that is below zero.",
+            ),
+        ),
+    ),
+    "04.siblings": Exercise(
+        "Five captions a picture",
+        (
+            Trial(
+                lambda answer: torch.as_tensor(answer(*_batch(3, 1, 0))).ndim == 0,
+                "Return one number for the batch: sum over the positive pairs.",
+            ),
+            Trial(
+                lambda answer: _same_as_triplet(answer, 5, 1),
+                "With one caption a picture it must be the loss of this notebook: check rows and columns.",
+            ),
+            Trial(
+                _ignores_siblings,
+                "Another caption of the same picture costs you something: hide all positives, not the diagonal.",
+            ),
+            Trial(
+                lambda answer: _same_as_triplet(answer, 4, 5), "Every positive pair pays, not one a picture."
+            ),
+            Trial(
+                lambda answer: _same_as_triplet(answer, 4, 2, margin=0.5),
+                "The margin is an argument: use it.",
+            ),
+            Trial(
+                _has_gradient,
+                "No gradient arrives: stay with torch's operations, without .item() or float().",
+            ),
+        ),
+    ),
+    "04.break": Exercise(
+        "Break it",
+        (
+            Trial(
+                lambda answer: float(answer) > 0,
+                "Not nothing: what is the hardest negative of a row if the pair itself counts as one?",
+            ),
+            Trial(
+                lambda answer: not _near(answer, 128 * 0.2),
+                "You counted one direction: pictures pay along rows and captions along columns.",
+            ),
+            Trial(
+                lambda answer: _near(answer, 2 * 128 * 0.2),
+                "Every hinge is m + s − s with the pair as its own negative; how many hinges has the batch?",
+            ),
+        ),
+    ),
+}

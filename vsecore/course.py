@@ -7,26 +7,32 @@ their own, never over the stored ones; `build_book` makes the book from executed
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
 
-from vsecore.data.files import write_atomically
-from vsecore.data.loader import Dataset
-from vsecore.data.opening import DATASETS, open_dataset
+from vsecore.data import scenes
+from vsecore.data.files import cache_folder, write_atomically
+from vsecore.data.loader import Dataset, FeatureKind
+from vsecore.data.opening import DATASETS, open_dataset, picture_files, read_pixels
+from vsecore.recipes import Recipe
+from vsecore.training import Run, fit
 
 Tier = Literal["smoke", "lesson", "full"]
 TIERS: tuple[Tier, ...] = ("smoke", "lesson", "full")
 ROOT = Path(__file__).resolve().parent.parent
+SMOKE_SIZES = {"train": 600, "dev": 100, "test": 200}
 LESSON_RECORDS = ROOT / "assets" / "results" / "lesson"
 T = TypeVar("T")
 
@@ -117,14 +123,45 @@ class Lesson:
                     )
         return Report(dict(measured), stored, tolerance)
 
-    def dataset(self, features: str = "grid") -> Dataset:
+    def dataset(self, features: FeatureKind = "grid") -> Dataset:
         """Open the data at this tier's size.
 
         Scenes have 600/100/200 pictures at tier smoke and 4000/500/1000 otherwise. Photographs come whole,
         but at tier smoke only the first 600/100/200 pictures of the splits are used.
         """
-        sizes = {"train": 600, "dev": 100, "test": 200} if self.tier == "smoke" else None
-        return open_dataset(self.data, self.data_root, features=features, sizes=sizes, seed=self.seed)
+        sizes = SMOKE_SIZES if self.tier == "smoke" else None
+        return open_dataset(self.data, self.data_root, features=features, sizes=sizes)
+
+    def pictures(self, split: str, rows: Sequence[int]) -> list[np.ndarray]:
+        """Return pictures of a split to look at, each uint8 (height, width, 3)."""
+        if self.data == "scenes":
+            made = scenes.pictures(split, self._count(split))
+            return [scenes.draw(made[row].scene, size=224) for row in rows]
+        assert self.data_root is not None  # begin saw to it
+        files = picture_files(self.data_root, split)
+        return read_pixels([files[row] for row in rows])
+
+    def true_of(self, sentence: str, split: str, rows: Sequence[int]) -> list[bool] | None:
+        """Judge of which pictures a sentence is true; None for photographs, whose truth nobody knows.
+
+        Raises:
+            ValueError: the world's grammar cannot read the sentence; the message names the word.
+        """
+        if self.data != "scenes":
+            return None
+        form = scenes.parse(sentence)
+        made = scenes.pictures(split, self._count(split))
+        return [scenes.holds(form, made[row].scene) for row in rows]
+
+    def trained(self, recipe: Recipe, dataset: Dataset) -> Run:
+        """Train a recipe once; from then on it is taken from the cache, as long as nothing about it changes."""
+        sources = sorted(Path(__file__).parent.rglob("*.py"))
+        code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+        key = f"{recipe.hash()}-{dataset.fingerprint()[:12]}-{code[:12]}-{self.seed}"
+        return fit(recipe, dataset, folder=cache_folder("runs", key), resume=True, seed=self.seed)
+
+    def _count(self, split: str) -> int | None:
+        return SMOKE_SIZES[split] if self.tier == "smoke" else None
 
 
 def begin(tier: str = "lesson", data: str = "scenes", data_root: str | None = None, seed: int = 0) -> Lesson:
@@ -164,6 +201,43 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str | None = No
             )
     torch.manual_seed(seed)
     return Lesson(tier, data, root, seed)
+
+
+def check_machine(least_gigabytes: float = 6.0) -> None:
+    """Look for what the course needs and print a line for each thing, with what to do where it is missing."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    room = shutil.disk_usage(cache_folder()).free / 2**30
+    lines = {
+        "Python 3.11 or newer": (
+            sys.version_info >= (3, 11),
+            "make the environment anew with a newer Python",
+        ),
+        "PyTorch 2.11 or newer": (
+            _version(torch.__version__) >= (2, 11),
+            "install what requirements.lock names",
+        ),
+        "memory": (
+            memory >= least_gigabytes,
+            f"{memory:.0f} GB found; close other programs, or take tier smoke",
+        ),
+        "room for the cache": (
+            room >= 2,
+            f"{room:.1f} GB free; VSECORE_CACHE can name a folder on another disk",
+        ),
+        "networks of the world": (
+            (ROOT / "assets" / "scenes_cnn.safetensors").is_file(),
+            "run: vse scenes pretrain",
+        ),
+    }
+    for name, (present, remedy) in lines.items():
+        print(f"✓ {name}" if present else f"✗ {name}: {remedy}")
+    if all(present for present, _ in lines.values()):
+        print("This machine is ready.")
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, minor, *_ = text.split(".")
+    return int(major), int(minor)
 
 
 def notebooks(names: Iterable[str] = ()) -> list[Path]:

@@ -29,7 +29,6 @@ def open_dataset(
     *,
     features: FeatureKind = "grid",
     sizes: Mapping[str, int] | None = None,
-    seed: int = 0,
 ) -> Dataset:
     """Open a dataset with features of its pictures.
 
@@ -41,7 +40,6 @@ def open_dataset(
         root: for photographs, the folder of features, or of pictures and captions.
         features: what an element is, "grid", "region" or "patch".
         sizes: pictures of "train", "dev" and "test"; None: all (of scenes 4000, 500 and 1000).
-        seed: of the scenes' world.
 
     Raises:
         ValueError: an unknown name, or features that cannot be made from pictures here.
@@ -50,7 +48,7 @@ def open_dataset(
     if name not in DATASETS:
         raise ValueError(f"name is {name!r}: wanted one of {', '.join(DATASETS)}")
     if name == "scenes":
-        return scenes.load(**(sizes or {}), seed=seed, features=features)
+        return scenes.load(**(sizes or {}), features=features)
     if root is None:
         raise ValueError(f"root is missing: name the folder of {name}")
     dataset = open_precomp(root) if (root / "train_ims.npy").exists() else _looked_at(name, root, features)
@@ -92,7 +90,7 @@ def _looked_at(name: str, root: Path, features: FeatureKind) -> Dataset:
 
 
 def _local_weights(root: Path) -> Path | None:
-    """Find MobileNetV2's weights in the folder VSECORE_WEIGHTS, or in `weights` in or beside the photographs."""
+    """Find MobileNetV2's weights: in the folder VSECORE_WEIGHTS, or in `weights` in or beside the pictures."""
     named = os.environ.get("VSECORE_WEIGHTS")
     for folder in (Path(named) if named else None, root / "weights", root.resolve().parent / "weights"):
         if folder is not None and (folder / f"{MOBILENET}.safetensors").is_file():

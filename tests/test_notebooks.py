@@ -1,0 +1,72 @@
+"""Notebooks and their text sources: one thing in two forms."""
+
+import json
+import re
+from pathlib import Path
+
+import jupytext
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PARAMETERS = 'tier = "lesson"\ndata = "scenes"\ndata_root = ""\nseed = 0'
+
+pytestmark = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def cells(path: Path, kind: str) -> list[dict]:
+    return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == kind]
+
+
+def source(cell: dict) -> str:
+    return "".join(cell["source"])
+
+
+def test_notebook_and_text_say_the_same(path: Path) -> None:
+    text = jupytext.read(ROOT / "notebooks" / "text" / f"{path.stem}.py")
+    stored = jupytext.read(path)
+    assert [(cell.cell_type, cell.source) for cell in stored.cells] == [
+        (cell.cell_type, cell.source) for cell in text.cells
+    ], f"run: jupytext --sync notebooks/{path.name}"
+    tags = [[cell.metadata.get("tags", []) for cell in notebook.cells] for notebook in (stored, text)]
+    assert tags[0] == tags[1]
+
+
+def test_parameters_are_the_same_everywhere_and_nothing_more(path: Path) -> None:
+    tagged = [
+        source(cell) for cell in cells(path, "code") if "parameters" in cell["metadata"].get("tags", [])
+    ]
+    assert tagged == [PARAMETERS]
+
+
+def test_outputs_are_stored_without_errors_or_paths(path: Path) -> None:
+    code = [cell for cell in cells(path, "code") if source(cell).strip()]
+    assert all(cell["execution_count"] for cell in code), "a cell was never run"
+    assert sum(bool(cell["outputs"]) for cell in code) >= len(code) / 3
+    for cell in code:
+        for output in cell["outputs"]:
+            assert output["output_type"] != "error"
+            assert output.get("name") != "stderr", (
+                "progress bars and warnings do not belong into a stored notebook"
+            )
+            text = json.dumps(
+                {key: value for key, value in output.get("data", {}).items() if "image" not in key}
+            )
+            assert not re.search(
+                r"(?<![\w.])/(home|root|tmp|work|Users)/", text + "".join(output.get("text", ""))
+            )
+
+
+def test_every_figure_has_words(path: Path) -> None:
+    for cell in cells(path, "code"):
+        for output in cell["outputs"]:
+            if "image/png" in output.get("data", {}):
+                words = "".join(output["data"].get("text/plain", ""))
+                assert len(words.split()) >= 8 and "<Figure" not in words, source(cell)
+
+
+def test_the_card_says_what_it_gives_needs_and_takes(path: Path) -> None:
+    card = source(cells(path, "markdown")[0])
+    for heading in ("# ", "**You will be able to**", "**You need**", "**It takes**"):
+        assert heading in card
+    assert re.search(r"\d+ minutes? and \d+ GB", card)
