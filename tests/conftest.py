@@ -1,14 +1,17 @@
 """What all tests share: real data if there is any, a cache of their own, no progress bars, no network."""
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Before any library of the hub is imported: a test that asked the network would wait for it.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +35,30 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         torch.set_num_threads(min(threads, 2))
         yield
         torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def album(tmp_path: Path) -> Callable[..., Path]:
+    """Make a folder of small pictures with a `dataset_album.json` in Karpathy's format."""
+
+    def make(train: int = 5, restval: int = 1, val: int = 2, test: int = 2, captions: int = 5) -> Path:
+        folder = tmp_path / "album"
+        (folder / "images").mkdir(parents=True)
+        rng, entries = np.random.default_rng(0), []
+        for split, count in (("train", train), ("restval", restval), ("val", val), ("test", test)):
+            for number in range(count):
+                name = f"{split}{number}.jpg"
+                pixels = rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)
+                Image.fromarray(pixels).resize((80, 60)).save(folder / "images" / name)
+                sentences = [
+                    {"raw": f"Caption {c} of the {split} picture {number} ."} for c in range(captions)
+                ]
+                entries.append({"filename": name, "split": split, "sentences": sentences})
+        content = {"dataset": "album", "images": entries}
+        (folder / "dataset_album.json").write_text(json.dumps(content), "utf-8")
+        return folder
+
+    return make
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

