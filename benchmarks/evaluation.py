@@ -76,9 +76,7 @@ def main() -> None:
     print(f"torch {torch.__version__}, numpy {np.__version__}, 2 threads, best of {REPEATS}")
     for pictures in SIZES:
         print(f"\n{pictures:,} x {5 * pictures:,}, {pictures * pictures * 5 * 4 / 2**20:,.0f} MiB of float32")
-        print(
-            f"{'':18}{'seconds':>10}{'processor':>11}{'beside, MiB':>13}{'in all, MiB':>13}{'sorting takes':>15}"
-        )
+        print(f"{'':18}{'seconds':>10}{'processor':>11}{'beside, MiB':>13}{'in all, MiB':>13}{'ratio':>15}")
         slow = None
         for name in TASKS:
             with fresh.Pool(1) as pool:
