@@ -62,7 +62,7 @@ class MappedPictures:
         rows = np.asarray(rows)
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"rows {rows.min()} to {rows.max()}: {self.path} has 0 to {len(self) - 1}")
-        return np.asarray(self._map[self.rows.start + self.rows.step * rows])
+        return np.asarray(np.take(self._map, self.rows.start + self.rows.step * rows, axis=0))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """All of them, read into memory."""
