@@ -1,0 +1,151 @@
+"""Records: every number with all it takes to make it again, and nothing that names the machine."""
+
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+
+import pytest
+
+from vsecore import records
+from vsecore.recipes import get
+from vsecore.records import find, read, record, record_run, table, write
+from vsecore.training import Run
+
+
+def a_run(seed=0, **changes):
+    recipe = get("vsepp_grid_gru").override(changes)
+    data = {"name": "small", "fingerprint": "0" * 64, "feature_kind": "grid", "feature_dim": 7}
+    return Run(None, None, recipe, data, seed, [], {}, {"seconds": 12.3456})
+
+
+def a_record(rsum=250.0, **options):
+    return record_run(a_run(**options), {"rsum": rsum, "i2t_r1": 20}, note="test split, best epoch of dev")
+
+
+def test_a_record_survives_the_disk(tmp_path):
+    entry = a_record()
+    path = write(entry, tmp_path)
+    assert read(path) == entry
+    assert path.name == f"vsepp_grid_gru-small-{entry.config_hash}-seed0.json"
+    assert path.read_text().endswith("}\n")
+
+
+def test_a_record_says_what_was_run_with_what_and_where():
+    entry = a_record()
+    assert entry.config == get("vsepp_grid_gru").to_dict()
+    assert entry.config_hash == get("vsepp_grid_gru").hash()
+    assert entry.data["fingerprint"] == "0" * 64
+    assert entry.seconds == 12.346
+    assert 0.01 < entry.peak_memory_gb < 100
+    assert entry.cpus == os.cpu_count()
+    assert entry.versions.keys() >= {"python", "torch", "vsecore"}
+    assert entry.device
+
+
+def test_a_record_names_the_commit_and_whether_it_is_what_was_run(tmp_path, monkeypatch):
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        done = subprocess.run(
+            ["git", *identity, "-C", tmp_path, *arguments], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    source = tmp_path / "vsecore" / "records.py"
+    source.parent.mkdir()
+    source.write_text("1")
+    monkeypatch.setattr(records, "__file__", str(source))
+    assert records._code() == ("", False)  # no checkout
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    assert records._code() == (git("rev-parse", "HEAD"), False)
+    (tmp_path / "notes.txt").write_text("not the code")
+    assert not records._code()[1]
+    source.write_text("2")
+    assert records._code()[1]
+
+
+def test_a_record_names_neither_paths_nor_the_machine(tmp_path):
+    folder = tmp_path / "minilm"
+    folder.mkdir()
+    recipe = get("vsepp_grid_bert").override({"text.weights": str(folder)})
+    run = dataclasses.replace(a_run(), recipe=recipe)
+    text = write(record_run(run, {"rsum": 1.0}), tmp_path).read_text()
+    assert str(tmp_path) not in text
+    assert f'"{socket.gethostname()}"' not in text
+    assert json.loads(text)["config"]["text"]["weights"] == "minilm"
+
+
+@pytest.mark.parametrize("note", ["see /home/ann/runs/3", "~/runs/3", r"C:\runs", "data='/mnt/flickr8k'"])
+def test_a_path_in_a_record_is_refused(note):
+    with pytest.raises(ValueError, match="record field note names a path"):
+        dataclasses.replace(a_record(), note=note)
+    dataclasses.replace(a_record(), note="R@1/5/10 of picture/text, 1,000 / 5,000")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "high", None])
+def test_a_metric_is_a_finite_number(value):
+    with pytest.raises(ValueError, match=r"metrics\.rsum"):
+        record_run(a_run(), {"rsum": value})
+
+
+def test_files_that_are_no_records_are_refused_by_name(tmp_path):
+    path = tmp_path / "odd.json"
+    with pytest.raises(FileNotFoundError, match="odd"):
+        read(path)
+    content = dataclasses.asdict(a_record())
+    path.write_text(json.dumps(content | {"colour": "red"}))
+    with pytest.raises(ValueError, match=r"odd\.json is no record.*colour"):
+        read(path)
+    path.write_text(json.dumps(content | {"seed": "zero"}))
+    with pytest.raises(ValueError, match=r"odd\.json: record field seed is 'zero'"):
+        read(path)
+    path.write_text("{")
+    with pytest.raises(ValueError, match=r"odd\.json is no JSON"):
+        find(tmp_path)
+
+
+def test_the_same_thing_run_again_takes_the_place_of_the_first(tmp_path):
+    write(a_record(rsum=250.0), tmp_path)
+    write(a_record(rsum=251.0), tmp_path)
+    write(a_record(seed=1), tmp_path)
+    write(a_record(**{"loss.margin": 0.1}), tmp_path)
+    assert [entry.metrics["rsum"] for entry in find(tmp_path, seed=0)].count(251.0) == 1
+    assert len(find(tmp_path)) == 3
+
+
+def test_find_picks_by_value(tmp_path):
+    for seed in (0, 1):
+        write(a_record(seed=seed), tmp_path)
+    assert [entry.seed for entry in find(tmp_path, name="vsepp_grid_gru", data="small")] == [0, 1]
+    assert [entry.seed for entry in find(tmp_path, seed=1)] == [1]
+    assert find(tmp_path, data="coco") == []
+    with pytest.raises(ValueError, match="'colour' is unknown"):
+        find(tmp_path, colour="red")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        find(tmp_path / "nowhere")
+
+
+def test_a_table_shows_what_is_asked_for():
+    shown = table([a_record()], ["name", "data.name", "config.loss.margin", "metrics.rsum", "metrics.ndcg"])
+    assert shown.splitlines() == [
+        "| name | name | margin | rsum | ndcg |",
+        "| --- | --- | --- | --- | --- |",
+        "| vsepp_grid_gru | small | 0.2 | 250.0 | – |",
+    ]
+
+
+def test_anything_that_gives_numbers_has_a_record(tmp_path):
+    entry = record(
+        "ridge to words",
+        config={"penalty": 1.0},
+        config_hash="",
+        data={"name": "small"},
+        seed=0,
+        metrics={"rsum": 177.0},
+        seconds=1.0,
+    )
+    assert write(entry, tmp_path).name == "ridge_to_words-small-seed0.json"
+    assert find(tmp_path) == [entry]

@@ -1,0 +1,534 @@
+"""Training: it learns, repeats itself bit for bit, survives being killed; many processes are one."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from vsecore import checkpoints
+from vsecore.data.loader import Dataset, Split, make_loader
+from vsecore.evaluation import evaluate
+from vsecore.optimization import LossMeter, make_optimizer, make_schedule
+from vsecore.recipes import get
+from vsecore.training import encode, evaluate_split, fit, load_run
+
+SMALL = {
+    "dim": 16,
+    "text.word_dim": 8,
+    "text.minimum_count": 1,
+    "training.batch_size": 10,
+    "training.epochs": 3,
+    "training.learning_rate": 0.01,
+}
+
+
+@pytest.fixture(autouse=True)
+def one_quiet_thread(monkeypatch):
+    """Small products are fastest on one thread, and the same bits need the same number of them."""
+    monkeypatch.setenv("VSECORE_PROGRESS", "0")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def small_split(name, count, seed=0, captions_of=lambda picture: 2, counts=True):
+    """Pictures of random cells; a caption says which things are in the picture, its own number among them."""
+    dice = np.random.default_rng(seed)
+    owner = np.concatenate([np.full(captions_of(picture), picture) for picture in range(count)])
+    captions = [
+        f"thing{picture} " + " ".join(f"word{dice.integers(9)}" for _ in range(dice.integers(1, 6)))
+        for picture in owner
+    ]
+    return Split(
+        name,
+        dice.standard_normal((count, 5, 7)).astype(np.float16),
+        captions,
+        owner,
+        [f"{name}{picture}" for picture in range(count)],
+        dice.integers(1, 6, count) if counts else None,
+    )
+
+
+def small_data(kind="grid", **options):
+    split = small_split("train", 20, **options)
+    return Dataset("small", split, split, split, kind)
+
+
+def recipe(name="vsepp_grid_gru", **changes):
+    return get(name).override(SMALL | {key.replace("__", "."): value for key, value in changes.items()})
+
+
+def train(a_recipe=None, data=None, **options):
+    return fit(a_recipe or recipe(), data or small_data(), device="cpu", **options)
+
+
+def weights(run):
+    return dict(run.model.state_dict())
+
+
+def assert_same_run(one, other):
+    """The same bits: history and weights."""
+    assert one.history == other.history
+    assert weights(one).keys() == weights(other).keys()
+    for name, weight in weights(one).items():
+        assert torch.equal(weight, weights(other)[name]), name
+
+
+class StopError(Exception):
+    """Raised by a callback to end a run."""
+
+
+def stop_at(step):
+    def callback(event):
+        if event.kind == "step" and event.step == step:
+            raise StopError
+
+    return callback
+
+
+# It learns.
+
+
+@pytest.mark.parametrize("loss", ["triplet", "info_nce"])
+@pytest.mark.parametrize("batches", ["pairs", "pictures"])
+def test_a_small_set_is_learned_by_heart(loss, batches):
+    epochs = 40 if batches == "pairs" else 80  # twice as many pairs as pictures
+    changes = {"training__epochs": epochs, "training__learning_rate": 0.02, "dim": 32}
+    run = train(recipe(loss__name=loss, training__batches=batches, **changes))
+    assert run.best["rsum"] == 600
+    assert run.history[-1]["loss"] < run.history[0]["loss"]
+
+
+def test_the_returned_model_is_that_of_the_best_epoch():
+    run = train(recipe(training__epochs=4))
+    assert run.best == max(run.history, key=lambda entry: entry["rsum"])
+    data = small_data()
+    assert evaluate_split(run.model, data.dev, run.tokenizer)["rsum"] == run.best["rsum"]
+    assert not run.model.training
+
+
+def test_gradients_reach_every_parameter():
+    silent = set()
+
+    def callback(event):
+        if event.kind == "step":
+            silent.update(name for name, p in event.model.named_parameters() if p.grad is None)
+
+    train(recipe("vsepp_region_gru", training__epochs=1), small_data("region"), callback=callback)
+    assert not silent
+
+
+def test_history_and_timings_tell_what_happened():
+    run = train()
+    assert [entry["epoch"] for entry in run.history] == [0, 1, 2]
+    assert [entry["step"] for entry in run.history] == [4, 8, 12]
+    assert run.history[0].keys() >= {"learning_rate", "loss", "rsum", "i2t_r1", "t2i_medr"}
+    assert 0 < run.timings["step_seconds"] < run.timings["seconds"]
+    assert 0 < run.timings["data_wait"] < 1
+    assert run.data["name"] == "small"
+
+
+def test_the_callback_sees_every_step_and_every_evaluation():
+    events = []
+    run = train(callback=events.append)
+    assert [event.kind for event in events] == (["step"] * 4 + ["evaluated"]) * 3
+    steps = [event for event in events if event.kind == "step"]
+    assert [event.step for event in steps] == list(range(1, 13))
+    assert all(event.scores.shape == (10, 10) and not event.scores.requires_grad for event in steps)
+    assert all(event.metrics is None for event in steps)
+    for entry, event in zip(run.history, [e for e in events if e.kind == "evaluated"], strict=True):
+        assert event.metrics["rsum"] == entry["rsum"]
+        losses = [float(e.loss) for e in steps if e.epoch == event.epoch]
+        assert entry["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+# It repeats itself.
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_gives_others():
+    a_recipe = recipe(image__element_drop=0.3, text__word_drop=0.3)
+    one, other = train(a_recipe), train(a_recipe)
+    assert_same_run(one, other)
+    assert train(a_recipe, seed=1).history != one.history
+
+
+def test_neither_workers_nor_the_generator_change_a_run():
+    a_recipe = recipe(image__element_drop=0.3, text__word_drop=0.3, training__epochs=1)
+    one = train(a_recipe)
+    torch.manual_seed(99)
+    assert_same_run(one, train(a_recipe, workers=1))
+
+
+# It survives.
+
+
+@pytest.mark.parametrize(("stop", "save_every"), [(6, None), (6, 1), (7, 2), (2, None), (12, 5)])
+def test_a_run_stopped_anywhere_and_resumed_ends_with_the_same_bits(tmp_path, stop, save_every):
+    a_recipe = recipe(image__element_drop=0.2, training__schedule="cosine", training__warmup_steps=3)
+    whole = train(a_recipe)
+    with pytest.raises(StopError):
+        train(a_recipe, folder=tmp_path, save_every=save_every, callback=stop_at(stop))
+    steps = []
+    resumed = train(a_recipe, folder=tmp_path, resume=True, callback=lambda e: steps.append(e.step))
+    assert_same_run(whole, resumed)
+    expected = (stop - 1) // save_every * save_every if save_every else (stop - 1) // 4 * 4
+    assert steps[0] == max(expected, (stop - 1) // 4 * 4) + 1, "no step is taken twice that was saved"
+
+
+def killed_worker(folder):
+    """What the process that is killed runs: it dies in the middle of an epoch and cannot tidy up."""
+
+    def callback(event):
+        if event.step == 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    torch.set_num_threads(1)
+    train(folder=folder, callback=callback, save_every=3)
+
+
+def start(function, *arguments, **environment):
+    """Run a function of this file in another process."""
+    command = f"import {Path(__file__).stem} as here; here.{function}(*{arguments!r})"
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment |= {"PYTHONPATH": paths}
+    return subprocess.Popen([sys.executable, "-c", command], env=os.environ | environment)
+
+
+def test_a_run_killed_by_the_system_and_resumed_ends_with_the_same_bits(tmp_path):
+    assert start("killed_worker", str(tmp_path)).wait() == -signal.SIGKILL
+    state = checkpoints.load(tmp_path / checkpoints.LAST)[1]["state"]
+    assert (state["epoch"], state["batch"], state["step"]) == (1, 2, 6)
+    (tmp_path / ".last.safetensors.0000.part").write_bytes(b"half a checkpoint")
+    assert_same_run(train(), train(folder=tmp_path, resume=True))
+    assert not list(tmp_path.glob(".*.part")), "what a kill left behind is cleared away"
+
+
+def test_resume_begins_where_there_is_nothing_and_ends_where_all_is_done(tmp_path):
+    first = train(folder=tmp_path, resume=True)
+    steps = []
+    second = train(folder=tmp_path, resume=True, callback=lambda event: steps.append(event.step))
+    assert not steps
+    assert_same_run(first, second)
+
+
+def test_a_run_is_never_overwritten_by_accident(tmp_path):
+    train(recipe(training__epochs=1), folder=tmp_path)
+    with pytest.raises(ValueError, match="holds a run already: resume it"):
+        train(recipe(training__epochs=1), folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"a_recipe": recipe(loss__margin=0.3)}, r"recipe\.loss\.margin = 0\.2, and it is now 0\.3"),
+        ({"data": small_data(seed=1)}, r"data\.fingerprint"),
+        ({"seed": 5}, "seed = 0, and it is now 5"),
+    ],
+)
+def test_a_run_goes_on_only_as_what_it_was(tmp_path, change, field):
+    with pytest.raises(StopError):
+        train(folder=tmp_path, save_every=1, callback=stop_at(2))
+    before = (tmp_path / checkpoints.LAST).read_bytes()
+    with pytest.raises(ValueError, match=field):
+        train(**change, folder=tmp_path, resume=True)
+    assert (tmp_path / checkpoints.LAST).read_bytes() == before
+
+
+@pytest.mark.parametrize("where", ["features", "vectors"])
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path, where):
+    def poison(event):
+        if event.step == 6:
+            parameter = (
+                event.model.image_encoder.project.weight
+                if where == "features"
+                else event.model.text_encoder.embedding.weight
+            )
+            parameter.data.fill_(math.nan)
+
+    with pytest.raises(FloatingPointError, match=r"not finite at step 7 .*training\.learning_rate"):
+        train(folder=tmp_path, callback=poison)
+    tensors, facts = checkpoints.load(tmp_path / checkpoints.LAST)
+    assert facts["state"]["step"] == 4
+    assert all(tensor.isfinite().all() for tensor in tensors.values())
+    assert_same_run(train(), train(folder=tmp_path, resume=True))
+
+
+def test_the_meter_names_the_first_bad_step_however_late_it_looks():
+    meter = LossMeter(0.0, torch.device("cpu"))
+    meter.patience = 50
+    for step in range(1, 50):
+        loss = torch.tensor(math.inf if step in (17, 30) else 1.0)
+        meter.add(loss, torch.tensor(1.0), step, learning_rate=0.1)
+    with pytest.raises(FloatingPointError, match="step 17"):
+        meter.read()
+
+
+def test_a_gradient_that_is_not_finite_is_seen_too():
+    with pytest.raises(FloatingPointError, match="step 1"):
+        LossMeter(0.0, torch.device("cpu")).add(torch.tensor(1.0), torch.tensor(math.nan), 1, 0.1)
+
+
+# It is kept.
+
+
+def test_a_run_is_rebuilt_from_its_folder_alone(tmp_path):
+    run = train(folder=tmp_path / "run")
+    moved = shutil.move(tmp_path / "run", tmp_path / "elsewhere")
+    loaded = load_run(moved)
+    assert_same_run(run, loaded)
+    assert loaded.best == run.best
+    assert loaded.recipe == run.recipe
+    assert loaded.tokenizer.words == run.tokenizer.words
+    assert loaded.data == run.data
+    assert not loaded.model.training
+
+
+def test_no_file_of_a_run_is_a_pickle(tmp_path):
+    train(recipe(training__epochs=1), folder=tmp_path)
+    for path in tmp_path.iterdir():
+        if path.suffix == ".json":
+            json.loads(path.read_text())
+        else:
+            assert path.suffix == ".safetensors"
+            assert safetensors.torch.load_file(path)
+
+
+def test_damaged_runs_are_told_by_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"run\.json"):
+        load_run(tmp_path)
+    train(recipe(training__epochs=1), folder=tmp_path)
+    best = tmp_path / checkpoints.BEST
+    whole = best.read_bytes()
+    best.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"best\.safetensors is damaged"):
+        load_run(tmp_path)
+    best.unlink()
+    with pytest.raises(FileNotFoundError, match=r"best\.safetensors"):
+        load_run(tmp_path)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(ValueError, match=r"run\.json is no JSON"):
+        load_run(tmp_path)
+    (tmp_path / "run.json").write_text("[]")
+    with pytest.raises(ValueError, match="wanted an object"):
+        load_run(tmp_path)
+
+
+def test_bert_is_trained_kept_and_rebuilt_without_its_source(tmp_path):
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    source = tmp_path / "bert"
+    data = small_data()
+    words = sorted({word for caption in data.train.captions for word in caption.split()})
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    BertTokenizerFast(vocab={word: number for number, word in enumerate(vocabulary)}).save_pretrained(source)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+    )
+    BertModel(config).save_pretrained(source)
+    a_recipe = recipe("vsepp_grid_bert", text__weights=str(source), training__epochs=1)
+
+    rates = []
+
+    def callback(event):
+        rates.append({p.grad is not None for p in event.model.parameters()})
+
+    whole = train(a_recipe)
+    with pytest.raises(StopError):
+        train(a_recipe, folder=tmp_path / "run", save_every=1, callback=stop_at(3))
+    run = train(a_recipe, folder=tmp_path / "run", resume=True, callback=callback)
+    assert_same_run(whole, run)  # dropout too
+    assert rates[0] == {True}
+    shutil.rmtree(source)
+    loaded = load_run(tmp_path / "run")
+    assert_same_run(run, loaded)
+    assert str(tmp_path) not in (tmp_path / "run" / "run.json").read_text()
+
+
+# It refuses.
+
+
+def test_a_recipe_for_other_features_is_refused():
+    with pytest.raises(ValueError, match="reads region features and data 'small' holds grid features"):
+        train(recipe("vsepp_region_gru"))
+
+
+@pytest.mark.parametrize("options", [{"device": "tpu"}, {"device": "cpu", "precision": "float8"}])
+def test_an_unknown_device_or_precision_is_refused(options):
+    with pytest.raises(ValueError, match='wanted "auto"'):
+        fit(recipe(), small_data(), **options)
+
+
+def test_bfloat16_learns_too():
+    run = train(recipe(training__epochs=25), precision="bfloat16")
+    assert run.best["rsum"] > 500
+    assert all(weight.dtype != torch.bfloat16 for weight in weights(run).values())
+    v, _ = encode(run.model, small_data().dev, run.tokenizer)
+    assert v.dtype == torch.float32
+    assert train(recipe(training__epochs=1)).history, "float32 again, in the same process"
+
+
+# How weights move.
+
+
+def rates_of(steps=40, **changes):
+    settings = recipe(training__epochs=4, training__learning_rate=0.1, **changes).training
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    schedule = make_schedule(optimizer, settings, steps_an_epoch=10)
+    found = []
+    for _ in range(steps):
+        found.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("constant", lambda s: 0.1),
+        ("step", lambda s: 0.1 * 0.5 ** (s // 20)),
+        ("cosine", lambda s: 0.05 * (1 + math.cos(math.pi * s / 40))),
+        ("linear", lambda s: 0.1 * (1 - s / 40)),
+        ("exponential", lambda s: 0.1 * 0.5 ** (s / 20)),
+    ],
+)
+@pytest.mark.parametrize("warmup", [0, 4])
+def test_a_schedule_is_a_warm_up_times_its_closed_form(name, wanted, warmup):
+    found = rates_of(
+        training__schedule=name,
+        training__decay_epochs=2,
+        training__decay_factor=0.5,
+        training__warmup_steps=warmup,
+    )
+    closed = [wanted(step) * min(1, (step + 1) / (warmup + 1)) for step in range(40)]
+    assert found == pytest.approx(closed, rel=1e-6, abs=1e-9)
+
+
+def test_pretrained_weights_take_smaller_steps():
+    model = recipe().build(7, recipe().tokenizer(["a dog"]))
+    model.text_encoder.backbone = torch.nn.Linear(3, 3)
+    optimizer = make_optimizer(
+        model, recipe(training__optimizer="AdamW", training__weight_decay=0.1).training
+    )
+    assert isinstance(optimizer, torch.optim.AdamW)
+    fresh, pretrained = optimizer.param_groups
+    assert (fresh["lr"], pretrained["lr"]) == (0.01, pytest.approx(0.001))
+    assert fresh["weight_decay"] == 0.1
+    counted = len(fresh["params"]) + len(pretrained["params"])
+    assert counted == len(list(model.parameters()))
+    assert len(pretrained["params"]) == 2
+
+
+def test_gradients_are_clipped():
+    norms = []
+
+    def callback(event):
+        if event.kind == "step":
+            norms.append(float(torch.stack([p.grad.norm() for p in event.model.parameters()]).norm()))
+
+    train(recipe(training__clip_norm=0.01, training__epochs=1), callback=callback)
+    assert norms == pytest.approx([0.01] * 4, rel=1e-4)
+
+
+# Embedding a split.
+
+
+def test_embeddings_do_not_depend_on_the_batch_size_and_keep_the_order():
+    run, split = train(recipe(training__epochs=1)), small_split("dev", 13, seed=3)
+    run.model.train()
+    v, t = encode(run.model, split, run.tokenizer)
+    assert run.model.training
+    run.model.eval()
+    for batch_size in (1, 4, 26):
+        again_v, again_t = encode(run.model, split, run.tokenizer, batch_size)
+        torch.testing.assert_close(again_v, v, rtol=0, atol=1e-6)
+        torch.testing.assert_close(again_t, t, rtol=0, atol=1e-6)
+    for row in (0, 7, 25):
+        tokens, mask = run.tokenizer.encode([split.captions[row]])
+        torch.testing.assert_close(run.model.encode_captions(tokens, mask)[0], t[row], rtol=0, atol=1e-6)
+    count = split.picture_counts[5]
+    alone = torch.from_numpy(split.pictures[5:6, :count]).float()
+    torch.testing.assert_close(run.model.encode_pictures(alone)[0], v[5], rtol=0, atol=1e-6)
+
+
+def test_a_split_is_evaluated_by_its_scores():
+    run, split = train(recipe(training__epochs=1)), small_split("dev", 12, seed=3, counts=False)
+    v, t = encode(run.model, split, run.tokenizer)
+    assert evaluate_split(run.model, split, run.tokenizer, folds=3) == evaluate(v @ t.T, split.owner, 3)
+
+
+# Many processes are one.
+
+
+def uneven(picture):
+    return 1 + picture % 3
+
+
+def distributed_worker(out):
+    """What each process runs: two kinds of batches; the first leaves what it learned in a file."""
+    torch.set_num_threads(1)
+    for batches in ("pairs", "pictures"):
+        gradients = {}
+
+        def callback(event, gradients=gradients):
+            if event.kind == "step" and event.step == 1:
+                gradients.update({f"gradient.{n}": p.grad.clone() for n, p in event.model.named_parameters()})
+
+        run = train(distributed_recipe(batches), small_data(captions_of=uneven), callback=callback)
+        gradients |= {f"weight.{name}": weight for name, weight in weights(run).items()}
+        gradients["loss"] = torch.tensor(run.history[-1]["loss"])
+        rank = os.environ.get("RANK", "alone")
+        safetensors.torch.save_file(gradients, Path(out) / f"{batches}-{rank}.safetensors")
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def distributed_recipe(batches):
+    # A step so small and clipping so far away that the gradient itself can be compared.
+    return recipe(
+        training__batches=batches, training__epochs=2, training__clip_norm=1e6, training__learning_rate=1e-3
+    )
+
+
+def test_two_processes_get_the_gradient_of_one_with_the_joint_batch(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    together = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    workers = [
+        start("distributed_worker", str(tmp_path), RANK=rank, LOCAL_RANK=rank, **together) for rank in "01"
+    ]
+    distributed_worker(tmp_path)
+    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
+    for batches in ("pairs", "pictures"):
+        alone = safetensors.torch.load_file(tmp_path / f"{batches}-alone.safetensors")
+        for rank in "01":
+            shared = safetensors.torch.load_file(tmp_path / f"{batches}-{rank}.safetensors")
+            assert shared.keys() == alone.keys()
+            for name, wanted in alone.items():
+                error = float((shared[name] - wanted).abs().max())
+                assert error <= 1e-6 * max(1.0, float(wanted.abs().max())), name  # a few roundings of float32
+
+
+def test_the_share_of_each_process_is_a_slice_of_the_joint_batch():
+    split, tokenizer = small_split("train", 20), recipe().tokenizer(small_split("train", 20).captions)
+    joint = next(iter(make_loader(split, tokenizer, 10)))
+    shares = [next(iter(make_loader(split, tokenizer, 10, rank=rank, world=2))) for rank in (0, 1)]
+    assert torch.equal(torch.cat([share.caption_rows for share in shares]), joint.caption_rows)
