@@ -52,7 +52,7 @@ _KINDS = (
     Kind("palm", "plant", "ground", ("beach", "street", "harbour"), ("green",), 42, 62),
     Kind("bush", "plant", "ground", ("park", "street", "farm", "lake", "night"), ("green", "purple"), 34, 21),
     Kind("flower", "plant", "ground", _GREEN,
-         ("red", "orange", "yellow", "blue", "purple", "white"), 14, 24, held=True),
+         ("red", "orange", "yellow", "blue", "purple", "white"), 14, 22, held=True),
     # toys, and what people carry
     Kind("ball", "toy", "ground", ("beach", "park", "street", "farm", "lake"), _BRIGHT, 15, 15, held=True),
     Kind("kite", "toy", "air", _BY_DAY, _BRIGHT, 21, 44, held=True),

@@ -34,11 +34,15 @@ NEARNESS = {0: 100, 1: 82, 2: 68, SKY_DEPTH: 100}  # percent of the full height
 SMALL = 64  # percent of the large size
 SMALLEST = 9  # pixels: nothing is drawn narrower or lower, or nobody could name it
 
+# How far down a person's hand is that holds a thing, in percent of the person's height.
+HAND_HEIGHTS = {"kite": 14, "balloon": 14, "umbrella": 38, "ball": 58, "flower": 58}
+
 # What makes a relation plain (pixels, percent of the narrower thing's width, percent of a box's area).
 APART = 3  # at least this gap: left of, right of
 NEAR, NOT_NEAR = 12, 18  # at the same depth, up to here is beside, from here it is not
 OVERLAP = 40  # at least this overlap: above or in front of
 CLEARANCE = 2  # above: at least this much air between the two
+STACKED = 30  # percent of its height: a far thing whose feet alone are covered seems to stand on the near one
 HIDDEN = 35  # no thing is hidden by more than this
 
 # Kinds that may stand on another thing: where its top is (percent from its box's top) and from where to
@@ -111,7 +115,11 @@ def judge(a: Thing, b: Thing, a_stands: bool, b_stands: bool) -> list[tuple[str,
         return [("above", False)]
     if a.depth == b.depth or (flies(a) and not a_stands) or (flies(b) and not b_stands):
         return None
-    return [("in front of", a.depth < b.depth)]
+    near, far = (a, b) if a.depth < b.depth else (b, a)
+    covered = far.box[3] - near.box[1]  # of the far thing's height, from its feet up
+    if covered >= -CLEARANCE and covered * 100 <= STACKED * (far.box[3] - far.box[1]):
+        return None
+    return [("in front of", near is a)]
 
 
 def ties_of(relations: Sequence[Relation]) -> tuple[Relation, ...]:
@@ -181,14 +189,18 @@ def hand(holder: Thing, held: str) -> tuple[int, int]:
     """The point where a person's hand holds a thing, in pixels of the 112-pixel picture."""
     left, top, right, bottom = holder.box
     across = left + 1 if holder.facing == "left" else right - 2
-    return across, top + (bottom - top) * (56 if held == "ball" else 38) // 100
+    return across, top + (bottom - top) * HAND_HEIGHTS[held] // 100
 
 
 def held_box(holder: Thing, kind: Kind, size: Size | None) -> Box:
-    """The box of a thing in a person's hand: a ball is centred on it, anything else ends in it."""
+    """The box of a thing in a person's hand: a ball is centred on it, anything else ends in it.
+
+    A flower leans away from the face, so that both can be seen.
+    """
     across, down = hand(holder, kind.name)
     width, height = extent(kind, size, holder.depth)
-    left = across - width // 2
+    lean = (-1 if holder.facing == "left" else 1) * (width // 5 if kind.name == "flower" else 0)
+    left = across - width // 2 + lean
     bottom = down + (height + 1) // 2 if kind.name == "ball" else down + 1
     return left, bottom - height, left + width, bottom
 

@@ -16,7 +16,7 @@ from vsecore.data.scenes.drawing import living, still, vehicles
 from vsecore.data.scenes.drawing.brush import MARGIN, PALETTE, Brush, dark, light, mix
 from vsecore.data.scenes.drawing.places import LOOKS, background
 from vsecore.data.scenes.facts import SIDE, Scene, Thing
-from vsecore.data.scenes.layout import drawing_order
+from vsecore.data.scenes.laws import HAND_HEIGHTS, borne_by, drawing_order, ties_of
 
 __all__ = ["PALETTE", "draw"]
 
@@ -54,7 +54,7 @@ def _sprite(
     across: int,
     down: int,
     look: int,
-    pose: str,
+    reach: int,
     moonlit: bool,
     zoom: int,
 ) -> Image.Image:
@@ -62,7 +62,7 @@ def _sprite(
     known = CATALOGUE[kind]
     brush = Brush(known.width, known.height, across * zoom, down * zoom, zoom)
     tone = PALETTE[colour]
-    PAINTERS[kind](brush, tone, look, pose)
+    PAINTERS[kind](brush, tone, look, reach)
     if known.group == "person":
         outline = mix(dark(tone, 0.5), (74, 58, 66), 0.6)  # skin and hair have the same rim as the coat
     elif colour == "black":
@@ -100,7 +100,7 @@ def _glow(across: int, zoom: int, tone: tuple[int, int, int]) -> Image.Image:
 
 
 def _paste(
-    canvas: Image.Image, thing: Thing, look: int, pose: str, grounded: bool, moonlit: bool, zoom: int
+    canvas: Image.Image, thing: Thing, look: int, reach: int, grounded: bool, moonlit: bool, zoom: int
 ) -> None:
     left, top, right, bottom = thing.box
     if thing.kind in GLOWS:
@@ -111,7 +111,7 @@ def _paste(
         shadow = _shadow(right - left, zoom, CATALOGUE[thing.kind].stands == "water")
         canvas.paste(shadow, (left * zoom, (bottom - 1) * zoom - shadow.height // 2), shadow)
     sprite = _sprite(
-        thing.kind, thing.colour, thing.facing, right - left, bottom - top, look, pose, moonlit, zoom
+        thing.kind, thing.colour, thing.facing, right - left, bottom - top, look, reach, moonlit, zoom
     )
     canvas.paste(sprite, ((left - MARGIN) * zoom, (top - MARGIN) * zoom), sprite)
 
@@ -156,19 +156,15 @@ def draw(scene: Scene, size: int = SIDE) -> np.ndarray:
     if size < 16:
         raise ValueError(f"size: got {size} pixels, want at least 16")
     zoom = -(-size // SIDE)
-    ties = [relation for relation in scene.relations if relation[0] in ("holding", "on")]
-    pose = {
-        i: "low" if scene.things[j].kind == "ball" else "high"
-        for relation, i, j in ties
-        if relation == "holding"
-    }
-    borne = {j if relation == "holding" else i for relation, i, j in ties}
+    ties = ties_of(scene.relations)
+    reach = {i: HAND_HEIGHTS[scene.things[j].kind] for relation, i, j in ties if relation == "holding"}
+    borne = borne_by(ties)
     canvas = background(scene.place, scene.look % LOOKS, zoom).copy()
     for row in drawing_order(scene.things, ties):
         thing = scene.things[row]
         grounded = row not in borne and CATALOGUE[thing.kind].stands not in ("air", "sky")
         look = (scene.look // LOOKS + 5 * row) % THING_LOOKS.get(thing.kind, 1)
-        _paste(canvas, thing, look, pose.get(row, "down"), grounded, scene.place == "night", zoom)
+        _paste(canvas, thing, look, reach.get(row, 0), grounded, scene.place == "night", zoom)
     if scene.mark is not None:
         _tag(canvas, scene, zoom)
     if size != SIDE * zoom:

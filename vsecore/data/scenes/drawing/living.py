@@ -33,19 +33,22 @@ def _face(brush: Brush, x: float, y: float, radius: float, skin: Colour) -> None
 
 
 def _arms(
-    brush: Brush, sleeve: Colour, skin: Colour, shoulder: float, half: float, hip: float, pose: str
+    brush: Brush, sleeve: Colour, skin: Colour, shoulder: float, half: float, hip: float, reach: int
 ) -> None:
-    """The far arm and the near one; the near one ends where `layout.hand` says when it holds something."""
+    """The far arm and the near one, which holds something `reach` percent down the body, or hangs (0)."""
     middle, width, height = brush.width / 2, brush.width, brush.height
     thick = width * 0.19
     brush.line([(middle - half, shoulder), (middle - half - 1.6, hip)], thick, dark(sleeve, 0.12))
     brush.ellipse(middle - half - 1.7, hip + 1.2, thick * 0.48, None, skin)
-    if pose == "down":
+    if reach == 0:
         brush.line([(middle + half, shoulder), (middle + half + 1.6, hip)], thick, dark(sleeve, 0.2))
         brush.ellipse(middle + half + 1.7, hip + 1.2, thick * 0.48, None, skin)
         return
-    x, y = width - 1.6, height * (0.56 if pose == "low" else 0.38)
-    elbow = (middle + half + 1.4, shoulder + (hip - shoulder) * (0.55 if pose == "low" else 0.5))
+    x, y = width - 1.6, height * reach / 100
+    elbow = (
+        middle + half + (2.2 if y < shoulder else 1.4),
+        shoulder + (hip - shoulder) * (0.1 if y < shoulder else 0.5),
+    )
     brush.line([(middle + half - 0.6, shoulder + 0.4), elbow, (x - 0.6, y + 0.4)], thick, dark(sleeve, 0.2))
     brush.ellipse(x - 0.3, y, thick * 0.52, None, skin)
 
@@ -62,7 +65,7 @@ def _legs(
         )
 
 
-def man(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def man(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """Broad shoulders, a short coat, a hat or a beard."""
     skin, hair = SKINS[look % 4], HAIRS[look % 5]
     _legs(brush, TROUSERS[look % 3], (62, 50, 52), 29, 2.7, 4.3)
@@ -102,10 +105,10 @@ def man(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     else:
         brush.slice(9.9, 5.0, 5.7, 4.8, 172, 352, hair)
         brush.ellipse(5.3, 7.0, 1.0, 1.9, hair)
-    _arms(brush, colour, skin, 16.4, 5.1, 28.5, pose)
+    _arms(brush, colour, skin, 16.4, 5.1, 28.5, reach)
 
 
-def woman(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def woman(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """Long hair or a bun, a long flared coat with a belt."""
     skin, hair = SKINS[(look // 2) % 4], HAIRS[(look + 1) % 5]
     if look % 3:
@@ -138,10 +141,10 @@ def woman(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     if look % 5 == 1:
         brush.bar(4.6, 1.0, 14.4, 3.8, light(colour, 0.2), 1.6)
         brush.ellipse(9.5, 0.9, 1.4, None, light(colour, 0.5))
-    _arms(brush, colour, skin, 16.4, 4.0, 27, pose)
+    _arms(brush, colour, skin, 16.4, 4.0, 27, reach)
 
 
-def boy(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def boy(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """A child with a cap or tousled hair, shorts and bare knees."""
     skin, hair = SKINS[(look // 3) % 4], HAIRS[(look + 3) % 5]
     _legs(brush, skin, (88, 74, 92), 27, 2.4, 3.1, 1.2)
@@ -176,10 +179,10 @@ def boy(brush: Brush, colour: Colour, look: int, pose: str) -> None:
         brush.slice(8.3, 5.2, 5.8, 4.8, 170, 352, hair)
         for x in (4.6, 7.4, 10.2):
             brush.polygon([(x - 1.8, 3.2), (x + 0.6, -0.2), (x + 2.2, 3)], hair)
-    _arms(brush, colour, skin, 15.8, 4.0, 23.5, pose)
+    _arms(brush, colour, skin, 15.8, 4.0, 23.5, reach)
 
 
-def girl(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def girl(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """A child with pigtails and a short swinging coat."""
     skin, hair = SKINS[(look // 5) % 4], HAIRS[(look + 2) % 5]
     ribbon = PALETTE[("yellow", "red", "blue")[look % 3]]
@@ -209,10 +212,10 @@ def girl(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.line([(3.3, 7.4), (3.6, 4.6)], 1.2, hair)
     for x in (2.6, 14.1):
         brush.ellipse(x, 7.0, 1.1, None, ribbon)
-    _arms(brush, colour, skin, 15.8, 3.2, 23, pose)
+    _arms(brush, colour, skin, 15.8, 3.2, 23, reach)
 
 
-def dog(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def dog(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """Long body, tail up, a hanging ear and a collar."""
     shade, pale = dark(colour, 0.22), light(colour, 0.45)
     brush.line([(4.5, 12.5), (2.2, 9), (2.4, 4.6)], 2.3, colour)
@@ -260,7 +263,7 @@ def _night_eye(brush: Brush, x: float, y: float, size: float, colour: Colour = (
     brush.ellipse(x + size * 0.2, y, size * 0.5, size * 0.8, INK)
 
 
-def cat(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def cat(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """A sitting cat: round head with two pointed ears, a curled tail and whiskers."""
     shade, pale = dark(colour, 0.2), light(colour, 0.55)
     black = colour == PALETTE["black"]
@@ -291,7 +294,7 @@ def cat(brush: Brush, colour: Colour, look: int, pose: str) -> None:
         brush.line([(13.6, 10.4), (9.2, y)], 0.3, whisker)
 
 
-def horse(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def horse(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """An arched neck with a mane, long legs, a long tail."""
     black = colour == PALETTE["black"]
     shade = dark(colour, 0.22)
@@ -352,7 +355,7 @@ def horse(brush: Brush, colour: Colour, look: int, pose: str) -> None:
         brush.line([(40.4, 6.4), (42.2, 10)], 1.0, (252, 250, 244))
 
 
-def cow(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def cow(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """A heavy body with patches, horns and a pink muzzle."""
     patch = (250, 246, 238) if colour != PALETTE["white"] else (222, 214, 206)
     pink, shade = (242, 176, 168), dark(colour, 0.2)
@@ -398,7 +401,7 @@ def cow(brush: Brush, colour: Colour, look: int, pose: str) -> None:
         _night_eye(brush, x, 9.2, 1.0) if colour == PALETTE["black"] else _eye(brush, x, 9.2, 0.9)
 
 
-def sheep(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def sheep(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """A cloud of wool on four thin legs."""
     black = colour == PALETTE["black"]
     face = (72, 64, 70) if not black else (206, 178, 160)
@@ -426,7 +429,7 @@ def sheep(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.ellipse(30.4, 11.4, 0.6, 0.45, dark(face, 0.5))
 
 
-def duck(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def duck(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """Swims: a round head on a boat of feathers, an orange bill."""
     brush.blob(
         [
@@ -454,7 +457,7 @@ def duck(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.bar(4.4, 18.0, 18.6, 19, (238, 248, 252), 0.5)
 
 
-def bird(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def bird(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """A small round bird, its wings up."""
     pale = light(colour, 0.6) if colour != PALETTE["white"] else (236, 226, 214)
     if colour == PALETTE["black"]:
@@ -474,7 +477,7 @@ def bird(brush: Brush, colour: Colour, look: int, pose: str) -> None:
         brush.line([(x, 15.4), (x + 0.2, 16.6)], 0.6, beak)
 
 
-PAINTERS: dict[str, Callable[[Brush, Colour, int, str], None]] = {
+PAINTERS: dict[str, Callable[[Brush, Colour, int, int], None]] = {
     "man": man,
     "woman": woman,
     "boy": boy,

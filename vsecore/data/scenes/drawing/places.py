@@ -146,6 +146,7 @@ def park(brush: Brush, look: int) -> None:
     _ridge(brush, 66, 1.0, look, (164, 208, 130), 1.0)
     _ridge(brush, 80, 2, look + 1.5, (150, 200, 118), 0.8)
     _ridge(brush, 95, 2, look + 3, (136, 190, 108), 0.9)
+    _grass(brush, look, 70, 110, (118, 174, 96))
     bend = 16 if look % 2 else -16
     path = [
         (56 + bend * 0.2, 66),
@@ -156,7 +157,6 @@ def park(brush: Brush, look: int) -> None:
         (38 - bend, 80),
     ]
     brush.blob(path, (238, 222, 184))
-    _grass(brush, look, 70, 110, (118, 174, 96))
     for x, y in _scatter(look + 1, 12, 72, 109):
         brush.ellipse(x, y, 0.55, None, (250, 246, 226))
 

@@ -12,7 +12,7 @@ BARK = (124, 88, 66)
 STEM = (72, 140, 80)
 
 
-def tree(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def tree(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     brush.polygon([(17.4, 34), (22.6, 34), (23, 50), (25.4, 60), (14.6, 60), (17, 50)], BARK)
     brush.line([(20, 44), (26.6, 35)], 1.8, BARK)
     brush.line([(20, 47), (13, 38)], 1.8, BARK)
@@ -51,16 +51,16 @@ def _frond(brush: Brush, reach: float, drop: float, lift: float, leaf: Colour, v
     brush.line(spine[:8], 0.9, vein)
 
 
-def palm(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def palm(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     trunk = (172, 126, 84)
     spine = [(18, 62), (19.6, 50), (22.6, 36), (25, 20)]
     for (x0, y0), (x1, y1), width in zip(spine, spine[1:], (5.4, 4.6, 3.8), strict=False):
         brush.line([(x0, y0 - 2.4), (x1, y1)], width, trunk)
     brush.polygon([(13.4, 62), (23, 62), (20.6, 54), (16.6, 54)], trunk)
-    for y in range(24, 60, 5):
-        x = 25 - (y - 20) * 0.17
-        brush.line([(x - 2, y), (x + 2, y + 1.2)], 0.8, dark(trunk, 0.3))
-    for reach, drop, lift, shade in (
+    for down in range(24, 60, 5):
+        middle = 25 - (down - 20) * 0.17
+        brush.line([(middle - 2, down), (middle + 2, down + 1.2)], 0.8, dark(trunk, 0.3))
+    for span, drop, lift, shade in (
         (-23.6, 15, 6, 0.26),
         (16.6, 17, 6, 0.26),
         (-15, 18.6, 4, 0.34),
@@ -70,12 +70,12 @@ def palm(brush: Brush, colour: Colour, look: int, pose: str) -> None:
         (-9, -14, 4, 0.0),
         (7, -14.4, 4, 0.0),
     ):
-        _frond(brush, reach, drop, lift, dark(colour, shade), light(colour, 0.25 - shade / 2))
-    for across, down in ((22.8, 20.6), (26.6, 21.4), (24.6, 22.8)):
-        brush.ellipse(across, down, 2.1, None, (116, 76, 52))
+        _frond(brush, span, drop, lift, dark(colour, shade), light(colour, 0.25 - shade / 2))
+    for x, y in ((22.8, 20.6), (26.6, 21.4), (24.6, 22.8)):
+        brush.ellipse(x, y, 2.1, None, (116, 76, 52))
 
 
-def bush(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def bush(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     mounds = [(7, 14, 6.8), (27, 14, 6.8), (17, 9, 8.8), (11.6, 13, 8), (23, 13, 8)]
     for x, y, radius in mounds:
         brush.ellipse(x, y, radius, None, dark(colour, 0.2))
@@ -89,10 +89,10 @@ def bush(brush: Brush, colour: Colour, look: int, pose: str) -> None:
         brush.ellipse(5 + (step * 9 + look * 4) % 25, 9 + (step * 5 + look) % 9, 0.9, None, berry)
 
 
-def flower(brush: Brush, colour: Colour, look: int, pose: str) -> None:
-    brush.line([(7, 9), (6.7, 16), (7, 23.6)], 1.6, STEM)
-    brush.blob([(7, 20), (1.6, 18.4), (0.8, 14.6), (4.8, 16)], STEM)
-    brush.blob([(7, 18), (11.4, 16.8), (13.2, 13), (9, 14)], light(STEM, 0.15))
+def flower(brush: Brush, colour: Colour, look: int, reach: int) -> None:
+    brush.line([(7, 9), (6.7, 15), (7, 21.4)], 1.6, STEM)
+    brush.blob([(7, 19), (1.6, 17.8), (0.8, 14.2), (4.8, 15.4)], STEM)
+    brush.blob([(7, 17.4), (11.4, 16.2), (13.2, 12.6), (9, 13.4)], light(STEM, 0.15))
     for step in range(6):
         angle = pi * step / 3 + 0.5
         brush.ellipse(
@@ -101,7 +101,7 @@ def flower(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.ellipse(7, 6.8, 2.5, None, (255, 206, 84) if colour != PALETTE["yellow"] else (170, 104, 56))
 
 
-def ball(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def ball(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     brush.ellipse(7.5, 7.5, 7.2, None, colour)
     brush.blob(
         [(0.6, 7), (4, 8.8), (11, 8.8), (14.4, 7), (14.2, 9.8), (10.8, 12), (4, 12), (0.9, 9.8)],
@@ -111,7 +111,7 @@ def ball(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.ellipse(4.8, 3.8, 2, 1.4, light(colour, 0.65))
 
 
-def kite(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def kite(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """The string ends in the middle of the box's foot, where a hand may hold it."""
     string = [(10.5, 25), (8.6, 29), (12.2, 33.5), (9.2, 38), (10.5, 43.6)]
     brush.line(string, 0.6, (112, 98, 100))
@@ -126,7 +126,7 @@ def kite(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.line([(0.8, 10.4), (20.2, 10.4)], 0.55, dark(colour, 0.42))
 
 
-def balloon(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def balloon(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """The string ends in the middle of the box's foot, where a hand may hold it."""
     brush.line([(7.5, 20), (8.7, 26), (6.6, 32), (7.5, 37.6)], 0.6, (112, 98, 100))
     brush.polygon([(7.5, 17.8), (5.5, 21), (9.5, 21)], dark(colour, 0.25))
@@ -137,7 +137,7 @@ def balloon(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.ellipse(4.7, 5.4, 1.7, 2.8, light(colour, 0.7))
 
 
-def umbrella(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def umbrella(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """The pole ends in the middle of the box's foot: in a hand or in the sand."""
     brush.line([(17, 2), (17, 36)], 1.3, (140, 102, 74))
     pale = light(colour, 0.66) if colour != PALETTE["black"] else (92, 92, 106)
@@ -151,7 +151,7 @@ def umbrella(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.line([(17, 34.6), (17, 36.2)], 1.9, (104, 74, 58))
 
 
-def snowman(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def snowman(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     scarf = PALETTE[("red", "blue", "green", "purple", "orange")[look % 5]]
     brush.line([(8, 21.4), (1, 15.6)], 1, BARK)
     brush.line([(20, 21.4), (27, 15.6)], 1, BARK)
@@ -172,7 +172,7 @@ def snowman(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.bar(7, 6, 21, 7.7, (64, 60, 74), 0.8)
 
 
-def sledge(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def sledge(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """Painted looking to the right: the runners curl up in front."""
     brush.line(
         [(2, 14.6), (31, 14.6), (35.4, 12.6), (36.8, 8.4), (34.8, 5.4), (32.6, 6.6)], 1.6, (128, 118, 122)
@@ -184,7 +184,7 @@ def sledge(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.line([(32.6, 6), (36.6, 2.4), (37.2, 1)], 0.5, (150, 116, 84))
 
 
-def sandcastle(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def sandcastle(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     sand = mix(colour, (214, 158, 72), 0.34)
     shade = dark(sand, 0.24)
 
@@ -207,7 +207,7 @@ def sandcastle(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.blob([(0.4, 28), (6, 25.4), (18, 26.6), (30, 25.4), (35.6, 28)], light(sand, 0.2))
 
 
-def sun(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def sun(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     for step in range(12):
         angle = 2 * pi * step / 12
         brush.polygon(
@@ -223,14 +223,14 @@ def sun(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.ellipse(10.6, 10.4, 3.2, None, light(colour, 0.45))
 
 
-def moon(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def moon(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     brush.ellipse(10, 10, 9.7, None, colour)
     for x, y, radius in ((3.4, 10.4, 1.2), (8, 16.4, 1.5), (4, 6, 0.8)):
         brush.ellipse(x, y, radius, None, dark(colour, 0.1))
     brush.erase(14.4, 7.2, 8.0)
 
 
-def star(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def star(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     points = []
     for step in range(10):
         radius, angle = (8.0, 3.6)[step % 2], pi * step / 5 - pi / 2
@@ -239,7 +239,7 @@ def star(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.ellipse(7.6, 8, 2.4, None, light(colour, 0.5))
 
 
-def cloud(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def cloud(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     puffs = [(8, 12.4, 6.2), (31.4, 12.6, 5.8), (15.4, 8.6, 7.6), (24.6, 8.2, 7.2), (20, 12, 6.6)]
     if look % 2:
         puffs = [(40 - x, y, radius) for x, y, radius in puffs]
@@ -252,7 +252,7 @@ def cloud(brush: Brush, colour: Colour, look: int, pose: str) -> None:
         brush.ellipse(x - 1.4, y - 2.4, radius * 0.5, radius * 0.4, light(colour, 0.45))
 
 
-def bench(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def bench(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     iron = (84, 82, 94)
     for x in (5, 32.4):
         brush.bar(x, 1.2, x + 2.4, 22, iron, 0.8)
@@ -266,7 +266,7 @@ def bench(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.bar(0.6, 14.2, 39.4, 16.2, dark(colour, 0.25), 0.8)
 
 
-def house(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def house(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     roof = {
         PALETTE["red"]: (112, 78, 76),
         PALETTE["brown"]: (196, 104, 72),
@@ -294,7 +294,7 @@ def house(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.ellipse(34.2, 48.8, 0.9, None, (250, 214, 110))
 
 
-def lamp(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def lamp(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     brush.bar(5.9, 12, 8.1, 56, colour)
     brush.bar(4.6, 47, 9.4, 56, colour, 1)
     brush.bar(2.8, 55, 11.2, 58, dark(colour, 0.15), 1)
@@ -305,7 +305,7 @@ def lamp(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.polygon([(0.9, 5), (7, 0.6), (13.1, 5)], colour)
 
 
-PAINTERS: dict[str, Callable[[Brush, Colour, int, str], None]] = {
+PAINTERS: dict[str, Callable[[Brush, Colour, int, int], None]] = {
     painter.__name__: painter
     for painter in (
         tree,

@@ -32,7 +32,7 @@ def _pane(brush: Brush, left: float, top: float, right: float, bottom: float) ->
     )
 
 
-def car(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def car(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     brush.blob([(10, 10), (14, 2.4), (20, 0.6), (29, 0.8), (33.6, 3.4), (38.6, 10.6), (24, 12)], colour)
     _pane(brush, 15.0, 3.2, 22.6, 9.6)
     brush.polygon([(24.4, 3.2), (30.6, 3.4), (35, 9.6), (24.4, 9.6)], GLASS)
@@ -62,7 +62,7 @@ def car(brush: Brush, colour: Colour, look: int, pose: str) -> None:
         _wheel(brush, x, 20, 5)
 
 
-def bus(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def bus(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     brush.bar(0.8, 0.6, 65.2, 33.6, colour, 5)
     brush.bar(1.8, 0.6, 64, 3.6, light(colour, 0.35), 2)
     for x in (4.6, 15.4, 26.2, 37):
@@ -79,7 +79,7 @@ def bus(brush: Brush, colour: Colour, look: int, pose: str) -> None:
         _wheel(brush, x, 32.4, 5.4)
 
 
-def truck(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def truck(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     load, band = colour, (252, 244, 226) if colour != PALETTE["white"] else (120, 164, 206)
     brush.bar(0.8, 27, 56, 31, (92, 92, 104), 1)
     brush.bar(0.8, 1, 38.6, 28.4, load, 1.6)
@@ -100,7 +100,7 @@ def truck(brush: Brush, colour: Colour, look: int, pose: str) -> None:
         _wheel(brush, x, 29.8, 5.1)
 
 
-def bicycle(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def bicycle(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     for x in (8.6, 31.4):
         brush.ring(x, 18.6, 7.2, 1.6, RUBBER)
         for step in range(4):
@@ -127,7 +127,7 @@ def bicycle(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.ellipse(31.6, 6.2, 1.3, None, LAMP)
 
 
-def boat(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def boat(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """A low boat with a small cabin towards the bow."""
     wood, cabin = (196, 150, 104), (250, 244, 230) if colour != PALETTE["white"] else (236, 196, 128)
     brush.bar(28, 4.6, 40, 15, cabin, 1.4)
@@ -172,7 +172,7 @@ def _wash(brush: Brush, y: float) -> None:
     brush.bar(width * 0.07, y, width * 0.9, y + 1.2, (240, 249, 252), 0.6)
 
 
-def sailboat(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def sailboat(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """The colour is the sails'."""
     hull = (150, 98, 66) if look % 2 else (246, 240, 228)
     brush.line([(18, 1), (18, 40)], 1.3, (104, 78, 62))
@@ -194,7 +194,7 @@ def sailboat(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     _wash(brush, 46.6)
 
 
-def plane(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def plane(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     accent = {PALETTE["white"]: (74, 136, 204), PALETTE["grey"]: (226, 98, 74)}.get(colour, (250, 246, 236))
     brush.polygon([(1.2, 0.8), (6.4, 0.8), (13.4, 9.2), (4.6, 10)], dark(colour, 0.12))
     brush.polygon([(26, 9), (20.4, 1.6), (24.4, 1.6), (34, 9)], dark(colour, 0.25))
@@ -211,7 +211,7 @@ def plane(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     brush.polygon([(9.4, 9.8), (3.6, 9.6), (0.4, 13), (4, 13)], dark(colour, 0.24))
 
 
-def tractor(brush: Brush, colour: Colour, look: int, pose: str) -> None:
+def tractor(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     brush.bar(38.2, 5.6, 40.6, 18, (92, 90, 100), 0.8)
     brush.bar(10, 3.4, 12, 20, dark(colour, 0.3))
     brush.bar(23.6, 3.4, 25.4, 20, dark(colour, 0.3))
@@ -232,7 +232,7 @@ def tractor(brush: Brush, colour: Colour, look: int, pose: str) -> None:
     _wheel(brush, 37.6, 29.6, 7)
 
 
-PAINTERS: dict[str, Callable[[Brush, Colour, int, str], None]] = {
+PAINTERS: dict[str, Callable[[Brush, Colour, int, int], None]] = {
     "car": car,
     "bus": bus,
     "truck": truck,
