@@ -30,7 +30,7 @@ from vsecore.data.scenes.language import ANNOTATORS, Caption
 from vsecore.data.scenes.networks import SceneCNN, SceneNetwork, load_network, weights_file
 from vsecore.data.scenes.truth import Form
 
-__all__ = ["SIZES", "Knobs", "Picture", "boxes_of", "generate", "load", "pictures", "pixels", "world_version"]
+__all__ = ["SIZES", "WORLD_VERSION", "Knobs", "Picture", "boxes_of", "generate", "load", "pictures", "pixels"]
 
 SIZES = {"train": 4000, "dev": 500, "test": 1000, "pretrain": 8000}
 """The splits, and how many pictures each has when nothing else is asked for."""
@@ -43,6 +43,18 @@ REGIONS = 6
 
 BLOCK = 50
 """Pictures that a process makes before it reports."""
+
+
+def _world_version() -> str:
+    """A hash of the world's laws: when its code or its drawing library changes, what is on disk is old."""
+    digest = hashlib.sha256(PIL.__version__.encode())
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        if path.name not in ("networks.py", "pretraining.py"):  # they look at the world and do not make it
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+WORLD_VERSION = _world_version()  # once, so that it is of the code that runs
 
 
 def pictures(split: str = "train", count: int | None = None, *, seed: int = 0, **knobs: Any) -> list[Picture]:
@@ -188,8 +200,8 @@ def _built(split: str, count: int | None, seed: int, knobs: dict[str, Any]) -> P
     count = SIZES[split] if count is None else count
     if count < 1:
         raise ValueError(f"{split} is {count}: wanted 1 or more pictures")
-    request = {"split": split, "seed": seed, **asdict(Knobs(**knobs))}
-    key = hashlib.sha256(json.dumps([request, count, world_version()]).encode()).hexdigest()[:16]
+    request = {"split": split, "seed": seed, "version": WORLD_VERSION, **asdict(Knobs(**knobs))}
+    key = hashlib.sha256(json.dumps([request, count]).encode()).hexdigest()[:16]
     folder = cache_folder("scenes") / f"{split}-{count}-{key}"
     if _whole(folder):
         return folder
@@ -256,6 +268,8 @@ def _made(blocks: list[Block]) -> Iterator[tuple[int, str]]:
 def _make_block(block: Block) -> tuple[int, str]:
     """Draw some pictures into their split's file; gives the first number, and their facts as JSON lines."""
     request, start, stop, folder = block
+    if request["version"] != WORLD_VERSION:  # this process has newer code than the one that asks
+        raise RuntimeError("the code of the scenes changed while this program ran: start it anew")
     knobs = {name: request[name] for name in Knobs.__dataclass_fields__}
     stream = Stream(request["seed"], request["split"], Knobs(**knobs))
     drawn = np.load(folder / "pixels.npy", mmap_mode="r+", allow_pickle=False)
@@ -287,12 +301,3 @@ def _read_picture(line: dict[str, Any]) -> Picture:
     relations = tuple((name, i, j) for name, i, j in scene["relations"])
     captions = tuple(Caption(**{**said, "form": Form.from_dict(said["form"])}) for said in line["captions"])
     return Picture(Scene(**{**scene, "things": things, "relations": relations}), captions)
-
-
-def world_version() -> str:
-    """A hash of the world's laws: when its code or its drawing library changes, what is on disk is old."""
-    digest = hashlib.sha256(PIL.__version__.encode())
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        if path.name not in ("networks.py", "pretraining.py"):  # they look at the world and do not make it
-            digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()

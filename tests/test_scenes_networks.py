@@ -1,0 +1,182 @@
+"""The small networks: their interface, the targets that they learn from, and what they learned."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from vsecore.data.scenes import build, networks, pretraining
+from vsecore.data.scenes.facts import Scene, Thing
+
+SHAPES = {"scenes-cnn": (49, 144), "scenes-vit": (64, 128)}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Each test has a cache of its own, no progress bar and one thread."""
+    monkeypatch.setenv("VSECORE_CACHE", str(tmp_path))
+    monkeypatch.setenv("VSECORE_PROGRESS", "0")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # batches are so small that threads would wait for each other
+    yield tmp_path
+    torch.set_num_threads(threads)
+
+
+def noise(count: int) -> torch.Tensor:
+    return torch.randint(
+        0, 256, (count, 3, 112, 112), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+
+
+def scene() -> Scene:
+    """A large house far away on the left, a boy before its right edge, looking left."""
+    house = Thing("house", "red", "large", None, (0, 32, 48, 80), 2)
+    boy = Thing("boy", "blue", None, "left", (38, 64, 56, 104), 0)
+    return Scene("farm", (house, boy), (("in front of", 1, 0),))
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+def test_a_network_has_a_backbone_s_interface(name):
+    network = networks.load_network(name)
+    assert not network.training
+    assert network.kind == ("grid" if name == "scenes-cnn" else "patch")
+    with torch.inference_mode():
+        features = network(noise(3))
+        assert features.shape == (3, *SHAPES[name]) and features.shape[2] == network.feature_dim
+        torch.testing.assert_close(network(noise(3)[1:2]), features[1:2], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+def test_the_weights_are_small_enough_to_ship(name):
+    assert networks.weights_file(name).stat().st_size <= 4_000_000
+
+
+@pytest.mark.parametrize("wrong", [torch.zeros(2, 3, 112, 112), torch.zeros(2, 3, 96, 96, dtype=torch.uint8)])
+def test_other_pictures_are_refused(wrong):
+    for network in (networks.SceneCNN(), networks.SceneViT()):
+        with pytest.raises(ValueError, match="want uint8"):
+            network(wrong)
+
+
+def test_a_region_is_the_mean_of_the_cells_it_covers():
+    network = networks.SceneCNN().eval()
+    with torch.inference_mode():
+        fine, coarse = network.maps(noise(2))
+        box = torch.tensor([[0, 0, 112, 112], [32, 48, 64, 112]])
+        first, second = network.regions(noise(2), [box, box[1:]])
+    assert first.shape == (2, network.region_dim) and second.shape == (1, network.region_dim)
+    torch.testing.assert_close(first[1, :96], fine[0, :, 6:14, 4:8].mean((1, 2)))
+    torch.testing.assert_close(first[1, 96:240], coarse[0, :, 3:7, 2:4].mean((1, 2)))
+    torch.testing.assert_close(first[0, 96:240], coarse[0].mean((1, 2)))
+    torch.testing.assert_close(second[0, 240:], torch.tensor([32, 48, 64, 112, 32, 64]) / 112)
+
+
+def test_an_unknown_network_is_named():
+    with pytest.raises(ValueError, match="'scenes-rnn': wanted one of scenes-cnn, scenes-vit"):
+        networks.load_network("scenes-rnn")
+
+
+def test_missing_and_damaged_weights_name_the_command_that_makes_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(networks, "ASSETS", tmp_path)
+    path = tmp_path / "scenes_cnn.safetensors"
+    with pytest.raises(
+        FileNotFoundError, match=r"scenes_cnn.safetensors: make them with `vse scenes pretrain`"
+    ):
+        networks.load_network("scenes-cnn")
+    with pytest.raises(FileNotFoundError, match="vse scenes pretrain"):
+        build.load(2, 2, 2)
+    save_file(networks.SceneViT().state_dict(), path)
+    with pytest.raises(ValueError, match="does not hold the weights of 'scenes-cnn'"):
+        networks.load_network("scenes-cnn")
+    path.write_bytes(path.read_bytes()[:10_000])
+    with pytest.raises(ValueError, match="make them anew"):
+        networks.load_network("scenes-cnn")
+
+
+def test_a_cell_shows_the_thing_that_fills_most_of_it():
+    owners = pretraining.cell_owners(scene(), 7)
+    expected = np.full((7, 7), 2)
+    expected[2:5, 0:3] = 0  # the house, rows 32 to 80
+    expected[4:7, 2:4] = 1  # the boy before it; in the last row he fills a quarter of a cell
+    np.testing.assert_array_equal(owners, expected)
+
+
+def test_facts_are_the_scene_s_and_a_mirror_turns_them_round():
+    facts = pretraining.facts_of([scene()], 7)
+    told = {pretraining.PAIRS[row] for row in facts.pairs[0].nonzero().flatten()}
+    assert told == {("house", "red"), ("boy", "blue")}
+    assert pretraining.PLACES[facts.place[0]] == "farm"
+    cell = {name: value[0].view(7, 7) for name, value in vars(facts).items() if value.shape == (1, 49)}
+    assert (
+        pretraining.KINDS[cell["kind"][3, 0]] == "house"
+        and pretraining.COLOURS[cell["colour"][3, 0]] == "red"
+    )
+    assert cell["size"][3, 0] == 1 and cell["facing"][3, 0] == pretraining.UNLABELLED
+    assert pretraining.KINDS[cell["kind"][5, 3]] == "boy" and cell["facing"][5, 3] == 0
+    assert cell["kind"][0, 0] == len(pretraining.KINDS) and cell["colour"][0, 0] == pretraining.UNLABELLED
+
+    mirrored = pretraining.mirrored(facts, 7)
+    assert mirrored.facing[0].view(7, 7)[5, 3] == 1
+    torch.testing.assert_close(mirrored.kind.view(7, 7), facts.kind.view(7, 7).flip(1))
+    for name, value in vars(pretraining.mirrored(mirrored, 7)).items():
+        torch.testing.assert_close(value, getattr(facts, name))
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+def test_pretraining_is_the_same_twice_and_is_loaded_as_it_was(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(networks, "ASSETS", tmp_path)
+    small = dict(pictures=8, epochs=1, held_out=10, batch_size=4)
+    before = torch.get_rng_state()
+    first = pretraining.pretrain(name, **small)
+    assert torch.equal(torch.get_rng_state(), before)  # the caller's chance is left alone
+    weights = networks.weights_file(name).read_bytes()
+    second = pretraining.pretrain(name, **small, path=tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == weights
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+    assert all(0 <= first[fact] <= 100 for fact in first if fact != "seconds")
+    networks.load_network(name)
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"pictures": 0}, {"held_out": 0}, {"batch_size": 1}])
+def test_pretraining_refuses_numbers_that_train_nothing(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is"):
+        pretraining.pretrain("scenes-cnn", **wrong)
+    with pytest.raises(ValueError, match="wanted one of"):
+        pretraining.pretrain("scenes-rnn")
+
+
+def probe(features: torch.Tensor, facts: torch.Tensor, train: int) -> float:
+    """Percent right of a ridge regression from features to facts, on the rows after `train`."""
+    x = torch.nn.functional.pad(features, (0, 1), value=1.0)
+    labels = torch.nn.functional.one_hot(facts).float()
+    weights = torch.linalg.solve(
+        x[:train].T @ x[:train] + 1e-1 * train * torch.eye(x.shape[1]), x[:train].T @ labels[:train]
+    )
+    return 100 * ((x[train:] @ weights).argmax(1) == facts[train:]).float().mean().item()
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+def test_features_of_fresh_pictures_know_more_than_their_pixels(name):
+    made = build.pictures("fresh", 200, seed=99)
+    drawn = torch.from_numpy(np.array(build.pixels("fresh", 200, seed=99))).permute(
+        0, 3, 1, 2
+    )  # (200, 3, 112, 112)
+    with torch.inference_mode():
+        cells = networks.load_network(name)(drawn)  # (200, N, F)
+    side = round(cells.shape[1] ** 0.5)
+    facts = pretraining.facts_of([picture.scene for picture in made], side)
+    shown = facts.kind < len(pretraining.KINDS)  # (200, N): cells that show a thing
+    patches = torch.nn.functional.unfold(
+        drawn.float() / 255, 112 // side, stride=112 // side
+    ).mT  # (200, N, pixels)
+
+    # 150 pictures teach a line to read kinds from cells, 50 test it; the pixels of the cell are the floor.
+    train = int(shown[:150].sum())
+    kinds = facts.kind[shown]
+    centred = [(x - x.mean((0, 1))) / x.std((0, 1)).clamp_min(1e-3) for x in (cells, patches)]
+    learned, floor = (probe(x[shown] / x.shape[-1] ** 0.5, kinds, train) for x in centred)
+    assert learned > 80
+    assert learned > floor + 30
