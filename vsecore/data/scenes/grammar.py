@@ -182,6 +182,7 @@ PREPOSITIONS: dict[tuple[str, bool], tuple[str, ...]] = {
 }
 _PEOPLE = NOUNS["person"]
 HELD = frozenset(name for name, kind in CATALOGUE.items() if kind.held)
+_WALKERS = _PEOPLE | {"dog", "horse", "cow", "sheep"}  # cats are drawn sitting
 _DRIVEN = frozenset(["car", "bus", "truck"])
 _ROLLING = _DRIVEN | frozenset(["tractor", "bicycle"])
 
@@ -215,10 +216,10 @@ VERBS = (
     Verb("beside", ("walks", "walk", "walking"), _PEOPLE, frozenset(["dog"]), keeps=True, owned=75),
     Verb("on", ("rides", "ride", "riding"), _PEOPLE, frozenset(["sledge"]), keeps=True, owned=20),
     Verb("on", ("rides in", "ride in", "riding in"), _PEOPLE, NOUNS["boat"], keeps=True),
-    Verb("in front of", ("walks past", "walk past", "walking past"), _PEOPLE | NOUNS["animal"], None),
+    Verb("in front of", ("walks past", "walk past", "walking past"), _WALKERS, None),
     Verb("in front of", ("passes", "pass", "passing"), _PEOPLE | _ROLLING, None),
     Verb("in front of", ("drives past", "drive past", "driving past"), _DRIVEN, None),
-    Verb("in front of", ("goes past", "go past", "past"), _PEOPLE | NOUNS["animal"] | _ROLLING, None),
+    Verb("in front of", ("goes past", "go past", "past"), _WALKERS | _ROLLING, None),
 )
 
 # --- Places --------------------------------------------------------------------------------------

@@ -218,6 +218,8 @@ class Speaker:
             if not bare.forms[2]:
                 return f"{text} {self._words(bare, 2)} {self._object(second, bare)}"
         other = self._way(second)
+        if other.forms == way.forms and other.preposition:
+            return f"{text} and {other.preposition} {self._object(second, other)}"
         if form == 2 or not other.forms[2] or self.dice.chance(60):
             return f"{text} and {self._words(other, form)} {self._object(second, other)}"
         return f"{text}, {self._words(other, 2)} {self._object(second, other)}"

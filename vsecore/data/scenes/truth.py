@@ -182,10 +182,13 @@ class Form:
         if unknown:
             raise ValueError(f"A form has no field {sorted(unknown)[0]!r}.")
         try:
+            relations = [tuple(relation) for relation in said.get("relations", ())]
+            if any(len(relation) != 3 for relation in relations):
+                raise TypeError("a relation is a name and two numbers")
             return cls(
                 place=said.get("place"),
                 entities=tuple(Entity(**entity) for entity in said["entities"]),
-                relations=tuple((name, i, j) for name, i, j in said.get("relations", ())),
+                relations=tuple(relations),
                 mark=said.get("mark"),
             )
         except (KeyError, TypeError) as problem:
