@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from vsecore.data.scenes.catalogue import CATALOGUE
-from vsecore.data.scenes.drawing import living, still, vehicles
+from vsecore.data.scenes.drawing import animals, people, still, vehicles
 from vsecore.data.scenes.drawing.brush import MARGIN, PALETTE, Brush, dark, light, mix
 from vsecore.data.scenes.drawing.places import LOOKS, background
 from vsecore.data.scenes.facts import SIDE, Scene, Thing
@@ -20,7 +20,7 @@ from vsecore.data.scenes.laws import HAND_HEIGHTS, borne_by, drawing_order, ties
 
 __all__ = ["PALETTE", "draw"]
 
-PAINTERS = {**living.PAINTERS, **vehicles.PAINTERS, **still.PAINTERS}
+PAINTERS = {**people.PAINTERS, **animals.PAINTERS, **vehicles.PAINTERS, **still.PAINTERS}
 
 # In how many versions a thing is painted: hats, hair, ribbons. One where nothing is left to chance.
 THING_LOOKS = {
