@@ -196,6 +196,17 @@ def test_relevance_knows_places_marks_states_and_empty_lists() -> None:
     assert relevance(queries, []).shape == (3, 0)
 
 
+def test_relevance_wants_one_thing_to_do_all_that_is_said_of_it() -> None:
+    girls = (thing("girl"), thing("girl"), thing("dog"), thing("bench"))
+    apart = Scene("park", girls, (("beside", 0, 2), ("beside", 1, 3)))
+    both = Scene("park", girls, (("beside", 0, 2), ("beside", 0, 3), ("beside", 1, 2)))
+    queries = [
+        Caption(text, parse(text), "")
+        for text in ("a girl beside a dog and a bench", "two girls beside a dog", "a girl beside a dog")
+    ]
+    assert relevance(queries, [apart, both]).tolist() == [[False, True], [False, True], [True, True]]
+
+
 def test_relevance_of_a_test_split_takes_seconds(scenes: list[Scene], captions: list[Caption]) -> None:
     start = time.perf_counter()
     true = relevance(captions, scenes)
