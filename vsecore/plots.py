@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
@@ -103,7 +104,7 @@ def picture_row(
     heading: str = "",
     columns: int = 5,
 ) -> Figure:
-    """Lay pictures out in rows, each with a title; `marked` ones get a frame and a tick.
+    """Lay pictures out in rows, each with a title under it; `marked` ones get a frame and a tick.
 
     Args:
         pictures: uint8 arrays (height, width, 3).
@@ -122,7 +123,7 @@ def picture_row(
         )
     columns = min(columns, len(pictures))
     rows = -(-len(pictures) // columns)
-    figure, grid = plt.subplots(rows, columns, figsize=(1.9 * columns, 2.25 * rows), squeeze=False)
+    figure, grid = plt.subplots(rows, columns, figsize=(2.1 * columns, 2.6 * rows), squeeze=False)
     for index, axes in enumerate(grid.flat):
         axes.grid(False)
         axes.set(xticks=[], yticks=[])
@@ -131,7 +132,8 @@ def picture_row(
             continue
         right = marked is not None and bool(marked[index])
         axes.imshow(pictures[index], interpolation="lanczos")
-        axes.set_title(("✓ " if right else "") + titles[index], fontsize=8, loc="center", wrap=True)
+        words = textwrap.fill(("✓ " if right else "") + titles[index], 30)
+        axes.set_xlabel(words, fontsize=8.5, labelpad=6)
         for spine in axes.spines.values():
             spine.set(visible=right, color=COLOURS[2], linewidth=3)
     if heading:
