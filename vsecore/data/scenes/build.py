@@ -32,7 +32,7 @@ from vsecore.data.scenes.truth import Form
 
 __all__ = ["SIZES", "WORLD_VERSION", "Knobs", "Picture", "boxes_of", "generate", "load", "pictures", "pixels"]
 
-SIZES = {"train": 4000, "dev": 500, "test": 1000, "pretrain": 8000}
+SIZES = {"train": 4000, "dev": 500, "test": 1000}
 """The splits, and how many pictures each has when nothing else is asked for."""
 
 NETWORK_OF: dict[str, str] = {"grid": "scenes-cnn", "region": "scenes-cnn", "patch": "scenes-vit"}
@@ -61,7 +61,7 @@ def pictures(split: str = "train", count: int | None = None, *, seed: int = 0, *
     """The facts and captions of a split, row by row as `load` has them; made if they are new.
 
     Args:
-        split: "train", "dev", "test", "pretrain" or a name of your own.
+        split: "train", "dev", "test" or a name of your own.
         count: how many pictures; None: the split's own size, see `SIZES`.
         seed: as for `generate`.
         knobs: as for `generate`.

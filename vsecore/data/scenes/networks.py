@@ -11,7 +11,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torchvision.ops import roi_align
 
 from vsecore.data.scenes.facts import SIDE
 
@@ -106,6 +105,8 @@ class SceneCNN(nn.Module):
             For each picture (n, 246): fine, coarse, then left, top, right, bottom, width and height as
             shares of the picture's side.
         """
+        from torchvision.ops import roi_align  # here: it takes seconds to import, and only regions need it
+
         boxes = [box.to(pictures.device, torch.float32) for box in boxes]
         parts = [
             roi_align(layer, boxes, 1, spatial_scale=layer.shape[-1] / SIDE, aligned=True).flatten(1)

@@ -199,7 +199,7 @@ def measure(
 def pretrain(
     name: str,
     *,
-    pictures: int = 8000,
+    pictures: int = 6000,
     epochs: int = 12,
     seed: int = 0,
     held_out: int = 1000,
