@@ -102,9 +102,12 @@ def _batch(pictures: int, captions_each: int, seed: int) -> tuple[Tensor, Tensor
     return scores, torch.arange(pictures)[:, None] == owner  # (B, C)
 
 
-def _same_as_triplet(loss: Callable[..., Any], pictures: int, captions_each: int, **options: float) -> bool:
+def _same_as_triplet(
+    loss: Callable[..., Any], pictures: int, captions_each: int, margin: float = 0.2
+) -> bool:
     scores, positives = _batch(pictures, captions_each, seed=pictures)
-    return _near(loss(scores, positives, **options), float(triplet(scores, positives=positives, **options)))
+    expected = float(triplet(scores, margin, positives=positives))
+    return _near(loss(scores, positives, margin), expected)
 
 
 def _ignores_siblings(loss: Callable[..., Any]) -> bool:
@@ -128,7 +131,7 @@ EXERCISES: dict[str, Exercise] = {
             Trial(lambda answer: float(answer) >= 0, "A sum of hinges is never below zero."),
             Trial(
                 lambda answer: not _near(answer, 0.1) and not _near(answer, 0.3),
-                "You counted one direction: rows are hinges of pictures, columns those of captions; add both.",
+                "You counted one direction: rows are pictures' hinges, columns are captions'; add both.",
             ),
             Trial(
                 lambda answer: _near(answer, 0.4),
@@ -146,11 +149,11 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_as_triplet(answer, 5, 1),
-                "With one caption a picture it must be the loss of this notebook: check rows and columns.",
+                "With one caption a picture it must be this notebook's loss: check rows and columns.",
             ),
             Trial(
                 _ignores_siblings,
-                "Another caption of the same picture costs you something: hide all positives, not the diagonal.",
+                "Another caption of the same picture costs something: hide every positive.",
             ),
             Trial(
                 lambda answer: _same_as_triplet(answer, 4, 5), "Every positive pair pays, not one a picture."

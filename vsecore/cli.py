@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
-    from vsecore.data.loader import Dataset
+    from vsecore.data.loader import Dataset, FeatureKind
 
 # The heavy imports stand inside the commands, so that `vse --help` answers at once.
 
@@ -57,7 +57,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Seeds everything that is random.
 DataOption = Annotated[
     str, typer.Option("--data", help="'scenes', or a folder of extracted features (see vse data extract).")
 ]
-Features = Annotated[str, typer.Option(help="For scenes: grid, region or patch.")]
+Features = Annotated[Literal["grid", "region", "patch"], typer.Option(help="What an element is.")]
 RecordOption = Annotated[
     Path | None, typer.Option("--record", help="Write a record into this folder, such as assets/results.")
 ]
@@ -136,8 +136,7 @@ def data_extract(
     backbone: Annotated[str, typer.Option(help="A timm model, or torchvision/NAME.")] = "resnet50",
     weights: Annotated[Path | None, typer.Option(help="A file of weights, in place of the hub's.")] = None,
     captions: Annotated[Path | None, typer.Option(help="The dataset_*.json, if not in the folder.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+    batch_size: Annotated[int, typer.Option(min=1)] = 32,
 ) -> None:
     """Look at every picture once with a trained network; keep what it sees. Resumes where it was stopped."""
     from vsecore.data.backbones import load_backbone
@@ -145,7 +144,7 @@ def data_extract(
     from vsecore.data.karpathy import load_karpathy
 
     splits = load_karpathy(root, captions)
-    extract(splits, load_backbone(backbone, weights), out, batch_size=batch_size, device=device)
+    extract(splits, load_backbone(backbone, weights), out, batch_size=batch_size)
     dataset = open_precomp(out)
     for split in (dataset.train, dataset.dev, dataset.test):
         typer.echo(repr(split))
@@ -164,7 +163,9 @@ def train(
     vectors: Annotated[Path | None, typer.Option(help="Word vectors as text: GloVe or fastText.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")] = 0,
-    device: Annotated[str, typer.Option(help="auto or cpu.")] = "auto",
+    device: Annotated[
+        Literal["auto", "cpu"], typer.Option(help="auto takes a GPU where there is one.")
+    ] = "auto",
     seed: Seed = 0,
     record: RecordOption = None,
 ) -> None:
@@ -177,12 +178,13 @@ def train(
     chosen = get(recipe).override(_settings(settings or []))
     dataset = _open(data, chosen.image.encoder)
     tokenizer = chosen.tokenizer(dataset.train.captions)
-    word_vectors, report = None, ""
+    word_vectors, found = None, ""
     if vectors is not None:
         if not isinstance(tokenizer, Vocabulary):
             raise ValueError(f"--vectors is given, but recipe {recipe} reads with BERT; leave it out")
         word_vectors, report = load_vectors(vectors, tokenizer, seed)
-        typer.echo(report)
+        found = f"; word vectors: {report}"
+        typer.echo(f"word vectors: {report}")
 
     def tell(event: Event) -> None:
         if event.metrics is not None:
@@ -198,7 +200,7 @@ def train(
         vectors=word_vectors,
         callback=tell,
         seed=seed,
-        device=device,  # type: ignore[arg-type]  # fit refuses what it does not know
+        device=device,
         workers=workers,
     )
     metrics = evaluate_split(run.model, dataset.test, tokenizer)
@@ -207,7 +209,7 @@ def train(
     typer.echo(f"run: {folder} (a step took {step:.3f} s, {waiting:.1%} of it waiting for data)")
     if record is not None:
         note = f"best epoch on dev, evaluated on {len(dataset.test)} test pictures"
-        entry = records.record_run(run, metrics, note + (f"; word vectors: {report}" if report else ""))
+        entry = records.record_run(run, metrics, note + found)
         typer.echo(f"record: {records.write(entry, record)}")
 
 
@@ -265,7 +267,7 @@ def course(
     typer.echo(f"open {lessons.build_book(executed, typer.echo)}")
 
 
-def _open(data: str, features: str) -> Dataset:
+def _open(data: str, features: FeatureKind) -> Dataset:
     """Open the scenes, or a folder of extracted features."""
     from vsecore.data import scenes
     from vsecore.data.features import open_precomp

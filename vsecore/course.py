@@ -154,7 +154,7 @@ class Lesson:
         return [scenes.holds(form, made[row].scene) for row in rows]
 
     def trained(self, recipe: Recipe, dataset: Dataset) -> Run:
-        """Train a recipe once; from then on it is taken from the cache, as long as nothing about it changes."""
+        """Train a recipe once; then it comes from the cache, as long as nothing about it changes."""
         sources = sorted(Path(__file__).parent.rglob("*.py"))
         code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
         key = f"{recipe.hash()}-{dataset.fingerprint()[:12]}-{code[:12]}-{self.seed}"

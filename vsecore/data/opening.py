@@ -56,7 +56,12 @@ def open_dataset(
         raise ValueError(f"features is {features!r}, but {root} holds {dataset.feature_kind} features")
     if sizes is None:
         return dataset
-    return replace(dataset, **{part: _at_most(getattr(dataset, part), size) for part, size in sizes.items()})
+    return replace(
+        dataset,
+        train=_at_most(dataset.train, sizes["train"]),
+        dev=_at_most(dataset.dev, sizes["dev"]),
+        test=_at_most(dataset.test, sizes["test"]),
+    )
 
 
 def picture_files(root: Path, split: str) -> list[Path]:
@@ -90,7 +95,7 @@ def _looked_at(name: str, root: Path, features: FeatureKind) -> Dataset:
 
 
 def _local_weights(root: Path) -> Path | None:
-    """Find MobileNetV2's weights: in the folder VSECORE_WEIGHTS, or in `weights` in or beside the pictures."""
+    """Find MobileNetV2's weights: in VSECORE_WEIGHTS, or in a folder `weights` in or beside the pictures."""
     named = os.environ.get("VSECORE_WEIGHTS")
     for folder in (Path(named) if named else None, root / "weights", root.resolve().parent / "weights"):
         if folder is not None and (folder / f"{MOBILENET}.safetensors").is_file():
