@@ -103,8 +103,13 @@ def stop_at(step):
 @pytest.mark.parametrize("loss", ["triplet", "info_nce"])
 @pytest.mark.parametrize("batches", ["pairs", "pictures"])
 def test_a_small_set_is_learned_by_heart(loss, batches):
-    epochs = 40 if batches == "pairs" else 80  # twice as many pairs as pictures
-    changes = {"training__epochs": epochs, "training__learning_rate": 0.02, "dim": 32}
+    changes = {
+        "loss__warmup_epochs": 10,
+        "training__schedule": "constant",
+        "training__epochs": 30,
+        "training__learning_rate": 0.02,
+        "dim": 32,
+    }
     run = train(recipe(loss__name=loss, training__batches=batches, **changes))
     assert run.best["rsum"] == 600
     assert run.history[-1]["loss"] < run.history[0]["loss"]
