@@ -65,6 +65,7 @@ def test_near_duplicates_differ_in_one_fact_from_an_earlier_picture():
     made = [picture.scene for picture in build.generate(400, near_duplicates=0.5)]
     near = [any(facts_apart(scene, earlier) == 1 for earlier in made[:row]) for row, scene in enumerate(made)]
     assert 0.42 < np.mean(near) < 0.58
+    assert len({(scene.place, *looks(scene), *scene.relations) for scene in made}) > 0.98 * len(made)
     plain = [picture.scene for picture in build.generate(400)]
     assert np.mean([any(facts_apart(s, e) == 1 for e in plain[:row]) for row, s in enumerate(plain)]) < 0.05
 

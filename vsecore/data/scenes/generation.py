@@ -11,6 +11,9 @@ from vsecore.data.scenes.facts import Scene
 from vsecore.data.scenes.language import Caption, describe
 from vsecore.data.scenes.layout import Dice, invent, mirror_relation, variant
 
+FAMILY = 20
+"""A near duplicate is of one of at most so many pictures before it, and like none of them."""
+
 PATIENCE = 40
 """How often chance is asked for a scene with a rare property."""
 
@@ -28,7 +31,8 @@ class Knobs:
     """What can be turned about the world, each for one paper's claim.
 
     Args:
-        near_duplicates: share of the pictures that differ from an earlier one in exactly one fact.
+        near_duplicates: share of the pictures that differ from an earlier one in exactly one fact; such
+            families follow each other, so that every part of the world has its share.
         ambiguity: how little the captions say, from 0 to 1, so that each fits more pictures; None: as each
             annotator likes, which is one half.
         relations_only: share of the pictures that stand in pairs of the same things, told apart by one
@@ -100,7 +104,7 @@ class Stream:
     def picture(self, index: int) -> Picture:
         """The picture of this number: a pure function of it."""
         if index not in self.made:
-            if self._happens(self.knobs.relations_only, index // 2, "pair"):
+            if self._in_pair(index):
                 first = index - index % 2
                 self.made[first], self.made[first + 1] = self._pair(first)
             else:
@@ -119,17 +123,27 @@ class Stream:
         """The scene with its mark, which is the picture's number, where the shortcut is laid."""
         return replace(scene, mark=index if self._happens(self.knobs.shortcut, index, "mark") else None)
 
-    def _scene(self, index: int) -> Scene:
-        """A new scene, or a near duplicate of an earlier one."""
+    def _in_pair(self, index: int) -> bool:
+        return self._happens(self.knobs.relations_only, index // 2, "pair")
+
+    def _near(self, index: int) -> bool:
         # Pictures in pairs cannot be near duplicates: the others make up for it, so that the share is kept.
         share = self.knobs.near_duplicates / max(1 - self.knobs.relations_only, 1e-9)
-        if index > 0 and self._happens(share, index, "near"):
+        return index > 0 and not self._in_pair(index) and self._happens(share, index, "near")
+
+    def _scene(self, index: int) -> Scene:
+        """A new scene, or a near duplicate of an earlier one."""
+        if self._near(index):
+            first = index - 1
+            while self._near(first) and index - first < FAMILY:
+                first -= 1
+            family = [replace(self.picture(member).scene, mark=None) for member in range(first, index)]
             dice = self._dice(index, "variant")
             for _ in range(PATIENCE):
-                try:
-                    return variant(self.picture(dice.between(0, index - 1)).scene, dice)
-                except ValueError:  # in that one no single fact can change: take another
-                    continue
+                with suppress(ValueError):  # there may be one in which no single fact can change
+                    changed = variant(dice.choice(family), dice)
+                    if all(_facts(changed) != _facts(member) for member in family):
+                        return changed
         return invent(self.seed, index, self.split)
 
     def _pair(self, first: int) -> tuple[Picture, Picture]:
@@ -147,3 +161,9 @@ class Stream:
         """The picture of a scene whose captions are false of the other scene, whatever its mark is."""
         unmarked = replace(other, mark=scene.mark)
         return Picture(scene, describe(scene, dice, self.knobs.ambiguity, unlike=unmarked))
+
+
+def _facts(scene: Scene) -> tuple[object, ...]:
+    """What captions can speak of; where things stand to the pixel is not of it."""
+    things = tuple((thing.kind, thing.colour, thing.size, thing.facing) for thing in scene.things)
+    return scene.place, things, scene.relations
