@@ -217,7 +217,7 @@ def test_worlds_of_two_versions_are_never_mixed(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("features", "shape"), [("grid", (49, 144)), ("patch", (64, 128)), ("region", (6, 246))]
+    ("features", "shape"), [("grid", (49, 144)), ("patch", (49, 128)), ("region", (6, 246))]
 )
 def test_load_gives_features_of_the_pictures_in_order(features, shape):
     data = build.load(6, 4, 5, features=features)

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from vsecore.data.scenes import build, networks, pretraining
 from vsecore.data.scenes.facts import Scene, Thing
 
-SHAPES = {"scenes-cnn": (49, 144), "scenes-vit": (64, 128)}
+SHAPES = {"scenes-cnn": (49, 144), "scenes-vit": (49, 128)}
 
 
 @pytest.fixture(autouse=True)

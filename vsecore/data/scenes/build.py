@@ -100,7 +100,7 @@ def load(
         dev: pictures that decide when a model is best.
         test: pictures to report on.
         seed: as for `generate`.
-        features: "grid" gives 49 cells of width 144, "patch" 64 patches of width 128, "region" the whole
+        features: "grid" gives 49 cells of width 144, "patch" 49 patches of width 128, "region" the whole
             picture and each of its things: up to 6 boxes of width 246 (see `SceneCNN.regions`).
         knobs: as for `generate`; they hold for all three splits.
 
