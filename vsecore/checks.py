@@ -135,7 +135,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _near(answer, 0.4),
-                "Four hinges: for each row and each column, margin plus the negative minus the pair's own, and "
+                "Four hinges: per row and per column, margin plus the negative minus the pair's own, and "
                 "nothing where that is below zero.",
             ),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -152,7 +153,11 @@ def heatmap(axes: Axes, values: np.ndarray, *, x: str, y: str, label: str, title
         label: what a colour means, with its unit.
         title: what the reader should see.
     """
-    image = axes.imshow(values, aspect="auto")
+    style: dict[str, Any] = {}
+    if values.min() < 0 < values.max():  # two directions from nothing: two colours, and nothing is white
+        reach = float(np.abs(values).max())
+        style = {"cmap": "PuOr_r", "vmin": -reach, "vmax": reach}
+    image = axes.imshow(values, aspect="auto", **style)
     axes.grid(False)
     axes.set(xlabel=x, ylabel=y, title=title)
     axes.figure.colorbar(image, ax=axes, label=label)

@@ -81,7 +81,7 @@ def extract(
     if (work.folder / META).exists() and all(map(work.is_complete, caption_splits)):
         return work.folder
     work.refuse_a_full_disk()
-    device = torch.device(device or torch.accelerator.current_accelerator() or "cpu")
+    device = torch.device(device or torch.accelerator.current_accelerator(check_available=True) or "cpu")
     backbone = backbone.to(device).to(memory_format=torch.channels_last).eval()
     pool = ThreadPoolExecutor(workers or min(os.cpu_count() or 1, 16))
     try:

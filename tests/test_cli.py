@@ -1,0 +1,131 @@
+"""The command line: the main job from pictures to a trained model, and mistakes told in a sentence."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from vsecore import cli
+
+SMALL = ["--set", "dim=16", "--set", "text.word_dim=8", "--set", "text.minimum_count=1"]
+SMALL += ["--set", "training.epochs=1", "--set", "training.batch_size=10"]
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    return result.output
+
+
+def complaint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
+    """What `vse` says on stderr when it refuses; it must be one sentence without a traceback."""
+    monkeypatch.setattr(sys, "argv", ["vse", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    return " ".join(said.split())
+
+
+@pytest.fixture
+def features(album: Callable[..., Path], tmp_path: Path) -> Path:
+    folder = tmp_path / "features"
+    run("data", "extract", album(), folder, "--backbone", "scenes-cnn")
+    return folder
+
+
+def test_from_pictures_to_an_evaluated_model_by_commands_alone(
+    album: Callable[..., Path], tmp_path: Path
+) -> None:
+    photographs, folder, records = album(), tmp_path / "features", tmp_path / "records"
+    assert "ready" in run("data", "check", photographs)
+    assert "6 pictures" in run("data", "extract", photographs, folder, "--backbone", "scenes-cnn")
+    assert "ready" in run("data", "check", folder)
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("".join(f"{word} {'0.5 ' * 7}0.1\n" for word in ("caption", "picture", "the", "of")))
+    out = tmp_path / "run"
+    said = run(
+        "train",
+        "vsepp_grid_gru",
+        "--data",
+        folder,
+        "--out",
+        out,
+        "--vectors",
+        vectors,
+        "--record",
+        records,
+        *SMALL,
+    )
+    assert "rsum" in said and "words found" in said
+    record = json.loads(next(records.glob("*.json")).read_text())
+    assert record["name"] == "vsepp_grid_gru" and "words found" in record["note"]
+    again = run("evaluate", out, "--data", folder)
+    assert float(again.split("rsum")[1].split()[0]) == pytest.approx(record["metrics"]["rsum"], abs=0.01)
+
+
+def test_a_run_is_resumed_and_never_overwritten(
+    features: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["train", "vsepp_grid_gru", "--data", features, "--out", tmp_path / "run", *SMALL]
+    first = run(*command)
+    assert "resume" in complaint(capsys, monkeypatch, *command)
+    assert (
+        run(*command, "--resume").split("test:")[1].split("run:")[0]
+        == first.split("test:")[1].split("run:")[0]
+    )
+
+
+def test_scenes_are_shown_as_a_picture(tmp_path: Path) -> None:
+    run("scenes", "show", tmp_path / "scenes.png", "--count", 2, "--size", 56)
+    assert np.asarray(Image.open(tmp_path / "scenes.png")).std() > 10
+
+
+def test_a_damaged_folder_is_reported_and_not_ready(album: Callable[..., Path]) -> None:
+    photographs = album()
+    next((photographs / "images").iterdir()).write_bytes(b"no picture")
+    result = CliRunner().invoke(cli.app, ["data", "check", str(photographs)])
+    assert result.exit_code == 1 and "problem: " in result.output and "ready" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "vsepp_grid_grr"], ["vsepp_grid_grr", "vsepp_grid_gru"]),
+        (["train", "vsepp_grid_gru", "--set", "training.epoch=3"], ["training.epoch", "training.epochs"]),
+        (
+            ["train", "vsepp_grid_gru", "--set", "training.epochs=many"],
+            ["training.epochs", "many", "whole number"],
+        ),
+        (["train", "vsepp_grid_gru", "--set", "training.epochs"], ["training.epochs", "="]),
+        (["train", "vsepp_grid_gru", "--data", "nowhere"], ["nowhere", "folder"]),
+        (["train", "vsepp_grid_gru", "--epoch", "3"], ["--epoch"]),
+        (["train", "vsepp_grid_gru", "--seed", "-1"], ["--seed"]),
+        (["evaluate", "nowhere"], ["nowhere"]),
+        (["evaluate", "nowhere", "--split", "tset"], ["tset", "test"]),
+        (["data", "extract", "nowhere", "out"], ["nowhere"]),
+        (["course", "99", "--tier", "smoke"], ["99", "00_start_here"]),
+        (["course", "--tier", "quick"], ["quick", "smoke"]),
+        (["course", "--data", "flickr8k"], ["data_root"]),
+        (["scenes", "pretrain", "resnet"], ["resnet", "scenes-cnn"]),
+        (["nonsense"], ["nonsense"]),
+    ],
+)
+def test_bad_input_is_told_in_a_sentence(
+    arguments: list[str],
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = complaint(capsys, monkeypatch, *arguments)
+    for word in words:
+        assert word in said, said
+    assert not list(tmp_path.iterdir()), "something half-written was left"

@@ -1,0 +1,134 @@
+"""The course's machinery: parameters, reports, the batch run, and the way of alt text into the book."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+
+from vsecore import course
+from vsecore.data.opening import open_dataset
+from vsecore.recipes import get
+
+
+def test_parameters_are_checked_in_the_first_cell() -> None:
+    for wrong, word in (
+        ({"tier": "quick"}, "tier"),
+        ({"data": "flickr"}, "data"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 1.5}, "seed"),
+        ({"data_root": "here"}, "data_root"),
+        ({"data": "coco"}, "data_root"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            course.begin(**wrong)
+    with pytest.raises(FileNotFoundError, match="data_root"):
+        course.begin(data="coco", data_root="/no/such/folder")
+
+
+def test_each_tier_picks_its_own() -> None:
+    for tier in course.TIERS:
+        assert course.begin(tier).pick(smoke="smoke", lesson="lesson", full="full") == tier
+
+
+def test_notebooks_are_found_by_the_beginning_of_their_name() -> None:
+    assert [path.stem for path in course.notebooks(["04"])] == ["04_learning_to_rank"]
+    assert course.notebooks()[0].stem == "00_start_here"
+    with pytest.raises(ValueError, match="99"):
+        course.notebooks(["99"])
+
+
+def test_a_report_tells_agreement_and_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(course, "LESSON_RECORDS", tmp_path)
+    lesson = course.begin()
+    assert "Measured in this run" in repr(lesson.report("x", {"rsum": 300.0}, 10))
+    monkeypatch.setenv("VSECORE_RECORD", "1")
+    lesson.report("x", {"rsum": 300.0}, 10)
+    monkeypatch.delenv("VSECORE_RECORD")
+    near, far = lesson.report("x", {"rsum": 305.0}, 10), lesson.report("x", {"rsum": 311.0}, 10)
+    assert near.agrees and "300.0" in repr(near) and "305" not in repr(near)
+    assert not far.agrees and "311.0" in repr(far) and "300.0" in repr(far)
+    with pytest.raises(ValueError, match="record anew"):
+        lesson.report("x", {"other": 1.0}, 10)
+    assert course.begin("smoke").report("x", {"rsum": 1.0}, 10).agrees  # another tier has no stored run
+
+
+def notebook(path: Path, *cells: str) -> Path:
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    made.cells[0].metadata["tags"] = ["parameters"]
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(made, path)
+    return path
+
+
+def test_the_batch_run_leaves_the_stored_notebook_alone(tmp_path: Path) -> None:
+    stored = notebook(tmp_path / "00_small.ipynb", 'tier = "lesson"', "tier")
+    before, said = stored.read_bytes(), []
+    (entry,) = course.run([stored], tmp_path / "out", {"tier": "smoke"}, said.append)
+    assert stored.read_bytes() == before
+    assert entry.seconds > 0 and entry.peak_megabytes > 20 and len(said) == 2
+    executed = nbformat.read(tmp_path / "out" / "00_small.ipynb", as_version=4)
+    assert executed.cells[-1].outputs[0].data["text/plain"] == "'smoke'"
+    assert json.loads((tmp_path / "out" / "run.json").read_text())[0]["name"] == "00_small"
+
+
+def test_a_failing_cell_is_named_and_the_half_run_copy_kept(tmp_path: Path) -> None:
+    stored = notebook(tmp_path / "00_small.ipynb", 'tier = "lesson"', "1 / 0")
+    with pytest.raises(RuntimeError, match=r"00_small.*ZeroDivisionError"):
+        course.run([stored], tmp_path / "out", {}, lambda line: None)
+    assert (tmp_path / "out" / "00_small.ipynb").exists()
+
+
+def test_a_figures_words_become_the_books_alt_text(tmp_path: Path) -> None:
+    picture = {"image/png": "AAAA", "text/plain": ["A curve ", "that falls."]}
+    cell = {"metadata": {}, "outputs": [{"output_type": "display_data", "data": picture}]}
+    course._give_alt_text(cell)
+    assert cell["metadata"]["mystnb"]["image"]["alt"] == "A curve that falls."
+    silent = {"metadata": {}, "outputs": [{"output_type": "stream", "text": "x"}]}
+    course._give_alt_text(silent)
+    assert silent["metadata"] == {}
+
+
+def test_this_machine_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
+    course.check_machine()
+    assert "This machine is ready." in capsys.readouterr().out
+    course.check_machine(least_gigabytes=1e6)
+    assert "✗ memory" in capsys.readouterr().out
+
+
+def test_scenes_are_looked_at_judged_and_trained_on_once() -> None:
+    lesson = course.begin("smoke")
+    dataset = lesson.dataset("grid")
+    shown = lesson.pictures("test", [0, 3])
+    assert [picture.shape for picture in shown] == [(224, 224, 3)] * 2 and shown[0].dtype == np.uint8
+    own = dataset.test.captions[int(np.flatnonzero(dataset.test.owner == 3)[0])]
+    assert lesson.true_of(own, "test", [3]) == [True]
+    with pytest.raises(ValueError, match="zeppelin"):
+        lesson.true_of("a zeppelin above the beach", "test", [0])
+    recipe = get("vsepp_grid_gru").override({"dim": 16, "text.word_dim": 8, "training.epochs": 1})
+    first, second = lesson.trained(recipe, dataset), lesson.trained(recipe, dataset)
+    assert second.best == first.best and second.timings == first.timings  # not trained again
+
+
+def test_photographs_are_opened_by_their_folder(album: Callable[..., Path]) -> None:
+    root = album()
+    with pytest.raises(ValueError, match="root"):
+        open_dataset("flickr8k")
+    with pytest.raises(ValueError, match="flickr9k"):
+        open_dataset("flickr9k", root)
+    with pytest.raises(ValueError, match="region"):
+        open_dataset("flickr8k", root, features="region")
+    lesson = course.begin("smoke", "flickr8k", str(root))
+    assert lesson.pictures("test", [1])[0].shape == (224, 224, 3)
+    assert lesson.true_of("whatever it is", "test", [0]) is None
+
+
+def test_real_photographs_become_features_once(photographs: Path) -> None:
+    # The whole collection takes minutes: here only that the weights beside it are found.
+    from vsecore.data.opening import _local_weights
+
+    assert _local_weights(photographs / "flickr8k") == (
+        photographs.resolve() / "weights" / "mobilenetv2_100_same.safetensors"
+    )
