@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -349,7 +350,8 @@ def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
     tell(
         f"building the book from {executed.relative_to(ROOT) if executed.is_relative_to(ROOT) else executed}"
     )
-    command = [sys.executable, "-m", "jupyter_book", "build", "-W", "-n", "--keep-going", "--quiet"]
+    program = Path(sysconfig.get_path("scripts")) / "jupyter-book"
+    command = [str(program), "build", "-W", "-n", "--keep-going", "--quiet"]
     command += ["--path-output", str(ROOT / "book"), str(source)]
     built = subprocess.run(command, env=os.environ | {"PYTHONWARNINGS": "ignore"}, check=False)
     if built.returncode != 0:

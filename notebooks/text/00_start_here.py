@@ -60,10 +60,16 @@ dataset = lesson.dataset("grid")
 shown = [0, 1, 2, 3]
 figure = plots.picture_row(
     lesson.pictures("test", shown),
-    [dataset.test.captions[int(np.flatnonzero(dataset.test.owner == row)[row % 5])] for row in shown],
+    [
+        dataset.test.captions[int(np.flatnonzero(dataset.test.owner == row)[row % 5])]
+        for row in shown
+    ],
     columns=4,
 )
-plots.show(figure, alt="Four pictures of the test split in a row, each with one of its captions above it.")
+plots.show(
+    figure,
+    alt="Four pictures of the test split in a row, each with one of its captions above it.",
+)
 
 # %% [markdown]
 # ## Two towers
@@ -117,7 +123,8 @@ def show_search(sentence: str) -> None:
         heading=sentence,
     )
     plots.show(
-        figure, alt=f"The five pictures found for: {sentence}. A green frame marks those of which it is true."
+        figure,
+        alt=f"The five pictures found for: {sentence}. A green frame marks those of which it is true.",
     )
 
 
@@ -157,4 +164,6 @@ plots.show(
     figure,
     alt="Recall at 1, 5 and 10 for picture to text and text to picture, both far above the line of guessing at the bottom.",
 )
-lesson.report("00_start_here", {"rsum of the test split": metrics["rsum"]}, tolerance=20)
+lesson.report(
+    "00_start_here", {"rsum of the test split": metrics["rsum"]}, tolerance=20
+)

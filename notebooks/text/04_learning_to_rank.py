@@ -53,13 +53,20 @@ plots.house_style()
 # caption to be nearer to its picture than any other caption is, and not by a hair but by a *margin*. Only captions
 # inside the shaded arc break that wish; the others are left in peace.
 
-# %%
+# %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(5.2, 4.2))
 around = np.linspace(0, 2 * np.pi, 200)
 axes.plot(np.cos(around), np.sin(around), color="0.8")
-points = {"picture": 90, "its caption": 60, "hardest negative": 128, "an easy negative": 205}
+points = {
+    "picture": 90,
+    "its caption": 60,
+    "hardest negative": 128,
+    "an easy negative": 205,
+}
 arc = np.radians(np.linspace(90 - 50, 90 + 50, 80))
-axes.fill_between(np.cos(arc), np.sin(arc), 0.86 * np.sin(arc), color=plots.COLOURS[5], alpha=0.35)
+axes.fill_between(
+    np.cos(arc), np.sin(arc), 0.86 * np.sin(arc), color=plots.COLOURS[5], alpha=0.35
+)
 for (name, angle), colour in zip(points.items(), plots.COLOURS, strict=False):
     across, up = np.cos(np.radians(angle)), np.sin(np.radians(angle))
     axes.plot([0, across], [0, up], color=colour)
@@ -89,7 +96,12 @@ negative = torch.linspace(-1, 1, 201)
 hinge = (margin + negative - positive).clamp(min=0)  # the equation above
 
 figure, axes = plt.subplots(figsize=(5.6, 3))
-plots.curves(axes, {"hinge": (negative, hinge)}, x="similarity of the negative, s(v, t')", y="price")
+plots.curves(
+    axes,
+    {"hinge": (negative, hinge)},
+    x="similarity of the negative, s(v, t')",
+    y="price",
+)
 axes.axvline(positive, color="0.5", linestyle=":")
 axes.annotate("s(v, t)", (positive, 0.3), rotation=90, ha="right")
 axes.axvline(positive - margin, color="0.5", linestyle=":")
@@ -136,8 +148,12 @@ all_negatives(S)
 def hardest_negative(S: torch.Tensor, margin: float = 0.2) -> torch.Tensor:
     own = S.diag()  # (B,)
     negatives = S.masked_fill(torch.eye(len(S), dtype=torch.bool), -torch.inf)  # (B, C)
-    caption = (margin + negatives.amax(1) - own).clamp(min=0)  # (B,)   the hardest t' of each picture
-    picture = (margin + negatives.amax(0) - own).clamp(min=0)  # (B,)   the hardest v' of each caption
+    caption = (margin + negatives.amax(1) - own).clamp(
+        min=0
+    )  # (B,)   the hardest t' of each picture
+    picture = (margin + negatives.amax(0) - own).clamp(
+        min=0
+    )  # (B,)   the hardest v' of each caption
     return (caption + picture).sum()  # eq. 6
 
 
@@ -169,7 +185,10 @@ batch = torch.randn(12, 12) * 0.2
 batch += 0.35 * torch.eye(12)
 batch[3, 7] = batch[3, 3] + 0.1  # one caption that is nearer than the picture's own
 pushes = {}
-for name, loss in (("all negatives", all_negatives), ("hardest negative", hardest_negative)):
+for name, loss in (
+    ("all negatives", all_negatives),
+    ("hardest negative", hardest_negative),
+):
     scores = batch.clone().requires_grad_()
     loss(scores).backward()
     pushes[name] = scores.grad
@@ -177,7 +196,12 @@ for name, loss in (("all negatives", all_negatives), ("hardest negative", hardes
 figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.6))
 for axes, (name, push) in zip(panels, pushes.items(), strict=True):
     plots.heatmap(
-        axes, push.numpy(), x="caption", y="picture", label="push (+ apart, − together)", title=name
+        axes,
+        push.numpy(),
+        x="caption",
+        y="picture",
+        label="push (+ apart, − together)",
+        title=name,
     )
 plots.show(
     figure,
@@ -224,12 +248,22 @@ class CaptionTower(nn.Module):
         self.embed = nn.Embedding(words, word_dim)
         self.read = nn.GRU(word_dim, dim, batch_first=True, bidirectional=True)
 
-    def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  # (C, L), (C, L)
+    def forward(
+        self, tokens: torch.Tensor, mask: torch.Tensor
+    ) -> torch.Tensor:  # (C, L), (C, L)
         # Packed, or else the backward direction would begin with the padding of its batch.
-        words = pack_padded_sequence(self.embed(tokens), mask.sum(1), batch_first=True, enforce_sorted=False)
-        both, _ = pad_packed_sequence(self.read(words)[0], batch_first=True)  # (C, L, 2D)
-        elements = both.unflatten(-1, (2, -1)).mean(2)  # (C, L, D)   the two directions, averaged
-        return nn.functional.normalize(elements.sum(1), dim=-1)  # (C, D)   padding is zero, and adds nothing
+        words = pack_padded_sequence(
+            self.embed(tokens), mask.sum(1), batch_first=True, enforce_sorted=False
+        )
+        both, _ = pad_packed_sequence(
+            self.read(words)[0], batch_first=True
+        )  # (C, L, 2D)
+        elements = both.unflatten(-1, (2, -1)).mean(
+            2
+        )  # (C, L, D)   the two directions, averaged
+        return nn.functional.normalize(
+            elements.sum(1), dim=-1
+        )  # (C, D)   padding is zero, and adds nothing
 
 
 # %% [markdown]
@@ -238,11 +272,16 @@ class CaptionTower(nn.Module):
 
 # %%
 torch.manual_seed(seed)
-pictures, captions = PictureTower(dataset.feature_dim, 256), CaptionTower(len(tokenizer), 128, 256)
+pictures, captions = (
+    PictureTower(dataset.feature_dim, 256),
+    CaptionTower(len(tokenizer), 128, 256),
+)
 optimizer = torch.optim.Adam([*pictures.parameters(), *captions.parameters()], lr=1e-3)
 prices = []
 for batch in make_loader(dataset.train, tokenizer, 128, seed=seed):
-    scores = pictures(batch.pictures) @ captions(batch.tokens, batch.token_mask).T  # (B, C)
+    scores = (
+        pictures(batch.pictures) @ captions(batch.tokens, batch.token_mask).T
+    )  # (B, C)
     price = all_negatives(scores)
     optimizer.zero_grad()
     price.backward()
@@ -250,9 +289,12 @@ for batch in make_loader(dataset.train, tokenizer, 128, seed=seed):
     prices.append(price.item())
 
 figure, axes = plt.subplots(figsize=(5.6, 3))
-plots.curves(axes, {"all negatives": (range(len(prices)), prices)}, x="step", y="loss of a batch")
+plots.curves(
+    axes, {"all negatives": (range(len(prices)), prices)}, x="step", y="loss of a batch"
+)
 plots.show(
-    figure, alt="The loss of a batch against the training step: it falls steeply at first and then slowly."
+    figure,
+    alt="The loss of a batch against the training step: it falls steeply at first and then slowly.",
 )
 
 # %% [markdown]
@@ -264,17 +306,24 @@ plots.show(
 # %%
 @torch.no_grad()
 def test_metrics(pictures: nn.Module, captions: nn.Module) -> dict[str, float]:
-    v = pictures(torch.from_numpy(np.array(dataset.test.pictures, dtype=np.float32)))  # (Ni, D)
+    v = pictures(
+        torch.from_numpy(np.array(dataset.test.pictures, dtype=np.float32))
+    )  # (Ni, D)
     tokens, mask = tokenizer.encode(dataset.test.captions)
     t = captions(tokens, mask)  # (Nc, D)
     return evaluate(v @ t.T, dataset.test.owner)
 
 
 measured = test_metrics(pictures, captions)
-chance = evaluate(torch.rand(len(dataset.test), len(dataset.test.captions)), dataset.test.owner)
+chance = evaluate(
+    torch.rand(len(dataset.test), len(dataset.test.captions)), dataset.test.owner
+)
 lesson.report(
     "04_from_nothing",
-    {"rsum, this cell's towers": measured["rsum"], "rsum, random scores": chance["rsum"]},
+    {
+        "rsum, this cell's towers": measured["rsum"],
+        "rsum, random scores": chance["rsum"],
+    },
     tolerance=15,
 )
 
@@ -305,14 +354,21 @@ runs = {
     for name, change in ways.items()
 }
 
-# %%
+# %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(5.6, 3.4))
 lines = {
-    name: ([entry["epoch"] + 1 for entry in run.history], [entry["rsum"] for entry in run.history])
+    name: (
+        [entry["epoch"] + 1 for entry in run.history],
+        [entry["rsum"] for entry in run.history],
+    )
     for name, run in runs.items()
 }
 plots.curves(
-    axes, lines, x="epoch", y="rsum on the development split", title="Three ways to choose negatives"
+    axes,
+    lines,
+    x="epoch",
+    y="rsum on the development split",
+    title="Three ways to choose negatives",
 )
 plots.show(
     figure,
@@ -321,8 +377,15 @@ plots.show(
 )
 
 # %%
-scores = {name: evaluate_split(run.model, dataset.test, tokenizer) for name, run in runs.items()}
-lesson.report("04_three_ways", {name: score["rsum"] for name, score in scores.items()}, tolerance=15)
+scores = {
+    name: evaluate_split(run.model, dataset.test, tokenizer)
+    for name, run in runs.items()
+}
+lesson.report(
+    "04_three_ways",
+    {name: score["rsum"] for name, score in scores.items()},
+    tolerance=15,
+)
 
 # %% [markdown]
 # ## The collapse
@@ -341,19 +404,37 @@ def watch(event) -> None:
 
 
 harsh = recipe.override(
-    {"loss.warmup_epochs": 0, "training.epochs": 1, "training.learning_rate": 2e-2, "training.clip_norm": 1e9}
+    {
+        "loss.warmup_epochs": 0,
+        "training.epochs": 1,
+        "training.learning_rate": 2e-2,
+        "training.clip_norm": 1e9,
+    }
 )
 collapsed = fit(harsh, dataset, tokenizer=tokenizer, seed=seed, callback=watch)
 
-# %%
+# %% tags=["hide-input"]
 rest = 2 * recipe.training.batch_size * recipe.loss.margin
 figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.2))
 across = range(1, len(steps["loss"]) + 1)
-plots.curves(panels[0], {"loss of a batch": (across, steps["loss"])}, x="step", y="loss")
+plots.curves(
+    panels[0], {"loss of a batch": (across, steps["loss"])}, x="step", y="loss"
+)
 panels[0].axhline(rest, color=plots.COLOURS[1], linestyle="--")
-panels[0].annotate("2 · batch · margin", (len(across), rest), ha="right", va="bottom", color=plots.COLOURS[1])
+panels[0].annotate(
+    "2 · batch · margin",
+    (len(across), rest),
+    ha="right",
+    va="bottom",
+    color=plots.COLOURS[1],
+)
 panels[0].set_ylim(0, 2 * rest)
-plots.curves(panels[1], {"all pairs": (across, steps["alike"])}, x="step", y="mean similarity of all pairs")
+plots.curves(
+    panels[1],
+    {"all pairs": (across, steps["alike"])},
+    x="step",
+    y="mean similarity of all pairs",
+)
 plots.show(
     figure,
     alt="Left: the loss settles on a horizontal line at two times batch times margin and stays. Right: the mean "
@@ -378,15 +459,21 @@ plots.show(
 # %%
 steps = {"loss": [], "alike": []}
 opened = fit(
-    harsh.override({"loss.warmup_epochs": 1, "training.epochs": 2, "training.learning_rate": 2e-3}),
+    harsh.override(
+        {"loss.warmup_epochs": 1, "training.epochs": 2, "training.learning_rate": 2e-3}
+    ),
     dataset,
     tokenizer=tokenizer,
     seed=seed,
     callback=watch,
 )
 escaped = {
-    "hardest, harsh rate": evaluate_split(collapsed.model, dataset.test, tokenizer)["rsum"],
-    "all first, gentler rate": evaluate_split(opened.model, dataset.test, tokenizer)["rsum"],
+    "hardest, harsh rate": evaluate_split(collapsed.model, dataset.test, tokenizer)[
+        "rsum"
+    ],
+    "all first, gentler rate": evaluate_split(opened.model, dataset.test, tokenizer)[
+        "rsum"
+    ],
 }
 lesson.report("04_collapse", escaped, tolerance=25)
 
@@ -451,7 +538,9 @@ check("04.read", your_loss)
 
 
 # %%
-def your_triplet(S: torch.Tensor, positives: torch.Tensor, margin: float = 0.2) -> torch.Tensor: ...
+def your_triplet(
+    S: torch.Tensor, positives: torch.Tensor, margin: float = 0.2
+) -> torch.Tensor: ...
 
 
 check("04.siblings", your_triplet)
@@ -464,10 +553,17 @@ check("04.siblings", your_triplet)
 
 
 # %% tags=["solution"]
-def your_triplet(S: torch.Tensor, positives: torch.Tensor, margin: float = 0.2) -> torch.Tensor:
+def your_triplet(
+    S: torch.Tensor, positives: torch.Tensor, margin: float = 0.2
+) -> torch.Tensor:
     negatives = S.masked_fill(positives, -torch.inf)  # (B, C)
-    caption, picture = negatives.amax(1, keepdim=True), negatives.amax(0, keepdim=True)  # (B, 1), (1, C)
-    cost = (margin + caption - S).clamp(min=0) + (margin + picture - S).clamp(min=0)  # (B, C)
+    caption, picture = (
+        negatives.amax(1, keepdim=True),
+        negatives.amax(0, keepdim=True),
+    )  # (B, 1), (1, C)
+    cost = (margin + caption - S).clamp(min=0) + (margin + picture - S).clamp(
+        min=0
+    )  # (B, C)
     return cost[positives].sum()
 
 
