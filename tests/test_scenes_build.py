@@ -1,6 +1,7 @@
 """The world as data: a size begins every larger one, knobs turn, the cache is whole or not used."""
 
 import json
+import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -169,6 +170,15 @@ def test_a_build_that_breaks_leaves_nothing(cache: Path, monkeypatch: pytest.Mon
         build.pixels("dev", 4)
     assert not list((cache / "scenes").iterdir())
     assert build.pixels("dev", 4).shape == (4, 112, 112, 3)
+
+
+def test_what_a_killed_program_left_is_cleared_after_a_day(cache: Path):
+    old, new = cache / "scenes" / ".dev-9.part", cache / "scenes" / ".dev-8.part"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    build.pictures("dev", 2)
+    assert new.exists() and not old.exists()
 
 
 @pytest.mark.parametrize("name", ["pixels.npy", "pictures.jsonl", "sizes.json"])

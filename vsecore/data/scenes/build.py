@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -41,6 +42,7 @@ NETWORK_OF: dict[str, str] = {"grid": "scenes-cnn", "region": "scenes-cnn", "pat
 REGIONS = 6
 """Boxes of a picture: the whole of it, and at most five things."""
 
+DAY = 24 * 3600
 BLOCK = 50
 """Pictures that a process makes before it reports."""
 
@@ -205,6 +207,9 @@ def _built(split: str, count: int | None, seed: int, knobs: dict[str, Any]) -> P
     folder = cache_folder("scenes") / f"{split}-{count}-{key}"
     if _whole(folder):
         return folder
+    for left in folder.parent.glob(".*.part"):  # by a program that was killed while it built
+        if time.time() - left.stat().st_mtime > DAY:
+            shutil.rmtree(left, ignore_errors=True)
     partial = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
     try:
         partial.mkdir()
