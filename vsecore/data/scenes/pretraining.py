@@ -29,6 +29,11 @@ PAIRS = tuple((kind, colour) for kind in KINDS for colour in CATALOGUE[kind].col
 UNLABELLED = -100
 """Cross-entropy passes over this target: background has no colour, a tree does not face anywhere."""
 
+EPOCHS = {"scenes-cnn": 12, "scenes-vit": 24}
+"""How often each network sees every picture: a transformer must find out for itself what is near what."""
+
+LEARNING_RATE = {"scenes-cnn": 3e-3, "scenes-vit": 2e-3}
+
 SMALLEST_SHARE = 0.15
 """A cell shows a thing when the thing's box covers at least this share of it."""
 
@@ -200,7 +205,7 @@ def pretrain(
     name: str,
     *,
     pictures: int = 6000,
-    epochs: int = 12,
+    epochs: int | None = None,
     seed: int = 0,
     held_out: int = 1000,
     batch_size: int = 64,
@@ -212,7 +217,7 @@ def pretrain(
     Args:
         name: "scenes-cnn" or "scenes-vit".
         pictures: how many pictures to learn from; half of them are seen in a mirror in each epoch.
-        epochs: how often each is seen.
+        epochs: how often each is seen; None: what the network needs, see `EPOCHS`.
         seed: of the pictures, the first weights and the order.
         held_out: how many further pictures measure what was learned.
         batch_size: pictures a step.
@@ -226,6 +231,7 @@ def pretrain(
         ValueError: an unknown network, or a number below 1.
     """
     path = path or weights_file(name)
+    epochs = EPOCHS[name] if epochs is None else epochs
     for argument, value in (("pictures", pictures), ("epochs", epochs), ("held_out", held_out)):
         if value < 1:
             raise ValueError(f"{argument} is {value}: wanted 1 or more")
@@ -239,7 +245,9 @@ def pretrain(
         network = NETWORKS[name]().to(device)
         heads = Heads(network.feature_dim).to(device)
     started = time.perf_counter()
-    _train(network, heads, pixels[:pictures], scenes[:pictures], epochs, batch_size, seed, device)
+    _train(
+        network, heads, pixels[:pictures], scenes[:pictures], epochs, LEARNING_RATE[name], batch_size, seed
+    )
     seconds = time.perf_counter() - started
 
     metrics = measure(network, heads, pixels[pictures:], scenes[pictures:])
@@ -259,11 +267,12 @@ def _train(
     pixels: np.ndarray,
     scenes: Sequence[Scene],
     epochs: int,
+    learning_rate: float,
     batch_size: int,
     seed: int,
-    device: str,
 ) -> None:
     """The loop of `pretrain`: AdamW, a warm-up and a straight way down."""
+    device = next(network.parameters()).device
     with torch.inference_mode():
         cells = network.eval()(_read(pixels, slice(0, 1)).to(device)).shape[1]
     side = round(cells**0.5)
@@ -272,9 +281,7 @@ def _train(
     parameters = [*network.parameters(), *heads.parameters()]
     steps = epochs * (len(pixels) // batch_size)
     optimiser = torch.optim.AdamW(parameters, weight_decay=0.05)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, max_lr=3e-3 if network.kind == "grid" else 1e-3, total_steps=steps, pct_start=0.1
-    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, learning_rate, steps, pct_start=0.1)
     chance = torch.Generator().manual_seed(seed)
     bar = progress(total=steps, desc=f"learning facts, {network.kind}", unit="step")
     for _ in range(epochs):
