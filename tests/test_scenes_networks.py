@@ -83,7 +83,7 @@ def test_missing_and_damaged_weights_name_the_command_that_makes_them(tmp_path, 
     monkeypatch.setattr(networks, "ASSETS", tmp_path)
     path = tmp_path / "scenes_cnn.safetensors"
     with pytest.raises(
-        FileNotFoundError, match=r"scenes_cnn.safetensors: make them with `vse scenes pretrain`"
+        FileNotFoundError, match=r"scenes_cnn.safetensors: make them with `vse scenes pretrain scenes-cnn`"
     ):
         networks.load_network("scenes-cnn")
     with pytest.raises(FileNotFoundError, match="vse scenes pretrain"):

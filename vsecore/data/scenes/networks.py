@@ -207,7 +207,9 @@ def load_network(name: str) -> SceneNetwork:
     """
     path = weights_file(name)
     if not path.is_file():
-        raise FileNotFoundError(f"no weights of {name!r} at {path}: make them with `vse scenes pretrain`")
+        raise FileNotFoundError(
+            f"no weights of {name!r} at {path}: make them with `vse scenes pretrain {name}`"
+        )
     network = NETWORKS[name]()
     try:
         network.load_state_dict(load_file(path))
@@ -215,6 +217,6 @@ def load_network(name: str) -> SceneNetwork:
         reason = str(error).splitlines()[-1].strip()
         raise ValueError(
             f"{path} does not hold the weights of {name!r} ({reason}): "
-            "make them anew with `vse scenes pretrain`"
+            f"make them anew with `vse scenes pretrain {name}`"
         ) from error
     return network.eval()
