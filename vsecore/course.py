@@ -23,10 +23,12 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 
+from vsecore import records
 from vsecore.data import scenes
 from vsecore.data.files import cache_folder, write_atomically
 from vsecore.data.loader import Dataset, FeatureKind
 from vsecore.data.opening import DATASETS, open_dataset, picture_files, read_pixels
+from vsecore.data.scenes.build import WORLD_VERSION
 from vsecore.recipes import Recipe
 from vsecore.training import Run, fit
 
@@ -79,12 +81,14 @@ class Lesson:
         data: "scenes" or a photograph collection, one of `vsecore.data.opening.DATASETS`.
         data_root: the collection's folder; None for scenes.
         seed: seeds everything that is random.
+        began: when its first cell ran, on the clock of `time.perf_counter`.
     """
 
     tier: Tier
     data: str
     data_root: Path | None
     seed: int
+    began: float
 
     def pick(self, *, smoke: T, lesson: T, full: T) -> T:
         """Return this tier's value."""
@@ -98,7 +102,7 @@ class Lesson:
         run of this tier and data, it shows what was measured.
 
         Args:
-            name: the record's name, `assets/results/lesson/{name}.json`.
+            name: the record's name in `assets/results/lesson`.
             measured: this run's numbers by their names.
             tolerance: how far a number may lie from the stored one, in its own unit.
 
@@ -108,20 +112,26 @@ class Lesson:
         Raises:
             ValueError: the stored run has other names than `measured`.
         """
-        stored = None
-        path = LESSON_RECORDS / f"{name}.json"
-        if self.tier == "lesson" and self.data == "scenes" and self.seed == 0:
-            if os.environ.get("VSECORE_RECORD") == "1":
-                with write_atomically(path, "w") as record:
-                    json.dump(
-                        {key: round(float(value), 4) for key, value in measured.items()}, record, indent=2
-                    )
-            if path.is_file():
-                stored = json.loads(path.read_text(encoding="utf-8"))
-                if stored.keys() != measured.keys():
-                    raise ValueError(
-                        f"measured has {sorted(measured)}, but {path.name} has {sorted(stored)}: record anew"
-                    )
+        if (self.tier, self.data, self.seed) != ("lesson", "scenes", 0):
+            return Report(dict(measured), None, tolerance)
+        if os.environ.get("VSECORE_RECORD") == "1":
+            entry = records.record(
+                name,
+                config={"tier": self.tier},
+                config_hash="",
+                data={"name": self.data, "version": WORLD_VERSION},
+                seed=self.seed,
+                metrics={key: round(float(value), 2) for key, value in measured.items()},
+                seconds=time.perf_counter() - self.began,
+                note="a lesson's stored run; the seconds are since its first cell",
+            )
+            records.write(entry, LESSON_RECORDS)
+        found = records.find(LESSON_RECORDS, name=name) if LESSON_RECORDS.is_dir() else []
+        stored = found[0].metrics if found else None
+        if stored is not None and stored.keys() != measured.keys():
+            raise ValueError(
+                f"measured has {sorted(measured)}, its record {sorted(stored)}: record {name} anew"
+            )
         return Report(dict(measured), stored, tolerance)
 
     def dataset(self, features: FeatureKind = "grid") -> Dataset:
@@ -201,7 +211,7 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str | None = No
                 f"data_root is {data_root!r}, and there is no such folder; name the folder of {data}"
             )
     torch.manual_seed(seed)
-    return Lesson(tier, data, root, seed)
+    return Lesson(tier, data, root, seed, began=time.perf_counter())
 
 
 def check_machine(least_gigabytes: float = 6.0) -> None:
