@@ -53,3 +53,18 @@ def test_progress_can_be_silent_and_can_be_seen(
     monkeypatch.setenv("VSECORE_PROGRESS", "1")
     assert list(files.progress(range(3), desc="pictures")) == [0, 1, 2]
     assert "pictures" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"{", "is no JSON"), (b"\xff", "is no JSON"), (b"[1]", "holds a JSON list: wanted an object")],
+)
+def test_a_file_that_is_no_json_object_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "facts.json"
+    with pytest.raises(FileNotFoundError, match=r"no file .*facts.json"):
+        files.read_json(path)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"facts.json {message}"):
+        files.read_json(path)
+    path.write_text('{"word": "Ärmel"}', "utf-8")
+    assert files.read_json(path) == {"word": "Ärmel"}

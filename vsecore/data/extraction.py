@@ -158,7 +158,10 @@ class _Work:
                 )
             folder.mkdir(parents=True, exist_ok=True)
             return cls(folder, settings, {})
-        state = {"settings": read_json(finished), "done": {}} if finished.exists() else read_json(unfinished)
+        if finished.exists():
+            state = {"settings": files.read_json(finished), "done": {}}
+        else:
+            state = files.read_json(unfinished)
         before = state["settings"]
         for name, value in settings.items():
             if before.get(name) != value:
@@ -272,19 +275,6 @@ def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
 
 def _captions_sha256(split: CaptionSplit) -> str:
     return hashlib.sha256("\n".join([*split.picture_ids, *split.captions]).encode()).hexdigest()
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The content of one of the two JSON files of a folder.
-
-    Raises:
-        ValueError: it is no JSON.
-    """
-    try:
-        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON ({error}): empty the folder and extract again") from None
-    return content
 
 
 def first_bad(features: np.ndarray) -> int | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from vsecore.data import files
 from vsecore.data.backbones import Backbone, load_backbone
-from vsecore.data.extraction import META, UNFINISHED, extract, first_bad, read_json
+from vsecore.data.extraction import META, UNFINISHED, extract, first_bad
 from vsecore.data.karpathy import CAPTIONS_A_PICTURE, Report
 from vsecore.data.loader import Dataset, FeatureKind, Split
 
@@ -155,7 +155,7 @@ def _split_names(test: str) -> dict[str, str]:
 
 
 def _meta(folder: Path) -> dict[str, Any]:
-    return read_json(folder / META) if (folder / META).exists() else {}
+    return files.read_json(folder / META) if (folder / META).exists() else {}
 
 
 def _open_npy(path: Path) -> np.ndarray:

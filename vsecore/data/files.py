@@ -1,5 +1,6 @@
 """Where files go, how they are written, and how long work shows its progress."""
 
+import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator
@@ -47,6 +48,31 @@ def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The object.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file is no JSON, or holds something else than an object.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}: name another, or write it first")
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no JSON ({error}): get the file again, or write it anew") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds a JSON {type(content).__name__}: wanted an object")
+    return content
 
 
 def cache_folder(*parts: str) -> Path:

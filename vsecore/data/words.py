@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import huggingface_hub
 import tokenizers
@@ -121,7 +120,7 @@ class Vocabulary:
             FileNotFoundError: the folder has no `vocabulary.json`.
             ValueError: the file is not a vocabulary.
         """
-        content = _read_json(Path(folder) / cls.file_name)
+        content = files.read_json(Path(folder) / cls.file_name)
         words = content.get("words")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError(
@@ -195,7 +194,7 @@ class BERTTokenizer:
             ValueError: the file is not one of those.
         """
         path = Path(folder) / cls.file_name
-        content = _read_json(path)
+        content = files.read_json(path)
         if not {"numbers", "pieces"} <= content.keys():
             raise ValueError(f'{path} lacks "numbers" or "pieces": write it anew with BERTTokenizer.save')
         tokenizer = cls.__new__(cls)
@@ -397,15 +396,3 @@ def _sentences(captions: Iterable[str]) -> list[str]:
     if not sentences:
         raise ValueError("captions is empty: wanted at least one sentence")
     return sentences
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}: name the folder that the tokenizer was saved in")
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON ({error}): write it anew") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds a JSON {type(content).__name__}: wanted an object")
-    return content
