@@ -76,7 +76,7 @@ def test_the_batch_run_leaves_the_stored_notebook_alone(tmp_path: Path) -> None:
 
 def test_a_failing_cell_is_named_and_the_half_run_copy_kept(tmp_path: Path) -> None:
     stored = notebook(tmp_path / "00_small.ipynb", 'tier = "lesson"', "1 / 0")
-    with pytest.raises(RuntimeError, match=r"00_small.*ZeroDivisionError"):
+    with pytest.raises(course.CourseError, match=r"00_small.*ZeroDivisionError"):
         course.run([stored], tmp_path / "out", {}, lambda line: None)
     assert (tmp_path / "out" / "00_small.ipynb").exists()
 

@@ -144,8 +144,8 @@ EXERCISES: dict[str, Exercise] = {
         "Five captions a picture",
         (
             Trial(
-                lambda answer: torch.as_tensor(answer(*_batch(3, 1, 0))).ndim == 0,
-                "Return one number for the batch: sum over the positive pairs.",
+                lambda answer: isinstance(made := answer(*_batch(3, 1, 0)), Tensor) and made.ndim == 0,
+                "Return one number for the batch, as a tensor: the sum over the positive pairs.",
             ),
             Trial(
                 lambda answer: _same_as_triplet(answer, 5, 1),

@@ -29,12 +29,25 @@ app.add_typer(data_app, name="data")
 
 
 def main() -> None:
-    """Run the command line; tell the user's mistakes in a sentence."""
+    """Run the command line; tell the user's mistakes in a sentence, or where they arose with --debug."""
+    from vsecore.course import CourseError
+
     try:
         app()
-    except (ValueError, FileNotFoundError, FloatingPointError, RuntimeError) as error:
+    except (ValueError, OSError, FloatingPointError, CourseError) as error:
+        if "--debug" in sys.argv:
+            raise
         typer.echo(f"vse: {error}", err=True)
         sys.exit(2)
+
+
+@app.callback()
+def _everywhere(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where in the code a mistake was noticed.")
+    ] = False,
+) -> None:
+    """Visual-semantic embedding: data, training, evaluation, course."""
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:
@@ -230,6 +243,39 @@ def evaluate(
     metrics = evaluate_split(trained.model, getattr(dataset, split), trained.tokenizer, folds)
     for name, value in metrics.items():
         typer.echo(f"{name:<12} {value:8.2f}")
+
+
+@app.command()
+def baselines(data: DataOption = "scenes", seed: Seed = 0, record: RecordOption = None) -> None:
+    """Say what chance and a ridge regression reach on the test split of grid features."""
+    import time
+
+    from vsecore import records
+    from vsecore.baselines import chance_scores, ridge_scores
+    from vsecore.evaluation import evaluate as measure
+
+    dataset = _open(data, "grid")
+    for name, note in (
+        ("chance", "uniform random scores"),
+        ("ridge", "ridge regression from the mean element to tf-idf words, compared by cosine"),
+    ):
+        began = time.perf_counter()
+        chance = name == "chance"
+        scores = chance_scores(dataset.test, seed) if chance else ridge_scores(dataset.train, dataset.test)
+        metrics = measure(scores, dataset.test.owner)
+        typer.echo(f"{name}: {_spoken(metrics)}")
+        if record is not None:
+            entry = records.record(
+                name,
+                config={},
+                config_hash="",
+                data={"name": dataset.name, "fingerprint": dataset.fingerprint()},
+                seed=seed,
+                metrics=metrics,
+                seconds=time.perf_counter() - began,
+                note=f"{note}; {len(dataset.test)} test pictures",
+            )
+            typer.echo(f"record: {records.write(entry, record)}")
 
 
 @app.command()

@@ -29,6 +29,7 @@ from vsecore.data.files import cache_folder, write_atomically
 from vsecore.data.loader import Dataset, FeatureKind
 from vsecore.data.opening import DATASETS, open_dataset, picture_files, read_pixels
 from vsecore.data.scenes.build import WORLD_VERSION
+from vsecore.data.scenes.networks import NETWORKS, weights_file
 from vsecore.recipes import Recipe
 from vsecore.training import Run, fit
 
@@ -38,6 +39,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SMOKE_SIZES = {"train": 600, "dev": 100, "test": 200}
 LESSON_RECORDS = ROOT / "assets" / "results" / "lesson"
 T = TypeVar("T")
+
+
+class CourseError(Exception):
+    """A notebook or the book did not come through; the message says which, and where to look."""
 
 
 @dataclass(frozen=True)
@@ -236,8 +241,8 @@ def check_machine(least_gigabytes: float = 6.0) -> None:
             f"{room:.1f} GB free; VSECORE_CACHE can name a folder on another disk",
         ),
         "networks of the world": (
-            (ROOT / "assets" / "scenes_cnn.safetensors").is_file(),
-            "run: vse scenes pretrain",
+            all(weights_file(name).is_file() for name in NETWORKS),
+            "run: vse scenes pretrain scenes-cnn, and scenes-vit",
         ),
     }
     for name, (present, remedy) in lines.items():
@@ -296,7 +301,7 @@ def run(
         One `NotebookRun` a notebook, also written to `folder/run.json`.
 
     Raises:
-        RuntimeError: a cell failed; the message names notebook and error, and the half-run copy stays in
+        CourseError: a cell failed; the message names notebook and error, and the half-run copy stays in
             `folder` to look at.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -309,12 +314,14 @@ def run(
         log = output.with_suffix(".log")
         started = time.perf_counter()
         with log.open("wb") as lines:
-            process = subprocess.Popen(command, stderr=lines if not sys.stderr.isatty() else None)
+            # The bars inside the notebook would end up in the book; papermill's own shows the cells.
+            quiet = os.environ | {"VSECORE_PROGRESS": "0"}
+            process = subprocess.Popen(command, env=quiet, stderr=None if sys.stderr.isatty() else lines)
             # wait4 and not wait: it also tells the largest memory of the process and of its kernel.
             _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
-            raise RuntimeError(
+            raise CourseError(
                 f"{path.stem} stopped: {_first_error(output) or 'see ' + str(log)} (half-run copy: {output})"
             )
         runs.append(
@@ -353,7 +360,7 @@ def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
         The page to open, `book/_build/html/index.html`.
 
     Raises:
-        RuntimeError: the book did not build; what was wrong is in the printed log.
+        CourseError: the book did not build; what was wrong is in the printed log.
     """
     source = ROOT / "build" / "book"
     _stage_book(executed, source)
@@ -365,7 +372,7 @@ def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
     command += ["--path-output", str(ROOT / "book"), str(source)]
     built = subprocess.run(command, env=os.environ | {"PYTHONWARNINGS": "ignore"}, check=False)
     if built.returncode != 0:
-        raise RuntimeError(
+        raise CourseError(
             "the book did not build without warnings; the lines above name the page and the line"
         )
     return ROOT / "book" / "_build" / "html" / "index.html"

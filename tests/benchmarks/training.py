@@ -1,6 +1,6 @@
 """What a step of `training.fit` costs over the same step in a bare loop, and how long it waits for its data.
 
-Run from the root of the repository: python -m benchmarks.training
+Run as: python tests/benchmarks/training.py
 
 Both train VSE++ on grid features with a BiGRU: batches of 128 pictures of (49, 1280) half-precision cells,
 memory-mapped from disk, on two threads. The joint space is 256 wide, a quarter of the paper's: the shorter a

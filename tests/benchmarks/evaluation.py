@@ -1,6 +1,6 @@
 """How long the metrics take, and how much memory, beside sorting every row.
 
-Run from the root of the repository: python -m benchmarks.evaluation
+Run as: python tests/benchmarks/evaluation.py
 
 Each line runs in a process of its own, on two threads, so that its peak of memory is its own. "Beside" is
 what a metric needed on top of the score matrix; the last column is how many times longer sorting takes. On a

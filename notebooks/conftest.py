@@ -1,0 +1,5 @@
+"""For `pytest --nbval`: a progress bar is output too, and never the same twice."""
+
+import os
+
+os.environ["VSECORE_PROGRESS"] = "0"
