@@ -34,13 +34,33 @@ def diagonal_only(S, positives, margin=0.2):
     return ((margin + caption - S).relu() + (margin + picture - S).relu())[positives].sum()
 
 
+def by_sorting(v, query, k):
+    similarity = (v @ query) / (v.norm(dim=1) * query.norm())
+    return similarity.argsort(descending=True)[:k]
+
+
+def by_list(v, query, k):
+    unit = [row / row.norm() for row in v]
+    return sorted(range(len(v)), key=lambda row: -float(unit[row] @ query))[:k]
+
+
 RIGHT = {
+    "00.rank": [3, 3.0, torch.tensor(3)],
+    "00.search": [by_sorting, by_list],
+    "00.break": [0.1, 100 / 1000, torch.tensor(0.1)],
     "04.read": [0.4, torch.tensor(0.4), 0.1 + 0.3],
     "04.siblings": [right_siblings, looped_siblings],
     "04.break": [51.2, torch.tensor(51.2), 2 * 128 * 0.2],
 }
 WRONG = {
-    "04.read": [-0.1, 0.1, 0.8, 0.3],
+    "00.rank": [0, 2, 4, 1],
+    "00.search": [
+        lambda v, query, k: by_sorting(v, query, 1),
+        lambda v, query, k: by_sorting(v, -query, k),
+        lambda v, query, k: (v @ query).topk(k).indices,
+    ],
+    "00.break": [0, 0.001, 0.02, 100, 50],
+    "04.read": [-0.1, 0.1, 0.8, 0.2],
     "04.siblings": [
         lambda S, positives, margin=0.2: right_siblings(S, positives) * torch.ones(2),
         lambda S, positives, margin=0.2: right_siblings(S, positives) / 2,
@@ -85,6 +105,10 @@ def test_a_function_left_empty_is_no_answer_and_no_crash() -> None:
 
 def test_code_that_stops_is_told_what_stopped_it() -> None:
     assert "ZeroDivisionError" in check("04.siblings", lambda *_: 1 / 0).message
+
+
+def test_a_number_out_of_the_air_gets_nothing() -> None:
+    assert check("04.read", 7).points == 0 and check("04.break", 0.3).points == 0
 
 
 def test_part_of_the_way_gets_part_of_the_points() -> None:

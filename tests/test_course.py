@@ -104,9 +104,11 @@ def test_scenes_are_looked_at_judged_and_trained_on_once() -> None:
     shown = lesson.pictures("test", [0, 3])
     assert [picture.shape for picture in shown] == [(224, 224, 3)] * 2 and shown[0].dtype == np.uint8
     own = dataset.test.captions[int(np.flatnonzero(dataset.test.owner == 3)[0])]
-    assert lesson.true_of(own, "test", [3]) == [True]
-    with pytest.raises(ValueError, match="zeppelin"):
-        lesson.true_of("a zeppelin above the beach", "test", [0])
+    assert lesson.true_of(own, "test", [3]) == ([True], "")
+    judgement, remark = lesson.true_of("a zeppelin above the beach", "test", [0])
+    assert judgement is None and "zeppelin" in remark
+    truth = lesson.relevance("test")
+    assert truth.shape == (1000, 200) and truth[np.arange(1000), dataset.test.owner].all()
     recipe = get("vsepp_grid_gru").override({"dim": 16, "text.word_dim": 8, "training.epochs": 1})
     first, second = lesson.trained(recipe, dataset), lesson.trained(recipe, dataset)
     assert second.best == first.best and second.timings == first.timings  # not trained again
@@ -122,7 +124,8 @@ def test_photographs_are_opened_by_their_folder(album: Callable[..., Path]) -> N
         open_dataset("flickr8k", root, features="region")
     lesson = course.begin("smoke", "flickr8k", str(root))
     assert lesson.pictures("test", [1])[0].shape == (224, 224, 3)
-    assert lesson.true_of("whatever it is", "test", [0]) is None
+    assert lesson.true_of("whatever it is", "test", [0]) == (None, "")
+    assert lesson.relevance("test") is None
 
 
 def test_real_photographs_become_features_once(photographs: Path) -> None:

@@ -32,10 +32,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise's trials, easiest first. Each is worth a point."""
+    """An exercise's trials, easiest first. Each is worth a point, and the first that fails ends the count.
+
+    Attributes:
+        title: what the learner sees it called.
+        trials: each presupposes the ones before it.
+        mistakes: answers that many people give, each with the hint that it deserves.
+    """
 
     title: str
     trials: tuple[Trial, ...]
+    mistakes: tuple[Trial, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,12 +68,13 @@ def check(exercise: str, answer: Any) -> Verdict:
     """Judge an answer to an exercise.
 
     Args:
-        exercise: the exercise's key, such as "04.hinge".
+        exercise: the exercise's key, such as "04.read".
         answer: what the exercise asks for: a number, a tensor or a function. An `...` left in place counts
             as not yet answered.
 
     Returns:
-        The verdict; its points are the trials that pass, its message is the hint of the first that does not.
+        The verdict; its points are the trials passed before the first that fails, its message is the hint of
+        that one, or of a known mistake.
 
     Raises:
         ValueError: there is no such exercise.
@@ -78,16 +86,20 @@ def check(exercise: str, answer: Any) -> Verdict:
         return Verdict(
             task.title, 0, len(task.trials), "Not answered yet: put your answer in place of the dots."
         )
-    points, message = 0, ""
-    for trial in task.trials:
-        try:
-            passed, trouble = bool(trial.passes(answer)), ""
-        except Exception as error:  # whatever a learner's code raises is an answer, not the end of the lesson
-            passed, trouble = False, f" (Your code stopped with {type(error).__name__}: {error})"
-        points += passed
-        if not passed and not message:
-            message = trial.hint + trouble
-    return Verdict(task.title, points, len(task.trials), message or "Right.")
+    for points, trial in enumerate(task.trials):
+        passed, trouble = _tried(trial, answer)
+        if not passed:
+            known = [mistake.hint for mistake in task.mistakes if _tried(mistake, answer)[0]]
+            return Verdict(task.title, points, len(task.trials), [*known, trial.hint][0] + trouble)
+    return Verdict(task.title, len(task.trials), len(task.trials), "Right.")
+
+
+def _tried(trial: Trial, answer: Any) -> tuple[bool, str]:
+    """Whether an answer passes a trial, and what stopped the learner's code, if anything did."""
+    try:
+        return bool(trial.passes(answer)), ""
+    except Exception as error:  # whatever a learner's code raises is an answer, not the end of the lesson
+        return False, f" (Your code stopped with {type(error).__name__}: {error})"
 
 
 def _near(answer: Any, value: float) -> bool:
@@ -124,19 +136,89 @@ def _has_gradient(loss: Callable[..., Any]) -> bool:
     return scores.grad is not None and bool(scores.grad.abs().sum() > 0)
 
 
+def _finds(search: Callable[..., Any], scale: float) -> bool:
+    """Whether a search by cosine gives the k nearest in order, whatever the vectors' lengths."""
+    generator = torch.Generator().manual_seed(0)
+    v, query = torch.randn(20, 8, generator=generator), torch.randn(8, generator=generator)
+    v = torch.nn.functional.normalize(v, dim=1)  # (20, 8)
+    lengths = torch.rand(20, 1, generator=generator) * scale + 1
+    expected = (v @ query).topk(3).indices.tolist()
+    return [int(row) for row in search(v * lengths, query, 3)] == expected
+
+
 EXERCISES: dict[str, Exercise] = {
+    "00.rank": Exercise(
+        "Read a ranking",
+        (
+            Trial(
+                lambda answer: int(answer) == answer >= 1,
+                "A rank is a whole number, and the first place is 1.",
+            ),
+            Trial(
+                lambda answer: answer == 3, "Sort the similarities from high to low and find 0.4 among them."
+            ),
+        ),
+        mistakes=(
+            Trial(lambda answer: answer == 2, "You counted from 0, or took one of those before it for less."),
+            Trial(lambda answer: answer == 4, "You sorted from low to high? The most similar comes first."),
+        ),
+    ),
+    "00.search": Exercise(
+        "Write the search",
+        (
+            Trial(
+                lambda answer: len(answer(torch.eye(5), torch.ones(5), 2)) == 2, "Return k rows of the index."
+            ),
+            Trial(
+                lambda answer: _finds(answer, 0.0), "The k most similar come first: sort from high to low."
+            ),
+            Trial(
+                lambda answer: _finds(answer, 9.0),
+                "Longer vectors win in yours: compare by cosine, not by dot product.",
+            ),
+        ),
+    ),
+    "00.break": Exercise(
+        "Break it",
+        (
+            Trial(
+                lambda answer: 0 < float(answer) <= 100,
+                "A percentage above 0: one picture's captions are served.",
+            ),
+            Trial(
+                lambda answer: _near(answer, 0.1),
+                "Of 5,000 captions, how many own the picture that always wins?",
+            ),
+        ),
+        mistakes=(
+            Trial(lambda answer: _near(answer, 0.001), "As a share that is right; give it in percent."),
+            Trial(
+                lambda answer: _near(answer, 0.02),
+                "You counted one caption: the winning picture owns five of them.",
+            ),
+            Trial(
+                lambda answer: _near(answer, 100),
+                "The winner is first for every query, but right for its own alone.",
+            ),
+        ),
+    ),
     "04.read": Exercise(
         "Read a batch",
         (
-            Trial(lambda answer: float(answer) >= 0, "A sum of hinges is never below zero."),
             Trial(
-                lambda answer: not _near(answer, 0.1) and not _near(answer, 0.3),
-                "You counted one direction: rows are pictures' hinges, columns are captions'; add both.",
+                lambda answer: any(_near(answer, part) for part in (0.1, 0.3, 0.4)),
+                "Each row: margin plus the negative minus the pair's own, and nothing if that is below zero.",
             ),
             Trial(
                 lambda answer: _near(answer, 0.4),
-                "Four hinges: per row and per column, margin plus the negative minus the pair's own, and "
-                "nothing where that is below zero.",
+                "You counted one direction: rows are pictures' hinges, columns are captions'; add both.",
+            ),
+        ),
+        mistakes=(
+            Trial(lambda answer: float(answer) < 0, "A sum of hinges is never below zero."),
+            Trial(
+                lambda answer: _near(answer, 0.2),
+                "Two of the four are below zero: they cost nothing, not less.",
             ),
         ),
     ),
@@ -172,16 +254,18 @@ EXERCISES: dict[str, Exercise] = {
         "Break it",
         (
             Trial(
-                lambda answer: float(answer) > 0,
-                "Not nothing: what is the hardest negative of a row if the pair itself counts as one?",
-            ),
-            Trial(
-                lambda answer: not _near(answer, 128 * 0.2),
-                "You counted one direction: pictures pay along rows and captions along columns.",
+                lambda answer: _near(answer, 128 * 0.2) or _near(answer, 2 * 128 * 0.2),
+                "Every hinge is m + s − s with the pair as its own negative; how many hinges has the batch?",
             ),
             Trial(
                 lambda answer: _near(answer, 2 * 128 * 0.2),
-                "Every hinge is m + s − s with the pair as its own negative; how many hinges has the batch?",
+                "You counted one direction: pictures pay along rows and captions along columns.",
+            ),
+        ),
+        mistakes=(
+            Trial(
+                lambda answer: _near(answer, 0),
+                "Not nothing: what is the hardest negative of a row if the pair itself counts as one?",
             ),
         ),
     ),

@@ -157,17 +157,29 @@ class Lesson:
         files = picture_files(self.data_root, split)
         return read_pixels([files[row] for row in rows])
 
-    def true_of(self, sentence: str, split: str, rows: Sequence[int]) -> list[bool] | None:
-        """Judge of which pictures a sentence is true; None for photographs, whose truth nobody knows.
+    def true_of(self, sentence: str, split: str, rows: Sequence[int]) -> tuple[list[bool] | None, str]:
+        """Judge of which pictures a learner's own sentence is true.
 
-        Raises:
-            ValueError: the world's grammar cannot read the sentence; the message names the word.
+        Returns:
+            A judgement for each row and an empty remark; or None and why nobody can judge: the pictures are
+            photographs, or the world's grammar cannot read the sentence.
         """
         if self.data != "scenes":
-            return None
-        form = scenes.parse(sentence)
+            return None, ""
+        try:
+            form = scenes.parse(sentence)
+        except ValueError as unread:
+            return None, f"\n(not judged: {unread})"
         made = scenes.pictures(split, self._count(split))
-        return [scenes.holds(form, made[row].scene) for row in rows]
+        return [scenes.holds(form, made[row].scene) for row in rows], ""
+
+    def relevance(self, split: str) -> np.ndarray | None:
+        """Return which caption is true of which picture, bool (Nc, Ni); None for photographs."""
+        if self.data != "scenes":
+            return None
+        made = scenes.pictures(split, self._count(split))
+        captions = [caption for picture in made for caption in picture.captions]
+        return scenes.relevance(captions, [picture.scene for picture in made])
 
     def trained(self, recipe: Recipe, dataset: Dataset) -> Run:
         """Train a recipe once; then it comes from the cache, as long as nothing about it changes."""

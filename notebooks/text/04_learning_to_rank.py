@@ -255,9 +255,7 @@ class CaptionTower(nn.Module):
         words = pack_padded_sequence(
             self.embed(tokens), mask.sum(1), batch_first=True, enforce_sorted=False
         )
-        both, _ = pad_packed_sequence(
-            self.read(words)[0], batch_first=True
-        )  # (C, L, 2D)
+        both, _ = pad_packed_sequence(self.read(words)[0], batch_first=True)  # (C, L, 2D)
         elements = both.unflatten(-1, (2, -1)).mean(
             2
         )  # (C, L, D)   the two directions, averaged
@@ -279,9 +277,7 @@ pictures, captions = (
 optimizer = torch.optim.Adam([*pictures.parameters(), *captions.parameters()], lr=1e-3)
 prices = []
 for batch in make_loader(dataset.train, tokenizer, 128, seed=seed):
-    scores = (
-        pictures(batch.pictures) @ captions(batch.tokens, batch.token_mask).T
-    )  # (B, C)
+    scores = pictures(batch.pictures) @ captions(batch.tokens, batch.token_mask).T  # (B, C)
     price = all_negatives(scores)
     optimizer.zero_grad()
     price.backward()
@@ -306,18 +302,14 @@ plots.show(
 # %%
 @torch.no_grad()
 def test_metrics(pictures: nn.Module, captions: nn.Module) -> dict[str, float]:
-    v = pictures(
-        torch.from_numpy(np.array(dataset.test.pictures, dtype=np.float32))
-    )  # (Ni, D)
+    v = pictures(torch.from_numpy(np.array(dataset.test.pictures, dtype=np.float32)))  # (Ni, D)
     tokens, mask = tokenizer.encode(dataset.test.captions)
     t = captions(tokens, mask)  # (Nc, D)
     return evaluate(v @ t.T, dataset.test.owner)
 
 
 measured = test_metrics(pictures, captions)
-chance = evaluate(
-    torch.rand(len(dataset.test), len(dataset.test.captions)), dataset.test.owner
-)
+chance = evaluate(torch.rand(len(dataset.test), len(dataset.test.captions)), dataset.test.owner)
 lesson.report(
     "04_from_nothing",
     {
@@ -378,8 +370,7 @@ plots.show(
 
 # %%
 scores = {
-    name: evaluate_split(run.model, dataset.test, tokenizer)
-    for name, run in runs.items()
+    name: evaluate_split(run.model, dataset.test, tokenizer) for name, run in runs.items()
 }
 lesson.report(
     "04_three_ways",
@@ -473,12 +464,10 @@ half = len(held["loss"]) // 2
 lesson.report(
     "04_collapse",
     {
-        "rsum, hardest at once": evaluate_split(
-            collapsed.model, dataset.test, tokenizer
-        )["rsum"],
-        "rsum, all first": evaluate_split(opened.model, dataset.test, tokenizer)[
+        "rsum, hardest at once": evaluate_split(collapsed.model, dataset.test, tokenizer)[
             "rsum"
         ],
+        "rsum, all first": evaluate_split(opened.model, dataset.test, tokenizer)["rsum"],
     },
     tolerance=40,
 )
@@ -585,17 +574,13 @@ check("04.siblings", your_triplet)
 
 
 # %% tags=["solution"]
-def your_triplet(
-    S: torch.Tensor, positives: torch.Tensor, margin: float = 0.2
-) -> torch.Tensor:
+def your_triplet(S: torch.Tensor, positives: torch.Tensor, margin: float = 0.2) -> torch.Tensor:
     negatives = S.masked_fill(positives, -torch.inf)  # (B, C)
     caption, picture = (
         negatives.amax(1, keepdim=True),
         negatives.amax(0, keepdim=True),
     )  # (B, 1), (1, C)
-    cost = (margin + caption - S).clamp(min=0) + (margin + picture - S).clamp(
-        min=0
-    )  # (B, C)
+    cost = (margin + caption - S).clamp(min=0) + (margin + picture - S).clamp(min=0)  # (B, C)
     return cost[positives].sum()
 
 
