@@ -4,8 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from vsecore.data.karpathy import CaptionSplit, check, load_karpathy
+from vsecore.data.pictures import open_picture
 
 Album = Callable[..., Path]
 
@@ -142,6 +144,7 @@ def test_a_missing_folder_or_annotation_is_named(album: Album, tmp_path: Path) -
             lambda c: [i.update(split="val") for i in c["images"] if i["split"] == "test"],
             "no pictures of split 'test'",
         ),
+        (lambda c: c.update(dataset="../escape"), "field \"dataset\" is '../escape'"),
     ],
 )
 def test_a_damaged_json_is_named_with_its_field(album: Album, change: Callable, message: str) -> None:
@@ -176,6 +179,33 @@ def test_a_check_opens_every_picture(album: Album) -> None:
     (folder / "images" / "val0.jpg").write_text("no picture")
     problems = "\n".join(check(folder).problems)
     assert "test1.jpg is no picture" in problems and "val0.jpg is no picture" in problems
+
+
+def test_a_check_finds_pictures_with_too_few_captions(album: Album) -> None:
+    folder = album(captions=6)
+    assert check(folder).problems == []  # the first five are used
+    edit(folder, lambda content: content["images"][3].update(sentences=[{"raw": "A dog ."}]))
+    (problem,) = check(folder).problems
+    assert problem.startswith("split 'train': 1 picture (train3.jpg) with fewer than 5 captions")
+    assert len(load_karpathy(folder)["train"].captions) == 26  # reading them is allowed
+
+
+def test_a_picture_that_would_fill_the_memory_is_a_problem(
+    album: Album, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = album()
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    problems = check(folder).problems
+    assert len(problems) == 10 and "train0.jpg is no picture that can be read" in problems[0]
+
+
+def test_a_picture_is_read_in_colour_and_as_small_as_is_enough(tmp_path: Path) -> None:
+    Image.new("L", (800, 640), 7).save(tmp_path / "grey.jpg")
+    whole, small = open_picture(tmp_path / "grey.jpg"), open_picture(tmp_path / "grey.jpg", at_least=100)
+    assert whole.mode == small.mode == "RGB" and whole.getpixel((3, 3)) == (7, 7, 7)
+    assert whole.size == (800, 640) and 100 <= min(small.size) < 640
+    with pytest.raises(ValueError, match=r"nowhere.jpg is no picture"):
+        open_picture(tmp_path / "nowhere.jpg")
 
 
 def test_flickr8k_is_the_same_in_both_formats(photographs: Path) -> None:

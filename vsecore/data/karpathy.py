@@ -4,16 +4,18 @@ Two formats are read: Karpathy's `dataset_*.json` for all three, and Flickr8k's 
 same: for each split the picture files, the captions, and which picture each caption belongs to.
 """
 
-import json
+import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from vsecore.data import files
+from vsecore.data.pictures import open_picture
 
 CAPTIONS_A_PICTURE = 5
 SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
@@ -52,6 +54,10 @@ class CaptionSplit:
         """One line: the captions of COCO would fill a notebook."""
         counts = f"{len(self.files)} pictures, {len(self.captions)} captions"
         return f"CaptionSplit({self.name!r} of {self.dataset}: {counts})"
+
+    def fingerprint(self) -> str:
+        """A sha256 over names and captions: what the text files of a folder of features hold."""
+        return hashlib.sha256("\n".join([*self.picture_ids, *self.captions]).encode()).hexdigest()
 
 
 @dataclass
@@ -135,7 +141,7 @@ def check(root: str | Path, json_path: str | Path | None = None) -> Report:
         json_path: as for `load_karpathy`.
 
     Returns:
-        What is there, and every problem; no problems: the folder is ready.
+        What is there, and every problem; no problems: `extract` will take the folder.
     """
     report = Report()
     try:
@@ -153,6 +159,7 @@ def check(root: str | Path, json_path: str | Path | None = None) -> Report:
         counts = f"{len(chosen)} pictures, {sum(len(entry.captions) for entry in chosen)} captions"
         report.facts.append(f"{name}: {counts}")
         silent = [entry.file_name for entry in chosen if not entry.captions]
+        terse = [entry.file_name for entry in chosen if 0 < len(entry.captions) < CAPTIONS_A_PICTURE]
         found = {entry.file_name: finder.find(entry) for entry in chosen}
         missing = [file_name for file_name, path in found.items() if path is None]
         present += [path for path in found.values() if path is not None]
@@ -160,6 +167,11 @@ def check(root: str | Path, json_path: str | Path | None = None) -> Report:
             report.problems.append(f"split {name!r} has no pictures")
         if silent:
             report.problems.append(f"split {name!r}: {_some(silent, 'picture')} without captions")
+        if terse:
+            report.problems.append(
+                f"split {name!r}: {_some(terse, 'picture')} with fewer than {CAPTIONS_A_PICTURE} captions: "
+                "give them so many, or leave them out"
+            )
         if missing:
             report.problems.append(f"split {name!r}: {_some(missing, 'picture')} not found")
     unused = [entry for entry in entries if not entry.split]
@@ -178,10 +190,9 @@ def check(root: str | Path, json_path: str | Path | None = None) -> Report:
 
 def _problem_with(path: Path) -> str | None:
     try:
-        with Image.open(path) as picture:
-            picture.load()
-    except (OSError, SyntaxError, ValueError) as error:
-        return f"{path} is no picture that can be read ({error}): get the file again"
+        open_picture(path)
+    except ValueError as error:
+        return str(error)
     return None
 
 
@@ -243,14 +254,25 @@ def _read(annotations: Path) -> tuple[str, list[_Entry]]:
     """The dataset's name and its pictures, each split by our word, or "" for those that no split holds."""
     if annotations.suffix == ".txt":
         return "flickr8k", _read_text(annotations)
-    try:
-        content = json.loads(annotations.read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{annotations} is no JSON ({error}): get the file again") from None
-    if not isinstance(content, dict) or not isinstance(content.get("images"), list):
+    content = files.read_json(annotations)
+    if not isinstance(content.get("images"), list):
         raise ValueError(f'{annotations} lacks the list "images": wanted a file in Karpathy\'s format')
     entries = [_entry(annotations, row, image) for row, image in enumerate(content["images"])]
-    return str(content.get("dataset") or annotations.stem.removeprefix("dataset_")), entries
+    name = content.get("dataset") or annotations.stem.removeprefix("dataset_")
+    return check_dataset_name(name, annotations), entries
+
+
+def check_dataset_name(name: Any, file: Path) -> str:
+    """The name that a file gives to its dataset, which must be fit to be part of a folder's name.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(
+            f'{file}: the field "dataset" is {name!r}: wanted a name of letters, digits, "_", "." and "-"'
+        )
+    return name
 
 
 def _entry(annotations: Path, row: int, image: dict) -> _Entry:
