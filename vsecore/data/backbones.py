@@ -124,12 +124,17 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
         published = timm.get_pretrained_cfg(architecture)
         if name == MOBILENET or published is None or not published.hf_hub_id:
             raise ValueError(f"nobody publishes weights for {name}: name a local file as weights")
-        # First the file, then the network: a hub that cannot be reached is known at once, and what it gives
-        # is never a pickle.
-        file_name, hub = published.hf_hub_filename or "model.safetensors", str(published.hf_hub_id)
+        # First the file, then the network: a hub that cannot be reached is known at once. Of the files of a
+        # model only safetensors are taken: a pickle can run code.
+        hub, file_name = str(published.hf_hub_id), published.hf_hub_filename or "model.safetensors"
+        file_name = file_name.replace("pytorch_model.bin", "model.safetensors")
         folder = _download(
             name, hub, lambda: huggingface_hub.snapshot_download(hub, allow_patterns=[file_name])
         )
+        if not (Path(folder) / file_name).is_file():
+            raise FileNotFoundError(
+                f"{hub} has no {file_name} for {name}: get a file of its weights and name it as weights"
+            )
         overlay = {"file": str(Path(folder) / file_name)}
         network = timm.create_model(architecture, pretrained=True, pretrained_cfg_overlay=overlay, **options)
     config = timm.data.resolve_model_data_config(network)
@@ -148,9 +153,16 @@ def _torchvision_backbone(name: str, weights: str | Path | None, picture_size: i
         raise ValueError(f"unknown backbone {name!r}: torchvision has no {architecture!r}, near are {near}")
     published = torchvision.models.get_model_weights(architecture).DEFAULT
     if weights is None:
-        network = _download(
-            name, published.url, lambda: torchvision.models.get_model(architecture, weights=published)
+        # torchvision publishes pickles, and would unpickle them: first they are read as tensors and nothing
+        # else, which refuses one that holds code. Then they are here, and torchvision fits them in.
+        _download(
+            name,
+            published.url,
+            lambda: torch.hub.load_state_dict_from_url(
+                published.url, map_location="cpu", check_hash=True, weights_only=True
+            ),
         )
+        network = torchvision.models.get_model(architecture, weights=published)
     else:
         network = torchvision.models.get_model(architecture, weights=None)
         _load_weights(network, weights, name)
@@ -244,6 +256,10 @@ def _size(name: str, trained: int, wanted: int | None, fixed: bool) -> int:
 def _download(name: str, source: str, fetch: Callable[[], Any]) -> Any:
     try:
         return fetch()
+    except pickle.UnpicklingError:
+        raise ValueError(
+            f"{source} holds more than weights: get another file, and name it as weights"
+        ) from None
     except (OSError, RuntimeError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise FileNotFoundError(
             f"the weights of {name} are not here and cannot be downloaded: get the safetensors (or .pth) "
