@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -138,6 +139,8 @@ def test_bad_requests_are_told_before_anything_is_made(cache: Path):
         (lambda: build.generate(0), "count is 0"),
         (lambda: build.pictures("train", 0), "train is 0"),
         (lambda: build.pictures("mine"), "'mine' has no size"),
+        (lambda: build.pictures("../../escape", 3), "split is '../../escape'"),
+        (lambda: build.pixels("", 3), "split is ''"),
         (lambda: build.pictures("train", 3, dups=0.5), "no knob 'dups'"),
         (lambda: build.load(3, 3, 3, features="cells"), "features is 'cells'"),
     ):
@@ -242,11 +245,18 @@ def test_load_gives_features_of_the_pictures_in_order(features, shape):
         things = [len(picture.scene.things) for picture in made]
         np.testing.assert_array_equal(data.test.picture_counts, np.array(things) + 1)
         for row, number in enumerate(things):
-            assert (data.test.pictures[row, number + 1 :] == 0).all()
+            assert (data.test.pictures[row][number + 1 :] == 0).all()
             boxes = np.array([thing.box for thing in made[row].scene.things]) / 112
-            np.testing.assert_allclose(data.test.pictures[row, 1 : number + 1, -6:-2], boxes, atol=1e-3)
+            np.testing.assert_allclose(data.test.pictures[row][1 : number + 1, -6:-2], boxes, atol=1e-3)
     else:
         assert data.test.picture_counts is None
+
+
+def test_features_travel_to_a_worker_by_name():
+    pictures = build.load(6, 4, 5).train.pictures
+    sent = pickle.dumps(pictures)
+    assert len(sent) < 500
+    np.testing.assert_array_equal(pickle.loads(sent)[2], pictures[2])
 
 
 def test_features_do_not_depend_on_the_other_pictures_and_are_rebuilt_when_cut_short(cache: Path):

@@ -13,63 +13,14 @@ import numpy as np
 from vsecore.data import files
 from vsecore.data.backbones import Backbone, load_backbone
 from vsecore.data.extraction import META, UNFINISHED, extract, first_bad
-from vsecore.data.karpathy import CAPTIONS_A_PICTURE, Report
+from vsecore.data.karpathy import CAPTIONS_A_PICTURE, Report, check_dataset_name
 from vsecore.data.loader import Dataset, FeatureKind, Split
+from vsecore.data.mapped import MappedPictures
 
 __all__ = ["Backbone", "MappedPictures", "check_precomp", "extract", "load_backbone", "open_precomp"]
 
 REPEATS = 5
 """How often evaluation splits of the field repeat each picture, once for each of its captions."""
-
-
-class MappedPictures:
-    """Features that stay on disk: rows are read when they are asked for.
-
-    Unlike numpy's own memory map it can be sent to another process by the file's name, not by its content.
-
-    Args:
-        path: a `.npy` file of (n, N, F) floats.
-        rows: which of its rows these pictures are; None: all.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: not such a file, or one that is cut off.
-    """
-
-    def __init__(self, path: Path, rows: range | None = None) -> None:
-        self.path = Path(path)
-        self._map = _open_npy(self.path)
-        self.rows = range(len(self._map)) if rows is None else rows
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(n, N, F)."""
-        return len(self.rows), self._map.shape[1], self._map.shape[2]
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The numbers' type on disk."""
-        return self._map.dtype
-
-    def __len__(self) -> int:
-        """The number of pictures."""
-        return len(self.rows)
-
-    def __getitem__(self, rows: Any) -> Any:
-        """A slice: fewer pictures, still on disk. A number or an array of numbers: their features."""
-        if isinstance(rows, slice):
-            return MappedPictures(self.path, self.rows[rows])
-        rows = np.asarray(rows)
-        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
-            raise IndexError(f"rows {rows.min()} to {rows.max()}: {self.path} has 0 to {len(self) - 1}")
-        return np.asarray(np.take(self._map, self.rows.start + self.rows.step * rows, axis=0))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """All of them, read into memory."""
-        return np.asarray(self._map[self.rows.start : self.rows.stop : self.rows.step], dtype)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return MappedPictures, (self.path, self.rows)
 
 
 def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str = "test") -> Dataset:
@@ -121,7 +72,7 @@ def check_precomp(folder: str | Path, test: str = "test") -> Report:
         report.problems.append(str(error))
         return report
     if meta:
-        report.facts.append(f"{meta['dataset']}: {meta['kind']} features of {meta['backbone']}")
+        report.facts.append(f"{meta.get('dataset')}: {meta.get('kind')} features of {meta.get('backbone')}")
     for ours, theirs in _split_names(test).items():
         try:
             split, pictures = _open_split(folder, theirs, ours, meta)
@@ -155,21 +106,12 @@ def _split_names(test: str) -> dict[str, str]:
 
 
 def _meta(folder: Path) -> dict[str, Any]:
-    return files.read_json(folder / META) if (folder / META).exists() else {}
-
-
-def _open_npy(path: Path) -> np.ndarray:
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}: get it, or extract the features from pictures")
-    try:
-        mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is no .npy file, or is cut off ({error}): get the file again") from None
-    if mapped.ndim != 3 or mapped.dtype.kind != "f" or 0 in mapped.shape:
-        raise ValueError(
-            f"{path} holds {mapped.dtype} {mapped.shape}: wanted floats (pictures, elements, width)"
-        )
-    return mapped
+    if not (folder / META).exists():
+        return {}
+    meta = files.read_json(folder / META)
+    if "dataset" in meta:
+        check_dataset_name(meta["dataset"], folder / META)
+    return meta
 
 
 def _lines(path: Path) -> list[str]:

@@ -78,6 +78,8 @@ def read_json(path: str | Path) -> dict[str, Any]:
 def cache_folder(*parts: str) -> Path:
     """The folder for what can be made again: the user's cache, or what VSECORE_CACHE names.
 
+    It may be deleted whenever no program uses it.
+
     Args:
         parts: folders inside it, outermost first.
 

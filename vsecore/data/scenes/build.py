@@ -4,6 +4,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import re
 import secrets
 import shutil
 import time
@@ -24,6 +25,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from vsecore.data.files import cache_folder, progress, write_atomically
 from vsecore.data.loader import Dataset, FeatureKind, Split
+from vsecore.data.mapped import MappedPictures
 from vsecore.data.scenes.drawing import draw
 from vsecore.data.scenes.facts import SIDE, Scene, Thing
 from vsecore.data.scenes.generation import Knobs, Picture, Stream, generate
@@ -72,7 +74,8 @@ def pictures(split: str = "train", count: int | None = None, *, seed: int = 0, *
         The pictures, each with five captions.
 
     Raises:
-        ValueError: a wrong count or knob, or a split of your own without a count.
+        ValueError: a wrong count or knob, a split of your own without a count, or a name that no
+            folder can have.
     """
     return _read(_built(split, count, seed, knobs))
 
@@ -95,7 +98,9 @@ def load(
 ) -> Dataset:
     """The embedded world, ready to train on.
 
-    What is made once stays in the user's cache (`vsecore.data.files.cache_folder`), whole or not at all.
+    What is made once stays in the user's cache, whole or not at all. Nothing there is ever deleted, also when
+    the world's laws have changed: delete the folder `vsecore.data.files.cache_folder("scenes")` when it has
+    grown too large, and what is asked for again is made again.
 
     Args:
         train: pictures to learn from.
@@ -140,14 +145,14 @@ def _split(folder: Path, network: SceneNetwork, features: FeatureKind) -> Split:
 
 def _features(
     folder: Path, made: Sequence[Picture], network: SceneNetwork, features: FeatureKind
-) -> np.ndarray:
+) -> MappedPictures:
     """The features of a built split, (n, N, F) float16 on disk; computed if they are missing or cut short."""
     digest = hashlib.sha256(weights_file(NETWORK_OF[features]).read_bytes())
     for name in ("networks.py", "build.py"):
         digest.update(Path(__file__).with_name(name).read_bytes())
     path = folder / f"{features}-{digest.hexdigest()[:16]}.npy"
     with suppress(OSError, ValueError):  # missing, or cut short
-        return _map(path)
+        return MappedPictures(path)
     drawn = _map(folder / "pixels.npy")
     starts = range(0, len(made), BLOCK)
     with write_atomically(path) as file, torch.inference_mode():
@@ -164,7 +169,7 @@ def _features(
                 header = {"descr": "<f2", "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(file, header)
             file.write(values.numpy().astype("<f2").tobytes())
-    return _map(path)
+    return MappedPictures(path)
 
 
 def _regions(network: SceneNetwork, block: Tensor, made: Sequence[Picture]) -> Tensor:
@@ -199,6 +204,8 @@ def _built(split: str, count: int | None, seed: int, knobs: dict[str, Any]) -> P
         raise ValueError(f"the world has no knob {unknown[0]!r}: there are {known}")
     if count is None and split not in SIZES:
         raise ValueError(f"split {split!r} has no size of its own: give count")
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", split):  # it becomes part of a folder's name
+        raise ValueError(f'split is {split!r}: wanted a name of letters, digits, "_" and "-"')
     count = SIZES[split] if count is None else count
     if count < 1:
         raise ValueError(f"{split} is {count}: wanted 1 or more pictures")

@@ -1,0 +1,72 @@
+"""Features that are mapped from disk and travel between processes by their file's name."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class MappedPictures:
+    """Features that stay on disk: rows are read when they are asked for.
+
+    Unlike numpy's own memory map it can be sent to another process by the file's name, not by its content.
+
+    Args:
+        path: a `.npy` file of (n, N, F) floats.
+        rows: which of its rows these pictures are; None: all.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not such a file, or one that is cut off.
+    """
+
+    def __init__(self, path: Path, rows: range | None = None) -> None:
+        self.path = Path(path)
+        self._map = _open_npy(self.path)
+        self.rows = range(len(self._map)) if rows is None else rows
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(n, N, F)."""
+        return len(self.rows), self._map.shape[1], self._map.shape[2]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The numbers' type on disk."""
+        return self._map.dtype
+
+    def __len__(self) -> int:
+        """The number of pictures."""
+        return len(self.rows)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """A slice: fewer pictures, still on disk. A number or an array of numbers: their features."""
+        if isinstance(rows, slice):
+            return MappedPictures(self.path, self.rows[rows])
+        if isinstance(rows, tuple) or np.asarray(rows).dtype.kind not in "iu":
+            raise TypeError(f"rows are {rows!r}: wanted a slice, a number or an array of numbers")
+        rows = np.asarray(rows)
+        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
+            raise IndexError(f"rows {rows.min()} to {rows.max()}: {self.path} has 0 to {len(self) - 1}")
+        return np.asarray(np.take(self._map, self.rows.start + self.rows.step * rows, axis=0))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """All of them: the file's own pages, which cannot be written to, or a copy in memory if due."""
+        return np.array(self._map[self.rows.start : self.rows.stop : self.rows.step], dtype, copy=copy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MappedPictures, (self.path, self.rows)
+
+
+def _open_npy(path: Path) -> np.ndarray:
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}: get it, or extract the features from pictures")
+    try:
+        mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} is no .npy file, or is cut off ({error}): get the file again") from None
+    if mapped.ndim != 3 or mapped.dtype.kind != "f" or 0 in mapped.shape:
+        raise ValueError(
+            f"{path} holds {mapped.dtype} {mapped.shape}: wanted floats (pictures, elements, width)"
+        )
+    return mapped
