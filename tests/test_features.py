@@ -1,7 +1,12 @@
 import json
 import pickle
 import shutil
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,6 +68,9 @@ def test_features_stay_on_disk_and_travel_by_name(tmp_path: Path) -> None:
     assert np.array_equal(part[0], whole[3])
     with pytest.raises(IndexError, match="0 to 1"):
         part[np.array([2])]
+    for wrong in ((0, 1), [True, False]):  # numpy would take an element, or a part of the rows
+        with pytest.raises(TypeError, match="wanted a slice, a number or an array of numbers"):
+            part[wrong]
 
 
 def test_batches_from_disk_are_those_from_memory(tmp_path: Path) -> None:
@@ -121,6 +129,13 @@ def without_last_line(path: Path) -> None:
         ("dev_caps.txt", Path.unlink, FileNotFoundError, "no file .*dev_caps.txt"),
         ("dev_ids.txt", without_last_line, ValueError, "dev_ids.txt has 2 lines for 3 pictures"),
         ("meta.json", lambda p: p.write_text("{"), ValueError, "meta.json is no JSON"),
+        ("meta.json", lambda p: p.write_text("[]"), ValueError, "meta.json holds a JSON list"),
+        (
+            "meta.json",
+            lambda p: p.write_text('{"dataset": "../x"}'),
+            ValueError,
+            "meta.json: the field \"dataset\" is '../x'",
+        ),
     ],
 )
 def test_a_damaged_folder_is_named_with_its_file(tmp_path: Path, file, damage, error, message) -> None:
@@ -233,6 +248,56 @@ def test_a_finished_extraction_is_not_done_again(album: Callable, tiny: Backbone
     assert contents(folder) == before
 
 
+def test_two_that_extract_at_once_do_the_work_once(
+    album: Callable, tiny: Backbone, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    splits = load_karpathy(album())
+    whole = extract(splits, tiny, tmp_path / "whole", batch_size=4, device="cpu")
+    began, go_on, looked_at = threading.Event(), threading.Event(), []
+
+    def slow(_: object, inputs: tuple[Tensor]) -> None:
+        looked_at.append(len(inputs[0]))
+        began.set()
+        assert go_on.wait(60)
+
+    tiny.register_forward_pre_hook(slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(extract, splits, tiny, tmp_path / "both", batch_size=4, device="cpu")
+        assert began.wait(60)
+        second = pool.submit(extract, splits, tiny, tmp_path / "both", batch_size=4, device="cpu")
+        time.sleep(0.3)
+        assert not second.done()
+        go_on.set()
+        assert first.result() == second.result()
+    assert sum(looked_at) == 10
+    assert contents(tmp_path / "both") == contents(whole)
+    assert "another process extracts into" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_process_that_is_killed_lets_go_of_its_folder(
+    album: Callable, tiny: Backbone, tmp_path: Path
+) -> None:
+    folder = tmp_path / "features"
+    folder.mkdir()
+    hold = (
+        "import fcntl, sys, time; file = open(sys.argv[1], 'ab'); fcntl.flock(file, fcntl.LOCK_EX); "
+        "print(flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", hold, folder / extraction.LOCK], stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None and other.stdout.readline() == "\n"
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(extract, load_karpathy(album()), tiny, folder, device="cpu")
+        time.sleep(0.3)
+        assert not waiting.done()
+        other.kill()
+        other.communicate()
+        assert waiting.result(60) == folder
+    assert not (folder / extraction.LOCK).exists()
+
+
 def test_a_folder_of_other_features_is_left_alone(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
     splits = load_karpathy(album())
     folder = extract(splits, tiny, tmp_path / "features", device="cpu")
@@ -328,6 +393,44 @@ def test_a_grid_can_look_at_larger_pictures_and_patches_cannot(tmp_path: Path) -
         load_backbone("test_vit", tmp_path / "test_vit.safetensors", picture_size=320)
     with pytest.raises(ValueError, match="at least 32"):
         load_backbone("test_resnet", tmp_path / "test_resnet.safetensors", picture_size=8)
+
+
+def test_a_pickle_of_the_hub_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fetch(name: str, allow_patterns: list[str]) -> str:
+        asked.extend(allow_patterns)
+        return str(tmp_path)
+
+    torch.save(timm.create_model("test_resnet").state_dict(), tmp_path / "open_clip_pytorch_model.bin")
+    published = replace(timm.get_pretrained_cfg("test_resnet"), hf_hub_filename="open_clip_pytorch_model.bin")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    monkeypatch.setattr(timm, "get_pretrained_cfg", lambda name: published)
+    with pytest.raises(FileNotFoundError, match=r"has no open_clip_model.safetensors for test_resnet"):
+        load_backbone("test_resnet")
+    assert asked == ["open_clip_model.safetensors"]
+
+
+class Program:
+    """What a pickle can do when it is read."""
+
+    def __reduce__(self) -> tuple:
+        return print, ("this ran",)
+
+
+def test_published_weights_that_are_a_program_do_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    url = torchvision.models.get_model_weights("squeezenet1_1").DEFAULT.url
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    path = tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2]
+    path.parent.mkdir(parents=True)
+    torch.save({"weight": Program()}, path)
+    with pytest.raises(ValueError, match=r"squeezenet1_1.*\.pth holds more than weights"):
+        load_backbone("torchvision/squeezenet1_1")
+    assert "this ran" not in capsys.readouterr().out
+    torch.save(torchvision.models.get_model("squeezenet1_1", weights=None).state_dict(), path)
+    assert load_backbone("torchvision/squeezenet1_1").kind == "grid"
 
 
 def test_published_weights_come_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,13 @@ Rows go into a hidden file as they are made; it takes its real name when its spl
 """
 
 import collections
-import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,14 @@ from torch import Tensor
 from vsecore.data import files
 from vsecore.data.backbones import Backbone
 from vsecore.data.karpathy import CAPTIONS_A_PICTURE, CaptionSplit
+from vsecore.data.pictures import open_picture
 
-META, UNFINISHED = "meta.json", "extraction.json"
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+META, UNFINISHED, LOCK = "meta.json", "extraction.json", ".extraction.lock"
 
 
 def extract(
@@ -40,7 +47,8 @@ def extract(
     """Write a folder of features from photographs. Interrupted, it goes on where it stopped.
 
     Each picture is seen whole, squashed to a square: what stands at its edges may be what a caption is about.
-    Pictures are decoded in threads while the network looks at the ones before.
+    Pictures are decoded in threads while the network looks at the ones before. Where another process extracts
+    into the same folder, this one says so and waits for it (but not on Windows).
 
     Args:
         caption_splits: from `karpathy.load_karpathy`.
@@ -75,12 +83,31 @@ def extract(
         "feature_dim": backbone.feature_dim,
         "captions_a_picture": CAPTIONS_A_PICTURE,
         "pictures": {name: len(split.files) for name, split in caption_splits.items()},
-        "captions_sha256": {name: _captions_sha256(split) for name, split in caption_splits.items()},
+        "captions_sha256": {name: split.fingerprint() for name, split in caption_splits.items()},
     }
-    work = _Work.begin(Path(folder).expanduser(), settings)
-    if (work.folder / META).exists() and all(map(work.is_complete, caption_splits)):
-        return work.folder
-    work.refuse_a_full_disk()
+    folder = Path(folder).expanduser()
+    # Complete: nothing is to be written, and perhaps this process may not write there.
+    if (folder / META).exists() and _Work.begin(folder, settings).is_whole():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone_in(folder):
+        work = _Work.begin(folder, settings)
+        if not ((folder / META).exists() and work.is_whole()):  # else the other process has done it all
+            work.refuse_a_full_disk()
+            _look(work, caption_splits, backbone, batch_size, device, workers)
+            work.end()
+    return folder
+
+
+def _look(
+    work: "_Work",
+    caption_splits: Mapping[str, CaptionSplit],
+    backbone: Backbone,
+    batch_size: int,
+    device: torch.device | str | None,
+    workers: int | None,
+) -> None:
+    """Complete all splits, one after the other."""
     device = torch.device(device or torch.accelerator.current_accelerator(check_available=True) or "cpu")
     backbone = backbone.to(device).to(memory_format=torch.channels_last).eval()
     pool = ThreadPoolExecutor(workers or min(os.cpu_count() or 1, 16))
@@ -96,8 +123,36 @@ def extract(
             work.complete(name)
     finally:
         pool.shutdown(cancel_futures=True)
-    work.end()
-    return work.folder
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep every other extraction out of a folder; the system lets go of the lock if this process is killed.
+
+    Where there are no such locks (Windows, some network disks) nobody is kept out.
+    """
+    if fcntl is None:
+        yield
+        return
+    path = folder / LOCK
+    while True:
+        lock = path.open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another process extracts into {folder}: waiting until it ends", file=sys.stderr)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            break
+        # Who had the lock before has removed its file: then this one is of no use, and a new one is made.
+        if path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+            break
+        lock.close()
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.close()
 
 
 def _fill(
@@ -156,7 +211,6 @@ class _Work:
                 raise ValueError(
                     f"{folder} holds features from elsewhere ({foreign[0]}): name another folder"
                 )
-            folder.mkdir(parents=True, exist_ok=True)
             return cls(folder, settings, {})
         if finished.exists():
             state = {"settings": files.read_json(finished), "done": {}}
@@ -179,6 +233,9 @@ class _Work:
 
     def is_complete(self, name: str) -> bool:
         return self.rows(name).exists()
+
+    def is_whole(self) -> bool:
+        return all(map(self.is_complete, self.settings["pictures"]))
 
     def refuse_a_full_disk(self) -> None:
         """A process that maps more than the disk holds dies without a word: better to look before."""
@@ -247,15 +304,9 @@ def _stack(futures: list[Future[np.ndarray]]) -> Tensor:
 
 def _decode(path: Path, size: int) -> np.ndarray:
     """One picture, squashed to a square: (size, size, 3) uint8."""
-    try:
-        with Image.open(path) as picture:
-            # A large JPEG is decoded at a fraction of its size: faster, and still twice as fine as wanted.
-            picture.draft("RGB", (2 * size, 2 * size))
-            return np.asarray(picture.convert("RGB").resize((size, size), Image.Resampling.BICUBIC))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(
-            f"{path} is no picture that can be read ({error}): get the file again, then extract again"
-        ) from None
+    # Decoded at no less than twice the size: faster, and still twice as fine as wanted.
+    picture = open_picture(path, at_least=2 * size)
+    return np.asarray(picture.resize((size, size), Image.Resampling.BICUBIC))
 
 
 def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
@@ -271,10 +322,6 @@ def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
                 f"split {name!r}: {split.files[odd]} has {counts[odd]} captions, a folder of features wants "
                 f"{CAPTIONS_A_PICTURE} in a row for each picture: leave the picture out, or give it so many"
             )
-
-
-def _captions_sha256(split: CaptionSplit) -> str:
-    return hashlib.sha256("\n".join([*split.picture_ids, *split.captions]).encode()).hexdigest()
 
 
 def first_bad(features: np.ndarray) -> int | None:

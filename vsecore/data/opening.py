@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from vsecore.data import scenes
 from vsecore.data.backbones import MOBILENET, load_backbone
@@ -17,6 +16,7 @@ from vsecore.data.features import extract, open_precomp
 from vsecore.data.files import cache_folder
 from vsecore.data.karpathy import load_karpathy
 from vsecore.data.loader import Dataset, FeatureKind, Split
+from vsecore.data.pictures import open_picture
 
 DATASETS = ("scenes", "flickr8k", "flickr30k", "coco")
 # What looks at photographs where no features lie ready: small enough for a laptop, and by name at timm's hub.
@@ -70,8 +70,12 @@ def picture_files(root: Path, split: str) -> list[Path]:
 
 
 def read_pixels(files: Sequence[Path], size: int = 224) -> list[np.ndarray]:
-    """Read pictures for showing: each uint8 (size, size, 3)."""
-    return [np.asarray(Image.open(file).convert("RGB").resize((size, size))) for file in files]
+    """Read pictures for showing: each uint8 (size, size, 3).
+
+    Raises:
+        ValueError: a file is no picture that can be read.
+    """
+    return [np.asarray(open_picture(file).resize((size, size))) for file in files]
 
 
 def _at_most(split: Split, size: int) -> Split:
@@ -87,11 +91,15 @@ def _looked_at(name: str, root: Path, features: FeatureKind) -> Dataset:
     backbone, weights = BACKBONES[features], _local_weights(root)
     if features == "grid" and weights is not None:
         backbone = MOBILENET
-    key = hashlib.sha256(f"{root.resolve()} {backbone} {weights}".encode()).hexdigest()[:12]
-    folder = cache_folder("features", f"{name}-{features}-{key}")
-    if not (folder / "meta.json").exists():
-        extract(load_karpathy(root), load_backbone(backbone, weights), folder)
-    return open_precomp(folder)
+    splits, network = load_karpathy(root), load_backbone(backbone, weights)
+    # Named by what they are made from: with other captions or weights they are other features.
+    sources = [
+        str(root.resolve()),
+        network.fingerprint(),
+        *(split.fingerprint() for split in splits.values()),
+    ]
+    key = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
+    return open_precomp(extract(splits, network, cache_folder("features", f"{name}-{features}-{key}")))
 
 
 def _local_weights(root: Path) -> Path | None:

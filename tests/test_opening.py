@@ -1,0 +1,86 @@
+"""Photographs behind one door: looked at once, and anew when what they are made from has changed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vsecore.data import opening
+from vsecore.data.backbones import Backbone
+
+
+class Cells(nn.Module):
+    """The mean colours of sixteen cells, times a weight."""
+
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(weight))
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        return self.weight * nn.functional.avg_pool2d(pictures.float(), 8)
+
+
+@pytest.fixture
+def weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """The weight of the network that looks, which a test may change, and a cache of the test's own."""
+    weight = {"is": 0.5}
+    monkeypatch.setenv("VSECORE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(
+        opening, "load_backbone", lambda *_: Backbone("cells", Cells(weight["is"]), nn.Identity(), 32)
+    )
+    return weight
+
+
+def cached(tmp_path: Path) -> set[Path]:
+    return set((tmp_path / "cache" / "features").iterdir())
+
+
+def test_photographs_are_looked_at_once(album: Callable, tmp_path: Path, weight: dict[str, float]) -> None:
+    folder = album()
+    first = opening.open_dataset("flickr8k", folder)
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")}
+    second = opening.open_dataset("flickr8k", folder)
+    assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")}
+    assert first.fingerprint() == second.fingerprint() and len(first.train) == 6
+
+
+def test_other_weights_give_other_features(album: Callable, tmp_path: Path, weight: dict[str, float]) -> None:
+    folder = album()
+    before = opening.open_dataset("flickr8k", folder)
+    weight["is"] = 1.0
+    after = opening.open_dataset("flickr8k", folder)
+    np.testing.assert_array_equal(np.asarray(after.test.pictures), 2 * np.asarray(before.test.pictures))
+    assert len(cached(tmp_path)) == 2
+
+
+def test_edited_captions_are_seen(album: Callable, tmp_path: Path, weight: dict[str, float]) -> None:
+    folder = album()
+    opening.open_dataset("flickr8k", folder)
+    path = folder / "dataset_album.json"
+    content = json.loads(path.read_text())
+    content["images"][0]["sentences"][0]["raw"] = "Something else ."
+    path.write_text(json.dumps(content))
+    assert opening.open_dataset("flickr8k", folder).train.captions[0] == "Something else ."
+
+
+def test_an_interrupted_look_goes_on(album: Callable, tmp_path: Path, weight: dict[str, float]) -> None:
+    folder = album()
+    picture = folder / "images" / "test1.jpg"
+    good = picture.read_bytes()
+    picture.write_text("no picture")
+    with pytest.raises(ValueError, match=r"test1.jpg is no picture that can be read"):
+        opening.open_dataset("flickr8k", folder)
+    with pytest.raises(ValueError, match=r"test1.jpg is no picture that can be read"):
+        opening.read_pixels([picture])
+    picture.write_bytes(good)
+    assert len(opening.open_dataset("flickr8k", folder).test) == 2
+    assert len(cached(tmp_path)) == 1
+
+
+def test_pictures_are_shown_as_squares_of_one_size(album: Callable) -> None:
+    pixels = opening.read_pixels(opening.picture_files(album(), "dev"), size=40)
+    assert [picture.shape for picture in pixels] == [(40, 40, 3)] * 2 and pixels[0].dtype == np.uint8
