@@ -91,6 +91,13 @@ def test_a_figures_words_become_the_books_alt_text(tmp_path: Path) -> None:
     assert silent["metadata"] == {}
 
 
+def test_published_numbers_add_up_to_the_papers_own_rsum() -> None:
+    table = course.published("VSE++")
+    assert all(rsum in table for rsum in ("409.8", "478.6", "355.7"))  # as Kim et al. 2023 print them
+    with pytest.raises(ValueError, match="VSE-"):
+        course.published("VSE--")
+
+
 def test_this_machine_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
     course.check_machine()
     assert "This machine is ready." in capsys.readouterr().out

@@ -231,6 +231,31 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str | None = No
     return Lesson(tier, data, root, seed, began=time.perf_counter())
 
 
+def published(*systems: str) -> str:
+    """Return what papers report of some systems, as a Markdown table made from `assets/published.json`.
+
+    Raises:
+        ValueError: nothing is known of a system.
+    """
+    entries = json.loads((ROOT / "assets" / "published.json").read_text(encoding="utf-8"))
+    known = {entry["system"] for entry in entries}
+    if unknown := set(systems) - known:
+        raise ValueError(
+            f"nothing is published of {min(unknown)!r} here; there are {', '.join(sorted(known))}"
+        )
+    recalls = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
+    lines = [
+        "| system | data | picture to text | text to picture | rsum | source |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for entry in (entry for entry in entries if entry["system"] in systems):
+        ways = [" / ".join(f"{entry[name]:.1f}" for name in part) for part in (recalls[:3], recalls[3:])]
+        rsum = sum(entry[name] for name in recalls)
+        cells = [entry["system"], entry["data"], *ways, f"{rsum:.1f}", entry["source"]]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def check_machine(least_gigabytes: float = 6.0) -> None:
     """Look for what the course needs and print a line for each thing, with what to do where it is missing."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
