@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from vsecore import recipes
+from vsecore import pooling, recipes
 from vsecore.data.words import Vocabulary
 from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
 from vsecore.pooling import KMaxPool
@@ -101,6 +101,21 @@ def test_a_value_that_does_not_fit_is_refused_by_name(field, value, message):
         get("vsepp_grid_bert").override({field: value})
 
 
+def test_the_order_of_changes_does_not_matter():
+    changes = {
+        "text.encoder": "bert",
+        "text.weights": "minilm",
+        "image.pool_options.k": 3,
+        "image.pool": "kmax",
+    }
+    one = get("vsepp_grid_gru").override(changes)
+    assert one == get("vsepp_grid_gru").override(dict(reversed(changes.items())))
+    assert (one.text.encoder, one.text.weights, one.image.pool_options) == ("bert", "minilm", {"k": 3})
+    assert one.override({"image.pool": "mean", "image.pool_options": "{}"}).image.pool_options == {}
+    with pytest.raises(ValueError, match=r"image\.pool_options is 5: wanted named values"):
+        one.override({"image.pool_options": "5", "image.pool_options.k": 3})
+
+
 def test_single_partners_need_batches_of_pairs():
     recipe = get("vsepp_grid_gru").override({"loss.siblings_are_negatives": True})
     with pytest.raises(ValueError, match="single partner"):
@@ -123,6 +138,9 @@ def test_a_written_recipe_with_odd_fields_is_refused():
         Recipe.from_dict(content)
     content["dim"] = "wide"
     with pytest.raises(ValueError, match="dim is 'wide'"):
+        Recipe.from_dict(content)
+    content["loss"] = 5
+    with pytest.raises(ValueError, match="'loss' is 5: wanted name, margin"):
         Recipe.from_dict(content)
 
 
@@ -180,9 +198,31 @@ def test_vectors_that_do_not_fit_say_which_setting_would():
         get("vsepp_grid_bert").build(7, VOCABULARY, torch.zeros(len(VOCABULARY), 300))
 
 
-def test_an_unknown_pool_is_refused():
-    with pytest.raises(ValueError, match="kmaks"):
-        get("vsepp_grid_gru").override({"image.pool": "kmaks"}).build(7, VOCABULARY)
+@pytest.mark.parametrize("tower", ["image", "text"])
+@pytest.mark.parametrize(
+    ("pool", "options", "message"),
+    [
+        ("kmaks", {}, "one of kmax, max, mean"),
+        ("kmax", {}, "must include k"),
+        ("kmax", {"k": 0}, "at least 1"),
+        ("mean", {"k": 5}, "takes no options"),
+        ("mean", {"dim": 5}, "dim"),
+    ],
+)
+def test_a_pool_that_cannot_be_built_is_refused_at_once(tower, pool, options, message):
+    with pytest.raises(ValueError, match=rf"{tower}\.pool '{pool}' with .*{message}"):
+        get("vsepp_grid_gru").override({f"{tower}.pool": pool, f"{tower}.pool_options": options})
+
+
+def test_to_make_a_recipe_draws_no_random_number(monkeypatch):
+    class PoolWithWeights(torch.nn.Linear):
+        def __init__(self, dim):
+            super().__init__(dim, dim)
+
+    monkeypatch.setitem(pooling.POOLS, "weighted", PoolWithWeights)
+    before = torch.get_rng_state()
+    get("vsepp_grid_gru").override({"image.pool": "weighted"})
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_missing_weights_say_what_to_do(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from vsecore import settings
@@ -134,6 +135,8 @@ class Recipe:
     def __post_init__(self) -> None:
         """Refuse values of a wrong type or range."""
         settings.check(self, "", dim=(2, math.inf))
+        _check_pool("image", self.image, self.dim)
+        _check_pool("text", self.text, self.dim)
         if self.loss.siblings_are_negatives and self.training.batches != "pairs":
             raise ValueError(
                 f"loss.siblings_are_negatives is true and training.batches is {self.training.batches!r}: "
@@ -203,7 +206,7 @@ class Recipe:
                 come from a checkpoint, in place of `text.weights`.
 
         Raises:
-            ValueError: vectors that do not fit, or that no encoder reads; an unknown pool.
+            ValueError: vectors that do not fit, or that no encoder reads.
             FileNotFoundError: the pretrained weights are nowhere to be found.
         """
         image_encoder = IMAGE_ENCODERS[self.image.encoder](feature_dim, self.dim)
@@ -229,6 +232,17 @@ class Recipe:
             build_pool(self.text.pool, self.dim, **self.text.pool_options),
             SIMILARITIES[self.similarity],
         )
+
+
+def _check_pool(place: str, tower: ImageSettings | TextSettings, dim: int) -> None:
+    """Refuse a pool that cannot be built: now, not when hours of preparation are over."""
+    try:
+        with torch.device("meta"):  # neither takes memory nor draws from the global generator
+            build_pool(tower.pool, dim, **tower.pool_options)
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{place}.pool {tower.pool!r} with {place}.pool_options {tower.pool_options} is no pool: {error}"
+        ) from error
 
 
 def _vsepp(feature: Literal["grid", "region", "patch"], text: Literal["gru", "bert"]) -> Recipe:

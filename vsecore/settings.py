@@ -9,7 +9,7 @@ import json
 import math
 import typing
 from collections.abc import Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import asdict, is_dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 Settings = TypeVar("Settings")
@@ -39,7 +39,7 @@ def check(settings: Any, place: str, **bounds: tuple[float, float]) -> None:
 
 
 def override(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """The same settings with other values.
+    """The same settings with other values, all changed before any are held against each other.
 
     Args:
         settings: a dataclass.
@@ -48,12 +48,18 @@ def override(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     Raises:
         ValueError: a field is unknown (the message names those there are), or a value does not fit.
     """
+    content = asdict(settings)  # type: ignore[call-overload]  # a TypeVar cannot be bound to all dataclasses
     for name, value in changes.items():
-        if not _is_field(type(settings), name.split(".")):
+        path = name.split(".")
+        kind = _kind(type(settings), path)
+        if kind is None:
             known = ", ".join(names(type(settings)))
             raise ValueError(f"setting {name!r} is unknown: there are {known}")
-        settings = _changed(settings, name.split("."), value)
-    return settings
+        place = content
+        for part in path[:-1]:
+            place = place[part]
+        place[path[-1]] = _typed(_parsed(value, kind), kind, name)
+    return from_dict(type(settings), content)
 
 
 def from_dict(cls: type[Settings], content: Mapping[str, Any], place: str = "") -> Settings:
@@ -63,6 +69,8 @@ def from_dict(cls: type[Settings], content: Mapping[str, Any], place: str = "") 
         ValueError: a field is unknown, missing, or does not fit.
     """
     hints = typing.get_type_hints(cls)
+    if not isinstance(content, Mapping):
+        raise ValueError(f"setting {place.rstrip('.')!r} is {content!r}: wanted {', '.join(hints)}")
     for wrong, keys in (
         ("unknown", content.keys() - hints.keys()),
         ("missing", hints.keys() - content.keys()),
@@ -84,23 +92,14 @@ def names(cls: Any) -> list[str]:
     return found
 
 
-def _is_field(cls: Any, path: list[str]) -> bool:
-    kind = typing.get_type_hints(cls).get(path[0])
+def _kind(cls: Any, path: list[str]) -> Any:
+    """The type of the field at the path; None if there is no such field."""
+    kind, rest = typing.get_type_hints(cls).get(path[0]), path[1:]
     if is_dataclass(kind):
-        return len(path) > 1 and _is_field(kind, path[1:])
-    return kind is not None and len(path) <= (2 if get_origin(kind) is dict else 1)
-
-
-def _changed(settings: Any, path: list[str], value: Any) -> Any:
-    first, rest = path[0], path[1:]
-    kind, present = typing.get_type_hints(type(settings))[first], getattr(settings, first)
-    if is_dataclass(kind):
-        value = _changed(present, rest, value)
-    elif rest:  # such as image.pool_options.k
-        value = {**present, rest[0]: _parsed(value, Any)}
-    else:
-        value = _parsed(value, kind)
-    return replace(settings, **{first: value})
+        return _kind(kind, rest) if rest else None
+    if get_origin(kind) is dict and len(rest) == 1:  # such as image.pool_options.k
+        return Any
+    return None if rest else kind
 
 
 def _parsed(value: Any, kind: Any) -> Any:
@@ -118,6 +117,8 @@ def _typed(value: Any, kind: Any, name: str) -> Any:
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
             raise ValueError(f"{name} is {value!r}: wanted one of {', '.join(map(str, get_args(kind)))}")
+        return value
+    if kind is Any:
         return value
     wanted = get_origin(kind) or kind
     if wanted is float and type(value) is int:
