@@ -25,9 +25,9 @@ def triplet(
     captions of a picture: leave out `positives`, and all but the diagonal is a negative.
 
     With `hardest` only the strongest negative of each row and column counts: better in the end, but a model
-    that starts poorly may collapse to one point, where the loss of B pairs rests at 2·B·margin. VSE++
-    therefore learns its first epoch from all negatives. Where a softer choice among negatives is wanted, see
-    `info_nce`.
+    that starts poorly may collapse to one point, where the loss of B pairs rests at 2·B·margin. VSE++ takes
+    the hardest from the start; the code of Chen et al. 2021 (VSE-infinity) first learns an epoch from all
+    negatives. Where a softer choice among negatives is wanted, see `info_nce`.
 
     Args:
         scores: similarities, (B, C).
