@@ -17,7 +17,7 @@ from vsecore.training import Run
 def a_run(seed=0, **changes):
     recipe = get("vsepp_grid_gru").override(changes)
     data = {"name": "small", "fingerprint": "0" * 64, "feature_kind": "grid", "feature_dim": 7}
-    return Run(None, None, recipe, data, seed, [], {}, {"seconds": 12.3456})
+    return Run(None, None, recipe, data, seed, [], {}, {"seconds": 12.3456}, "a small processor", 2)
 
 
 def a_record(rsum=250.0, **options):
@@ -28,7 +28,7 @@ def test_a_record_survives_the_disk(tmp_path):
     entry = a_record()
     path = write(entry, tmp_path)
     assert read(path) == entry
-    assert path.name == f"vsepp_grid_gru-small-{entry.config_hash}-seed0.json"
+    assert path.name == f"vsepp_grid_gru-small-00000000-{entry.config_hash}-seed0.json"
     assert path.read_text().endswith("}\n")
 
 
@@ -41,7 +41,33 @@ def test_a_record_says_what_was_run_with_what_and_where():
     assert 0.01 < entry.peak_memory_gb < 100
     assert entry.cpus == os.cpu_count()
     assert entry.versions.keys() >= {"python", "torch", "vsecore"}
-    assert entry.device
+    assert (entry.device, entry.processes) == ("a small processor", 2)
+
+
+def test_a_run_with_other_data_or_words_never_takes_the_place_of_a_record(tmp_path):
+    others = (
+        {"fingerprint": "1" * 64},
+        {"vectors": "a" * 12},
+        {"vectors": "b" * 12},
+        {"tokenizer": "c" * 12},
+    )
+    for other in ({}, *others):
+        run = a_run()
+        run.data |= other
+        write(record_run(run, {"rsum": 1.0}), tmp_path)
+    assert len(find(tmp_path)) == 5
+
+
+def test_a_record_from_before_processes_were_counted_is_of_one(tmp_path):
+    content = dataclasses.asdict(a_record())
+    del content["processes"]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(content))
+    assert read(path).processes == 1
+    del content["device"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"missing or unknown: device$"):
+        read(path)
 
 
 def test_a_record_names_the_commit_and_whether_it_is_what_was_run(tmp_path, monkeypatch):
@@ -148,4 +174,6 @@ def test_anything_that_gives_numbers_has_a_record(tmp_path):
         seconds=1.0,
     )
     assert write(entry, tmp_path).name == "ridge_to_words-small-seed0.json"
+    assert entry.device
+    assert entry.processes == 1
     assert find(tmp_path) == [entry]

@@ -8,19 +8,25 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
 
-from vsecore import checkpoints
+from vsecore import checkpoints, distributed
+from vsecore.data.features import MappedPictures
 from vsecore.data.loader import Dataset, Split, make_loader
+from vsecore.data.words import BERTTokenizer, Vocabulary
 from vsecore.evaluation import evaluate
+from vsecore.model import VSE
 from vsecore.optimization import LossMeter, make_optimizer, make_schedule
 from vsecore.recipes import get
-from vsecore.training import encode, evaluate_split, fit, load_run
+from vsecore.training import _tokenizer_digest, encode, evaluate_split, fit, load_run
 
 SMALL = {
     "dim": 16,
@@ -123,6 +129,21 @@ def test_the_returned_model_is_that_of_the_best_epoch():
     assert not run.model.training
 
 
+def test_the_returned_model_is_brought_to_the_cpu(monkeypatch):
+    """Here it is there already, so that only the asking can be seen; the next test sees more."""
+    asked = []
+    monkeypatch.setattr(VSE, "cpu", lambda model: asked.append(model) or model)
+    assert train(recipe(training__epochs=1)).model is asked[0]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_run_on_a_gpu_returns_its_model_on_the_cpu_and_names_the_gpu():
+    run = fit(recipe(training__epochs=1), small_data())
+    assert {weight.device.type for weight in weights(run).values()} == {"cpu"}
+    assert run.device == torch.cuda.get_device_name()
+    assert train(recipe(training__epochs=1)).device != run.device
+
+
 def test_gradients_reach_every_parameter():
     silent = set()
 
@@ -142,6 +163,7 @@ def test_history_and_timings_tell_what_happened():
     assert 0 < run.timings["step_seconds"] < run.timings["seconds"]
     assert 0 < run.timings["data_wait"] < 1
     assert run.data["name"] == "small"
+    assert (run.device, run.processes) == (distributed.hardware(torch.device("cpu")), 1)
 
 
 def test_the_callback_sees_every_step_and_every_evaluation():
@@ -173,6 +195,11 @@ def test_neither_workers_nor_the_generator_change_a_run():
     one = train(a_recipe)
     torch.manual_seed(99)
     assert_same_run(one, train(a_recipe, workers=1))
+
+
+def test_a_seed_may_be_huge():
+    one, other = (train(recipe(training__epochs=1), seed=seed) for seed in (20_000_000_000, 20_000_000_001))
+    assert one.history != other.history
 
 
 # It survives.
@@ -214,9 +241,65 @@ def test_a_run_killed_by_the_system_and_resumed_ends_with_the_same_bits(tmp_path
     assert start("killed_worker", str(tmp_path)).wait() == -signal.SIGKILL
     state = checkpoints.load(tmp_path / checkpoints.LAST)[1]["state"]
     assert (state["epoch"], state["batch"], state["step"]) == (1, 2, 6)
-    (tmp_path / ".last.safetensors.0000.part").write_bytes(b"half a checkpoint")
+    old, young = (tmp_path / f".last.safetensors.000{number}.part" for number in (0, 1))
+    for partial in (old, young):
+        partial.write_bytes(b"half a checkpoint")
+    os.utime(old, (time.time() - 90_000,) * 2)
     assert_same_run(train(), train(folder=tmp_path, resume=True))
-    assert not list(tmp_path.glob(".*.part")), "what a kill left behind is cleared away"
+    assert not old.exists(), "what a kill left behind is cleared away"
+    assert young.exists(), "what another process may be writing is not"
+
+
+def test_only_the_writing_process_clears_a_folder(tmp_path):
+    left = tmp_path / ".last.safetensors.0000.part"
+    with pytest.raises(StopError):
+        train(folder=tmp_path, save_every=1, callback=stop_at(2))
+    left.write_bytes(b"half a checkpoint")
+    os.utime(left, (0, 0))
+    model = recipe().build(7, recipe().tokenizer(small_data().train.captions))
+    optimizer = make_optimizer(model, recipe().training)
+    schedule = make_schedule(optimizer, recipe().training, 4)
+    identity = checkpoints.read_identity(tmp_path)
+    checkpoints.RunFolder(tmp_path, identity, writes=False).open(True, model, optimizer, schedule)
+    assert left.exists()
+    checkpoints.RunFolder(tmp_path, identity).open(True, model, optimizer, schedule)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("write", range(1, 8))
+def test_a_kill_between_any_two_files_leaves_the_weights_of_the_entry_that_is_called_best(
+    tmp_path, monkeypatch, write
+):
+    """Also where the same epoch run again would end elsewhere, as it may on a GPU."""
+    a_recipe, data, whole = recipe(training__epochs=4), small_data(), checkpoints.save
+    written = []
+
+    def save(path, tensors, facts):
+        written.append(path)
+        if len(written) == write:
+            raise StopError
+        whole(path, tensors, facts)
+
+    def disturb(event):
+        event.model.image_encoder.project.weight.data.mul_(0.9)
+
+    def assert_consistent(run):
+        assert run.best == max(run.history, key=lambda entry: entry["rsum"])
+        metrics = evaluate_split(run.model, data.dev, run.tokenizer)
+        assert metrics == {name: run.best[name] for name in metrics}
+
+    monkeypatch.setattr(checkpoints, "save", save)
+    with pytest.raises(StopError):
+        train(a_recipe, data, folder=tmp_path)
+    monkeypatch.setattr(checkpoints, "save", whole)
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    if write > 1:
+        assert_consistent(load_run(tmp_path))
+    assert_same_run(train(a_recipe, data), train(a_recipe, data, folder=tmp_path, resume=True))
+    with pytest.raises(StopError):  # a second interruption, after which the first must not be felt
+        train(a_recipe, data, folder=tmp_path / "copy", resume=True, save_every=1, callback=stop_at(15))
+    assert_consistent(load_run(tmp_path / "copy"))
+    assert_consistent(train(a_recipe, data, folder=tmp_path / "copy", resume=True, callback=disturb))
 
 
 def test_resume_begins_where_there_is_nothing_and_ends_where_all_is_done(tmp_path):
@@ -239,6 +322,8 @@ def test_a_run_is_never_overwritten_by_accident(tmp_path):
         ({"a_recipe": recipe(loss__margin=0.3)}, r"recipe\.loss\.margin = 0\.2, and it is now 0\.3"),
         ({"data": small_data(seed=1)}, r"data\.fingerprint"),
         ({"seed": 5}, "seed = 0, and it is now 5"),
+        ({"vectors": torch.zeros(33, 8)}, r"data\.vectors = '', and it is now '[0-9a-f]{12}'"),
+        ({"tokenizer": Vocabulary([f"other{number}" for number in range(29)])}, r"data\.tokenizer"),
     ],
 )
 def test_a_run_goes_on_only_as_what_it_was(tmp_path, change, field):
@@ -299,6 +384,17 @@ def test_a_run_is_rebuilt_from_its_folder_alone(tmp_path):
     assert not loaded.model.training
 
 
+def test_other_vectors_make_another_run(tmp_path):
+    size = len(recipe().tokenizer(small_data().train.captions))
+    vectors = torch.randn(size, 8, generator=torch.Generator().manual_seed(0))
+    one = train(recipe(training__epochs=1), folder=tmp_path, vectors=vectors)
+    for other in (None, vectors + 1):
+        with pytest.raises(ValueError, match=rf"data\.vectors = '{one.data['vectors']}'"):
+            train(recipe(training__epochs=1), folder=tmp_path, vectors=other, resume=True)
+    again = train(recipe(training__epochs=1), folder=tmp_path, vectors=vectors.clone(), resume=True)
+    assert_same_run(one, again)
+
+
 def test_no_file_of_a_run_is_a_pickle(tmp_path):
     train(recipe(training__epochs=1), folder=tmp_path)
     for path in tmp_path.iterdir():
@@ -312,8 +408,13 @@ def test_no_file_of_a_run_is_a_pickle(tmp_path):
 def test_damaged_runs_are_told_by_file(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"run\.json"):
         load_run(tmp_path)
-    train(recipe(training__epochs=1), folder=tmp_path)
-    best = tmp_path / checkpoints.BEST
+    best, last = tmp_path / checkpoints.BEST, tmp_path / checkpoints.LAST
+    with pytest.raises(StopError):
+        train(folder=tmp_path, save_every=1, callback=stop_at(3))
+    with pytest.raises(FileNotFoundError, match="no finished epoch"):
+        load_run(tmp_path)
+    with pytest.raises(StopError):
+        train(folder=tmp_path, save_every=1, callback=stop_at(7), resume=True)
     whole = best.read_bytes()
     best.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"best\.safetensors is damaged"):
@@ -321,12 +422,74 @@ def test_damaged_runs_are_told_by_file(tmp_path):
     best.unlink()
     with pytest.raises(FileNotFoundError, match=r"best\.safetensors"):
         load_run(tmp_path)
+    tensors, facts = checkpoints.load(last)
+    checkpoints.save(best, checkpoints._under("model.", tensors), {"epoch": 7})
+    with pytest.raises(ValueError, match=r"best\.safetensors has the weights of {'epoch': 7}"):
+        load_run(tmp_path)
+    for kind in ({}, facts | {"state": {"age": 3}}):
+        checkpoints.save(last, tensors, kind)
+        with pytest.raises(ValueError, match=r"last\.safetensors does not say where a run stands.*back"):
+            load_run(tmp_path)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(ValueError, match=r"run\.json is no JSON"):
         load_run(tmp_path)
     (tmp_path / "run.json").write_text("[]")
     with pytest.raises(ValueError, match="wanted an object"):
         load_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("recipe.name", None), ("data", {}), ("data.feature_dim", "7"), ("data.vectors", 3), ("seed", None)],
+)
+def test_a_damaged_field_of_a_run_is_told_by_name(tmp_path, field, value):
+    train(recipe(training__epochs=1), folder=tmp_path)
+    path = tmp_path / "run.json"
+    content = json.loads(path.read_text())
+    *outer, last = field.split(".")
+    (content[outer[0]] if outer else content)[last] = value
+    path.write_text(json.dumps(content))
+    for step in (lambda: load_run(tmp_path), lambda: train(folder=tmp_path, resume=True)):
+        with pytest.raises(ValueError, match=rf"run\.json: field {field}.* wanted .*: put the run's own"):
+            step()
+    path.write_text('{"a": 1}')
+    with pytest.raises(ValueError, match=r"run\.json: field recipe\.name is None, wanted str"):
+        load_run(tmp_path)
+
+
+def test_a_recipe_in_a_run_that_is_damaged_is_told_by_file_and_field(tmp_path):
+    train(recipe(training__epochs=1), folder=tmp_path)
+    content = json.loads((tmp_path / "run.json").read_text())
+    content["recipe"]["loss"]["margin"] = -1
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"run\.json: recipe: loss\.margin is -1"):
+        load_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("model.image_encoder.project.bias", None, r"missing, the model's is \(16,\)"),
+        ("model.image_encoder.project.bias", torch.zeros(3), r"\(3,\), the model's is \(16,\)"),
+        ("model.colour", torch.zeros(3), r"\(3,\), the model's is missing"),
+        ("optimizer.0.exp_avg", torch.zeros(3), r"\(3,\), the model's is"),
+        ("optimizer.0.step", None, r"missing, the model's is \(\)"),
+        ("optimizer.99.exp_avg", torch.zeros(3), r"\(3,\), the model's is missing"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_told_by_file_and_tensor(tmp_path, name, change, message):
+    train(recipe(training__epochs=1), folder=tmp_path)
+    path = tmp_path / checkpoints.LAST
+    tensors, facts = checkpoints.load(path)
+    tensors.pop(name, None)
+    checkpoints.save(path, tensors | ({} if change is None else {name: change}), facts)
+    wanted = rf"last\.safetensors: tensor {name} is {message}.*: put the run's own"
+    with pytest.raises(ValueError, match=wanted) as told:
+        train(recipe(training__epochs=1), folder=tmp_path, resume=True)
+    assert "\n" not in str(told.value)
+    if name.startswith("model."):
+        with pytest.raises(ValueError, match=wanted.replace("model.", "", 1)):
+            load_run(tmp_path)
 
 
 def test_bert_is_trained_kept_and_rebuilt_without_its_source(tmp_path):
@@ -363,6 +526,8 @@ def test_bert_is_trained_kept_and_rebuilt_without_its_source(tmp_path):
     shutil.rmtree(source)
     loaded = load_run(tmp_path / "run")
     assert_same_run(run, loaded)
+    assert isinstance(loaded.tokenizer, BERTTokenizer)
+    assert _tokenizer_digest(loaded.tokenizer) == run.data["tokenizer"]
     assert str(tmp_path) not in (tmp_path / "run" / "run.json").read_text()
 
 
@@ -479,6 +644,31 @@ def test_a_split_is_evaluated_by_its_scores():
     assert evaluate_split(run.model, split, run.tokenizer, folds=3) == evaluate(v @ t.T, split.owner, 3)
 
 
+def test_features_on_disk_are_embedded_without_a_warning(tmp_path):
+    """Torch warns of memory that it must not write to, as a file's own pages are."""
+    features = np.random.default_rng(0).standard_normal((20, 5, 7)).astype(np.float32)
+    np.save(tmp_path / "train_ims.npy", features)
+    pictures, split = MappedPictures(tmp_path / "train_ims.npy"), small_split("train", 20, counts=False)
+    copy = np.array(pictures)
+    assert copy.flags.writeable
+    copy[:] = 0
+    assert np.array_equal(np.asarray(pictures), features)
+    mapped, within = (
+        Split("train", source, split.captions, split.owner, split.picture_ids)
+        for source in (pictures, features)
+    )
+    model, tokenizer = (
+        recipe().build(7, recipe().tokenizer(split.captions)),
+        recipe().tokenizer(split.captions),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        v, t = encode(model, mapped, tokenizer)
+    wanted_v, wanted_t = encode(model, within, tokenizer)
+    assert torch.equal(v, wanted_v)
+    assert torch.equal(t, wanted_t)
+
+
 # Many processes are one.
 
 
@@ -537,3 +727,21 @@ def test_the_share_of_each_process_is_a_slice_of_the_joint_batch():
     joint = next(iter(make_loader(split, tokenizer, 10)))
     shares = [next(iter(make_loader(split, tokenizer, 10, rank=rank, world=2))) for rank in (0, 1)]
     assert torch.equal(torch.cat([share.caption_rows for share in shares]), joint.caption_rows)
+
+
+def test_what_others_say_of_a_gradient_leaves_autograds_own_alone(monkeypatch):
+    """As two processes see it that say the same: the sum is twice what each says."""
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda gradient: gradient.mul_(2))
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    gradient = torch.ones(5, 3)
+    share, _ = distributed._Gather.backward(SimpleNamespace(sizes=[3, 2]), gradient)
+    assert torch.equal(share, torch.full((2, 3), 2.0))
+    assert torch.equal(gradient, torch.ones(5, 3))
+
+
+def test_one_process_speaks_for_all(monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    assert distributed.is_main_process()
+    for rank in (0, 1):
+        monkeypatch.setenv("RANK", str(rank))
+        assert distributed.is_main_process() is (rank == 0)

@@ -5,7 +5,9 @@ No pickle: a checkpoint from a stranger can hold wrong numbers, never code.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,9 +19,23 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
-from vsecore.data.files import write_atomically
+from vsecore.data.files import read_json, write_atomically
 
 BEST, LAST, RUN = "best.safetensors", "last.safetensors", "run.json"
+
+IDENTITY = {
+    "recipe.name": str,
+    "data.name": str,
+    "data.fingerprint": str,
+    "data.feature_dim": int,
+    "data.tokenizer": str,
+    "data.vectors": str,
+    "seed": int,
+}
+"""What `run.json` says of any run."""
+
+DAY = 24 * 3600
+AGAIN = "put the run's own file back, or train again in another folder"
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -82,13 +98,77 @@ class State:
     seconds: float = 0.0  # of the whole run
     training_seconds: float = 0.0  # of its steps
     waiting_seconds: float = 0.0  # for batches, within those
+    device: str = ""  # the name of what trains
+    processes: int = 1  # that share each batch
+
+
+def read_identity(folder: Path) -> dict[str, Any]:
+    """What the run in a folder is a run of.
+
+    Raises:
+        FileNotFoundError: there is no run.
+        ValueError: `run.json` is damaged.
+    """
+    identity = read_json(folder / RUN)
+    said = flatten(identity)
+    for name, kind in IDENTITY.items():
+        if not isinstance(said.get(name), kind):
+            raise ValueError(
+                f"{folder / RUN}: field {name} is {said.get(name)!r}, wanted {kind.__name__}: {AGAIN}"
+            )
+    return identity
+
+
+def read_last(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], State]:
+    """The tensors of `last.safetensors`, its facts, and the state among them.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged, or another kind of checkpoint.
+    """
+    tensors, facts = load(folder / LAST)
+    try:
+        if missing := {"optimizer", "schedule", "state"} - facts.keys():
+            raise KeyError(min(missing))
+        return tensors, facts, State(**facts["state"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{folder / LAST} does not say where a run stands ({error}): {AGAIN}") from error
+
+
+def best_weights(folder: Path, model: nn.Module, last: dict[str, Tensor], state: State) -> dict[str, Tensor]:
+    """The weights of the epoch that the state calls the best.
+
+    Right after that epoch they are those of `last.safetensors`, whether or not a kill came before
+    `best.safetensors` was written; from the next save on, they are in `best.safetensors`.
+
+    Args:
+        folder: of the run.
+        model: that they are for.
+        last: the tensors of `last.safetensors`.
+        state: what it says.
+
+    Raises:
+        FileNotFoundError: there is no `best.safetensors`, and it is needed.
+        ValueError: it is damaged, of another epoch or of another model.
+    """
+    if state.batch == 0 and state.best["epoch"] == state.epoch - 1:
+        path, weights = folder / LAST, _under("model.", last)
+    else:
+        path = folder / BEST
+        weights, entry = load(path)
+        if entry != state.best:
+            raise ValueError(
+                f"{path} has the weights of {entry}, and the best epoch of {LAST} is {state.best}: {AGAIN}"
+            )
+    _check_shapes(path, weights, {name: weight.shape for name, weight in model.state_dict().items()})
+    return weights
 
 
 class RunFolder:
     """A run on disk: what is run, its best weights, and all that is needed to go on.
 
-    `last.safetensors` and `best.safetensors` are replaced whole, so that a kill at any moment leaves a usable
-    run.
+    `last.safetensors` and `best.safetensors` are replaced whole, and in this order (see `best_weights`), so
+    that a kill at any moment leaves a usable run.
 
     Args:
         folder: where; None: nothing is written, and the best weights are kept in memory alone.
@@ -112,7 +192,8 @@ class RunFolder:
         """Begin a run, or bring model, optimizer and schedule back to where it stopped.
 
         Raises:
-            ValueError: the folder holds a run and `resume` is False, or a run of something else.
+            ValueError: the folder holds a run and `resume` is False, or a run of something else, or a file of
+                it is damaged.
         """
         if self.folder is None:
             return State()
@@ -124,22 +205,35 @@ class RunFolder:
                 with write_atomically(self.folder / RUN, "w") as file:
                     json.dump(self.identity, file, indent=2)
             return State()
-        self._compare(read_json(self.folder / RUN))
-        tensors, facts = load(last)
-        model.load_state_dict(_under("model.", tensors))
-        load_optimizer_state(optimizer, _under("optimizer.", tensors), facts["optimizer"])
-        schedule.load_state_dict(facts["schedule"])
-        state = State(**facts["state"])
+        self._compare(read_identity(self.folder))
+        tensors, facts, state = read_last(self.folder)
+        moments = _under("optimizer.", tensors)
+        shapes = {f"model.{name}": weight.shape for name, weight in model.state_dict().items()}
+        shapes |= {f"optimizer.{name}": shape for name, shape in _moment_shapes(optimizer, moments).items()}
+        _check_shapes(last, tensors, shapes)
         if state.best:
-            self.best = load(self.folder / BEST)[0]
-        for stale in self.folder.glob(".*.part"):  # what a kill in the middle of writing left
-            stale.unlink()
+            self.best = best_weights(self.folder, model, tensors, state)
+        model.load_state_dict(_under("model.", tensors))
+        load_optimizer_state(optimizer, moments, facts["optimizer"])
+        schedule.load_state_dict(facts["schedule"])
+        if self.writes:
+            if state.best:
+                save(self.folder / BEST, self.best, state.best)  # a kill may have come before this was done
+            self._clear()
         return state
+
+    def _clear(self) -> None:
+        """Remove what a kill in the middle of writing left; what is young may still be written to."""
+        assert self.folder is not None
+        for left in self.folder.glob(".*.part"):
+            with contextlib.suppress(FileNotFoundError):  # it was finished, or removed, a moment ago
+                if time.time() - left.stat().st_mtime > DAY:
+                    left.unlink()
 
     def save_last(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, schedule: LRScheduler, state: State
     ) -> None:
-        """Write all that is needed to go on from here."""
+        """Write all that is needed to go on from here. After an epoch this comes before `save_best`."""
         if self.folder is None or not self.writes:
             return
         moments, groups = optimizer_state(optimizer)
@@ -175,23 +269,26 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file's content.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is no JSON object.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file")
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds a JSON {type(content).__name__}: wanted an object")
-    return content
-
-
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _moment_shapes(optimizer: torch.optim.Optimizer, moments: dict[str, Tensor]) -> dict[str, torch.Size]:
+    """What an optimizer's moments should be: all kinds there are, for each parameter that has any."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    begun = {name.partition(".")[0] for name in moments}
+    kinds = {name.partition(".")[2] for name in moments}
+    return {
+        f"{number}.{kind}": torch.Size() if kind == "step" else parameter.shape
+        for number, parameter in enumerate(parameters)
+        for kind in kinds
+        if str(number) in begun
+    }
+
+
+def _check_shapes(path: Path, tensors: dict[str, Tensor], wanted: dict[str, torch.Size]) -> None:
+    found = {name: tensor.shape for name, tensor in tensors.items()}
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
+            come, want = (tuple(shapes[name]) if name in shapes else "missing" for shapes in (found, wanted))
+            raise ValueError(f"{path}: tensor {name} is {come}, the model's is {want}: {AGAIN}")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import re
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -34,6 +38,24 @@ def make_accelerator(
     native = not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     half = precision == "bfloat16" or (precision == "auto" and native)
     return Accelerator(cpu=cpu, mixed_precision="bf16" if half else "no", step_scheduler_with_optimizer=False)
+
+
+def is_main_process() -> bool:
+    """Whether this process is the one that speaks for all; true where there is only one.
+
+    The answer is the same before and after `fit` has brought the processes together.
+    """
+    return int(os.environ.get("RANK", "0")) == 0  # set by torchrun and accelerate launch
+
+
+def hardware(device: torch.device) -> str:
+    """The name of the processor behind a device, such as "NVIDIA H200"."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file() and (found := re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text())):
+        return found[1]
+    return platform.processor() or platform.machine()
 
 
 def gather(x: Tensor, sizes: list[int] | None = None) -> Tensor:
@@ -81,6 +103,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        gradient = gradients[0].contiguous()
+        # A copy: all_reduce writes into what it is given, and this gradient is autograd's own.
+        gradient = gradients[0].clone(memory_format=torch.contiguous_format)
         dist.all_reduce(gradient)  # the sum over processes
         return gradient.split(ctx.sizes)[dist.get_rank()], None

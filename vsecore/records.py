@@ -17,15 +17,16 @@ import subprocess
 import sys
 import typing
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_origin
 
 import torch
 
-from vsecore.checkpoints import flatten, read_json
-from vsecore.data.files import write_atomically
+from vsecore.checkpoints import flatten
+from vsecore.data.files import read_json, write_atomically
+from vsecore.distributed import hardware
 from vsecore.training import Run
 
 PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
@@ -39,19 +40,20 @@ class Record:
     name: str  # of the recipe, or of whatever was measured
     config: dict[str, Any]  # its settings
     config_hash: str
-    data: dict[str, Any]  # its name and fingerprint, among others
+    data: dict[str, Any]  # its name and fingerprint, among others; digests of the words that it is read with
     seed: int
     metrics: dict[str, float]
     note: str  # in plain words, what the numbers are
     seconds: float  # wall time
     peak_memory_gb: float  # of the process, from its beginning
     peak_gpu_memory_gb: float  # 0 without a GPU
-    device: str
+    device: str  # what computed: a GPU, or else the processor
     cpus: int
     commit: str  # of the code; "" outside a git checkout
     dirty: bool  # whether the code had changes since that commit
     versions: dict[str, str]
     date: str  # year-month-day
+    processes: int = 1  # that computed together
 
     def __post_init__(self) -> None:
         """Refuse what could not be trusted, or not be shared.
@@ -74,13 +76,14 @@ class Record:
 
     @property
     def file_name(self) -> str:
-        """The same for the same thing run again."""
-        parts = (self.name, self.data.get("name", ""), self.config_hash, f"seed{self.seed}")
+        """The same for the same thing run again, and another for everything else."""
+        digests = [str(self.data.get(key, ""))[:8] for key in ("fingerprint", "tokenizer", "vectors")]
+        parts = (self.name, self.data.get("name", ""), *digests, self.config_hash, f"seed{self.seed}")
         return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts if part) + ".json"
 
 
 def record_run(run: Run, metrics: dict[str, float], note: str = "") -> Record:
-    """The record of a training run, made in the process that trained.
+    """The record of a training run; its memory is that of this process, so make it where the run trained.
 
     Args:
         run: what `training.fit` returned.
@@ -96,6 +99,8 @@ def record_run(run: Run, metrics: dict[str, float], note: str = "") -> Record:
         metrics=metrics,
         seconds=run.timings["seconds"],
         note=note,
+        device=run.device,
+        processes=run.processes,
     )
 
 
@@ -109,8 +114,25 @@ def record(
     metrics: dict[str, float],
     seconds: float,
     note: str = "",
+    device: str = "",
+    processes: int = 1,
 ) -> Record:
-    """A record of anything that gives numbers: what it was is told, where it ran is looked up here."""
+    """A record of anything that gives numbers: what it was is told, with which code is looked up here.
+
+    Args:
+        name: of what was measured.
+        config: its settings.
+        config_hash: tells them from others; "" where the name does.
+        data: what it was measured on: its "name", a "fingerprint" if it has one, and whatever else tells it
+            from other data.
+        seed: of everything random.
+        metrics: what came out.
+        seconds: wall time.
+        note: in plain words, what the numbers are.
+        device: the name of what computed (see `distributed.hardware`); "": the GPU if there is one, else the
+            processor.
+        processes: how many computed together.
+    """
     commit, dirty = _code()
     gpu = torch.cuda.is_available()
     return Record(
@@ -124,12 +146,13 @@ def record(
         seconds=round(seconds, 3),
         peak_memory_gb=round(_peak_memory() / 2**30, 3),
         peak_gpu_memory_gb=round(torch.cuda.max_memory_allocated() / 2**30, 3) if gpu else 0.0,
-        device=torch.cuda.get_device_name() if gpu else _processor(),
+        device=device or hardware(torch.device("cuda" if gpu else "cpu")),
         cpus=os.cpu_count() or 1,
         commit=commit,
         dirty=dirty,
         versions={"python": platform.python_version()} | {package: _version(package) for package in PACKAGES},
         date=datetime.now(UTC).date().isoformat(),
+        processes=processes,
     )
 
 
@@ -155,9 +178,11 @@ def read(path: str | Path) -> Record:
     """
     content = read_json(Path(path))
     known = {field.name for field in fields(Record)}
-    if content.keys() != known:
-        odd = ", ".join(sorted(content.keys() ^ known))
-        raise ValueError(f"{path} is no record: these fields are missing or unknown: {odd}")
+    optional = {field.name for field in fields(Record) if field.default is not MISSING}
+    if odd := (content.keys() ^ known) - (optional - content.keys()):
+        raise ValueError(
+            f"{path} is no record: these fields are missing or unknown: {', '.join(sorted(odd))}"
+        )
     try:
         return Record(**content)
     except ValueError as error:
@@ -239,10 +264,3 @@ def _version(package: str) -> str:
 def _peak_memory() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in kilobytes
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file() and (found := re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text())):
-        return found[1]
-    return platform.processor() or platform.machine()

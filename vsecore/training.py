@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -20,7 +22,7 @@ from vsecore.checkpoints import RunFolder, State
 from vsecore.data.files import progress, write_atomically
 from vsecore.data.loader import Batch, Dataset, Split, Tokenizer, make_loader
 from vsecore.data.words import load_tokenizer
-from vsecore.distributed import gather, make_accelerator, sizes_of
+from vsecore.distributed import gather, hardware, make_accelerator, sizes_of
 from vsecore.encoders import BERTEncoder
 from vsecore.evaluation import evaluate
 from vsecore.model import VSE
@@ -46,14 +48,16 @@ class Event:
 class Run:
     """A trained model and how it came to be."""
 
-    model: VSE  # with the weights of the best epoch
+    model: VSE  # with the weights of the best epoch; on the CPU, in eval mode
     tokenizer: Tokenizer
     recipe: Recipe
-    data: dict[str, Any]  # name, fingerprint, feature_kind, feature_dim
+    data: dict[str, Any]  # name, fingerprint, feature_kind, feature_dim; digests of tokenizer and vectors
     seed: int
     history: list[dict[str, float]]  # of each epoch: epoch, step, learning_rate, loss, and the metrics of dev
     best: dict[str, float]  # the entry of the epoch with the highest rsum
     timings: dict[str, float]  # seconds; step_seconds, the mean; data_wait, the share of a step spent waiting
+    device: str  # the name of what trained it, such as "NVIDIA H200"
+    processes: int  # that shared each batch
 
 
 def fit(
@@ -77,8 +81,10 @@ def fit(
     and resumed ends, on a CPU, with the same bits as one that was not. Torch's global generator is reseeded
     on the way.
 
-    Started by `torchrun` or `accelerate launch`, several processes share each batch, and learn what one
-    process with the joint batch would.
+    Started by `torchrun` or `accelerate launch`, several processes share each batch. The loss sees the joint
+    batch, so they learn what one process would, up to rounding, if no layer looks at other rows or rolls
+    dice. Batch normalisation (`RegionEncoder`) does see the joint batch on GPUs, but on CPUs only its
+    process's share; dropout (BERT) is drawn by each process for itself.
 
     Args:
         recipe: what to train.
@@ -94,9 +100,12 @@ def fit(
         workers: processes that prepare batches ahead.
         save_every: save after so many steps too, not only after each epoch.
 
+    Returns:
+        The run. Wherever it trained, its model is on the CPU and in eval mode, as `load_run` gives it.
+
     Raises:
-        ValueError: recipe and data do not fit; the folder holds a run and `resume` is False; or it holds a
-            run of another recipe, data or seed.
+        ValueError: recipe and data do not fit; the folder holds a run and `resume` is False; it holds a run
+            of another recipe, data, tokenizer, vectors or seed; or the run is damaged.
         FloatingPointError: the loss or its gradient became NaN or infinite. The checkpoints are from before.
     """
     _check_kinds(recipe, data)
@@ -112,9 +121,10 @@ def fit(
     batches = functools.partial(_batches, recipe, data.train, tokenizer, seed, workers, accelerator)
     schedule = make_schedule(optimizer, settings, steps_an_epoch=len(batches(epoch=0, start=0)))
 
-    identity = _identity(recipe, data, tokenizer, seed)
+    identity = _identity(recipe, data, tokenizer, vectors, seed)
     keeper = RunFolder(None if folder is None else Path(folder), identity, writes=accelerator.is_main_process)
     state = keeper.open(resume, model, optimizer, schedule)
+    state.device, state.processes = hardware(accelerator.device), accelerator.num_processes
     if keeper.folder is not None and keeper.writes:
         _save_reader(keeper.folder, tokenizer, model)
     began = time.perf_counter() - state.seconds
@@ -158,18 +168,20 @@ def fit(
             **metrics,
         }
         state.history.append(entry)
-        if not state.best or entry["rsum"] > state.best["rsum"]:
+        better = not state.best or entry["rsum"] > state.best["rsum"]
+        if better:
             state.best = entry
-            keeper.save_best(model, entry)
         state.epoch, state.batch, state.loss_sum = state.epoch + 1, 0, 0.0
         state.seconds = time.perf_counter() - began
         keeper.save_last(model, optimizer, schedule, state)
+        if better:
+            keeper.save_best(model, entry)
         if callback:
             callback(replace(event, kind="evaluated", metrics=metrics))
 
     model = accelerator.unwrap_model(towers, keep_fp32_wrapper=False)
     model.load_state_dict(keeper.best)
-    return _run(model.eval(), tokenizer, recipe, identity, state)
+    return _run(model.cpu().eval(), tokenizer, recipe, identity, state)
 
 
 def joint_batch(
@@ -244,17 +256,21 @@ def load_run(folder: str | Path) -> Run:
 
     Raises:
         FileNotFoundError: the folder holds no run, or one without a finished epoch.
-        ValueError: a file is damaged.
+        ValueError: a file is damaged; the message names it, and the field or tensor.
     """
     folder = Path(folder)
-    identity = checkpoints.read_json(folder / checkpoints.RUN)
-    recipe = Recipe.from_dict(identity["recipe"])
+    identity = checkpoints.read_identity(folder)
+    try:
+        recipe = Recipe.from_dict(identity["recipe"])
+    except ValueError as error:
+        raise ValueError(f"{folder / checkpoints.RUN}: recipe: {error}") from error
     tokenizer = load_tokenizer(folder)
+    tensors, _, state = checkpoints.read_last(folder)
+    if not state.best:
+        raise FileNotFoundError(f"{folder} holds no finished epoch yet: resume its training")
     model = recipe.build(identity["data"]["feature_dim"], tokenizer, architecture=folder)
-    weights, _ = checkpoints.load(folder / checkpoints.BEST)
-    model.load_state_dict(weights)
-    _, facts = checkpoints.load(folder / checkpoints.LAST)
-    return _run(model.eval(), tokenizer, recipe, identity, State(**facts["state"]))
+    model.load_state_dict(checkpoints.best_weights(folder, model, tensors, state))
+    return _run(model.eval(), tokenizer, recipe, identity, state)
 
 
 def _check_kinds(recipe: Recipe, data: Dataset) -> None:
@@ -306,7 +322,7 @@ def _timed(loader: Iterable[Batch], state: State) -> Iterator[Batch]:
 
 def _seed_step(seed: int, step: int, rank: int) -> None:
     """Make a step's dropout a function of seed, step and process: a resumed run draws the same."""
-    torch.manual_seed((seed * 1_000_003 + step) * 1_009 + rank)
+    torch.manual_seed(((seed * 1_000_003 + step) * 1_009 + rank) % 2**63)  # torch takes no larger seed
 
 
 def _shown(
@@ -320,7 +336,9 @@ def _shown(
     )
 
 
-def _identity(recipe: Recipe, data: Dataset, tokenizer: Tokenizer, seed: int) -> dict[str, Any]:
+def _identity(
+    recipe: Recipe, data: Dataset, tokenizer: Tokenizer, vectors: Tensor | None, seed: int
+) -> dict[str, Any]:
     """What a run is a run of: only with the same does it go on."""
     return {
         "recipe": recipe.portable(),
@@ -329,10 +347,21 @@ def _identity(recipe: Recipe, data: Dataset, tokenizer: Tokenizer, seed: int) ->
             "fingerprint": data.fingerprint(),
             "feature_kind": data.feature_kind,
             "feature_dim": data.feature_dim,
+            "tokenizer": _tokenizer_digest(tokenizer),
+            "vectors": "" if vectors is None else _digest(vectors.detach().float().cpu().numpy().tobytes()),
         },
-        "vocabulary": len(tokenizer),
         "seed": seed,
     }
+
+
+def _tokenizer_digest(tokenizer: Tokenizer) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save(folder)
+        return _digest(b"".join(path.read_bytes() for path in sorted(Path(folder).iterdir())))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _save_reader(folder: Path, tokenizer: Tokenizer, model: VSE) -> None:
@@ -350,5 +379,14 @@ def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, identity: dict[str, A
         "data_wait": state.waiting_seconds / state.training_seconds,
     }
     return Run(
-        model, tokenizer, recipe, identity["data"], identity["seed"], state.history, state.best, timings
+        model=model,
+        tokenizer=tokenizer,
+        recipe=recipe,
+        data=identity["data"],
+        seed=identity["seed"],
+        history=state.history,
+        best=state.best,
+        timings=timings,
+        device=state.device,
+        processes=state.processes,
     )
