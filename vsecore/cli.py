@@ -141,7 +141,8 @@ def scenes_pretrain(
             seconds=seconds,
             note="facts read by lines from the features of held-out pictures, in percent: mean average "
             "precision of kinds, and of kinds with their colour; accuracy of the place, and cell by cell of "
-            f"kind, colour, size and facing; weights sha256 {hashlib.sha256(weights_file(kind).read_bytes()).hexdigest()}",
+            "kind, colour, size and facing; weights sha256 "
+            + hashlib.sha256(weights_file(kind).read_bytes()).hexdigest(),
         )
         typer.echo(f"record: {records.write(entry, record)}")
 
