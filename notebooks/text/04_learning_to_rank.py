@@ -381,8 +381,9 @@ lesson.report(
 )
 
 # %% [markdown]
-# In the stored run the claim holds: the hardest negative ends above the sum over all, although it began far below; and an epoch of
-# all negatives first beats both. The late start of the dashed line is the next section's subject.
+# In the stored run the claim holds in part. After an epoch of all negatives, the hardest wins clearly. From the start, it has not
+# made up for how far below it began when these few epochs end; the paper trains ten times as long. Does it overtake with more
+# epochs? Change `training.epochs` and see. Why it begins so far below is the next section's subject.
 #
 # ## The collapse
 #
