@@ -157,7 +157,7 @@ def test_find_picks_by_value(tmp_path):
 def test_a_table_shows_what_is_asked_for():
     shown = table([a_record()], ["name", "data.name", "config.loss.margin", "metrics.rsum", "metrics.ndcg"])
     assert shown.splitlines() == [
-        "| name | name | margin | rsum | ndcg |",
+        "| name | data.name | loss.margin | rsum | ndcg |",
         "| --- | --- | --- | --- | --- |",
         "| vsepp_grid_gru | small | 0.2 | 250.0 | – |",
     ]

@@ -224,8 +224,10 @@ def table(records: Iterable[Record], columns: Sequence[str] = ("name", "data.nam
     Args:
         records: what to show.
         columns: full names of what to show, such as "config.loss.margin"; what a record lacks is a dash.
+            The heads leave "config" and "metrics" out.
     """
-    rows = [[column.rpartition(".")[2] for column in columns], ["---"] * len(columns)]
+    heads = [column.removeprefix("config.").removeprefix("metrics.") for column in columns]
+    rows = [heads, ["---"] * len(columns)]
     for entry in records:
         values = flatten(asdict(entry))
         rows.append([_shown(values.get(column)) for column in columns])
