@@ -129,3 +129,9 @@ def test_bad_input_is_told_in_a_sentence(
     for word in words:
         assert word in said, said
     assert not list(tmp_path.iterdir()), "something half-written was left"
+
+
+def test_baselines_are_printed_and_recorded(features: Path, tmp_path: Path) -> None:
+    said = run("baselines", "--data", features, "--record", tmp_path / "records")
+    assert "chance: " in said and "ridge: " in said
+    assert len(list((tmp_path / "records").glob("*.json"))) == 2
