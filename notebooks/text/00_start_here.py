@@ -19,7 +19,7 @@
 #
 # **You need** nothing yet.
 #
-# **It takes** about 2 minutes and 3 GB on two cores, the first time; after that the world and the model are in your cache.
+# **It takes** about 2 minutes and 2 GB of memory on two cores, the first time; after that the world and the model are in your cache.
 
 # %% tags=["parameters"]
 tier = "lesson"
@@ -92,8 +92,9 @@ torch.testing.assert_close(by_hand, cosine(v[None], t[None])[0, 0])
 by_hand
 
 # %% [markdown]
-# One is the same direction, zero is at right angles. How long a vector is plays no part. The next cell trains the two
-# networks, once; a bar shows how far it is.
+# A cosine of one means the same direction, of zero a right angle. How long a vector is plays no part. The next cell trains
+# the two networks, once; a bar shows how far it is. The recipe says how: the picture as a *grid* of cells, the sentence read
+# by a recurrent network (GRU), and a loss, InfoNCE, that asks each picture of a batch to find its caption among all of them.
 
 # %%
 recipe = get("vsepp_grid_gru").override(
@@ -109,7 +110,8 @@ recipe = get("vsepp_grid_gru").override(
 run = lesson.trained(recipe, dataset)
 
 # %% [markdown]
-# Every test picture becomes one vector, once. Those rows are the whole index of a search engine:
+# The pictures of the *test split* took no part in that. Each becomes one vector, once, and those rows are the whole index of a
+# search engine:
 
 # %%
 index, captions = encode(run.model, dataset.test, run.tokenizer)
@@ -149,16 +151,16 @@ show_search("a girl holding a balloon")
 show_search("two boats on the lake")
 
 # %% [markdown]
-# In JupyterLab you can type into a box; in the book you see what the cells above found.
+# In JupyterLab you can type into a box and press Enter; in the book you see what the cells above found.
 
 # %% tags=["hide-output"]
-search_box(show_search, start="a dog beside a red car")
+search_box(show_search)
 
 # %% [markdown]
 # ## How good is it?
 #
-# *Recall at k* is the percentage of queries that find a picture of their own among the first k. `rsum` adds six of these, three
-# in each direction; 600 would be perfect.
+# *Recall at k* is the percentage of queries that find an item of their own among the first k: a caption its picture, a picture
+# one of its five captions. `rsum` adds six of them, for k = 1, 5 and 10 in both directions; 600 would be perfect.
 
 # %% tags=["hide-input"]
 metrics = evaluate_split(run.model, dataset.test, run.tokenizer)
@@ -180,8 +182,8 @@ plots.show(
 #
 # Recall asks for the caption's *own* picture. But a terse caption is true of many pictures. When the model puts another picture
 # first, is it wrong, or is the question unfair? The world can tell: for each caption of the test split, is it *true* of the
-# picture that the model puts first? If the model only looked at places and colours, truth would hardly be more frequent
-# than ownership.
+# picture that the model puts first? If the model looked at nothing but the place, a true picture would come first only now
+# and then. The report shows the stored run's numbers and says whether yours agree with them.
 
 # %%
 first = cosine(captions, index).argmax(1)  # (Nc,)   the picture put first for each caption
@@ -221,7 +223,7 @@ check("00.rank", your_place)
 # ````
 # 0.9 and 0.7 come before it.
 
-# %% tags=["solution"]
+# %% tags=["solution"] jupyter={"source_hidden": true}
 your_place = 1 + sum(other > 0.4 for other in (0.2, 0.9, 0.1, 0.7))
 check("00.rank", your_place)
 
@@ -251,7 +253,7 @@ check("00.search", your_search)
 # The query's own length divides all similarities alike, so only the rows need to be scaled.
 
 
-# %% tags=["solution"]
+# %% tags=["solution"] jupyter={"source_hidden": true}
 def your_search(v: torch.Tensor, query: torch.Tensor, k: int) -> list[int]:
     directions = v / v.norm(dim=1, keepdim=True)  # (Ni, D)
     return (directions @ query).topk(k).indices.tolist()
@@ -267,8 +269,9 @@ check("00.search", your_search)
 # :label: ex-00-break
 # ```
 # Forget to divide by the lengths, and let one picture's vector be a thousand times as long as the others. Then that picture comes
-# first for nearly every query. Suppose it is every query: what is recall at 1 from text to picture, in percent, on 1,000 pictures with
-# five captions each? Think first; then try `index[7] *= 1000` with a dot product, and put it back.
+# first for every query that points even a little its way. Suppose it were every query: what would recall at 1 from text to picture be,
+# in percent, on 1,000 pictures with five captions each? Think first; then try
+# `long = index.clone(); long[7] *= 1000; (captions @ long.T).argmax(1)`. For how many captions is picture 7 first, and why not for all?
 # ```{exercise-end}
 # ```
 
@@ -282,7 +285,7 @@ check("00.break", your_recall)
 # ````
 # Only the captions of that one picture find their own first.
 
-# %% tags=["solution"]
+# %% tags=["solution"] jupyter={"source_hidden": true}
 your_recall = 100 * 5 / (5 * 1000)
 check("00.break", your_recall)
 
