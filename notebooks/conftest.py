@@ -2,4 +2,4 @@
 
 import os
 
-os.environ["VSECORE_PROGRESS"] = "0"
+os.environ["VSECORE_BATCH"] = "1"

@@ -31,7 +31,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VSECORE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setenv("VSECORE_PROGRESS", "0")
+        patch.setenv("VSECORE_BATCH", "1")
         torch.set_num_threads(min(threads, 2))
         yield
         torch.set_num_threads(threads)

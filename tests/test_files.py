@@ -50,7 +50,7 @@ def test_progress_can_be_silent_and_can_be_seen(
 ) -> None:
     assert list(files.progress(range(3))) == [0, 1, 2]
     assert capsys.readouterr().err == ""
-    monkeypatch.setenv("VSECORE_PROGRESS", "1")
+    monkeypatch.setenv("VSECORE_BATCH", "0")
     assert list(files.progress(range(3), desc="pictures")) == [0, 1, 2]
     assert "pictures" in capsys.readouterr().err
 

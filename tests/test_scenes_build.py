@@ -20,7 +20,7 @@ from vsecore.data.scenes import build, generation
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Each test has a cache of its own, and no progress bar."""
     monkeypatch.setenv("VSECORE_CACHE", str(tmp_path))
-    monkeypatch.setenv("VSECORE_PROGRESS", "0")
+    monkeypatch.setenv("VSECORE_BATCH", "1")
     return tmp_path
 
 

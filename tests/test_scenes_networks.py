@@ -18,7 +18,7 @@ SHAPES = {"scenes-cnn": (49, 144), "scenes-vit": (49, 128)}
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Each test has a cache of its own, no progress bar and one thread."""
     monkeypatch.setenv("VSECORE_CACHE", str(tmp_path))
-    monkeypatch.setenv("VSECORE_PROGRESS", "0")
+    monkeypatch.setenv("VSECORE_BATCH", "1")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # batches are so small that threads would wait for each other
     yield tmp_path

@@ -41,7 +41,7 @@ SMALL = {
 @pytest.fixture(autouse=True)
 def one_quiet_thread(monkeypatch):
     """Small products are fastest on one thread, and the same bits need the same number of them."""
-    monkeypatch.setenv("VSECORE_PROGRESS", "0")
+    monkeypatch.setenv("VSECORE_BATCH", "1")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -30,12 +30,13 @@ app.add_typer(data_app, name="data")
 
 def main() -> None:
     """Run the command line; tell the user's mistakes in a sentence, or where they arose with --debug."""
-    from vsecore.course import CourseError
-
     try:
         app()
-    except (ValueError, OSError, FloatingPointError, CourseError) as error:
-        if "--debug" in sys.argv:
+    except Exception as error:
+        from vsecore.batch import CourseError
+
+        expected = isinstance(error, ValueError | OSError | FloatingPointError | CourseError)
+        if "--debug" in sys.argv or not expected:
             raise
         typer.echo(f"vse: {error}", err=True)
         sys.exit(2)
@@ -318,25 +319,39 @@ def course(
     ] = False,
 ) -> None:
     """Run the notebooks into build/notebooks, then build the book."""
-    from vsecore import course as lessons
+    from vsecore import batch, book
+    from vsecore.course import ROOT, begin
 
-    executed = lessons.ROOT / "notebooks"
+    executed = ROOT / "notebooks"
     if not stored:
-        lessons.begin(
-            tier, data, data_root, seed
-        )  # a wrong parameter is told here, not after the first notebook
-        executed = lessons.ROOT / "build" / "notebooks"
+        begin(tier, data, data_root, seed)  # a wrong parameter is told here, not after the first notebook
+        executed = ROOT / "build" / "notebooks"
         parameters = {
             "tier": tier,
             "data": data,
             "data_root": str(Path(data_root).resolve()) if data_root else "",
             "seed": seed,
         }
-        lessons.run(lessons.notebooks(notebooks or ()), executed, parameters, typer.echo)
+        batch.run(batch.notebooks(notebooks or ()), executed, parameters, typer.echo)
         if notebooks:
             typer.echo(f"executed: {executed}")
             return
-    typer.echo(f"open {lessons.build_book(executed, typer.echo)}")
+    typer.echo(f"open {book.build_book(executed, typer.echo)}")
+
+
+@app.command()
+def refresh(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
+    ] = None,
+    keep_numbers: Annotated[
+        bool, typer.Option("--keep-numbers", help="Hold this run to the stored numbers; record none.")
+    ] = False,
+) -> None:
+    """Make stored notebooks anew from their texts (for authors)."""
+    from vsecore import batch
+
+    batch.refresh(notebooks or (), keep_numbers=keep_numbers, tell=typer.echo)
 
 
 def _open(data: str, features: FeatureKind) -> Dataset:

@@ -1,8 +1,7 @@
-"""Run the course: what every notebook's first cell calls, the batch run, and the book.
+"""What every notebook's first cell calls.
 
 A notebook has one source and three tiers. `begin` turns its four parameters into a `Lesson`, which checks
-them, picks each tier's sizes and opens the data; `run` executes notebooks with papermill into a folder of
-their own, never over the stored ones; `build_book` makes the book from executed notebooks.
+them, picks each tier's sizes, opens the data, and holds what was measured against the stored run.
 """
 
 from __future__ import annotations
@@ -11,21 +10,19 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
-import sysconfig
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
 
 from vsecore import records
 from vsecore.data import scenes
-from vsecore.data.files import cache_folder, write_atomically
+from vsecore.data.files import cache_folder, in_batch
 from vsecore.data.loader import Dataset, FeatureKind
 from vsecore.data.opening import DATASETS, open_dataset, picture_files, read_pixels
 from vsecore.data.scenes.build import WORLD_VERSION
@@ -39,10 +36,6 @@ ROOT = Path(__file__).resolve().parent.parent
 SMOKE_SIZES = {"train": 600, "dev": 100, "test": 200}
 LESSON_RECORDS = ROOT / "assets" / "results" / "lesson"
 T = TypeVar("T")
-
-
-class CourseError(Exception):
-    """A notebook or the book did not come through; the message says which, and where to look."""
 
 
 @dataclass(frozen=True)
@@ -61,19 +54,26 @@ class Report:
         )
 
     def __repr__(self) -> str:
-        """Print the stored run where this one agrees with it, and both where it does not."""
-        shown = self.stored if self.stored is not None and self.agrees else self.measured
-        width = max(map(len, shown))
-        lines = [f"{name:<{width}}  {value:8.1f}" for name, value in shown.items()]
+        """Print the numbers and the verdict.
+
+        In batch (see `files.in_batch`) the stored run's numbers stand for both where they agree, so that the
+        text is the same on every machine. A learner at work sees both.
+        """
+        stored = self.stored or {}
+        both = bool(stored) and not (in_batch() and self.agrees)
+        columns = ["this run", "stored run"] if both else [""]
+        width = max(map(len, self.measured))
+        lines = ["  ".join([" " * width, *(f"{column:>10}" for column in columns)])] if both else []
+        for name, value in self.measured.items():
+            shown = [value, stored[name]] if both else [stored.get(name, value)]
+            lines.append("  ".join([f"{name:<{width}}", *(f"{number:10.1f}" for number in shown)]))
         if self.stored is None:
             lines.append("Measured in this run.")
         elif self.agrees:
-            lines.append(f"From the stored run; this run agrees within {self.tolerance:g}.")
+            whose = "They agree" if both else "From the stored run; this run agrees"
+            lines.append(f"{whose} within {self.tolerance:g}.")
         else:
-            pairs = ", ".join(f"{name} {value:.1f}" for name, value in self.stored.items())
-            lines.append(
-                f"This run differs from the stored run by more than {self.tolerance:g}: there {pairs}."
-            )
+            lines.append(f"They differ by more than {self.tolerance:g}.")
         return "\n".join(lines)
 
 
@@ -291,151 +291,3 @@ def check_machine(least_gigabytes: float = 6.0) -> None:
 def _version(text: str) -> tuple[int, int]:
     major, minor, *_ = text.split(".")
     return int(major), int(minor)
-
-
-def notebooks(names: Iterable[str] = ()) -> list[Path]:
-    """List the stored notebooks in reading order, or those whose names begin with one of `names`.
-
-    Raises:
-        ValueError: a name fits no notebook.
-    """
-    stored = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
-    chosen: list[Path] = []
-    for name in names:
-        fitting = [path for path in stored if path.stem.startswith(name)]
-        if not fitting:
-            raise ValueError(
-                f"no notebook begins with {name!r}; there are {', '.join(path.stem for path in stored)}"
-            )
-        chosen.extend(fitting)
-    return sorted(set(chosen)) if chosen else stored
-
-
-@dataclass(frozen=True)
-class NotebookRun:
-    """How one notebook's batch run went: seconds of wall time, megabytes of its kernel's peak memory."""
-
-    name: str
-    seconds: float
-    peak_megabytes: float
-
-
-def run(
-    paths: Iterable[Path],
-    folder: Path,
-    parameters: dict[str, Any],
-    tell: Callable[[str], None] = print,
-) -> list[NotebookRun]:
-    """Execute notebooks with papermill, one after the other, each in a process of its own.
-
-    Args:
-        paths: the stored notebooks, which stay as they are.
-        folder: where the executed copies go.
-        parameters: papermill parameters, the same for each.
-        tell: called with a line about each notebook.
-
-    Returns:
-        One `NotebookRun` a notebook, also written to `folder/run.json`.
-
-    Raises:
-        CourseError: a cell failed; the message names notebook and error, and the half-run copy stays in
-            `folder` to look at.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    runs: list[NotebookRun] = []
-    for path in paths:
-        tell(f"running {path.stem}")
-        output = folder / path.name
-        command = [sys.executable, "-m", "papermill", str(path), str(output), "--cwd", str(path.parent)]
-        command += ["--kernel", "python3", "--no-log-output", "--parameters_yaml", json.dumps(parameters)]
-        log = output.with_suffix(".log")
-        started = time.perf_counter()
-        with log.open("wb") as lines:
-            # The bars inside the notebook would end up in the book; papermill's own shows the cells.
-            quiet = os.environ | {"VSECORE_PROGRESS": "0"}
-            process = subprocess.Popen(command, env=quiet, stderr=None if sys.stderr.isatty() else lines)
-            # wait4 and not wait: it also tells the largest memory of the process and of its kernel.
-            _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            raise CourseError(
-                f"{path.stem} stopped: {_first_error(output) or 'see ' + str(log)} (half-run copy: {output})"
-            )
-        runs.append(
-            NotebookRun(path.stem, time.perf_counter() - started, usage.ru_maxrss / _MAXRSS_UNITS_A_MEGABYTE)
-        )
-        log.unlink()
-        tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
-    with write_atomically(folder / "run.json", "w") as report:
-        json.dump([vars(entry) for entry in runs], report, indent=2)
-    return runs
-
-
-# The kernel reports kilobytes on Linux and bytes on macOS.
-_MAXRSS_UNITS_A_MEGABYTE = 1024 * 1024 if sys.platform == "darwin" else 1024
-
-
-def _first_error(path: Path) -> str:
-    """Return name and message of the first error stored in a notebook, or an empty string."""
-    if not path.is_file():
-        return ""
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        for output in cell.get("outputs", []):
-            if output["output_type"] == "error":
-                return f"{output['ename']}: {output['evalue']}"
-    return ""
-
-
-def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
-    """Build the book from executed notebooks, every warning an error.
-
-    Args:
-        executed: the folder of the executed notebooks: `build/notebooks`, or `notebooks` for the stored.
-        tell: called with a line about what is done.
-
-    Returns:
-        The page to open, `book/_build/html/index.html`.
-
-    Raises:
-        CourseError: the book did not build; what was wrong is in the printed log.
-    """
-    source = ROOT / "build" / "book"
-    _stage_book(executed, source)
-    tell(
-        f"building the book from {executed.relative_to(ROOT) if executed.is_relative_to(ROOT) else executed}"
-    )
-    program = Path(sysconfig.get_path("scripts")) / "jupyter-book"
-    command = [str(program), "build", "-W", "-n", "--keep-going", "--quiet"]
-    command += ["--path-output", str(ROOT / "book"), str(source)]
-    built = subprocess.run(command, env=os.environ | {"PYTHONWARNINGS": "ignore"}, check=False)
-    if built.returncode != 0:
-        raise CourseError(
-            "the book did not build without warnings; the lines above name the page and the line"
-        )
-    return ROOT / "book" / "_build" / "html" / "index.html"
-
-
-def _stage_book(executed: Path, source: Path) -> None:
-    """Copy the book's own pages and the executed notebooks into one folder, as jupyter-book wants them."""
-    shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("_build"))
-    (source / "notebooks").mkdir()
-    for stored in notebooks():
-        path = executed / stored.name
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} is missing; run the whole course first, or build from the stored notebooks"
-            )
-        notebook = json.loads(path.read_text(encoding="utf-8"))
-        for cell in notebook["cells"]:
-            _give_alt_text(cell)
-        (source / "notebooks" / stored.name).write_text(json.dumps(notebook), encoding="utf-8")
-
-
-def _give_alt_text(cell: dict[str, Any]) -> None:
-    """Hand a figure's words to the book: `plots.show` stores them beside the picture as plain text."""
-    for output in cell.get("outputs", []):
-        data = output.get("data", {})
-        if "image/png" in data and "text/plain" in data:
-            words = "".join(data["text/plain"])
-            cell.setdefault("metadata", {}).setdefault("mystnb", {}).setdefault("image", {})["alt"] = words

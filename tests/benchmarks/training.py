@@ -88,7 +88,7 @@ class Turns:
 
 def main() -> None:
     """Time the two loops and print a table."""
-    os.environ.setdefault("VSECORE_PROGRESS", "0")
+    os.environ.setdefault("VSECORE_BATCH", "1")
     torch.set_num_threads(2)
     recipe = get("vsepp_grid_gru").override({"dim": 256, "training.epochs": 1, "text.minimum_count": 1})
     with tempfile.TemporaryDirectory() as folder:

@@ -14,9 +14,7 @@ from typing import Any
 import huggingface_hub
 import safetensors
 import safetensors.torch
-import timm
 import torch
-import torchvision
 from torch import Tensor, nn
 
 from vsecore.data.loader import FeatureKind
@@ -109,6 +107,8 @@ def load_backbone(name: str, weights: str | Path | None = None, picture_size: in
 
 
 def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | None) -> Backbone:
+    import timm  # seconds of import, for those who extract features alone
+
     architecture = "mobilenetv2_100" if name == MOBILENET else name
     options: dict[str, Any] = {"pad_type": "same"} if name == MOBILENET else {}
     if not timm.is_model(architecture):
@@ -146,6 +146,8 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
 
 
 def _torchvision_backbone(name: str, weights: str | Path | None, picture_size: int | None) -> Backbone:
+    import torchvision
+
     architecture = name.removeprefix("torchvision/")
     known = torchvision.models.list_models(module=torchvision.models)
     if architecture not in known:

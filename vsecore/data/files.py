@@ -92,8 +92,13 @@ def cache_folder(*parts: str) -> Path:
     return folder
 
 
+def in_batch() -> bool:
+    """Whether nobody watches (VSECORE_BATCH=1): then no bar moves, and what is printed is stable."""
+    return os.environ.get("VSECORE_BATCH") == "1"
+
+
 def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
-    """The one progress bar of the house: on stderr, or a widget in a notebook; VSECORE_PROGRESS=0 hides it.
+    """The one progress bar of the house: on stderr, or a widget in a notebook. In batch it hides.
 
     Args:
         iterable: what to go through; None for a bar that is moved by `.update`.
@@ -102,6 +107,6 @@ def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
     Returns:
         The bar, which iterates over `iterable`.
     """
-    options.setdefault("disable", os.environ.get("VSECORE_PROGRESS") == "0")
+    options.setdefault("disable", in_batch())
     options.setdefault("dynamic_ncols", True)
     return tqdm(iterable, **options)

@@ -18,7 +18,6 @@ import huggingface_hub
 import tokenizers
 import torch
 from torch import Tensor
-from transformers import AutoTokenizer
 
 from vsecore.data import files
 from vsecore.data.loader import Tokenizer
@@ -143,6 +142,8 @@ class BERTTokenizer:
     file_name = "bert_tokenizer.json"
 
     def __init__(self, name_or_path: str | Path) -> None:
+        from transformers import AutoTokenizer  # seconds of import, for those who read with BERT alone
+
         loaded = AutoTokenizer.from_pretrained(model_folder(name_or_path))
         special = {name: getattr(loaded, f"{name}_token_id") for name in ("pad", "unk", "mask", "cls", "sep")}
         lacking = [name for name, number in special.items() if number is None]

@@ -1,0 +1,42 @@
+"""The batch run: notebooks in processes of their own, the stored ones left alone."""
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from vsecore import batch
+
+
+def test_notebooks_are_found_by_the_beginning_of_their_name() -> None:
+    assert [path.stem for path in batch.notebooks(["04"])] == ["04_learning_to_rank"]
+    assert batch.notebooks()[0].stem == "00_start_here"
+    with pytest.raises(ValueError, match="99"):
+        batch.notebooks(["99"])
+
+
+def notebook(path: Path, *cells: str) -> Path:
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    made.cells[0].metadata["tags"] = ["parameters"]
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(made, path)
+    return path
+
+
+def test_the_batch_run_leaves_the_stored_notebook_alone(tmp_path: Path) -> None:
+    stored = notebook(tmp_path / "00_small.ipynb", 'tier = "lesson"', "tier")
+    before, said = stored.read_bytes(), []
+    (entry,) = batch.run([stored], tmp_path / "out", {"tier": "smoke"}, said.append)
+    assert stored.read_bytes() == before
+    assert entry.seconds > 0 and entry.peak_megabytes > 20 and len(said) == 2
+    executed = nbformat.read(tmp_path / "out" / "00_small.ipynb", as_version=4)
+    assert executed.cells[-1].outputs[0].data["text/plain"] == "'smoke'"
+    assert json.loads((tmp_path / "out" / "run.json").read_text())[0]["name"] == "00_small"
+
+
+def test_a_failing_cell_is_named_and_the_half_run_copy_kept(tmp_path: Path) -> None:
+    stored = notebook(tmp_path / "00_small.ipynb", 'tier = "lesson"', "1 / 0")
+    with pytest.raises(batch.CourseError, match=r"00_small.*ZeroDivisionError"):
+        batch.run([stored], tmp_path / "out", {}, lambda line: None)
+    assert (tmp_path / "out" / "00_small.ipynb").exists()

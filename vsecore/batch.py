@@ -1,0 +1,180 @@
+"""Run notebooks in batch, each in a process of its own.
+
+`run` executes them with papermill into another folder, never over the stored ones; `refresh` is the author's
+command that makes the stored ones anew from their texts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jupytext
+
+from vsecore import records
+from vsecore.course import LESSON_RECORDS, ROOT
+from vsecore.data.files import write_atomically
+from vsecore.data.scenes.build import WORLD_VERSION
+
+
+class CourseError(Exception):
+    """A notebook or the book did not come through; the message says which, and where to look."""
+
+
+def notebooks(names: Iterable[str] = ()) -> list[Path]:
+    """List the stored notebooks in reading order, or those whose names begin with one of `names`.
+
+    Raises:
+        ValueError: a name fits no notebook.
+    """
+    return _fitting(sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")), names)
+
+
+def _fitting(paths: list[Path], names: Iterable[str]) -> list[Path]:
+    """Return the paths whose names begin with one of `names`, or all where there are no names."""
+    chosen: list[Path] = []
+    for name in names:
+        fitting = [path for path in paths if path.stem.startswith(name)]
+        if not fitting:
+            raise ValueError(
+                f"no notebook begins with {name!r}; there are {', '.join(path.stem for path in paths)}"
+            )
+        chosen.extend(fitting)
+    return sorted(set(chosen)) if chosen else paths
+
+
+@dataclass(frozen=True)
+class NotebookRun:
+    """How one notebook's batch run went: seconds of wall time, megabytes of its kernel's peak memory."""
+
+    name: str
+    seconds: float
+    peak_megabytes: float
+
+
+def run(
+    paths: Iterable[Path],
+    folder: Path,
+    parameters: dict[str, Any],
+    tell: Callable[[str], None] = print,
+) -> list[NotebookRun]:
+    """Execute notebooks with papermill, one after the other, each in a process of its own.
+
+    Args:
+        paths: the stored notebooks, which stay as they are.
+        folder: where the executed copies go.
+        parameters: papermill parameters, the same for each.
+        tell: called with a line about each notebook.
+
+    Returns:
+        One `NotebookRun` a notebook, also written to `folder/run.json`.
+
+    Raises:
+        CourseError: a cell failed; the message names notebook and error, and the half-run copy stays in
+            `folder` to look at.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    runs: list[NotebookRun] = []
+    for path in paths:
+        tell(f"running {path.stem}")
+        output = folder / path.name
+        command = ["papermill", str(path), str(output), "--cwd", str(path.parent), "--kernel", "python3"]
+        command += ["--no-log-output", "--parameters_yaml", json.dumps(parameters)]
+        runs.append(_execute(command, output))
+        tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
+    with write_atomically(folder / "run.json", "w") as report:
+        json.dump([vars(entry) for entry in runs], report, indent=2)
+    return runs
+
+
+def refresh(
+    names: Iterable[str], *, keep_numbers: bool = False, tell: Callable[[str], None] = print
+) -> list[NotebookRun]:
+    """Make stored notebooks anew from their texts: every cell run at tier lesson, outputs kept.
+
+    Also written are the records that `Lesson.report` shows, and one of each notebook's time and memory, to
+    which the notebook's card is held.
+
+    Args:
+        names: beginnings of the texts' names, such as "04"; none: all.
+        keep_numbers: leave the records as they are, and hold this run to them.
+        tell: called with a line about each notebook.
+
+    Raises:
+        CourseError: a cell failed; the stored notebook is as it was.
+        ValueError: a name fits no text.
+    """
+    folder = ROOT / "build" / "refresh"
+    folder.mkdir(parents=True, exist_ok=True)
+    runs: list[NotebookRun] = []
+    for text in _fitting(sorted((ROOT / "notebooks" / "text").glob("[0-9][0-9]_*.py")), names):
+        tell(f"running {text.stem}")
+        stored, output = ROOT / "notebooks" / f"{text.stem}.ipynb", folder / f"{text.stem}.ipynb"
+        # Made anew from the text, so that nothing of an older run, or of a learner's, stays in it.
+        notebook = jupytext.read(text)
+        for number, cell in enumerate(notebook.cells):
+            cell["id"] = f"cell-{number:03}"  # else at random, and every line of a diff would be noise
+        jupytext.write(notebook, output)
+        command = ["jupyter", "execute", "--inplace", str(output)]
+        runs.append(_execute(command, output, {"VSECORE_RECORD": "0" if keep_numbers else "1"}))
+        tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
+        output.replace(stored)
+        if not keep_numbers:
+            records.write(_cost(runs[-1]), LESSON_RECORDS)
+    return runs
+
+
+def _cost(run: NotebookRun) -> records.Record:
+    return records.record(
+        run.name,
+        config={"tier": "lesson"},
+        config_hash="",
+        data={"name": "scenes", "version": WORLD_VERSION},
+        seed=0,
+        metrics={"minutes": round(run.seconds / 60, 2), "gigabytes": round(run.peak_megabytes / 1024, 2)},
+        seconds=run.seconds,
+        note="what the whole notebook takes, its kernel's start included",
+    )
+
+
+def _execute(command: list[str], output: Path, environment: Mapping[str, str] | None = None) -> NotebookRun:
+    """Run a Jupyter program that executes a notebook into `output`, and measure it."""
+    log = output.with_suffix(".log")
+    started = time.perf_counter()
+    with log.open("wb") as lines:
+        # In batch, or the bars inside the notebook would end up in the book.
+        quiet = os.environ | {"VSECORE_BATCH": "1"} | dict(environment or {})
+        program = [str(Path(sysconfig.get_path("scripts")) / command[0]), *command[1:]]
+        process = subprocess.Popen(program, env=quiet, stderr=None if sys.stderr.isatty() else lines)
+        # wait4 and not wait: it also tells the largest memory of the process and of its kernel.
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise CourseError(
+            f"{output.stem} stopped: {_first_error(output) or 'see ' + str(log)} (half-run copy: {output})"
+        )
+    log.unlink()
+    return NotebookRun(output.stem, time.perf_counter() - started, usage.ru_maxrss / _MAXRSS_UNITS_A_MEGABYTE)
+
+
+# The kernel reports kilobytes on Linux and bytes on macOS.
+_MAXRSS_UNITS_A_MEGABYTE = 1024 * 1024 if sys.platform == "darwin" else 1024
+
+
+def _first_error(path: Path) -> str:
+    """Return name and message of the first error stored in a notebook, or an empty string."""
+    if not path.is_file():
+        return ""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            if output["output_type"] == "error":
+                return f"{output['ename']}: {output['evalue']}"
+    return ""

@@ -1,0 +1,38 @@
+"""Exercise checks: they answer the learner in the same cell, at once, with partial credit and a hint.
+
+One module a notebook holds its exercises; `judging` says how an answer is judged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vsecore.checks import learning_to_rank, start_here
+from vsecore.checks.judging import Exercise, Trial, Verdict, judge
+
+__all__ = ["EXERCISES", "Exercise", "Trial", "Verdict", "check"]
+
+EXERCISES: dict[str, Exercise] = {
+    **start_here.EXERCISES,
+    **learning_to_rank.EXERCISES,
+}
+
+
+def check(exercise: str, answer: Any) -> Verdict:
+    """Judge an answer to an exercise.
+
+    Args:
+        exercise: the exercise's key, such as "04.read".
+        answer: what the exercise asks for: a number, a tensor or a function. An `...` left in place counts
+            as not yet answered.
+
+    Returns:
+        The verdict; its points are the trials passed before the first that fails, its message is the hint of
+        that one, or of a known mistake.
+
+    Raises:
+        ValueError: there is no such exercise.
+    """
+    if exercise not in EXERCISES:
+        raise ValueError(f"there is no exercise {exercise!r}; there are {', '.join(sorted(EXERCISES))}")
+    return judge(EXERCISES[exercise], answer)
