@@ -6,11 +6,14 @@ to stand before it, so that a collapsed model, which scores all alike, scores 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from vsecore.data import coco_judgements
 
 BLOCK = 2**23  # scores looked at in one go: tens of megabytes, however large the matrix
 
@@ -95,13 +98,7 @@ def evaluate(
         return _table_row(*ranks(scores, owner))
     if not isinstance(folds, int) or isinstance(folds, bool) or folds < 1 or pictures % folds:
         raise ValueError(f"folds must be a whole number that divides the {pictures} pictures, got {folds!r}")
-    size = pictures // folds
-    rows = []
-    for start in range(0, pictures, size):
-        inside = ((owner >= start) & (owner < start + size)).nonzero().flatten()
-        part = scores[start : start + size, _columns(inside)]  # (size, about Nc / folds)
-        rows.append(_table_row(*ranks(part, owner[inside] - start)))
-    return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+    return _mean_over_folds(scores, owner, torch.arange(pictures).view(folds, -1))
 
 
 def r_precision(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> float:
@@ -193,6 +190,61 @@ def ndcg(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray, k: int = 2
     return total / len(scores)
 
 
+def coco_benchmarks(
+    scores: Tensor | np.ndarray, image_ids: Sequence[Any], caption_ids: Sequence[Any]
+) -> dict[str, float]:
+    """The four tables of COCO's 5K test split: COCO 1K, COCO 5K, CxC and ECCV Caption.
+
+    COCO 1K and 5K ask for a picture's own captions, CxC and ECCV Caption for all that people found to fit.
+    Rows and columns may stand in any order: the folds of COCO 1K follow Karpathy's order all the same. Ties
+    count against the model everywhere.
+
+    Args:
+        scores: similarities, (5000, 25000). A memory map will do: it is read in blocks, and beside it lie
+            hundreds of megabytes.
+        image_ids: COCO's number of each row, (5000,), as numbers or as text, like `Split.picture_ids`.
+        caption_ids: COCO's number of each column, (25000,): `sentid` in Karpathy's JSON, `id` in COCO's own.
+            Where rows and columns stand in Karpathy's order, `coco_judgements.split_ids()` has both.
+
+    Returns:
+        What `evaluate` returns, as `coco_1k_i2t_r1` and so on (mean over the five folds) and as
+        `coco_5k_...`; `cxc_i2t_r1` to `cxc_t2i_r10` and `cxc_rsum`; `eccv_i2t_r1` and `eccv_t2i_r1`; recalls
+        in percent. As fractions `eccv_i2t_r_precision`, `eccv_i2t_map_at_r`, and the same for t2i.
+
+    Raises:
+        ValueError: a shape is wrong, a score is NaN, or the ids are not those of the split.
+
+    Source: Karpathy and Fei-Fei 2015 (1K, 5K); Parekh et al. 2021 (CxC); Chun et al. 2022 (ECCV Caption),
+    whose package `eccv_caption` measures the last two.
+    """
+    split = coco_judgements.split_ids()
+    _check_scores(scores)
+    if tuple(scores.shape) != (len(split.pictures), len(split.captions)):
+        raise ValueError(
+            f"scores must be of all of COCO's 5K test split, "
+            f"({len(split.pictures)}, {len(split.captions)}), got {tuple(scores.shape)}"
+        )
+    # Where each picture and each caption of the split stands in the matrix.
+    rows = coco_judgements.places("image_ids", image_ids, split.pictures)  # (5000,)
+    columns = coco_judgements.places("caption_ids", caption_ids, split.captions)  # (25000,)
+    owner = np.empty(len(columns), np.int64)
+    owner[columns] = rows[split.owner]
+
+    tables = {
+        "coco_1k": _mean_over_folds(scores, torch.from_numpy(owner), torch.from_numpy(rows).view(5, -1)),
+        "coco_5k": evaluate(scores, owner),
+    }
+    names = split.pictures[rows.argsort()], split.captions[columns.argsort()]  # of the rows, of the columns
+    for benchmark in ("cxc", "eccv"):
+        captions, pictures = coco_judgements.right_items(benchmark)
+        tables[benchmark] = coco_judgements.measured(
+            benchmark,
+            _first_found(scores, *names, captions),
+            _first_found(scores.T, *names[::-1], pictures),
+        )
+    return {f"{name}_{key}": value for name, table in tables.items() for key, value in table.items()}
+
+
 def _table_row(i2t: Tensor, t2i: Tensor) -> dict[str, float]:
     row: dict[str, float] = {}
     for direction, found in (("i2t", i2t), ("t2i", t2i)):
@@ -202,6 +254,46 @@ def _table_row(i2t: Tensor, t2i: Tensor) -> dict[str, float]:
         row[f"{direction}_medr"] = float(np.floor(np.median(found.numpy())) + 1)
         row[f"{direction}_meanr"] = float(found.numpy().mean() + 1)
     return row
+
+
+def _mean_over_folds(scores: Tensor | np.ndarray, owner: Tensor, folds: Tensor) -> dict[str, float]:
+    """The mean of the folds' table rows; each row of `folds` (f, size) names the pictures of one."""
+    tables = []
+    for fold in folds:
+        pictures = fold.sort().values  # (size,)
+        inside = torch.isin(owner, pictures).nonzero().flatten()  # (about Nc / f,)
+        part = scores[_side_by_side(pictures)][:, _side_by_side(inside)]  # (size, about Nc / f)
+        tables.append(_table_row(*ranks(part, torch.searchsorted(pictures, owner[inside]))))
+    return {key: float(np.mean([table[key] for table in tables])) for key in tables[0]}
+
+
+def _first_found(
+    scores: Tensor | np.ndarray, queries: np.ndarray, items: np.ndarray, right: coco_judgements.Lists
+) -> coco_judgements.Lists:
+    """For each query that has right items, the numbers of the items found first, best first.
+
+    Of equal scores those that are not right come first. As many are kept as the longest list of right items
+    has, and 10 at least.
+    """
+    k = max(10, *map(len, right.values()))
+    asked = np.flatnonzero(np.isin(queries, list(right)))  # (q,)
+    place = {int(number): column for column, number in enumerate(items)}
+    found: coco_judgements.Lists = {}
+    for start, block in _score_blocks(scores[_side_by_side(torch.from_numpy(asked))]):  # (b, C)
+        numbers = queries[asked[start : start + len(block)]].tolist()
+        # Two of ECCV's captions are the sixth of their picture, and none of the 25,000.
+        pairs = [
+            (row, place[item])
+            for row, number in enumerate(numbers)
+            for item in right[number]
+            if item in place
+        ]
+        # Degrees that are larger for right items and tell all columns apart: so `_ranked` gives columns.
+        degrees = torch.arange(len(items), dtype=torch.float32).repeat(len(block), 1)  # (b, C)
+        degrees[tuple(torch.tensor(pairs).T)] += len(items)
+        columns = _ranked(block, degrees.to(block.device), k).to(torch.int64).cpu() % len(items)  # (b, k)
+        found |= zip(numbers, items[columns.numpy()].tolist(), strict=True)
+    return found
 
 
 def _first_relevant(
@@ -272,8 +364,8 @@ def _own_scores(scores: Tensor | np.ndarray, owner: Tensor) -> Tensor:
     return torch.from_numpy(np.array(scores[owner.numpy(), np.arange(len(owner))]))
 
 
-def _columns(wanted: Tensor) -> slice | np.ndarray:
-    """The wanted columns, (n,), as a slice where they stand side by side, so that nothing need be copied."""
+def _side_by_side(wanted: Tensor) -> slice | np.ndarray:
+    """Wanted rows or columns, (n,) ascending; as a slice, which copies nothing, where they have no gaps."""
     first, last = int(wanted[0]), int(wanted[-1])
     return slice(first, last + 1) if last - first + 1 == len(wanted) else wanted.numpy()
 

@@ -1,0 +1,148 @@
+"""What people have judged of COCO's 5K test split: its own captions, CxC and ECCV Caption.
+
+The lists come with the package `eccv_caption`, so that nothing is fetched; the package also measures the two
+benchmarks, from ranked lists of COCO's numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+
+Benchmark = Literal["coco", "cxc", "eccv"]
+Lists = dict[int, list[int]]
+"""COCO's number of a query, and the numbers of items: those that are right, or those found, best first."""
+
+
+@dataclass(frozen=True)
+class SplitIds:
+    """COCO's 5K test split in Karpathy's order, whose consecutive fifths are the folds of COCO 1K."""
+
+    pictures: np.ndarray
+    """(5000,) int64: COCO's numbers of the pictures."""
+    captions: np.ndarray
+    """(25000,) int64: COCO's numbers of the captions, those of one picture side by side."""
+    owner: np.ndarray
+    """(25000,) int64: the row in `pictures` that each caption belongs to."""
+
+
+@cache
+def split_ids() -> SplitIds:
+    """COCO's numbers of the 5K test split, and which caption belongs to which picture."""
+    package = _package()
+    captions = np.asarray(package.coco_ids, np.int64)  # (25000,)
+    owners = np.array([package.coco_gts["t2i"][int(number)][0] for number in captions])  # (25000,)
+    pictures, first = np.unique(owners, return_index=True)
+    order = np.argsort(first)  # unique sorts by number: back to the order of the split
+    rows = np.empty(len(order), np.int64)
+    rows[order] = np.arange(len(order))
+    return SplitIds(pictures[order], captions, rows[np.searchsorted(pictures, owners)])
+
+
+def right_items(benchmark: Benchmark) -> tuple[Lists, Lists]:
+    """What a benchmark takes for right.
+
+    Args:
+        benchmark: "coco", each picture's own five captions; "cxc", what the raters of Crisscrossed Captions
+            found to fit, for every picture and nearly every caption; "eccv", what machines proposed and
+            people confirmed, for 1,261 pictures and 1,332 captions.
+
+    Returns:
+        For each picture of the benchmark the captions that fit it, and for each caption the pictures.
+
+    Raises:
+        ValueError: there is no such benchmark.
+
+    Source: Lin et al. 2014; Parekh et al. 2021; Chun et al. 2022.
+    """
+    known = {"coco": "coco_gts", "cxc": "cxc_gts", "eccv": "eccv_gts"}
+    if benchmark not in known:
+        raise ValueError(f"benchmark is {benchmark!r}; it must be one of {', '.join(known)}")
+    lists = getattr(_package(), known[benchmark])
+    return lists["i2t"], lists["t2i"]
+
+
+def places(name: str, given: Sequence[Any], wanted: np.ndarray) -> np.ndarray:
+    """Where each of COCO's numbers stands among those given.
+
+    Args:
+        name: what the argument is called, for the error.
+        given: whole numbers, or text that says some, in any order.
+        wanted: the numbers of the split, (n,); each must be given once.
+
+    Returns:
+        (n,) int64.
+
+    Raises:
+        ValueError: those given are not those wanted.
+    """
+    problem = f"{name} must be the {len(wanted)} numbers of COCO's 5K test split, each once"
+    try:
+        numbers = np.asarray(given)
+        if numbers.dtype.kind not in "iuU":
+            raise TypeError
+        numbers = numbers.astype(np.int64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{problem}, got something other than whole numbers") from None
+    if numbers.shape != wanted.shape:
+        raise ValueError(f"{problem}, got shape {numbers.shape}")
+    unknown = np.setdiff1d(numbers, wanted)
+    if unknown.size:
+        raise ValueError(f"{problem}, got {unknown.size} that are not of it, such as {unknown[0]}")
+    if len(np.unique(numbers)) < len(numbers):
+        raise ValueError(f"{problem}, got some more than once")
+    order = np.argsort(numbers)
+    return order[np.searchsorted(numbers, wanted, sorter=order)]
+
+
+def measured(benchmark: Benchmark, captions: Lists, pictures: Lists) -> dict[str, float]:
+    """What `eccv_caption` says of what was found first.
+
+    Args:
+        benchmark: "cxc" or "eccv".
+        captions: for each picture of the benchmark the captions found, best first; at least 10 for CxC, and
+            for ECCV as many as are right.
+        pictures: for each caption the pictures found, likewise.
+
+    Returns:
+        CxC: `i2t_r1` to `t2i_r10` in percent and `rsum`. ECCV: `i2t_r1` and `t2i_r1` in percent, and as
+        fractions `i2t_r_precision i2t_map_at_r t2i_r_precision t2i_map_at_r`.
+    """
+    if benchmark == "cxc":
+        found = _asked(("cxc_recalls",), captions, pictures)
+        row = {
+            f"{way}_r{k}": 100 * float(found[f"cxc_r{k}"][way]) for way in ("i2t", "t2i") for k in (1, 5, 10)
+        }
+        return row | {"rsum": sum(row.values())}
+    found = _asked(("eccv_r1", "eccv_rprecision", "eccv_map_at_r"), captions, pictures)
+    return {
+        f"{way}_{ours}": scale * float(found[f"eccv_{theirs}"][way])
+        for way in ("i2t", "t2i")
+        for ours, theirs, scale in (
+            ("r1", "r1", 100),
+            ("r_precision", "rprecision", 1),
+            ("map_at_r", "map_at_r", 1),
+        )
+    }
+
+
+def _asked(metrics: tuple[str, ...], captions: Lists, pictures: Lists) -> Mapping[str, Mapping[str, float]]:
+    # The package's own progress bars cannot be turned off for ECCV: they go nowhere.
+    with contextlib.redirect_stderr(io.StringIO()):
+        return _package().compute_all_metrics(captions, pictures, target_metrics=metrics, Ks=(1, 5, 10))
+
+
+@cache
+def _package() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a faster reader of JSON that is not there
+        from eccv_caption import Metrics
+
+    return Metrics()
