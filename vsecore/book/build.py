@@ -1,0 +1,130 @@
+"""Build the book from executed notebooks.
+
+What jupyter-book wants in one folder is laid there first: the book's own pages, the notebooks, and the front
+end of the widgets, so that the built book asks the network for nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vsecore.batch import CourseError, notebooks
+from vsecore.course import ROOT
+
+
+def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
+    """Build the book from executed notebooks, every warning an error.
+
+    Args:
+        executed: the folder of the executed notebooks: `build/notebooks`, or `notebooks` for the stored.
+        tell: called with a line about what is done.
+
+    Returns:
+        The page to open, `book/_build/html/index.html`.
+
+    Raises:
+        CourseError: the book did not build; what was wrong is in the printed log.
+        FileNotFoundError: a notebook was not executed.
+    """
+    source = ROOT / "build" / "book"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("_build"))
+    lay_notebooks(executed, source / "notebooks")
+    lay_widgets(source / "_extra" / "widgets")
+    configure(source / "_config.yml", repository_of(ROOT))
+    tell(
+        f"building the book from {executed.relative_to(ROOT) if executed.is_relative_to(ROOT) else executed}"
+    )
+    return run_jupyter_book(source, ROOT / "book")
+
+
+def run_jupyter_book(source: Path, out: Path) -> Path:
+    """Run jupyter-book on a laid-out folder; return the title page under `out/_build/html`.
+
+    Raises:
+        CourseError: the book did not build without warnings.
+    """
+    program = Path(sysconfig.get_path("scripts")) / "jupyter-book"
+    command = [str(program), "build", "-W", "-n", "--keep-going", "--quiet"]
+    command += ["--path-output", str(out), str(source)]
+    shutil.rmtree(out / "_build" / "html", ignore_errors=True)  # no page of an earlier book stays behind
+    built = subprocess.run(command, env=os.environ | {"PYTHONWARNINGS": "ignore"}, check=False)
+    if built.returncode != 0:
+        raise CourseError(
+            "the book did not build without warnings; the lines above name the page and the line"
+        )
+    return out / "_build" / "html" / "index.html"
+
+
+def lay_notebooks(executed: Path, folder: Path) -> None:
+    """Copy the executed notebooks to where the book's table of contents looks for them.
+
+    Raises:
+        FileNotFoundError: a notebook was not executed.
+    """
+    folder.mkdir(parents=True)
+    for stored in notebooks():
+        path = executed / stored.name
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} is missing; run the whole course first, or build from the stored notebooks"
+            )
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            _give_alt_text(cell)
+        (folder / stored.name).write_text(json.dumps(notebook), encoding="utf-8")
+
+
+def _give_alt_text(cell: dict[str, Any]) -> None:
+    """Hand a figure's words to the book: `plots.show` stores them beside the picture as plain text."""
+    for output in cell.get("outputs", []):
+        data = output.get("data", {})
+        if "image/png" in data and "text/plain" in data:
+            words = "".join(data["text/plain"])
+            cell.setdefault("metadata", {}).setdefault("mystnb", {}).setdefault("image", {})["alt"] = words
+
+
+def lay_widgets(folder: Path) -> None:
+    """Copy the front end of ipywidgets, which its own package brings along; `widgets.js` starts it."""
+    folder.mkdir(parents=True)
+    front_end = importlib.resources.files("widgetsnbextension") / "static"
+    for name in ("extension.js", "extension.js.LICENSE.txt"):
+        (folder / name).write_bytes((front_end / name).read_bytes())
+
+
+def repository_of(folder: Path) -> str | None:
+    """Return the address of a checkout's GitHub repository, never with credentials; None where it has none."""
+    command = ["git", "-C", str(folder), "remote", "get-url", "origin"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:  # no git here: the project came as an archive
+        return None
+    named = re.fullmatch(
+        r"(?:https://(?:[^/@]+@)?github\.com/|git@github\.com:)([\w.-]+)/([\w.-]+?)(?:\.git)?/?", said
+    )
+    return f"https://github.com/{named[1]}/{named[2]}" if named else None
+
+
+def configure(path: Path, repository: str | None) -> None:
+    """Tell the book where its repository is, so that pages can be opened there; without one, leave it be."""
+    if repository is None:
+        return
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    config["sphinx"]["config"]["html_theme_options"] |= {
+        "repository_url": repository,
+        "repository_branch": "main",
+        "use_repository_button": True,
+        "launch_buttons": {"notebook_interface": "jupyterlab", "binderhub_url": "https://mybinder.org"},
+    }
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")

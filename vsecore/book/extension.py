@@ -1,0 +1,57 @@
+"""What the book asks of Sphinx beyond jupyter-book: a page's way to its notebook, and nothing from afar."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sphinx.application import Sphinx
+
+# Where `make lab` serves the notebooks.
+LOCAL_LAB = "http://localhost:8888/lab/tree"
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Connect to Sphinx; called by it."""
+    # After the theme, which makes the list of buttons and adds its own.
+    app.connect("html-page-context", offer_local_lab, priority=900)
+    app.connect("html-page-context", leave_out_thebe, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def offer_local_lab(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Give each notebook's page a button that opens it in the reader's own JupyterLab."""
+    if not page.startswith("notebooks/"):
+        return
+    local = {
+        "type": "link",
+        "text": "JupyterLab",
+        "tooltip": "Open in your own JupyterLab; make lab starts it",
+        "icon": "fas fa-laptop-code",
+        "url": f"{LOCAL_LAB}/{page}.ipynb",
+        "label": "launch-local-lab",
+    }
+    buttons = context["header_buttons"]
+    for group in buttons:
+        if group.get("label") == "launch-buttons":
+            group["buttons"].insert(0, local)
+            return
+    buttons.insert(
+        0,
+        {
+            "type": "group",
+            "tooltip": "Open this notebook",
+            "icon": "fas fa-rocket",
+            "buttons": [local],
+            "label": "launch-buttons",
+        },
+    )
+
+
+def leave_out_thebe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Drop Thebe's scripts, which jupyter-book always adds: a book without a kernel has no use for them."""
+
+    def wanted(file: Any) -> bool:
+        return "thebe" not in f"{getattr(file, 'filename', file)}{getattr(file, 'attributes', '')}".lower()
+
+    context["script_files"] = [file for file in context["script_files"] if wanted(file)]
+    context["css_files"] = [file for file in context["css_files"] if wanted(file)]
