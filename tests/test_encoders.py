@@ -231,6 +231,12 @@ def test_bert_without_weights_has_its_architecture(bert_folder, tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["hidden_size"] == 16
 
 
+def test_in_batch_no_bar_is_shown(bert_folder, monkeypatch, capfd):
+    monkeypatch.setenv("VSECORE_BATCH", "1")
+    BERTEncoder(bert_folder, 6)
+    assert capfd.readouterr().err == ""
+
+
 def test_minilm_tells_a_dog_from_a_boat():
     words = pytest.importorskip("vsecore.data.words")
     try:

@@ -84,3 +84,27 @@ def test_an_interrupted_look_goes_on(album: Callable, tmp_path: Path, weight: di
 def test_pictures_are_shown_as_squares_of_one_size(album: Callable) -> None:
     pixels = opening.read_pixels(opening.picture_files(album(), "dev"), size=40)
     assert [picture.shape for picture in pixels] == [(40, 40, 3)] * 2 and pixels[0].dtype == np.uint8
+
+
+def test_the_network_that_looked_can_be_shown_other_pictures(
+    album: Callable, weight: dict[str, float]
+) -> None:
+    folder = album()
+    network = opening.open_backbone("flickr8k", folder)
+    files = opening.picture_files(folder, "test")
+    pixels = torch.from_numpy(np.stack(opening.read_pixels(files, network.picture_size))).permute(0, 3, 1, 2)
+    assert network(pixels).shape == opening.open_dataset("flickr8k", folder).test.pictures.shape
+
+
+def test_scenes_are_looked_at_by_their_own_networks() -> None:
+    for features, name in (("grid", "scenes-cnn"), ("patch", "scenes-vit")):
+        assert opening.open_backbone("scenes", features=features).name == name
+
+
+def test_a_network_that_there_is_not_is_refused_by_name(album: Callable) -> None:
+    with pytest.raises(ValueError, match="name is 'flickr9k'"):
+        opening.open_backbone("flickr9k")
+    with pytest.raises(ValueError, match="features is 'region'"):
+        opening.open_backbone("scenes", features="region")
+    with pytest.raises(ValueError, match="root is missing"):
+        opening.open_backbone("flickr8k")

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from vsecore.data import scenes
-from vsecore.data.backbones import MOBILENET, load_backbone
+from vsecore.data.backbones import MOBILENET, Backbone, load_backbone
 from vsecore.data.features import extract, open_precomp
 from vsecore.data.files import cache_folder
 from vsecore.data.karpathy import load_karpathy
 from vsecore.data.loader import Dataset, FeatureKind, Split
 from vsecore.data.pictures import open_picture
+from vsecore.data.scenes.build import NETWORK_OF
 
 DATASETS = ("scenes", "flickr8k", "flickr30k", "coco")
 # What looks at photographs where no features lie ready: small enough for a laptop, and by name at timm's hub.
@@ -64,6 +65,30 @@ def open_dataset(
     )
 
 
+def open_backbone(name: str, root: Path | None = None, *, features: FeatureKind = "grid") -> Backbone:
+    """Open the network through which `open_dataset` looks at pictures, to show it others.
+
+    Args:
+        name: one of `DATASETS`.
+        root: for photographs, the folder of pictures and captions.
+        features: "grid" or "patch". Regions need boxes beside the pixels: see `SceneCNN.regions`.
+
+    Raises:
+        ValueError: an unknown name, or features that no network makes from pixels alone.
+        FileNotFoundError: the weights are missing.
+    """
+    if name not in DATASETS:
+        raise ValueError(f"name is {name!r}: wanted one of {', '.join(DATASETS)}")
+    if features not in BACKBONES:
+        raise ValueError(f"features is {features!r}: pixels alone become one of {', '.join(BACKBONES)}")
+    if name == "scenes":
+        return load_backbone(NETWORK_OF[features])
+    if root is None:
+        raise ValueError(f"root is missing: name the folder of {name}")
+    weights = _local_weights(root) if features == "grid" else None  # they are a MobileNet's
+    return load_backbone(BACKBONES[features] if weights is None else MOBILENET, weights)
+
+
 def picture_files(root: Path, split: str) -> list[Path]:
     """List the picture files of a split of photographs, in the order of its rows."""
     return load_karpathy(root)[split].files
@@ -88,10 +113,7 @@ def _looked_at(name: str, root: Path, features: FeatureKind) -> Dataset:
         raise ValueError(
             f"features is 'region' and {root} holds pictures: a detector's regions come as extracted features"
         )
-    backbone, weights = BACKBONES[features], _local_weights(root)
-    if features == "grid" and weights is not None:
-        backbone = MOBILENET
-    splits, network = load_karpathy(root), load_backbone(backbone, weights)
+    splits, network = load_karpathy(root), open_backbone(name, root, features=features)
     # Named by what they are made from: with other captions or weights they are other features.
     sources = [
         str(root.resolve()),

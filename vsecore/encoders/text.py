@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from vsecore.data.files import in_batch
 from vsecore.data.words import model_folder
 from vsecore.encoders.image import projection
 
@@ -137,7 +138,10 @@ def _lengths(mask: Tensor) -> Tensor:
 
 def _transformer(name_or_path: str | Path, pretrained: bool) -> PreTrainedModel:
     from transformers import AutoConfig, AutoModel  # seconds of import, for those who read with BERT alone
+    from transformers.utils import logging
 
+    if in_batch():
+        logging.disable_progress_bar()  # a bar, too, that would end up in a stored notebook
     folder = model_folder(name_or_path)
     # safetensors alone: other weights would be pickles, which can run code.
     if pretrained:
