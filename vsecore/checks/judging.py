@@ -12,6 +12,8 @@ from typing import Any, Literal, get_args
 Kind = Literal["compute", "code", "break"]
 """What an exercise asks for: a number worked out, code written, or something broken on purpose."""
 
+NOT_ANSWERED = "Not answered yet: put your answer in place of the dots."
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -79,9 +81,7 @@ class Verdict:
 def judge(task: Exercise, answer: Any) -> Verdict:
     """Run an exercise's trials in their order and say how far the answer gets."""
     if answer is ... or answer is None:
-        return Verdict(
-            task.title, 0, len(task.trials), "Not answered yet: put your answer in place of the dots."
-        )
+        return Verdict(task.title, 0, len(task.trials), NOT_ANSWERED)
     for points, trial in enumerate(task.trials):
         passed, trouble = _tried(trial, answer)
         if not passed:
