@@ -16,7 +16,7 @@ from vsecore.checks.judging import Exercise, Trial, Verdict, judge
 __all__ = ["EXERCISES", "GRADES", "Exercise", "Trial", "Verdict", "check"]
 
 GRADES = "VSECORE_GRADES"
-"""The environment variable by which a grader names the file that it wants each verdict in, a JSON line each."""
+"""The environment variable by which a grader names the file it wants each verdict in, a JSON line each."""
 
 EXERCISES: dict[str, Exercise] = {
     **start_here.EXERCISES,
