@@ -231,8 +231,12 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str | None = No
     return Lesson(tier, data, root, seed, began=time.perf_counter())
 
 
-def published(*systems: str) -> str:
+def published(*systems: str, data: str = "") -> str:
     """Return what papers report of some systems, as a Markdown table made from `assets/published.json`.
+
+    Args:
+        systems: their names.
+        data: only rows whose data begins so, such as "coco".
 
     Raises:
         ValueError: nothing is known of a system.
@@ -248,7 +252,9 @@ def published(*systems: str) -> str:
         "| system | data | picture to text | text to picture | rsum | source |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for entry in (entry for entry in entries if entry["system"] in systems):
+    for entry in entries:
+        if entry["system"] not in systems or not entry["data"].startswith(data) or recalls[0] not in entry:
+            continue
         ways = [" / ".join(f"{entry[name]:.1f}" for name in part) for part in (recalls[:3], recalls[3:])]
         rsum = sum(entry[name] for name in recalls)
         cells = [entry["system"], entry["data"], *ways, f"{rsum:.1f}", entry["source"]]

@@ -324,8 +324,10 @@ def _ranked(scores: Tensor, relevance: Tensor, k: int) -> Tensor:
     order = degrees.sort(dim=1, stable=True).indices
     order = order.gather(1, top.gather(1, order).sort(dim=1, descending=True, stable=True).indices)
     degrees = degrees.gather(1, order)
-    # Among the items that tie with the k-th, topk took any. The least relevant of them all belong there.
     last = top[:, -1:]  # (b, 1)
+    if int((scores >= last).sum(1, dtype=torch.int32).max()) == k:
+        return degrees
+    # Among the items that tie with the k-th, topk took any. The least relevant of them all belong there.
     tied = (
         torch.where(scores == last, relevance, torch.inf).topk(k, largest=False).values
     )  # (b, k)   ascending
