@@ -48,7 +48,7 @@ book: $(INSTALLED)  ## Build the book from the stored notebooks.
 	$(BIN)/vse course --stored
 
 lab: $(INSTALLED)  ## Open the course in JupyterLab.
-	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+	$(BIN)/jupyter lab --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate notebooks/00_start_here.ipynb
 
 format: $(INSTALLED)  ## Put code in the house style.
 	$(BIN)/ruff check --fix .

@@ -7,6 +7,9 @@ from pathlib import Path
 import jupytext
 import pytest
 
+from vsecore import records
+from vsecore.checks import EXERCISES
+
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PARAMETERS = 'tier = "lesson"\ndata = "scenes"\ndata_root = ""\nseed = 0'
@@ -65,8 +68,43 @@ def test_every_figure_has_words(path: Path) -> None:
                 assert len(words.split()) >= 8 and "<Figure" not in words, source(cell)
 
 
+def declared(path: Path) -> tuple[float, float]:
+    """The minutes and gigabytes that a notebook's card promises."""
+    card = source(cells(path, "markdown")[0])
+    found = re.search(r"\*\*It takes\*\* about (half a|\d+) minutes? and (\d+) GB of memory on two", card)
+    assert found, "the card does not say what the notebook takes"
+    return 0.5 if found[1] == "half a" else float(found[1]), float(found[2])
+
+
 def test_the_card_says_what_it_gives_needs_and_takes(path: Path) -> None:
     card = source(cells(path, "markdown")[0])
     for heading in ("# ", "**You will be able to**", "**You need**", "**It takes**"):
         assert heading in card
-    assert re.search(r"\d+ minutes? and \d+ GB", card)
+    assert declared(path)
+
+
+def test_it_keeps_to_what_it_declares(path: Path) -> None:
+    (cost,) = records.find(ROOT / "assets" / "results" / "lesson", name=path.stem)
+    for promised, measured in zip(
+        declared(path), (cost.metrics["minutes"], cost.metrics["gigabytes"]), strict=True
+    ):
+        assert promised / 2 <= measured <= promised * 2, cost.metrics
+
+
+def test_it_has_exercises_each_with_a_check_and_a_gated_solution(path: Path) -> None:
+    code = cells(path, "code")
+    asked, solved = set(), set()
+    for cell in code:
+        keys = set(re.findall(r'^check\("([^"]+)"', source(cell), re.MULTILINE))
+        if "solution" in cell["metadata"].get("tags", []):
+            # JupyterLab shows a folded cell's first line: it must not be the answer.
+            assert source(cell).startswith("# Solution\n") and cell["metadata"]["jupyter"]["source_hidden"]
+            assert any("✓" in "".join(output["data"]["text/plain"]) for output in cell["outputs"])
+            solved |= keys
+        else:
+            asked |= keys
+    assert len(asked) >= 3 and asked == solved
+    assert asked == {key for key in EXERCISES if key.startswith(path.stem[:2])}
+    words = "\n".join(source(cell) for cell in cells(path, "markdown"))
+    for gate in ("exercise-start", "exercise-end", "solution-start", "solution-end"):
+        assert words.count(f"{{{gate}}}") == len(asked), gate

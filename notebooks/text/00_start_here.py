@@ -19,7 +19,7 @@
 #
 # **You need** nothing yet.
 #
-# **It takes** about 2 minutes and 2 GB of memory on two cores, the first time; after that the world and the model are in your cache.
+# **It takes** about 1 minute and 1 GB of memory on two cores, the first time; after that the world and the model are in your cache.
 
 # %% tags=["parameters"]
 tier = "lesson"
@@ -53,16 +53,14 @@ course.check_machine()
 # %% [markdown]
 # ## A world that knows itself
 #
-# Most of the course runs on an *embedded world*: a generator draws scenes and lets five annotators describe each, from terse to
+# Most of the course runs on an *embedded world*: a generator draws scenes and lets five *annotators* describe each, from terse to
 # fond of detail. Since the world knows its own facts, it also knows which sentence is true of which picture. No collection of
 # photographs knows that.
 
 # %% tags=["hide-input"]
 dataset = lesson.dataset("grid")
 shown = [0, 1, 2, 3]
-own = [
-    np.flatnonzero(dataset.test.owner == row) for row in shown
-]  # the captions of each picture
+own = [np.flatnonzero(dataset.test.owner == row) for row in shown]  # each picture's captions
 figure = plots.picture_row(
     lesson.pictures("test", shown),
     [dataset.test.captions[captions[row]] for row, captions in enumerate(own)],
@@ -80,7 +78,7 @@ plots.show(
 #
 # 1. one network turns the **picture into a vector** $v$, a list of numbers;
 # 2. another turns the **sentence into a vector** $t$ of the same length;
-# 3. the two are **compared by their angle**, the cosine, and both networks learn to make it large when the sentence is true
+# 3. the two are **compared by their angle**, the *cosine*, and both networks learn to make it large when the sentence is true
 #    of the picture:
 #
 # $$s(v, t) = \frac{v \cdot t}{\lVert v \rVert \, \lVert t \rVert} .$$
@@ -94,15 +92,15 @@ by_hand
 # %% [markdown]
 # A cosine of one means the same direction, of zero a right angle. How long a vector is plays no part. The next cell trains
 # the two networks, once; a bar shows how far it is. The recipe says how: the picture as a *grid* of cells, the sentence read
-# by a recurrent network (GRU), and a loss, InfoNCE, that asks each picture of a batch to find its caption among all of them.
+# by a recurrent network (GRU), and a loss, *InfoNCE*, that asks each picture of a batch to find its caption among all of them.
 
 # %%
 recipe = get("vsepp_grid_gru").override(
     {
-        "dim": 256,
-        "text.word_dim": 128,
+        "dim": lesson.pick(smoke=64, lesson=192, full=1024),
+        "text.word_dim": lesson.pick(smoke=32, lesson=96, full=300),
         "loss.name": "info_nce",
-        "training.epochs": lesson.pick(smoke=1, lesson=4, full=15),
+        "training.epochs": lesson.pick(smoke=1, lesson=3, full=15),
         "training.learning_rate": 2e-3,
         "training.schedule": "cosine",
     }
@@ -110,7 +108,7 @@ recipe = get("vsepp_grid_gru").override(
 run = lesson.trained(recipe, dataset)
 
 # %% [markdown]
-# The pictures of the *test split* took no part in that. Each becomes one vector, once, and those rows are the whole index of a
+# The pictures of the *test split* took no part in that. Each becomes one vector, once, and those rows are the whole *index* of a
 # search engine:
 
 # %%
@@ -120,7 +118,7 @@ print("pictures", tuple(index.shape), "captions", tuple(captions.shape))
 # %% [markdown]
 # ## Type a sentence
 #
-# A query becomes a vector too, and the pictures whose vectors point most nearly the same way come first. A tick marks those of
+# A *query*, here a sentence, becomes a vector too, and the pictures whose vectors point most nearly the same way come first. A tick marks those of
 # which the sentence is *true*: the world decides that, not the model. Change the sentence and run the cell again.
 
 
@@ -224,6 +222,7 @@ check("00.rank", your_place)
 # 0.9 and 0.7 come before it.
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
+# Solution
 your_place = 1 + sum(other > 0.4 for other in (0.2, 0.9, 0.1, 0.7))
 check("00.rank", your_place)
 
@@ -254,6 +253,7 @@ check("00.search", your_search)
 
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
+# Solution
 def your_search(v: torch.Tensor, query: torch.Tensor, k: int) -> list[int]:
     directions = v / v.norm(dim=1, keepdim=True)  # (Ni, D)
     return (directions @ query).topk(k).indices.tolist()
@@ -286,6 +286,7 @@ check("00.break", your_recall)
 # Only the captions of that one picture find their own first.
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
+# Solution
 your_recall = 100 * 5 / (5 * 1000)
 check("00.break", your_recall)
 
@@ -295,6 +296,7 @@ check("00.break", your_recall)
 #
 # ## Where to read on
 #
-# - The next notebook, *Learning to rank*, writes the loss and the two networks from nothing.
+# - The next notebook, *Pictures and captions*, looks at what the five captions of a picture say and leave out.
+# - (In JupyterLab a source shows as a short name; the book's page of references spells it out.)
 # - Ranking sentences for pictures as a task, with its measures, comes from {cite}`hodosh2013framing`.
 # - The loss used here, a softmax over the batch, is that of {cite}`oord2018cpc`.

@@ -19,7 +19,7 @@
 #
 # **You need** the notebook *Start here*, gradients, some PyTorch, and an idea of what a recurrent network is.
 #
-# **It takes** about 3 minutes and 2 GB of memory on two cores.
+# **It takes** about 2 minutes and 1 GB of memory on two cores.
 
 # %% tags=["parameters"]
 tier = "lesson"
@@ -89,7 +89,7 @@ plots.show(
 # $$[\,m + s(v, t') - s(v, t)\,]_+ , \qquad [x]_+ = \max(0, x),$$
 #
 # with the cosine $s$ and the margin $m$. It is a *hinge*: flat at zero once the wish is granted, and then it teaches
-# nothing more. The cell slides a negative from far away to closer than the caption itself.
+# nothing more. Call $t'$ a *negative*. The cell slides one from far away to closer than the caption itself.
 
 # %%
 margin, positive = 0.2, 0.6
@@ -124,9 +124,8 @@ plots.show(
 # $$\ell_{SH} = \sum_{t'} [m + s(v,t') - s(v,t)]_+ + \sum_{v'} [m + s(v',t) - s(v,t)]_+ .$$
 
 # %%
-S = torch.tensor(
-    [[0.7, 0.6, 0.1], [0.4, 0.5, 0.4], [0.6, 0.0, 0.9]]
-)  # (B, C)   rows: pictures, columns: captions
+# (B, C)   rows: pictures, columns: captions
+S = torch.tensor([[0.7, 0.6, 0.1], [0.4, 0.5, 0.4], [0.6, 0.0, 0.9]])
 
 
 def all_negatives(S: torch.Tensor, margin: float = 0.2) -> torch.Tensor:
@@ -140,7 +139,7 @@ def all_negatives(S: torch.Tensor, margin: float = 0.2) -> torch.Tensor:
 all_negatives(S)
 
 # %% [markdown]
-# The one idea of VSE++ is to keep the *hardest* negative of each row and column alone, equation (6):
+# The one idea of VSE++ is to keep the *hardest negative* of each row and column alone, equation (6):
 #
 # $$\ell_{MH} = \max_{t'} [m + s(v,t') - s(v,t)]_+ + \max_{v'} [m + s(v',t) - s(v,t)]_+ .$$
 
@@ -149,12 +148,8 @@ all_negatives(S)
 def hardest_negative(S: torch.Tensor, margin: float = 0.2) -> torch.Tensor:
     own = S.diag()  # (B,)
     negatives = S.masked_fill(torch.eye(len(S), dtype=torch.bool), -torch.inf)  # (B, C)
-    caption = (margin + negatives.amax(1) - own).clamp(
-        min=0
-    )  # (B,)   the hardest t' of each picture
-    picture = (margin + negatives.amax(0) - own).clamp(
-        min=0
-    )  # (B,)   the hardest v' of each caption
+    caption = (margin + negatives.amax(1) - own).clamp(min=0)  # (B,)   the hardest t'
+    picture = (margin + negatives.amax(0) - own).clamp(min=0)  # (B,)   the hardest v'
     return (caption + picture).sum()  # eq. 6
 
 
@@ -218,7 +213,7 @@ plots.show(
 # %% [markdown]
 # ## Two towers from nothing
 #
-# Something must make the vectors. The picture tower takes a grid of cells that a small network has seen, projects
+# Something must make the vectors: two networks, called *towers* since they stand side by side and meet only at the top. The picture tower takes a grid of cells that a small network has seen, projects
 # each and averages; the caption tower reads words with a recurrent network in both directions and averages too. Both
 # end on the unit sphere, so that the dot product is the cosine. First the data:
 
@@ -226,10 +221,10 @@ plots.show(
 dataset = lesson.dataset("grid")
 recipe = get("vsepp_grid_gru").override(
     {
-        "dim": 256,
-        "text.word_dim": 128,
+        "dim": lesson.pick(smoke=64, lesson=128, full=1024),
+        "text.word_dim": lesson.pick(smoke=32, lesson=64, full=300),
         "training.epochs": lesson.pick(smoke=1, lesson=3, full=30),
-        "training.learning_rate": lesson.pick(smoke=1e-3, lesson=1e-3, full=2e-4),
+        "training.learning_rate": lesson.pick(smoke=2e-3, lesson=2e-3, full=2e-4),
         "training.decay_epochs": lesson.pick(smoke=1, lesson=2, full=15),
     }
 )
@@ -254,20 +249,16 @@ class CaptionTower(nn.Module):
         self.embed = nn.Embedding(words, word_dim)
         self.read = nn.GRU(word_dim, dim, batch_first=True, bidirectional=True)
 
-    def forward(
-        self, tokens: torch.Tensor, mask: torch.Tensor
-    ) -> torch.Tensor:  # (C, L), (C, L)
+    # tokens and mask: (C, L)
+    def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         # Packed, or else the backward direction would begin with the padding of its batch.
         words = pack_padded_sequence(
             self.embed(tokens), mask.sum(1), batch_first=True, enforce_sorted=False
         )
         both, _ = pad_packed_sequence(self.read(words)[0], batch_first=True)  # (C, L, 2D)
-        elements = both.unflatten(-1, (2, -1)).mean(
-            2
-        )  # (C, L, D)   the two directions, averaged
-        return nn.functional.normalize(
-            elements.sum(1), dim=-1
-        )  # (C, D)   padding is zero, and adds nothing
+        elements = both.unflatten(-1, (2, -1)).mean(2)  # (C, L, D)   both directions' mean
+        # Padding is zero and adds nothing; a sum and a mean point the same way.
+        return nn.functional.normalize(elements.sum(1), dim=-1)  # (C, D)
 
 
 # %% [markdown]
@@ -277,10 +268,10 @@ class CaptionTower(nn.Module):
 # %%
 torch.manual_seed(seed)
 pictures, captions = (
-    PictureTower(dataset.feature_dim, 256),
-    CaptionTower(len(tokenizer), 128, 256),
+    PictureTower(dataset.feature_dim, recipe.dim),
+    CaptionTower(len(tokenizer), recipe.text.word_dim, recipe.dim),
 )
-optimizer = torch.optim.Adam([*pictures.parameters(), *captions.parameters()], lr=1e-3)
+optimizer = torch.optim.Adam([*pictures.parameters(), *captions.parameters()], lr=2e-3)
 prices = []
 for batch in progress(make_loader(dataset.train, tokenizer, 128, seed=seed)):
     scores = pictures(batch.pictures) @ captions(batch.tokens, batch.token_mask).T  # (B, C)
@@ -370,6 +361,7 @@ plots.curves(
     y="rsum on the development split",
     title="Three ways to choose negatives",
 )
+axes.xaxis.get_major_locator().set_params(integer=True)
 plots.show(
     figure,
     alt="Rsum on the development split after each epoch, for all negatives, for the hardest from the start, and for "
@@ -452,11 +444,11 @@ plots.curves(
 plots.show(
     figure,
     alt="Left: the loss settles just above a horizontal line at two times batch times margin and stays. Right: the "
-    "mean similarity of all pairs of the batch rises towards one.",
+    "mean similarity of all pairs of the batch, right and wrong, jumps up at once and then climbs on without a turn.",
 )
 
 # %% [markdown]
-# The model has learned to say nearly the same vector to everything. Were it quite the same, every similarity would be
+# The model is on its way to saying the same vector to everything: a *collapse*. Were it quite the same, every similarity would be
 # one, every hinge would stand at exactly the margin, and $B$ pairs with a picture's hinge and a caption's hinge each
 # would pay
 #
@@ -464,7 +456,7 @@ plots.show(
 #
 # (A few batches hold two captions of one picture, hence more than $B$ right pairs, and pay a little more.)
 #
-# Why does it stay there? The slope of an open hinge with respect to the picture is $t' - t$, and a step goes against it: towards
+# Why does it go there, and stay? The slope of an open hinge with respect to the picture is $t' - t$, and a step goes against it: towards
 # the caption, away from the negative. If all captions are the same vector, that is zero. The collapse is a place without a slope, and the hardest
 # negative is the force that pulls towards it: early on the hardest negative is often *nearer* than the caption, so the
 # hinges of pictures and of captions pull different things on top of each other. A sum over all negatives pulls with
@@ -505,7 +497,7 @@ panels[0].set_ylim(0, 2 * rest)
 plots.show(
     figure,
     alt="The second epoch of both runs. Left: the two losses lie close together. Right: the mean similarity of all pairs "
-    "stays near one for the hardest at once, and is low for the run that began with all negatives.",
+    "is high and still rising for the hardest at once, and is low for the run that began with all negatives.",
 )
 
 # %% [markdown]
@@ -566,6 +558,7 @@ check("04.read", your_loss)
 # [0.2 + 0.6 − 0.5]₊, caption 1 pays [0.2 + 0.4 − 0.9]₊, which is nothing.
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
+# Solution
 your_loss = (0.2 + 0.4 - 0.5) + (0.2 + 0.6 - 0.5)
 check("04.read", your_loss)
 
@@ -598,12 +591,11 @@ check("04.siblings", your_triplet)
 
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
+# Solution
 def your_triplet(S: torch.Tensor, positives: torch.Tensor, margin: float = 0.2) -> torch.Tensor:
     negatives = S.masked_fill(positives, -torch.inf)  # (B, C)
-    caption, picture = (
-        negatives.amax(1, keepdim=True),
-        negatives.amax(0, keepdim=True),
-    )  # (B, 1), (1, C)
+    caption = negatives.amax(1, keepdim=True)  # (B, 1)
+    picture = negatives.amax(0, keepdim=True)  # (1, C)
     cost = (margin + caption - S).clamp(min=0) + (margin + picture - S).clamp(min=0)  # (B, C)
     return cost[positives].sum()
 
@@ -635,6 +627,7 @@ check("04.break", your_floor)
 # the collapsed one. The loss can no longer tell them apart: it has lost its reason to learn.
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
+# Solution
 perfect = 2 * torch.eye(128) - 1
 your_floor = 2 * (0.2 + perfect.amax(1) - perfect.diag()).clamp(min=0).sum()
 check("04.break", your_floor)
