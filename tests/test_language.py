@@ -20,10 +20,11 @@ FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$", re.DOTALL)
 LAYOUT = set(
     re.findall(
         r"\w+",
-        """frac sum prod max min log exp cos sin arccos sqrt lVert rVert lvert rvert left right cdot times
-        quad qquad dots cdots ldots le ge ne neq leq geq approx in notin to infty text mathrm operatorname
-        mathbb mathbf partial big Big bigl bigr Bigl Bigr lfloor rfloor lceil rceil begin end limits top propto
-        sim hat bar tilde odot int underbrace overbrace prime mid lbrace rbrace nabla d pm subset cup cap circ""",
+        """frac sum prod max min log exp cos sin arccos sqrt lVert rVert lvert rvert left right
+        cdot times quad qquad dots cdots ldots le ge ne neq leq geq approx in notin to infty
+        text mathrm operatorname mathbb mathbf partial big Big bigl bigr Bigl Bigr lfloor
+        rfloor lceil rceil begin end limits top propto sim hat bar tilde odot int underbrace
+        overbrace prime mid lbrace rbrace nabla d pm subset cup cap circ""",
     )
 )
 

@@ -1,7 +1,7 @@
 """The code taught in a notebook's cell and the package's code give equal numbers.
 
-The cells themselves are taken from the notebooks' texts and run here, on inputs that the notebooks do not use,
-in float64. A table in a notebook sets paper, cell and package side by side; each of its rows is held here.
+The cells themselves are taken from the notebooks' texts and run here, on inputs that the notebooks do not
+use, in float64. A notebook's table sets paper, cell and package side by side; each row is held here.
 """
 
 import ast
