@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help course test lint units notebooks book lab format lock clean
+.PHONY: help course test lint units notebooks book lab learner format lock clean
 
 help:  ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -50,6 +50,9 @@ book: $(INSTALLED)  ## Build the book from the stored notebooks.
 lab: $(INSTALLED)  ## Open the course in JupyterLab.
 	$(BIN)/jupyter lab --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate notebooks/00_start_here.ipynb
 
+learner: $(INSTALLED)  ## Write notebooks without solutions into build/learner, to work in.
+	$(BIN)/vse learner
+
 format: $(INSTALLED)  ## Put code in the house style.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -58,5 +61,6 @@ lock: $(INSTALLED)  ## Write requirements.lock anew from pyproject.toml.
 	$(BIN)/uv pip compile --universal --generate-hashes --upgrade --extra offline --extra dev \
 	  --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
-clean:  ## Remove what was built (not the environment, not the cache).
-	rm -rf build book/_build
+clean:  ## Remove what was built (not the environment, the cache, nor what learners work in).
+	rm -rf book/_build
+	test ! -d build || find build -mindepth 1 -maxdepth 1 ! -name learner -exec rm -rf {} +

@@ -354,6 +354,43 @@ def refresh(
     batch.refresh(notebooks or (), keep_numbers=keep_numbers, tell=typer.echo)
 
 
+@app.command()
+def learner(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the copies go. [default: build/learner]")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Lose what somebody did in older copies.")] = False,
+) -> None:
+    """Write copies of the notebooks without their solutions, to work in or to hand out."""
+    from vsecore.grading import LEARNER_FOLDER, write_learner_copies
+
+    folder = out or LEARNER_FOLDER
+    written = write_learner_copies(notebooks or (), folder, force=force)
+    typer.echo(f"{len(written)} notebooks without solutions: {folder}")
+    typer.echo(f'open them: "{Path(sys.executable).parent / "jupyter"}" lab "{written[0]}"')
+
+
+@app.command()
+def grade(
+    folder: Annotated[Path, typer.Argument(help="A learner's notebooks, or a class: a subfolder a learner.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the reports go. [default: grades, in the folder]")
+    ] = None,
+    homework: Annotated[
+        list[str] | None,
+        typer.Option(help="The number of a notebook that was set: 04. Repeatable. [default: all handed in]"),
+    ] = None,
+    tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "smoke",
+    minutes: Annotated[float, typer.Option(help="The limit for each notebook.")] = 10.0,
+) -> None:
+    """Run learners' notebooks and report every exercise. Their code is run: do it in a container."""
+    from vsecore.grading import grade as grade_folder
+
+    page = grade_folder(folder, out, tier=tier, minutes=minutes, homework=homework or (), tell=typer.echo)
+    typer.echo(f"open {page}")
+
+
 def _open(data: str, features: FeatureKind) -> Dataset:
     """Open the scenes, or a folder of extracted features."""
     from vsecore.data import scenes
