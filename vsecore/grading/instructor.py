@@ -202,10 +202,6 @@ def _weeks(length: int, lessons: dict[str, Lesson], named: Callable[[str], str])
             minutes = sum(lessons[number].reading + lessons[number].working for number in numbers)
             time = f"{minutes / 60:.1f} h"
         lines.append(f"| {week} | {'; '.join(map(named, numbers))} | {time} | {purpose} |")
-    missing = {number for numbers, _ in COURSES[length] for number in numbers} - lessons.keys()
-    lines += ["", "All of these notebooks exist." if not missing else ""]
-    if missing:
-        lines[-1] = f"Of these notebooks, {len(missing)} are planned and do not exist yet."
     return "\n".join(lines)
 
 

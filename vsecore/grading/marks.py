@@ -1,7 +1,7 @@
 """What a learner's notebook is worth: run it, and hold the verdicts of its checks against the exercises.
 
-Nothing that a notebook says about itself is believed, such as its stored outputs or its kernel. Two of its tags
-are read: where the parameters go, and what is a solution and therefore not run.
+Nothing that a notebook says about itself is believed, such as its stored outputs or its kernel. Two of its
+tags are read: where the parameters go, and what is a solution and therefore not run.
 """
 
 from __future__ import annotations

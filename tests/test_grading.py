@@ -1,0 +1,469 @@
+"""Teaching: learner copies hold no solution; grading gives what is deserved and survives what it is given."""
+
+import csv
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from vsecore.batch import notebooks
+from vsecore.checks import EXERCISES
+from vsecore.course import ROOT
+from vsecore.grading import instructor, instructor_page, kernel, marks, write_learner_copies
+from vsecore.grading.grade import grade
+from vsecore.grading.learner import learner_copy
+from vsecore.grading.plain import citations, plain_markdown
+
+IMPORT = "from vsecore.checks import check"
+FOUND = "[int(i) for i in ((v / v.norm(dim=1, keepdim=True)) @ query).topk(k).indices]"
+RIGHT = (
+    'check("00.rank", 3)',
+    f'def search(v, query, k):\n    return {FOUND}\n\ncheck("00.search", search)',
+    'check("00.break", 0.1)',
+)
+
+
+def no_words(line: str) -> None:
+    """Hear nothing."""
+
+
+def cite(keys: str) -> str:
+    return f"({keys})"
+
+
+def code(source: str, *tags: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_code_cell(source, metadata={"tags": list(tags)} if tags else {})
+
+
+def markdown(*lines: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_markdown_cell("\n".join(lines))
+
+
+def hand_in(path: Path, *sources: str | nbformat.NotebookNode, **metadata: Any) -> Path:
+    """Write a learner's notebook: a parameters cell, then these cells of code."""
+    cells = [source if isinstance(source, nbformat.NotebookNode) else code(source) for source in sources]
+    made = nbformat.v4.new_notebook(cells=[code('tier = "lesson"', "parameters"), *cells], metadata=metadata)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(made, path)
+    return path
+
+
+# ---- learner copies -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, nbformat.NotebookNode]:
+    written = write_learner_copies((), tmp_path_factory.mktemp("learner"))
+    return {path.name: nbformat.read(path, as_version=4) for path in written}
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_a_learner_copy_has_every_exercise_and_no_solution(
+    path: Path, copies: dict[str, nbformat.NotebookNode]
+) -> None:
+    stored, made = nbformat.read(path, as_version=4), copies[path.name]
+    nbformat.validate(made)
+    solutions = [cell.source for cell in stored.cells if "solution" in cell.metadata.get("tags", [])]
+    kept = [cell.source for cell in made.cells]
+    for solution in solutions:
+        assert solution not in kept
+        for line in solution.splitlines():
+            ours = line.strip()
+            elsewhere = [cell.source for cell in stored.cells if cell.source not in solutions]
+            if len(ours) > 30 and not any(ours in source for source in elsewhere):
+                assert not any(ours in source for source in kept), ours
+    text = "\n".join(cell.source for cell in made.cells if cell.cell_type == "markdown")
+    assert not re.search(r"solution-|\{(cite|exercise|admonition)", text)
+    everything = "\n".join(kept)
+    keys = [key for key in EXERCISES if key.startswith(f"{path.name[:2]}.")]
+    assert keys
+    for key in keys:
+        assert everything.count(f'check("{key}"') == 1
+        assert f"### Exercise: {EXERCISES[key].title}\n" in text
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in made.cells)
+    # All else is kept, in its order.
+    plain_cells = [cell.source for cell in stored.cells if cell.cell_type == "code"]
+    assert [source for source in plain_cells if source not in solutions] == [
+        cell.source for cell in made.cells if cell.cell_type == "code"
+    ]
+    assert "parameters" in next(cell for cell in made.cells if cell.cell_type == "code").metadata.tags
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_an_untouched_copy_gives_the_grader_nothing_to_remark(
+    path: Path, copies: dict[str, nbformat.NotebookNode]
+) -> None:
+    assert marks._suspicions(copies[path.name]) == []
+
+
+def test_what_lies_between_the_gates_goes_even_without_a_tag() -> None:
+    made = learner_copy(
+        nbformat.v4.new_notebook(
+            cells=[
+                markdown("Before.", "", "````{solution-start} ex-1", ":class: dropdown", "````", "Secret."),
+                code("secret = 1"),
+                markdown("More secrets."),
+                markdown("````{solution-end}", "````", "", "After."),
+                code("also_secret = 2", "solution"),
+                markdown("```{solution} ex-2", "Hidden.", "```"),
+                code("kept = 3", "hide-input"),
+            ]
+        ),
+        cite,
+    )
+    assert [cell.source for cell in made.cells] == ["Before.", "After.", "kept = 3"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("````{solution-start} ex-1", "````"),
+        ("````{solution-end}", "````"),
+        ("````{solution-start} a", "````", "````{solution-start} b", "````", "````{solution-end}", "````"),
+    ],
+)
+def test_gates_that_do_not_match_are_refused(lines: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="solution"):
+        learner_copy(nbformat.v4.new_notebook(cells=[markdown(*lines)]), cite)
+
+
+def test_the_books_markdown_is_said_in_plain_words() -> None:
+    said = plain_markdown(
+        "```{exercise-start} Read a ranking\n:label: ex-00-rank\n```\nWhich place?\n"
+        "```{exercise-end}\n```\n\n"
+        "````{admonition} Where {x} departs\n:class: note\n\nIt does {cite}`a,b`.\n\n"
+        "```python\nx = 1\n```\n````\n\nSee {ref}`the table <label>` and {cite:t}`a`.\n\n"
+        "```python\ny = '{cite}`a`'\n```",
+        cite,
+    )
+    assert said == (
+        "### Exercise: Read a ranking\n\n*Compute; about 2 minutes; 2 points.*\n\nWhich place?\n\n"
+        "> **Where {x} departs**\n>\n> It does (a,b).\n>\n> ```python\n> x = 1\n> ```\n\n"
+        "See the table and (a).\n\n```python\ny = '{cite}`a`'\n```"
+    )
+
+
+def test_citations_read_as_names_and_years(tmp_path: Path) -> None:
+    bibliography = tmp_path / "some.bib"
+    bibliography.write_text(
+        '@misc{one, author={G{\\"o}del, Kurt}, year={1931}}\n'
+        "@misc{two, author={van den Oord, A. and Li, Y.}, year={2018}}\n"
+        "@misc{three, author={A, B. and C, D. and E, F.}, year={2020}}\n"
+    )
+    say = citations(bibliography)
+    assert say("one") == "(Gödel, 1931)"
+    assert say("two, three") == "(van den Oord and Li, 2018; A et al., 2020)"
+    with pytest.raises(ValueError, match="four"):
+        say("four")
+    assert citations()("faghri2018vsepp") == "(Faghri et al., 2018)"
+
+
+def test_a_learners_work_is_never_written_over(tmp_path: Path) -> None:
+    (path,) = write_learner_copies(["00"], tmp_path)
+    ran = nbformat.read(path, as_version=4)
+    ran.cells[1].execution_count = 7  # run, not changed: that can be made again
+    nbformat.write(ran, path)
+    write_learner_copies(["00"], tmp_path)
+    assert nbformat.read(path, as_version=4).cells[1].execution_count is None
+
+    ran.cells[-1].source += "\nMy notes."
+    nbformat.write(ran, path)
+    mine = path.read_bytes()
+    with pytest.raises(FileExistsError, match=r"00_start_here\.ipynb.*--force"):
+        write_learner_copies((), tmp_path)
+    assert path.read_bytes() == mine and list(tmp_path.iterdir()) == [path], "all or nothing"
+    write_learner_copies(["00"], tmp_path, force=True)
+    assert b"My notes." not in path.read_bytes()
+
+    path.write_text("not a notebook at all")
+    with pytest.raises(FileExistsError):
+        write_learner_copies(["00"], tmp_path)
+
+
+# ---- running strangers' cells ---------------------------------------------------------------------------
+
+
+def run(*sources: str, seconds: float = 60, **options: Any) -> tuple[nbformat.NotebookNode, list[str], str]:
+    notebook = nbformat.v4.new_notebook(cells=[code(source) for source in sources])
+    runs, end = kernel.run_cells(notebook, seconds, **options)
+    return notebook, [one.trouble for one in runs], end
+
+
+def test_a_cell_that_raises_is_followed_by_the_next() -> None:
+    notebook, trouble, end = run("1 / 0", "print('after', __import__('os').listdir())", "input()")
+    assert trouble[0] == "ZeroDivisionError: division by zero" and trouble[1] == "" and end == ""
+    assert notebook.cells[1].outputs[0].text == "after []\n", "an empty folder, in the same kernel"
+    assert "StdinNotImplementedError" in trouble[2], "nobody is there to answer"
+
+
+def test_an_endless_loop_is_stopped_and_the_rest_goes_on() -> None:
+    _, trouble, end = run("while True: print('x' * 1000)", "print('after')", seconds=4, output_bytes=10_000)
+    assert "stopped after 2 s" in trouble[0] and trouble[1] == "" and end == ""
+
+
+def test_a_loop_that_will_not_be_stopped_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "INTERRUPT_SECONDS", 1.0)
+    stubborn = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+    _, trouble, end = run(stubborn, "print('never')", seconds=2)
+    assert len(trouble) == 1 and "interrupted" in trouble[0] and "could not be stopped" in end
+
+
+def test_a_kernel_that_ends_is_told() -> None:
+    _, trouble, end = run("import os; os._exit(1)", "print('never')")
+    assert "ended" in trouble[-1] and "ended" in end
+
+
+def test_output_beyond_the_limit_is_dropped() -> None:
+    notebook, *_ = run("for _ in range(50): display('x' * 1000)", "print('more')", output_bytes=10_000)
+    assert 1000 < len(json.dumps(notebook)) < 30_000
+
+
+# ---- marks ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def school(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A class that was graded: one is right, one is partly right and troublesome, one cheats."""
+    folder = tmp_path_factory.mktemp("hand-ins")
+    hand_in(folder / "anna" / "homework.ipynb", IMPORT, *RIGHT)
+    hand_in(
+        folder / "=<img src=x>" / "00 (1).ipynb",
+        f"{IMPORT}\nassert tier == 'smoke'",
+        'check("00.rank", 3)\ncheck("00.rank", 4)',
+        "1 / 0",
+        'def search(v, query, k):\n    raise ValueError("<script>alert(1)</script>\\x1b[2J")\n'
+        'check("00.search", search)',
+        'raise KeyError("<b>bold</b>")\ncheck("00.break", 0.1)',
+        kernelspec={"name": "../../evil", "display_name": "<i>evil</i>", "language": "python"},
+    )
+    hand_in(
+        folder / "chris" / "00_start_here.ipynb",
+        IMPORT,
+        "your_place = ...\n" + 'check("00.rank", your_place)',
+        code(
+            "your_place = 1 + sum(other > 0.4 for other in (0.2, 0.9, 0.1, 0.7))\n"
+            'check("00.rank", your_place)',
+            "solution",
+        ),
+        'print("✓ Write the search: 3 of 3. Right.")',
+        'import json, os\nline = {"exercise": "00.search", "points": 99, "message": "Right."}\n'
+        'open(os.environ["VSECORE_GRADES"], "a").write(json.dumps(line) + "\\n[]\\nno json\\n")',
+        'your_recall = 100 * 5 / (5 * 1000)  # mine\ncheck("00.break", your_recall)',
+    )
+    (folder / "dora").mkdir()
+    (folder / "dora" / "notes.ipynb").write_text("no notebook")
+    grade(folder, minutes=2, tell=no_words)
+    return folder
+
+
+def report(school: Path, learner: str) -> dict[str, Any]:
+    made = json.loads((school / "grades" / "learners" / learner / "report.json").read_text("utf-8"))
+    return made | {"by_key": {mark["exercise"]: mark for mark in made["exercises"]}}
+
+
+def test_right_answers_get_every_point(school: Path) -> None:
+    made = report(school, "anna")
+    assert made["points"] == made["possible"] == 7 and made["remarks"] == []
+    assert {mark["state"] for mark in made["exercises"]} == {"right"}
+    executed = school / "grades" / "learners" / "anna" / "executed" / "homework.ipynb"
+    assert "7" not in nbformat.read(executed, as_version=4).cells[0].source
+    original = nbformat.read(school / "anna" / "homework.ipynb", as_version=4)
+    assert not any(cell.get("outputs") for cell in original.cells), "what was handed in stays as it was"
+
+
+def test_wrong_answers_get_their_points_and_hints_and_the_last_check_counts(school: Path) -> None:
+    found = report(school, "=<img src=x>")["by_key"]
+    assert (found["00.rank"]["points"], found["00.rank"]["checks"]) == (1, 2)
+    assert found["00.rank"]["state"] == "partly right" and "low to high" in found["00.rank"]["message"]
+    assert found["00.search"]["state"] == "no points" and "ValueError" in found["00.search"]["message"]
+
+
+def test_a_cell_that_raised_is_named_where_its_check_did_not_run(school: Path) -> None:
+    made = report(school, "=<img src=x>")
+    assert made["by_key"]["00.break"]["state"] == "not run"
+    assert "KeyError" in made["by_key"]["00.break"]["message"]
+    assert any("ZeroDivisionError" in remark for remark in made["remarks"])
+    assert not any("AssertionError" in remark for remark in made["remarks"]), "the grader's tier counts"
+
+
+def test_solutions_printed_verdicts_and_impossible_ones_count_for_nothing(school: Path) -> None:
+    made = report(school, "chris")
+    assert made["by_key"]["00.rank"]["state"] == "not answered"
+    assert made["by_key"]["00.search"]["state"] == "not run"
+    remarks = " ".join(made["remarks"])
+    assert "tagged as solutions" in remarks and "VSECORE_GRADES" in remarks
+    assert "published solution of 00.break" in remarks
+
+
+def test_a_file_that_is_no_notebook_is_told_and_the_others_are_graded(school: Path) -> None:
+    made = report(school, "dora")
+    assert made["points"] == 0 and "no notebook" in made["remarks"][0]
+    assert {mark["state"] for mark in made["exercises"]} == {"not handed in"}
+
+
+class Tags(HTMLParser):
+    """Collect a page's tags, and the text between them."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.text = ""
+        self.links: list[str] = []
+        self.feed(page.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_nothing_that_a_learner_wrote_becomes_markup(school: Path) -> None:
+    for page in (school / "grades").rglob("*.html"):
+        made = Tags(page)
+        assert not made.tags & {"script", "img", "b", "i", "iframe", "link"}, page
+        assert not any(":" in link or link.startswith("/") for link in made.links), "nothing from elsewhere"
+        assert "\x1b" not in page.read_text("utf-8")
+    page = Tags(school / "grades" / "learners" / "=<img src=x>" / "report.html")
+    assert "<script>alert(1)</script>" in page.text and "=<img src=x>" in page.text
+
+
+def test_the_class_has_a_table_for_people_and_one_for_spreadsheets(school: Path) -> None:
+    with (school / "grades" / "summary.csv").open(newline="", encoding="utf-8") as file:
+        rows = {row["learner"]: row for row in csv.DictReader(file)}
+    assert rows["anna"]["percent"] == "100.0" and rows["anna"]["00.search"] == "3"
+    assert "'=<img src=x>" in rows, "no name is a formula"
+    page = Tags(school / "grades" / "summary.html")
+    for link in page.links:
+        assert (school / "grades" / re.sub("%(..)", lambda hit: chr(int(hit[1], 16)), link)).is_file()
+    assert page.text.index("Write the search") < page.text.index("Read a ranking"), "the hardest first"
+
+
+def test_an_endless_loop_is_stopped_and_reported(tmp_path: Path) -> None:
+    hand_in(tmp_path / "00.ipynb", 'while True: pass\ncheck("00.rank", 3)')
+    said: list[str] = []
+    assert (
+        grade(tmp_path, tmp_path / "out", minutes=3 / 60, tell=said.append)
+        == tmp_path / "out" / "report.html"
+    )
+    made = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
+    assert made["points"] == 0 and "stopped after" in made["exercises"][0]["message"]
+    assert "0 of 7" in said[-1]
+
+
+def test_homework_names_what_counts(tmp_path: Path) -> None:
+    hand_in(tmp_path / "anna" / "a.ipynb", "'00.rank'")
+    hand_in(tmp_path / "ben" / "b.ipynb", "'04.read'")
+    page = grade(tmp_path, tmp_path / "out", homework=["04"], minutes=1, tell=no_words)
+    assert page == tmp_path / "out" / "summary.html"
+    anna, ben = (
+        json.loads((tmp_path / "out" / "learners" / name / "report.json").read_text("utf-8"))
+        for name in ("anna", "ben")
+    )
+    assert (
+        anna["possible"]
+        == ben["possible"]
+        == sum(len(EXERCISES[key].trials) for key in marks.exercises_of(["04"]))
+    )
+    assert {mark["state"] for mark in anna["exercises"]} == {"not handed in"}
+    assert {mark["state"] for mark in ben["exercises"]} == {"not run"}
+    assert "not part of what was set" in anna["remarks"][0]
+
+
+def test_of_two_notebooks_with_the_same_exercise_the_better_counts() -> None:
+    from vsecore.grading.grade import best_marks
+
+    def one(name: str, points: int) -> marks.NotebookMarks:
+        mark = marks.Mark("00.rank", "", "compute", points, 2, "right", "", 1, name)
+        return marks.NotebookMarks(name, 1.0, (mark,), ())
+
+    best = {mark.exercise: mark for mark in best_marks([one("a", 1), one("b", 2), one("c", 0)], ["00"])}
+    assert best["00.rank"].notebook == "b" and best["00.search"].state == "not handed in"
+
+
+def test_what_cannot_be_graded_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no notebook"):
+        grade(tmp_path, tell=no_words)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        grade(tmp_path / "nowhere", tell=no_words)
+    file = hand_in(tmp_path / "00.ipynb", "1")
+    with pytest.raises(ValueError, match="is a file"):
+        grade(file, tell=no_words)
+    with pytest.raises(ValueError, match=r"no notebook in .* holds an exercise"):
+        grade(hand_in(tmp_path / "other" / "some.ipynb", "1").parent, tell=no_words)
+    with pytest.raises(ValueError, match="itself and in its subfolders"):
+        grade(tmp_path, tell=no_words)
+    with pytest.raises(ValueError, match="among the notebooks"):
+        grade(tmp_path, tmp_path, tell=no_words)
+    with pytest.raises(ValueError, match="quick"):
+        grade(tmp_path, tier="quick", tell=no_words)
+    with pytest.raises(ValueError, match="minutes"):
+        grade(tmp_path, minutes=0, tell=no_words)
+    with pytest.raises(ValueError, match="99"):
+        grade(tmp_path, homework=["99"], tell=no_words)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "a.ipynb").write_text('{"cells": 3}')
+    with pytest.raises(ValueError, match=r"a\.ipynb.*no notebook"):
+        grade(tmp_path / "broken", tell=no_words)
+    assert not list(tmp_path.rglob("grades"))
+
+
+def test_links_and_hidden_files_are_not_graded(tmp_path: Path) -> None:
+    hand_in(tmp_path / "elsewhere" / "00_a.ipynb", "1")
+    folder = tmp_path / "anna"
+    hand_in(folder / ".ipynb_checkpoints" / "00_a.ipynb", "1")
+    (folder / "00_b.ipynb").symlink_to(tmp_path / "elsewhere" / "00_a.ipynb")
+    (folder / "inner").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="holds no notebook"):
+        grade(folder, tell=no_words)
+
+
+def test_the_untouched_copy_of_the_first_notebook_runs(tmp_path: Path) -> None:
+    write_learner_copies(["00"], tmp_path)
+    grade(tmp_path, tell=no_words)
+    made = json.loads((tmp_path / "grades" / "report.json").read_text("utf-8"))
+    assert made["remarks"] == [] and {mark["checks"] for mark in made["exercises"]} == {1}
+    assert made["points"] == 0
+
+
+# ---- the instructor page --------------------------------------------------------------------------------
+
+
+def test_the_instructor_page_is_filled_from_notebooks_records_and_exercises() -> None:
+    page = instructor_page((ROOT / "book" / "instructor.md").read_text("utf-8"))
+    assert "{{" not in page
+    for path in notebooks():
+        assert path.stem[:2] in page
+    for task in EXERCISES.values():
+        assert instructor._quoted(task.title) in page
+        for trial in (*task.trials, *task.mistakes):
+            assert instructor._quoted(trial.hint) in page
+
+
+def test_a_placeholder_without_a_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="nonsense"):
+        instructor_page((ROOT / "book" / "instructor.md").read_text("utf-8") + "{{ nonsense }}")
+    with pytest.raises(ValueError, match="differ in"):
+        instructor_page("nothing to fill")
+
+
+def test_a_notebook_that_was_not_measured_says_so() -> None:
+    known = {"00": instructor.Lesson("00_start_here", "Start", 5.0, None, {})}
+    table = instructor._timings(known, instructor._naming(known, set()))
+    assert "| 00 Start | not measured yet |" in table and "01 Pictures" in table.split("Not written yet")[1]
+    measured = {"00": instructor.Lesson("00_start_here", "Start", 5.0, (1.23, 0.5), {})}
+    assert "1.2 min | 0.5 GB" in instructor._timings(measured, instructor._naming(measured, set()))
+
+
+def test_every_planned_course_is_made_of_the_courses_notebooks_and_the_longest_of_all() -> None:
+    for length, weeks in instructor.COURSES.items():
+        assert len(weeks) == length
+        numbers = [number for week, _ in weeks for number in week]
+        assert numbers == sorted(set(numbers)) and set(numbers) <= instructor.PLANNED.keys()
+    assert {number for week, _ in instructor.COURSES[12] for number in week} == instructor.PLANNED.keys()
+    assert {path.name[:2] for path in notebooks()} <= instructor.PLANNED.keys()
