@@ -296,7 +296,7 @@ def test_solutions_printed_verdicts_and_impossible_ones_count_for_nothing(school
     assert made["by_key"]["00.search"]["state"] == "not run"
     remarks = " ".join(made["remarks"])
     assert "tagged as solutions" in remarks and "VSECORE_GRADES" in remarks
-    assert "published solution of 00.break" in remarks
+    assert "published solution: 00.break." in remarks
 
 
 def test_a_file_that_is_no_notebook_is_told_and_the_others_are_graded(school: Path) -> None:

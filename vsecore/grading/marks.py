@@ -240,15 +240,17 @@ def _verdict(line: str) -> Mapping[str, Any] | None:
 
 def _suspicions(notebook: NotebookNode) -> list[str]:
     """What an instructor should look at: cells like a stored solution, or that name the grader's parts."""
-    remarks = []
+    remarks, published = [], []
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
         if key := _stored_solutions().get(_shape(cell.source)):
-            remarks.append(
-                f"A cell is the published solution of {key}, word for word; "
-                "in a short answer that may be chance."
-            )
+            published.append(key)
         if named := _INNER.search(cell.source):
             remarks.append(f"A cell holds {plain(named[0])!r}, which no exercise asks for: read it.")
+    if published:
+        remarks.append(
+            f"Word for word the published solution: {', '.join(published)}. "
+            "In a short answer that may be chance."
+        )
     return remarks
 
 
