@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help course test lint units notebooks book lab learner format lock clean
+.PHONY: help course test lint units notebooks book browser pdf lab learner format lock clean
 
 help:  ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -25,7 +25,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 course: $(INSTALLED)  ## Run every notebook, then build the book (TIER=smoke for a quick look).
 	$(BIN)/vse course --tier $(TIER)
 
-test: lint units notebooks book  ## Linters, unit tests, the stored notebooks, the book without warnings.
+test: lint units notebooks browser  ## Linters, unit tests, the stored notebooks, the book page by page in a browser.
 	@echo "== All tests passed."
 
 lint: $(INSTALLED)
@@ -37,7 +37,7 @@ lint: $(INSTALLED)
 
 units: $(INSTALLED)
 	@echo "== Unit tests, with coverage"
-	$(BIN)/python -m pytest tests --cov --cov-fail-under=90
+	$(BIN)/python -m pytest tests -m "not browser" --cov --cov-fail-under=90
 
 notebooks: $(INSTALLED)
 	@echo "== Stored notebooks: every cell run again, every output compared"
@@ -45,7 +45,14 @@ notebooks: $(INSTALLED)
 
 book: $(INSTALLED)  ## Build the book from the stored notebooks.
 	@echo "== The book, warnings as errors"
-	$(BIN)/vse course --stored
+	$(BIN)/vse book
+
+browser: book
+	@echo "== Every page of the book in a browser with the network cut, where a Chromium is installed"
+	$(BIN)/python -m pytest tests/test_browser.py
+
+pdf: $(INSTALLED)  ## Build the book and print it as one PDF; needs Chromium.
+	$(BIN)/vse book --pdf
 
 lab: $(INSTALLED)  ## Open the course in JupyterLab.
 	$(BIN)/jupyter lab --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate notebooks/00_start_here.ipynb

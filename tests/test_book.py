@@ -1,12 +1,25 @@
 """The book: the way of the executed notebooks into it, and what is laid beside them."""
 
+import json
+import re
+import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import ipywidgets
+import numpy as np
 import pytest
 import yaml
+from ipywidgets.embed import embed_data
+from pypdf import PdfReader
 
-from vsecore.book import build
+from vsecore.batch import CourseError
+from vsecore.book import build, extension, find_chromium, print_book
+from vsecore.book.browser import browser, open_page, settle
+from vsecore.course import ROOT
+from vsecore.data import scenes
+from vsecore.widgets import explorer
 
 
 def test_a_figures_words_become_the_books_alt_text() -> None:
@@ -60,3 +73,118 @@ def test_without_a_repository_there_is_no_button_that_leads_nowhere(tmp_path: Pa
     options = yaml.safe_load(config.read_text())["sphinx"]["config"]["html_theme_options"]
     assert options["repository_url"] == "https://github.com/someone/course"
     assert options["launch_buttons"]["binderhub_url"] and options["show_toc_level"] == 2
+
+
+def test_the_title_page_shows_a_search_and_a_scene_of_each_place(tmp_path: Path) -> None:
+    build.lay_title_page(ROOT / "notebooks", tmp_path / "generated")
+    assert "pictures found for" in (tmp_path / "generated" / "found.md").read_text()
+    assert len(list((tmp_path / "generated").glob("scene*.png"))) == len(scenes.PLACES)
+    (tmp_path / build.FIRST_NOTEBOOK).write_text('{"cells": []}')
+    with pytest.raises(ValueError, match="two boats"):
+        build.lay_title_page(tmp_path, tmp_path / "again")
+
+
+def test_every_public_module_has_its_place_among_the_packages_pages() -> None:
+    told = set(
+        re.findall(r"automodule:: (\S+)", "".join(page.read_text() for page in (ROOT / "book/api").iterdir()))
+    )
+    # Inner parts: told by the package that they belong to, or told by --help.
+    inner = re.compile(r"vsecore(\.cli|\.(data\.scenes|losses|encoders|checks|grading|book)\..*|\.data)?")
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in (ROOT / "vsecore").rglob("*.py")
+    }
+    assert told == {module for module in modules if not inner.fullmatch(module)}
+
+
+def test_a_notebooks_page_offers_the_readers_own_jupyterlab() -> None:
+    launch = {"type": "group", "label": "launch-buttons", "buttons": [{"text": "Binder"}]}
+    for buttons in ([], [launch]):
+        context: dict[str, Any] = {"header_buttons": buttons}
+        extension.offer_local_lab(None, "notebooks/00_start_here", "page.html", context, None)
+        [group] = context["header_buttons"]
+        assert group["label"] == "launch-buttons"
+        assert group["buttons"][0]["url"].endswith("/lab/tree/notebooks/00_start_here.ipynb")
+    context = {"header_buttons": []}
+    extension.offer_local_lab(None, "notation", "page.html", context, None)
+    assert context == {"header_buttons": []}
+
+
+def test_a_source_link_leads_to_the_module_that_wrote_the_name() -> None:
+    assert extension.find_source(None, "vsecore.losses", "triplet") == "vsecore.losses.triplet"
+    assert extension.find_source(None, "vsecore.data.opening", "DATASETS") == "vsecore.data.opening"
+    assert extension.find_source(None, "vsecore.training", "Run.model") == "vsecore.training"
+
+
+def test_no_script_of_thebe_is_loaded() -> None:
+    context = {"script_files": ["_static/sphinx-thebe.js", "_static/search.js"], "css_files": []}
+    extension.leave_out_thebe(None, "index", "page.html", context, None)
+    assert context["script_files"] == ["_static/search.js"]
+
+
+def test_where_no_chromium_is_the_reader_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "index.html").write_text("<p>x")
+    with pytest.raises(CourseError, match="apt-get install chromium"):
+        print_book(tmp_path, tmp_path / "book.pdf")
+    with pytest.raises(FileNotFoundError, match="make book"):
+        print_book(tmp_path / "nowhere", tmp_path / "book.pdf")
+
+
+@pytest.fixture
+def chromium() -> None:
+    try:
+        find_chromium()
+    except CourseError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.usefixtures("chromium")
+def test_the_pdf_has_every_page_in_order_with_bookmarks_numbers_and_links(tmp_path: Path) -> None:
+    contents = '<nav class="bd-links"><a class="internal" href="second.html#part">2</a></nav>'
+    for name, words in (("index", "First words"), ("second", "Second words")):
+        (tmp_path / f"{name}.html").write_text(
+            f"<html lang='en'><title>{name} — The book</title>{contents}<h1>{words}</h1>"
+        )
+    (tmp_path / "left_out.html").write_text("<p>Not in the contents")
+    bound = PdfReader(print_book(tmp_path, tmp_path / "book.pdf", tell=lambda line: None))
+    assert [entry.title for entry in bound.outline] == ["index", "second"]
+    assert [bound.get_destination_page_number(entry) for entry in bound.outline] == [0, 1]
+    pages = [page.extract_text() for page in bound.pages]
+    assert len(pages) == 2 and "First words" in pages[0] and "Second words" in pages[1]
+    assert pages[0].rstrip().endswith("1") and pages[1].rstrip().endswith("2")
+    link = bound.pages[0]["/Annots"][0].get_object()
+    assert "/A" not in link and link["/Dest"][0].get_object() == bound.pages[1].get_object()
+
+
+@pytest.mark.usefixtures("chromium")
+def test_widgets_live_on_a_page_with_no_kernel_and_no_network(tmp_path: Path) -> None:
+    shades = [np.full((8, 8, 3), shade, np.uint8) for shade in (0, 120)]
+    box = explorer(shades, ["dark words", "grey words $x^2$"], ["night", "dusk"])
+    said = ipywidgets.Output(outputs=({"output_type": "stream", "name": "stdout", "text": "said before"},))
+    state = embed_data(views=[box, said])
+    build.lay_widgets(tmp_path / "widgets")
+    shutil.copytree(ROOT / "book" / "_static", tmp_path / "_static")
+    kind = "application/vnd.jupyter.widget"
+    views = "".join(
+        f'<script type="{kind}-view+json">{json.dumps(view)}</script>' for view in state["view_specs"]
+    )
+    (tmp_path / "page.html").write_text(
+        '<html lang="en"><meta charset="utf-8"><script src="_static/widgets.js"></script>'
+        f'<script type="{kind}-state+json">{json.dumps(state["manager_state"])}</script><body>{views}'
+    )
+    errors: list[str] = []
+    with browser() as running:
+        page = open_page(running)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto((tmp_path / "page.html").as_uri())
+        settle(page)
+        page.get_by_text("said before").wait_for()
+        assert page.get_by_text("dark words").is_visible() and page.get_by_text("grey words").is_hidden()
+        page.get_by_role("button", name="dusk").click()
+        page.get_by_text("grey words").wait_for()
+        assert page.get_by_text("dark words").is_hidden()
+        assert page.locator("img:visible").get_attribute("alt") == "dusk"
+    assert not errors

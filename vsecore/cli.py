@@ -314,29 +314,43 @@ def course(
     data: Annotated[str, typer.Option(help="scenes, flickr8k, flickr30k or coco.")] = "scenes",
     data_root: Annotated[str, typer.Option(help="The folder of a photograph collection.")] = "",
     seed: Seed = 0,
-    stored: Annotated[
-        bool, typer.Option("--stored", help="Run nothing; build from the stored notebooks.")
-    ] = False,
 ) -> None:
     """Run the notebooks into build/notebooks, then build the book."""
-    from vsecore import batch, book
+    from vsecore import batch
+    from vsecore.book import build_book
     from vsecore.course import ROOT, begin
 
-    executed = ROOT / "notebooks"
-    if not stored:
-        begin(tier, data, data_root, seed)  # a wrong parameter is told here, not after the first notebook
-        executed = ROOT / "build" / "notebooks"
-        parameters = {
-            "tier": tier,
-            "data": data,
-            "data_root": str(Path(data_root).resolve()) if data_root else "",
-            "seed": seed,
-        }
-        batch.run(batch.notebooks(notebooks or ()), executed, parameters, typer.echo)
-        if notebooks:
-            typer.echo(f"executed: {executed}")
-            return
-    typer.echo(f"open {book.build_book(executed, typer.echo)}")
+    begin(tier, data, data_root, seed)  # a wrong parameter is told here, not after the first notebook
+    executed = ROOT / "build" / "notebooks"
+    parameters = {
+        "tier": tier,
+        "data": data,
+        "data_root": str(Path(data_root).resolve()) if data_root else "",
+        "seed": seed,
+    }
+    batch.run(batch.notebooks(notebooks or ()), executed, parameters, typer.echo)
+    if notebooks:
+        typer.echo(f"executed: {executed}")
+        return
+    typer.echo(f"open {build_book(executed, typer.echo)}")
+
+
+@app.command()
+def book(
+    pdf: Annotated[bool, typer.Option("--pdf", help="Print it as one PDF too; needs Chromium.")] = False,
+) -> None:
+    """Build the book from the stored notebooks."""
+    from vsecore.book import build_book, find_chromium, print_book
+    from vsecore.course import ROOT
+
+    if pdf:
+        find_chromium()  # where there is none, it is told before the book is built
+    title_page = build_book(ROOT / "notebooks", typer.echo)
+    typer.echo(f"open {title_page}")
+    if pdf:
+        typer.echo(
+            f"printed {print_book(title_page.parent, ROOT / 'book' / '_build' / 'book.pdf', typer.echo)}"
+        )
 
 
 @app.command()

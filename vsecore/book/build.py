@@ -6,6 +6,7 @@ end of the widgets, so that the built book asks the network for nothing.
 
 from __future__ import annotations
 
+import base64
 import importlib.resources
 import json
 import os
@@ -18,9 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from PIL import Image
 
 from vsecore.batch import CourseError, notebooks
 from vsecore.course import ROOT
+from vsecore.data import scenes
+from vsecore.grading import instructor_page
+
+# The search on the title page: the notebook that shows it, and what is asked there.
+FIRST_NOTEBOOK, QUERY = "00_start_here.ipynb", "two boats on the lake"
 
 
 def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
@@ -38,15 +45,27 @@ def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
         FileNotFoundError: a notebook was not executed.
     """
     source = ROOT / "build" / "book"
-    shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("_build"))
-    lay_notebooks(executed, source / "notebooks")
-    lay_widgets(source / "_extra" / "widgets")
-    configure(source / "_config.yml", repository_of(ROOT))
+    lay_book(executed, source)
     tell(
         f"building the book from {executed.relative_to(ROOT) if executed.is_relative_to(ROOT) else executed}"
     )
     return run_jupyter_book(source, ROOT / "book")
+
+
+def lay_book(executed: Path, source: Path) -> None:
+    """Lay everything that the book is made of into one folder, anew.
+
+    Raises:
+        FileNotFoundError: a notebook was not executed.
+    """
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("_build"))
+    lay_notebooks(executed, source / "notebooks")
+    lay_title_page(executed, source / "_generated")
+    lay_widgets(source / "_extra" / "widgets")
+    instructors = source / "instructor.md"
+    instructors.write_text(instructor_page(instructors.read_text(encoding="utf-8")), encoding="utf-8")
+    configure(source / "_config.yml", repository_of(ROOT))
 
 
 def run_jupyter_book(source: Path, out: Path) -> Path:
@@ -95,6 +114,48 @@ def _give_alt_text(cell: dict[str, Any]) -> None:
             cell.setdefault("metadata", {}).setdefault("mystnb", {}).setdefault("image", {})["alt"] = words
 
 
+def lay_title_page(executed: Path, folder: Path) -> None:
+    """Write what the title page shows: a search of the first notebook, and one scene of each place.
+
+    Raises:
+        ValueError: the first notebook shows no search for `QUERY`.
+    """
+    folder.mkdir(parents=True)
+    first = json.loads((executed / FIRST_NOTEBOOK).read_text(encoding="utf-8"))
+    for output in (output for cell in first["cells"] for output in cell.get("outputs", [])):
+        words = "".join(output.get("data", {}).get("text/plain", ""))
+        if f"found for: {QUERY}" in words and "image/png" in output["data"]:
+            (folder / "found.png").write_bytes(base64.b64decode(output["data"]["image/png"]))
+            break
+    else:
+        raise ValueError(
+            f"{FIRST_NOTEBOOK} shows no pictures found for {QUERY!r}, which the title page shows"
+        )
+    # Written as the title page includes it, so with paths from there.
+    (folder / "found.md").write_text(
+        f"```{{image}} _generated/found.png\n:alt: {words}\n:width: 100%\n:class: figure\n```\n",
+        encoding="utf-8",
+    )
+    cards = []
+    for number, picture in enumerate(_one_of_each_place()):
+        pixels = scenes.draw(picture.scene, size=336)
+        Image.fromarray(pixels).save(folder / f"scene{number}.png", optimize=True)
+        said = [caption.text for caption in picture.captions]
+        cards.append(
+            f":::{{grid-item-card}}\n:img-top: _generated/scene{number}.png\n"
+            f":img-alt: Drawn scene. {said[-1]}\n\n{said[number % len(said)]}\n:::\n"
+        )
+    grid = "::::{grid} 2 2 4 4\n:gutter: 2\n:class-container: scenes\n\n" + "\n".join(cards) + "::::\n"
+    (folder / "scenes.md").write_text(grid, encoding="utf-8")
+
+
+def _one_of_each_place() -> list[scenes.Picture]:
+    found: dict[str, scenes.Picture] = {}
+    for picture in scenes.generate(100, seed=0, split="train"):
+        found.setdefault(picture.scene.place, picture)
+    return [found[place] for place in scenes.PLACES if place in found]
+
+
 def lay_widgets(folder: Path) -> None:
     """Copy the front end of ipywidgets, which its own package brings along; `widgets.js` starts it."""
     folder.mkdir(parents=True)
@@ -104,7 +165,7 @@ def lay_widgets(folder: Path) -> None:
 
 
 def repository_of(folder: Path) -> str | None:
-    """Return the address of a checkout's GitHub repository, never with credentials; None where it has none."""
+    """Return the address of a checkout's GitHub repository, without credentials; None where it has none."""
     command = ["git", "-C", str(folder), "remote", "get-url", "origin"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

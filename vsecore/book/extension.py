@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from importlib import import_module
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -15,6 +17,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     # After the theme, which makes the list of buttons and adds its own.
     app.connect("html-page-context", offer_local_lab, priority=900)
     app.connect("html-page-context", leave_out_thebe, priority=900)
+    app.connect("autodoc-process-signature", leave_out_empty_signature)
+    app.connect("viewcode-follow-imported", find_source)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -55,3 +59,27 @@ def leave_out_thebe(app: Sphinx, page: str, template: str, context: dict[str, An
 
     context["script_files"] = [file for file in context["script_files"] if wanted(file)]
     context["css_files"] = [file for file in context["css_files"] if wanted(file)]
+
+
+def leave_out_empty_signature(
+    app: Sphinx,
+    what: str,
+    name: str,
+    thing: object,
+    options: object,
+    signature: str | None,
+    returns: str | None,
+) -> tuple[str, str | None] | None:
+    """Write a module that takes no argument as such, in place of what torch's base class would accept."""
+    if signature == "(*args: ~typing.Any, **kwargs: ~typing.Any)":
+        return "()", returns
+    return None
+
+
+def find_source(app: Sphinx, module: str, name: str) -> str:
+    """Name the module whose source a name links to: the one of the package that wrote it, or that holds it."""
+    try:
+        writer = getattr(operator.attrgetter(name)(import_module(module)), "__module__", None)
+    except AttributeError:  # a field without a default exists on instances alone
+        return module
+    return writer if isinstance(writer, str) and writer.startswith("vsecore.") else module

@@ -19,6 +19,7 @@ from vsecore.data.loader import Dataset, FeatureKind, Split
 from vsecore.data.pictures import open_picture
 from vsecore.data.scenes.build import NETWORK_OF
 
+#: Every collection that the course knows by name.
 DATASETS = ("scenes", "flickr8k", "flickr30k", "coco")
 # What looks at photographs where no features lie ready: small enough for a laptop, and by name at timm's hub.
 BACKBONES: dict[str, str] = {"grid": "mobilenetv2_100", "patch": "vit_tiny_patch16_224"}

@@ -89,8 +89,8 @@ class PatchEncoder(nn.Module):
     Args:
         feature_dim: width F of a patch.
         dim: width D of the joint space.
-        backbone: pixels (B, 3, H, W) to tokens (B, P + N, F), as timm's `create_model(..., global_pool="",
-            num_classes=0)` makes them. With it the encoder reads pixels and is trained end to end.
+        backbone: pixels (B, 3, H, W) to tokens (B, P + N, F), as timm's ``create_model(..., global_pool="",
+            num_classes=0)`` makes them. With it the encoder reads pixels and is trained end to end.
 
     Source: patches as elements, Zhang et al. 2022 (2AD).
     """

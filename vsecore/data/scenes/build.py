@@ -99,7 +99,7 @@ def load(
     """The embedded world, ready to train on.
 
     What is made once stays in the user's cache, whole or not at all. Nothing there is ever deleted, also when
-    the world's laws have changed: delete the folder `vsecore.data.files.cache_folder("scenes")` when it has
+    the world's laws have changed: delete the folder ``vsecore.data.files.cache_folder("scenes")`` when it has
     grown too large, and what is asked for again is made again.
 
     Args:
