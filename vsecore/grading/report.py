@@ -36,14 +36,17 @@ _STYLE = """
 }
 a { color: var(--link); }
 body { font: 1rem/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-       max-width: 62rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
+       max-width: 66rem; margin: 2rem auto; padding: 0 1rem; }
+h1, li { overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0; }
 caption { text-align: left; font-weight: 600; padding: .4rem 0; }
 th, td { border: 1px solid var(--line); padding: .35rem .6rem; text-align: left; vertical-align: top; }
 thead th { background: var(--head); }
-.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-.state { white-space: nowrap; }
+td { min-width: 7rem; overflow-wrap: anywhere; }
+td:last-child:not(.number) { min-width: 14rem; }
+.number, .short { min-width: 0; white-space: nowrap; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
 @media print {
   :root { color-scheme: light; --ink: #000; --paper: #fff; --line: #999; --head: #eee; --link: #000; }
   body { max-width: none; margin: 0; }
@@ -120,16 +123,16 @@ def learner_page(report: LearnerReport) -> str:
     """The report of a learner as a page of its own."""
     rows = [
         [
-            mark.exercise,
+            _Short(mark.exercise),
             mark.title,
             _Number(f"{mark.points} of {mark.possible}"),
-            _State(f"{SIGNS[mark.state]} {mark.state}"),
-            mark.message,
+            _Short(f"{SIGNS[mark.state]} {mark.state}"),
             _Number(str(mark.checks)),
+            mark.message,
         ]
         for mark in report.marks
     ]
-    heads = ["exercise", "title", "points", "result", "what the check said", "checks"]
+    heads = ["exercise", "title", "points", "result", "checks", "what the check said"]
     body = [
         f"<p>{_total(report)} at tier {escape(report.tier)}, {escape(report.date)}.</p>",
         _table("Exercises. The last check of a run counts.", heads, rows),
@@ -192,7 +195,7 @@ def summary_page(reports: Sequence[LearnerReport]) -> str:
             (
                 share,
                 [
-                    marks[0].exercise,
+                    _Short(marks[0].exercise),
                     marks[0].title,
                     _Number(f"{right} of {len(marks)}"),
                     _Number(f"{share:.0f}"),
@@ -217,7 +220,7 @@ class _Number(str):
     """A cell that is set to the right."""
 
 
-class _State(str):
+class _Short(str):
     """A cell that is kept on one line."""
 
 
@@ -240,7 +243,7 @@ def _as_html(cell: str) -> str:
         # Quoted as an address too: a folder's name may hold what an address gives a meaning.
         folder = quote(str(cell), safe="", errors="surrogateescape")
         return f'<td><a href="learners/{folder}/report.html">{words}</a></td>'
-    kind = {_Number: ' class="number"', _State: ' class="state"'}.get(type(cell), "")
+    kind = {_Number: ' class="number"', _Short: ' class="short"'}.get(type(cell), "")
     return f"<td{kind}>{words}</td>"
 
 
