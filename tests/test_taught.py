@@ -16,6 +16,7 @@ import jupytext
 import pytest
 import torch
 
+from vsecore.data import scenes
 from vsecore.losses import triplet
 
 TEXTS = {
@@ -70,7 +71,17 @@ def hardest_negative() -> None:
     same_loss(taught("04")["hardest_negative"], lambda S, margin: triplet(S, margin, hardest=True))
 
 
+def true_of() -> None:
+    """Captions and scenes of another world than the notebook's."""
+    made = scenes.generate(40, seed=5, split="taught")
+    for caption in (caption for picture in made for caption in picture.captions):
+        for picture in made:
+            expected = scenes.holds(caption.form, picture.scene)
+            assert taught("01")["true_of"](caption.form, picture.scene) == expected, caption.text
+
+
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
+    ("01", "true_of"): true_of,
     ("04", "all_negatives"): all_negatives,
     ("04", "hardest_negative"): hardest_negative,
 }

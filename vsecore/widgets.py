@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+import html
+import io
+from collections.abc import Callable, Sequence
 
 import ipywidgets
+import numpy as np
 from IPython.display import clear_output
+from PIL import Image
+
+# The class tells the book that a picture needs no white ground in dark mode.
+_PAGE = """<div style="display: flex; flex-wrap: wrap; gap: 1.2em; line-height: 1.5">
+<img class="dark-light" src="data:image/webp;base64,{picture}" alt="{alt}"
+ style="width: 17em; max-width: 100%; height: auto; align-self: flex-start; border-radius: 4px">
+<div style="flex: 1 1 20em; min-width: 0">{words}</div></div>"""
 
 
 def search_box(answer: Callable[[str], None], start: str = "") -> ipywidgets.VBox:
@@ -34,3 +45,43 @@ def search_box(answer: Callable[[str], None], start: str = "") -> ipywidgets.VBo
 
     box.observe(run, names="value")
     return ipywidgets.VBox([box, output])
+
+
+def explorer(pictures: Sequence[np.ndarray], words: Sequence[str], titles: Sequence[str]) -> ipywidgets.VBox:
+    """Make pages to leaf through, each a picture with words beside it; a button opens a page.
+
+    Buttons and pages are linked in the browser, not in Python: the page of the book, which has no kernel, can
+    be leafed through as well, from the state that the executed notebook stores. The state holds the pictures,
+    so show a dozen, not hundreds.
+
+    Args:
+        pictures: uint8 arrays (height, width, 3).
+        words: for each picture the HTML that stands beside it; escape in it what is not yours.
+        titles: for each picture what its button says and what a reader who cannot see it is told, plain text.
+
+    Returns:
+        The widget, to be the last line of a cell.
+
+    Raises:
+        ValueError: there are not as many words or titles as pictures, or no picture.
+    """
+    if not pictures or not len(pictures) == len(words) == len(titles):
+        raise ValueError(
+            f"pictures, words and titles have {len(pictures)}, {len(words)} and {len(titles)} entries: "
+            "give a picture at least, and as many of each"
+        )
+    pages = [
+        ipywidgets.HTML(_PAGE.format(picture=_encoded(picture), alt=html.escape(title), words=text))
+        for picture, text, title in zip(pictures, words, titles, strict=True)
+    ]
+    buttons = ipywidgets.ToggleButtons(options=list(titles), style={"button_width": "auto"})
+    stack = ipywidgets.Stack(pages, selected_index=0)
+    ipywidgets.jslink((buttons, "index"), (stack, "selected_index"))
+    return ipywidgets.VBox([buttons, stack])
+
+
+def _encoded(picture: np.ndarray) -> str:
+    """A picture as the text of a WebP file, a third of a PNG: the notebook that stores it stays small."""
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, format="webp", quality=90)
+    return base64.b64encode(file.getvalue()).decode("ascii")

@@ -1,0 +1,50 @@
+"""Widgets: what a reader without a kernel can use, and what the box answers where there is one."""
+
+import numpy as np
+import pytest
+from ipywidgets.embed import embed_data
+
+from vsecore.widgets import explorer, search_box
+
+PICTURES = [np.full((8, 8, 3), shade, np.uint8) for shade in (0, 120, 250)]
+WORDS = ["<p>dark</p>", "<p>grey</p>", "<p>light</p>"]
+TITLES = ["night & fog", "dusk", "day"]
+
+
+def test_the_explorer_is_linked_in_the_browser_and_not_in_python() -> None:
+    buttons, stack = explorer(PICTURES, WORDS, TITLES).children
+    buttons.index = 2
+    assert stack.selected_index == 0  # Python did nothing: no kernel is needed
+    stored = embed_data(views=[buttons, stack])["manager_state"]["state"].values()
+    links = [entry["state"] for entry in stored if entry["model_name"] == "LinkModel"]
+    ends = [[f"IPY_MODEL_{buttons.model_id}", "index"], [f"IPY_MODEL_{stack.model_id}", "selected_index"]]
+    assert [[link["source"], link["target"]] for link in links] == [ends]
+
+
+def test_each_page_holds_its_picture_its_words_and_its_title_as_alt_text() -> None:
+    buttons, stack = explorer(PICTURES, WORDS, TITLES).children
+    assert list(buttons.options) == TITLES and len(stack.children) == 3
+    first = stack.children[0].value
+    assert "data:image/webp;base64,UklGR" in first and "<p>dark</p>" in first
+    assert 'alt="night &amp; fog"' in first
+    assert len({page.value for page in stack.children}) == 3
+
+
+def test_its_plain_text_is_the_same_in_every_run() -> None:
+    plain = [explorer(PICTURES, WORDS, TITLES)._repr_mimebundle_()["text/plain"] for _ in range(2)]
+    assert plain[0] == plain[1] and "0x" not in plain[0]
+
+
+@pytest.mark.parametrize(
+    ("pictures", "words", "titles"), [([], [], []), (PICTURES, WORDS[:2], TITLES), (PICTURES, WORDS, [])]
+)
+def test_the_explorer_refuses_what_does_not_belong_together(pictures, words, titles) -> None:
+    with pytest.raises(ValueError, match=rf"have {len(pictures)}, {len(words)} and {len(titles)} entries"):
+        explorer(pictures, words, titles)
+
+
+def test_the_search_box_answers_what_is_typed() -> None:
+    asked: list[str] = []
+    box = search_box(asked.append).children[0]
+    box.value = "a red kite"
+    assert asked == ["a red kite"]
