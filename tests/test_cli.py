@@ -114,6 +114,12 @@ def test_a_damaged_folder_is_reported_and_not_ready(album: Callable[..., Path]) 
         (["course", "--tier", "quick"], ["quick", "smoke"]),
         (["course", "--data", "flickr8k"], ["data_root"]),
         (["scenes", "pretrain", "resnet"], ["resnet", "scenes-cnn"]),
+        (["learner", "99"], ["99", "00_start_here"]),
+        (["grade", "nowhere"], ["nowhere", "folder"]),
+        (["grade", "."], ["no notebook"]),
+        (["grade", ".", "--tier", "quick"], ["quick", "smoke"]),
+        (["grade", ".", "--homework", "99"], ["99", "00"]),
+        (["grade", ".", "--minutes", "0"], ["minutes", "0"]),
         (["nonsense"], ["nonsense"]),
     ],
 )
@@ -129,6 +135,32 @@ def test_bad_input_is_told_in_a_sentence(
     for word in words:
         assert word in said, said
     assert not list(tmp_path.iterdir()), "something half-written was left"
+
+
+def test_learner_copies_are_written_and_where_to_open_them_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = run("learner", "00", "--out", tmp_path)
+    copy = tmp_path / "00_start_here.ipynb"
+    assert str(copy) in said and "lab" in said
+    copy.write_text(copy.read_text().replace("your_place = ...", "your_place = 3"))
+    assert "somebody has worked in" in complaint(capsys, monkeypatch, "learner", "00", "--out", tmp_path)
+    run("learner", "00", "--out", tmp_path, "--force")
+    assert "your_place = ..." in copy.read_text()
+
+
+def test_grading_tells_the_page_to_open(tmp_path: Path) -> None:
+    cell = {
+        "cell_type": "code",
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+        "source": "'00.rank'",
+    }
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    (tmp_path / "mine.ipynb").write_text(json.dumps(notebook))
+    said = run("grade", tmp_path, "--homework", "00")
+    assert "0 of 7 points" in said and f"open {tmp_path / 'grades' / 'report.html'}" in said
 
 
 def test_baselines_are_printed_and_recorded(features: Path, tmp_path: Path) -> None:
