@@ -77,7 +77,7 @@ def run_jupyter_book(source: Path, out: Path) -> Path:
     program = Path(sysconfig.get_path("scripts")) / "jupyter-book"
     command = [str(program), "build", "-W", "-n", "--keep-going", "--quiet"]
     command += ["--path-output", str(out), str(source)]
-    shutil.rmtree(out / "_build" / "html", ignore_errors=True)  # no page of an earlier book stays behind
+    shutil.rmtree(out / "_build", ignore_errors=True)  # no page of an earlier book stays behind
     built = subprocess.run(command, env=os.environ | {"PYTHONWARNINGS": "ignore"}, check=False)
     if built.returncode != 0:
         raise CourseError(

@@ -77,7 +77,7 @@ def leave_out_empty_signature(
 
 
 def find_source(app: Sphinx, module: str, name: str) -> str:
-    """Name the module whose source a name links to: the one of the package that wrote it, or that holds it."""
+    """Name the module whose source a name links to: the package's own that wrote it, or that holds it."""
     try:
         writer = getattr(operator.attrgetter(name)(import_module(module)), "__module__", None)
     except AttributeError:  # a field without a default exists on instances alone
