@@ -150,10 +150,15 @@ def _homes(folder: Path, out: Path) -> dict[Path, list[Path]]:
             name for name in inner if not name.startswith(".") and (here / name).resolve() not in reports
         )
         for path in (here / name for name in sorted(files)):
-            if path.suffix == ".ipynb" and not path.name.startswith(".") and not path.is_symlink():
+            if path.suffix == ".ipynb" and not path.name.startswith(".") and _is_plain(path):
                 parts = path.relative_to(folder).parts
                 homes.setdefault(folder / parts[0] if len(parts) > 1 else folder, []).append(path)
     return dict(sorted(homes.items()))
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether a path is a file and neither a link, which leads elsewhere, nor a pipe, which never ends."""
+    return path.is_file() and not path.is_symlink()
 
 
 def _spoken(marked: NotebookMarks) -> str:

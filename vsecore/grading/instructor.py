@@ -16,6 +16,7 @@ from vsecore.checks import EXERCISES, Exercise
 from vsecore.course import LESSON_RECORDS, ROOT
 from vsecore.grading.plain import Directive, blocks
 
+GLUE = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line
 WORDS_A_MINUTE = 120  # of a text with formulas and code, read to be understood
 
 # The whole course, in reading order; where the notebook exists its own title is shown.
@@ -177,8 +178,8 @@ def _timings(lessons: dict[str, Lesson], named: Callable[[str], str]) -> str:
         cells = [named(number), "not measured yet", "–"]
         if lesson.cost is not None:
             minutes, gigabytes = lesson.cost
-            cells[1:] = [f"{minutes:.1f} min", f"{gigabytes:.1f} GB"]
-        cells += [f"{lesson.reading:.0f} min", str(len(lesson.exercises)), f"{lesson.working} min"]
+            cells[1:] = [f"{minutes:.1f}{GLUE}min", f"{gigabytes:.1f}{GLUE}GB"]
+        cells += [f"{lesson.reading:.0f}{GLUE}min", str(len(lesson.exercises)), f"{lesson.working}{GLUE}min"]
         lines.append(f"| {' | '.join(cells)} |")
     planned = [named(number) for number in PLANNED if number not in lessons]
     lines += [
@@ -200,7 +201,7 @@ def _weeks(length: int, lessons: dict[str, Lesson], named: Callable[[str], str])
         time = "–"
         if all(number in lessons for number in numbers):
             minutes = sum(lessons[number].reading + lessons[number].working for number in numbers)
-            time = f"{minutes / 60:.1f} h"
+            time = f"{minutes / 60:.1f}{GLUE}h"
         lines.append(f"| {week} | {'; '.join(map(named, numbers))} | {time} | {purpose} |")
     return "\n".join(lines)
 
