@@ -40,3 +40,27 @@ def test_a_failing_cell_is_named_and_the_half_run_copy_kept(tmp_path: Path) -> N
     with pytest.raises(batch.CourseError, match=r"00_small.*ZeroDivisionError"):
         batch.run([stored], tmp_path / "out", {}, lambda line: None)
     assert (tmp_path / "out" / "00_small.ipynb").exists()
+
+
+def test_two_runs_of_a_widget_are_stored_alike(tmp_path: Path) -> None:
+    source = "import ipywidgets; a, b = ipywidgets.IntSlider(), ipywidgets.IntText()"
+    show = "link = ipywidgets.jslink((a, 'value'), (b, 'value')); ipywidgets.HBox([a, b])"
+    path, kept = notebook(tmp_path / "00_small.ipynb", source, show), []
+    for name in ("first", "second"):
+        output = tmp_path / name / path.name
+        batch.run([path], output.parent, {}, lambda line: None)
+        made = json.loads(output.read_text())
+        for extra in ("papermill", "language_info"):
+            made["metadata"].pop(extra, None)
+        for cell in made["cells"]:
+            cell["metadata"].pop("papermill", None)
+        kept.append(batch._steady(made))
+    assert kept[0] == kept[1]
+    views = [
+        output["data"][batch._WIDGET_VIEW]
+        for output in kept[0]["cells"][-1]["outputs"]
+        if batch._WIDGET_VIEW in output["data"]
+    ]
+    state = kept[0]["metadata"]["widgets"][batch._WIDGET_STATE]["state"]
+    assert views[0]["model_id"] == "widget-000" and views[0]["model_id"] in state
+    assert any(model["model_name"] == "LinkModel" for model in state.values())

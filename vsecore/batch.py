@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -119,17 +120,62 @@ def refresh(
         tell(f"running {text.stem}")
         stored, output = ROOT / "notebooks" / f"{text.stem}.ipynb", folder / f"{text.stem}.ipynb"
         # Made anew from the text, so that nothing of an older run, or of a learner's, stays in it.
-        notebook = jupytext.read(text)
-        for number, cell in enumerate(notebook.cells):
-            cell["id"] = f"cell-{number:03}"  # else at random, and every line of a diff would be noise
-        jupytext.write(notebook, output)
+        jupytext.write(jupytext.read(text), output)
         command = ["jupyter", "execute", "--inplace", str(output)]
         runs.append(_execute(command, output, {"VSECORE_RECORD": "0" if keep_numbers else "1"}))
         tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
-        output.replace(stored)
+        steady = _steady(json.loads(output.read_text(encoding="utf-8")))
+        with write_atomically(stored, "w") as file:
+            file.write(json.dumps(steady, indent=1, ensure_ascii=False) + "\n")
         if not keep_numbers:
             records.write(_cost(runs[-1]), LESSON_RECORDS)
     return runs
+
+
+def _steady(notebook: dict[str, Any]) -> dict[str, Any]:
+    """Take out of an executed notebook what is new with each run, so that a diff shows what changed.
+
+    That is the time of each cell, and the random names of cells and widgets: the latter are numbered in the
+    order in which the page comes to them.
+    """
+    for number, cell in enumerate(notebook["cells"]):
+        cell["id"] = f"cell-{number:03}"
+        cell["metadata"].pop("execution", None)
+    state = notebook["metadata"].get("widgets", {}).get(_WIDGET_STATE, {}).get("state", {})
+    names: dict[str, str] = {}
+
+    def number_from(model: str) -> None:
+        if model in state and model not in names:
+            names[model] = f"widget-{len(names):03}"
+            for part in re.findall(r"IPY_MODEL_(\w+)", json.dumps(state[model], sort_keys=True)):
+                number_from(part)
+
+    for cell in notebook["cells"]:
+        for output in cell.get("outputs", []):
+            number_from(output.get("data", {}).get(_WIDGET_VIEW, {}).get("model_id", ""))
+
+    def told(model: str) -> str:
+        content = json.dumps(state[model], sort_keys=True)
+        return re.sub(r"IPY_MODEL_(\w+)", lambda part: names.get(part[1], ""), content)
+
+    # What no page shows ties others together: a link between two widgets, say. It goes by what it ties.
+    for model in sorted(state.keys() - names.keys(), key=told):
+        number_from(model)
+    if names:
+        state_text = json.dumps(state)
+        for model, name in names.items():
+            state_text = state_text.replace(model, name)
+        notebook["metadata"]["widgets"][_WIDGET_STATE]["state"] = dict(sorted(json.loads(state_text).items()))
+        for cell in notebook["cells"]:
+            for output in cell.get("outputs", []):
+                if _WIDGET_VIEW in output.get("data", {}):
+                    view = output["data"][_WIDGET_VIEW]
+                    view["model_id"] = names.get(view["model_id"], view["model_id"])
+    return notebook
+
+
+_WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+_WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def _cost(run: NotebookRun) -> records.Record:

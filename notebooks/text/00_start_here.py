@@ -151,7 +151,7 @@ show_search("two boats on the lake")
 # %% [markdown]
 # In JupyterLab you can type into a box and press Enter; in the book you see what the cells above found.
 
-# %% tags=["hide-output"]
+# %% tags=["remove-output"]
 search_box(show_search)
 
 # %% [markdown]
