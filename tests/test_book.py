@@ -84,17 +84,18 @@ def test_the_title_page_shows_a_search_and_a_scene_of_each_place(tmp_path: Path)
         build.lay_title_page(tmp_path, tmp_path / "again")
 
 
-def test_every_public_module_has_its_place_among_the_packages_pages() -> None:
-    told = set(
-        re.findall(r"automodule:: (\S+)", "".join(page.read_text() for page in (ROOT / "book/api").iterdir()))
-    )
-    # Inner parts: told by the package that they belong to, or told by --help.
-    inner = re.compile(r"vsecore(\.cli|\.(data\.scenes|losses|encoders|checks|grading|book)\..*|\.data)?")
+def test_every_module_has_its_place_among_the_packages_pages() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "book" / "api").iterdir())
+    told = set(re.findall(r"automodule:: (\S+)", pages))
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for path in (ROOT / "vsecore").rglob("*.py")
     }
-    assert told == {module for module in modules if not inner.fullmatch(module)}
+    assert told <= modules
+    # The command line is told by --help; a package tells for what is inside it.
+    untold = modules - {"vsecore", "vsecore.data", "vsecore.cli"}
+    untold -= {module for module in modules if any(module.startswith(f"{package}.") for package in told)}
+    assert untold - told == set(), "name it on a page of book/api"
 
 
 def test_a_notebooks_page_offers_the_readers_own_jupyterlab() -> None:
