@@ -200,6 +200,15 @@ def test_a_cell_that_raises_is_followed_by_the_next() -> None:
     assert "StdinNotImplementedError" in trouble[2], "nobody is there to answer"
 
 
+def test_a_strangers_run_records_nothing_and_keeps_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VSECORE_RECORD", "1")
+    notebook, *_ = run(
+        "import os, IPython\nprint(os.environ.get('VSECORE_RECORD'))\nIPython.paths.get_ipython_dir()"
+    )
+    printed, settings = notebook.cells[0].outputs
+    assert printed.text == "None\n" and "vse-grade-" in settings.data["text/plain"]
+
+
 def test_an_endless_loop_is_stopped_and_the_rest_goes_on() -> None:
     _, trouble, end = run("while True: print('x' * 1000)", "print('after')", seconds=4, output_bytes=10_000)
     assert "stopped after 2 s" in trouble[0] and trouble[1] == "" and end == ""
