@@ -24,7 +24,7 @@ LAYOUT = set(
         cdot times quad qquad dots cdots ldots le ge ne neq leq geq approx in notin to infty
         text mathrm operatorname mathbb mathbf partial big Big bigl bigr Bigl Bigr lfloor
         rfloor lceil rceil begin end limits top propto sim hat bar tilde odot int underbrace
-        overbrace prime mid lbrace rbrace nabla d pm subset cup cap circ""",
+        overbrace prime mid lbrace rbrace nabla d pm tanh cases aligned subset cup cap circ""",
     )
 )
 
@@ -40,8 +40,15 @@ def prose(text: Path) -> tuple[str, ...]:
     return tuple(cells[1:])
 
 
+@cache
+def titles() -> str:
+    """A pattern of the notebooks' titles, which other notebooks may name."""
+    return "|".join(re.escape(jupytext.read(text).cells[0].source.splitlines()[0][2:]) for text in TEXTS)
+
+
 def plain(markdown: str) -> str:
-    """Markdown without formulas, code, links' targets, citations, labels and headings."""
+    """Markdown without formulas, code, links' targets, citations, labels, headings and notebooks' titles."""
+    markdown = re.sub(rf"\*({titles()})\*", " ", markdown)
     markdown = FORMULA.sub(" ", markdown)
     markdown = re.sub(r"^(#+ .*|`{3,}.*|:\w+:.*|\|.*)$", " ", markdown, flags=re.MULTILINE)
     markdown = re.sub(r"\{\w+\}`[^`]*`|`[^`]*`|\]\([^)]*\)", " ", markdown)

@@ -53,8 +53,8 @@ course.check_machine()
 # %% [markdown]
 # ## A world that knows itself
 #
-# Most of the course runs on an *embedded world*: a generator draws scenes and lets five *annotators* describe each, from terse to
-# fond of detail. Since the world knows its own facts, it also knows which sentence is true of which picture. No collection of
+# Most of the course runs on an *embedded world*: a generator draws scenes and lets five *annotators* describe each in a *caption*, from terse to
+# fond of detail. Since the world knows its own *facts*, it also knows which sentence is true of which picture. No collection of
 # photographs knows that.
 
 # %% tags=["hide-input"]
@@ -92,7 +92,7 @@ by_hand
 # %% [markdown]
 # A cosine of one means the same direction, of zero a right angle. How long a vector is plays no part. The next cell trains
 # the two networks, once; a bar shows how far it is. The recipe says how: the picture as a *grid* of cells, the sentence read
-# by a recurrent network (GRU), and a loss, *InfoNCE*, that asks each picture of a batch to find its caption among all of them.
+# by a recurrent network, and a loss, *InfoNCE*, that asks each picture of a batch to find its caption among all of them.
 
 # %%
 recipe = get("vsepp_grid_gru").override(
@@ -299,4 +299,4 @@ check("00.break", your_recall)
 # - The next notebook, *Pictures and captions*, looks at what the five captions of a picture say and leave out.
 # - (In JupyterLab a source shows as a short name; the book's page of references spells it out.)
 # - Ranking sentences for pictures as a task, with its measures, comes from {cite}`hodosh2013framing`.
-# - The loss used here, a softmax over the batch, is that of {cite}`oord2018cpc`.
+# - The loss used here, which asks for the right partner out of a batch, is that of {cite}`oord2018cpc`.

@@ -975,4 +975,4 @@ check("01.break", your_lie)
 # - Describing pictures as a task of ranking, and why to rank rather than to generate: {cite}`hodosh2013framing`. How the captions of COCO
 #   were collected: {cite}`lin2014coco`.
 # - What is missing in COCO's pairs, and what it does to the order of systems: {cite}`parekh2021cxc` and {cite}`chun2022eccv`.
-# - The next notebook, *Encoders*, turns these pictures and captions into vectors.
+# - The next notebook, *Encoders: what the vectors see*, turns these pictures and captions into vectors.
