@@ -15,8 +15,11 @@ from typing import Any
 import jupytext
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
 
 from vsecore.data import scenes
+from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
 from vsecore.losses import triplet
 
 TEXTS = {
@@ -80,8 +83,78 @@ def true_of() -> None:
             assert taught("01")["true_of"](caption.form, picture.scene) == expected, caption.text
 
 
+def elements(width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random elements (B, N, width) of unequal number, large ones in the padding, and their mask."""
+    generator = torch.Generator().manual_seed(7)
+    mask = torch.arange(5) < torch.tensor([2, 5, 1, 3])[:, None]
+    x = torch.randn(4, 5, width, generator=generator, dtype=torch.float64)
+    return x.masked_fill(~mask[..., None], 1e3), mask
+
+
+def cells_of_pictures() -> None:
+    for theirs in (GridEncoder(7, 6).double(), PatchEncoder(7, 6).double()):
+        ours = taught("02")["Cells"](7, 6).double()
+        ours.load_state_dict(theirs.state_dict())
+        x, _ = elements(7)
+        torch.testing.assert_close(ours(x), theirs(x)[0])
+
+
+def regions_of_pictures() -> None:
+    for training in (True, False):
+        theirs = RegionEncoder(7, 6).double().train(training)
+        ours = taught("02")["Regions"](7, 6).double().train(training)
+        ours.load_state_dict(theirs.state_dict())
+        torch.testing.assert_close(ours(*elements(7)), theirs(*elements(7))[0])
+
+
+def gru_step() -> None:
+    cell = nn.GRUCell(7, 6).double()
+    weights = (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+    x, h = elements(13)[0][:, 0].split([7, 6], -1)
+    torch.testing.assert_close(taught("02")["gru_step"](x, h, *weights), cell(x, h))
+
+
+def one_way() -> None:
+    x, mask = elements(7)
+    gru = nn.GRU(7, 6, batch_first=True).double()
+    ours = taught("02")["read"](x, mask, gru.all_weights[0], range(5))
+    torch.testing.assert_close(ours[mask], gru(x)[0][mask])  # forwards, padding comes too late to matter
+
+
+def both_ways() -> None:
+    _, mask = elements(1)
+    theirs = BiGRUEncoder(9, 7, 6).double()
+    tokens = torch.arange(20).reshape(4, 5) % 9
+    ours = taught("02")["bigru"](theirs.embedding(tokens), mask, theirs.gru)
+    torch.testing.assert_close(ours[mask], theirs(tokens, mask)[0][mask])
+
+
+def attention() -> None:
+    x, mask = elements(3 * 2 * 4)
+    q, k, u = x.unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
+    theirs = F.scaled_dot_product_attention(q, k, u, attn_mask=mask[:, None, None])
+    torch.testing.assert_close(taught("02")["attention"](q, k, u, mask), theirs)
+
+
+def transformer_layer() -> None:
+    x, mask = elements(8)
+    theirs = nn.TransformerEncoderLayer(8, 2, 32, 0.0, batch_first=True, norm_first=True).double()
+    ours = taught("02")["TransformerLayer"](8, 2).double()
+    with torch.no_grad():
+        for own, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+            own.copy_(other)
+    torch.testing.assert_close(ours(x, mask)[mask], theirs(x, src_key_padding_mask=~mask)[mask])
+
+
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("01", "true_of"): true_of,
+    ("02", "Cells"): cells_of_pictures,
+    ("02", "Regions"): regions_of_pictures,
+    ("02", "gru_step"): gru_step,
+    ("02", "read"): one_way,
+    ("02", "bigru"): both_ways,
+    ("02", "attention"): attention,
+    ("02", "TransformerLayer"): transformer_layer,
     ("04", "all_negatives"): all_negatives,
     ("04", "hardest_negative"): hardest_negative,
 }
