@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from vsecore import evaluation
 from vsecore.data import scenes
 from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
 from vsecore.losses import triplet
@@ -146,6 +147,50 @@ def transformer_layer() -> None:
     torch.testing.assert_close(ours(x, mask)[mask], theirs(x, src_key_padding_mask=~mask)[mask])
 
 
+def some_scores(ties: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Similarities (7, 21), and which picture owns each caption, in any order."""
+    generator = torch.Generator().manual_seed(7)
+    owner = torch.arange(21)[torch.randperm(21, generator=generator)] % 7
+    scores = torch.randn(7, 21, generator=generator, dtype=torch.float64)
+    return (scores.round() if ties else scores), owner
+
+
+def the_ranks() -> None:
+    for ties in (False, True):
+        i2t, t2i = evaluation.ranks(*some_scores(ties))
+        torch.testing.assert_close(taught("03")["picture_ranks"](*some_scores(ties)), i2t)
+        torch.testing.assert_close(taught("03")["caption_ranks"](*some_scores(ties)), t2i)
+
+
+def table_row() -> None:
+    for ties in (False, True):
+        theirs = evaluation.evaluate(*some_scores(ties))
+        ours = taught("03")["table_row"](*evaluation.ranks(*some_scores(ties)))
+        assert ours == pytest.approx({name: theirs[name] for name in ours})
+        assert ours.keys() == theirs.keys() - {"rsum"}
+
+
+def over_relevant(name: str, theirs: Callable, relevance: Callable) -> None:
+    for ties in (False, True):
+        scores, owner = some_scores(ties)
+        degrees = relevance(owner == torch.arange(7)[:, None])
+        ours = [taught("03")[name](row, degree) for row, degree in zip(scores, degrees, strict=True)]
+        assert torch.stack(ours).mean().item() == pytest.approx(theirs(scores, degrees))
+
+
+def r_precision() -> None:
+    over_relevant("r_precision_by_hand", evaluation.r_precision, lambda own: own)
+
+
+def average_precision() -> None:
+    over_relevant("average_precision_at_r", evaluation.map_at_r, lambda own: own)
+
+
+def ndcg() -> None:
+    degrees = torch.arange(21) % 4
+    over_relevant("ndcg_by_hand", evaluation.ndcg, lambda own: own * degrees + own)
+
+
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
@@ -155,6 +200,12 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("02", "bigru"): both_ways,
     ("02", "attention"): attention,
     ("02", "TransformerLayer"): transformer_layer,
+    ("03", "picture_ranks"): the_ranks,
+    ("03", "caption_ranks"): the_ranks,
+    ("03", "table_row"): table_row,
+    ("03", "r_precision_by_hand"): r_precision,
+    ("03", "average_precision_at_r"): average_precision,
+    ("03", "ndcg_by_hand"): ndcg,
     ("04", "all_negatives"): all_negatives,
     ("04", "hardest_negative"): hardest_negative,
 }

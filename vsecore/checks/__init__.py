@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from vsecore.checks import encoders, learning_to_rank, pictures_and_captions, start_here
+from vsecore.checks import encoders, joint_space, learning_to_rank, pictures_and_captions, start_here
 from vsecore.checks.judging import Exercise, Trial, Verdict, judge
 
 __all__ = ["EXERCISES", "GRADES", "Exercise", "Trial", "Verdict", "check"]
@@ -22,6 +22,7 @@ EXERCISES: dict[str, Exercise] = {
     **start_here.EXERCISES,
     **pictures_and_captions.EXERCISES,
     **encoders.EXERCISES,
+    **joint_space.EXERCISES,
     **learning_to_rank.EXERCISES,
 }
 
