@@ -1,5 +1,6 @@
 """Poolers: right against a loop, blind to padding and order, and clear about what they refuse."""
 
+import copy
 import itertools
 import math
 
@@ -8,13 +9,58 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vsecore.pooling import POOLS, KMaxPool, MaxPool, MeanPool, build_pool
+from vsecore.pooling import (
+    GPO,
+    POOLS,
+    AdaPool,
+    AdPool,
+    GCNPool,
+    KMaxPool,
+    LIPPool,
+    MaxPool,
+    MeanPool,
+    SelfAttentionPool,
+    Seq2SeqPool,
+    SoftPool,
+    build_pool,
+    sorting,
+)
 
-POOLERS = [MeanPool(), MaxPool(), KMaxPool(1), KMaxPool(3), KMaxPool(99)]
-each_pooler = pytest.mark.parametrize("pool", POOLERS, ids=repr)
+DIM = 5  # width of everything here
 
 
-def batch(seed=0, rows=4, elements=7, dim=5, dtype=torch.float64):
+def trained(pool, seed=0):
+    """The pooler with weights as training might leave them: none is 0."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in pool.parameters():
+        parameter.data.copy_(torch.randn(parameter.shape, generator=generator) / 2)
+    return pool.double()
+
+
+SIMPLE = [MeanPool(), MaxPool(), KMaxPool(1), KMaxPool(3), KMaxPool(99)]
+WEIGHED = {  # those that give each value a weight, 1 in all
+    "soft": SoftPool(),
+    "ada": trained(AdaPool()),
+    "lip": trained(LIPPool(DIM)),
+    "self_attention": trained(SelfAttentionPool(DIM)),
+    "gpo": trained(GPO(position_dim=4, hidden=3)),
+    "adpool": trained(AdPool(DIM)),
+    "adpool, released": trained(AdPool(DIM, per_dimension=True)),
+    "adpool, token": trained(AdPool(DIM, token_share=1)),
+    "adpool, embedding": trained(AdPool(DIM, token_share=0.0)),
+}
+OTHERS = {"seq2seq": trained(Seq2SeqPool(DIM)), "gcn": trained(GCNPool(DIM, layers=2))}
+ORDERLESS = {repr(pool): pool for pool in SIMPLE} | WEIGHED | {"gcn": OTHERS["gcn"]}
+
+
+def each(pools):
+    return pytest.mark.parametrize("pool", pools.values(), ids=pools.keys())
+
+
+each_pooler = each(ORDERLESS | OTHERS)
+
+
+def batch(seed=0, rows=4, elements=7, dim=DIM, dtype=torch.float64):
     """Elements and a mask whose rows have 1 to all elements, in any place."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, elements, dim, generator=generator, dtype=dtype)
@@ -35,7 +81,7 @@ def by_loop(pool, x, mask):
     return result
 
 
-@each_pooler
+@pytest.mark.parametrize("pool", SIMPLE, ids=repr)
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=25, deadline=None)
 def test_agrees_with_the_loop(pool, seed):
@@ -57,7 +103,8 @@ def test_junk_in_padding_never_reaches_value_or_gradient(pool, junk):
     dirty = x.masked_fill(~mask.unsqueeze(-1), junk).requires_grad_()
     pool(clean, mask).square().sum().backward()
     pool(dirty, mask).square().sum().backward()
-    assert torch.equal(pool(dirty, mask), pool(clean, mask))
+    with torch.no_grad():
+        assert torch.equal(pool(dirty, mask), pool(clean, mask))
     assert torch.equal(dirty.grad, clean.grad)
     assert not dirty.grad[~mask].any()
 
@@ -65,53 +112,101 @@ def test_junk_in_padding_never_reaches_value_or_gradient(pool, junk):
 @each_pooler
 def test_the_amount_of_padding_changes_nothing(pool):
     x, mask = batch()
-    longer = torch.cat([x, torch.full_like(x, math.nan)], dim=1)
+    longer = torch.cat([x, torch.full_like(x, math.nan)], dim=1).requires_grad_()
     longer_mask = torch.cat([mask, torch.zeros_like(mask)], dim=1)
-    torch.testing.assert_close(pool(longer, longer_mask), pool(x, mask), rtol=1e-14, atol=1e-14)
+    x.requires_grad_()
+    pooled, same = pool(x, mask), pool(longer, longer_mask)
+    torch.testing.assert_close(same, pooled, rtol=1e-13, atol=1e-13)
+    (gradient,) = torch.autograd.grad(pooled.square().sum(), x)
+    (longer_gradient,) = torch.autograd.grad(same.square().sum(), longer)
+    torch.testing.assert_close(longer_gradient[:, : x.shape[1]], gradient, rtol=1e-12, atol=1e-12)
     alone = pool(x[:1, mask[0]])  # without padding, without company
-    torch.testing.assert_close(alone, pool(x, mask)[:1])
+    torch.testing.assert_close(alone, pooled[:1])
 
 
-@each_pooler
+@each(ORDERLESS)
 def test_the_order_of_elements_changes_nothing(pool):
     x, mask = batch()
     order = torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(pool(x[:, order], mask[:, order]), pool(x, mask))
 
 
-@each_pooler
+def test_a_recurrent_pool_reads_in_the_order_given_wherever_the_padding_lies():
+    pool = OTHERS["seq2seq"]
+    x, mask = batch()
+    front = torch.arange(x.shape[1]) < mask.sum(1, keepdim=True)
+    packed = torch.zeros_like(x)
+    packed[front] = x[mask]
+    torch.testing.assert_close(pool(x, mask), pool(packed, front))
+    assert not torch.allclose(pool(x), pool(x.flip(1)))
+
+
+@each({repr(pool): pool for pool in SIMPLE} | WEIGHED)
 def test_one_element_is_its_own_pool(pool):
     x, _ = batch(elements=1)
-    assert torch.equal(pool(x), x[:, 0])
+    torch.testing.assert_close(pool(x), x[:, 0])
+    x, mask = batch()
+    mask = torch.arange(x.shape[1]) == 2
+    torch.testing.assert_close(pool(x, mask.expand(len(x), -1)), x[:, 2])
 
 
-@each_pooler
+@each({repr(pool): pool for pool in SIMPLE} | WEIGHED)
 def test_equal_elements_pool_to_themselves(pool):
     x, mask = batch()
     same = x[:, :1].expand_as(x)
     torch.testing.assert_close(pool(same, mask), x[:, 0])
 
 
+@each({repr(pool): pool for pool in SIMPLE} | WEIGHED)
+def test_a_pool_lies_between_the_least_and_the_largest_value(pool):
+    x, mask = batch()
+    assert (pool(x, mask) <= MaxPool()(x, mask) + 1e-12).all()
+    assert (pool(x, mask) >= -MaxPool()(-x, mask) - 1e-12).all()
+
+
 @each_pooler
 def test_gradient_is_that_of_the_values(pool):
-    x, mask = batch(rows=2, elements=4, dim=2)
-    assert torch.autograd.gradcheck(lambda x: pool(x, mask), x.requires_grad_())
+    x, mask = batch(rows=2, elements=4)
+    weights = {name: weight.detach().clone().requires_grad_() for name, weight in pool.named_parameters()}
+
+    def run(x, *values):
+        return torch.func.functional_call(pool, dict(zip(weights, values, strict=True)), (x, mask))
+
+    assert torch.autograd.gradcheck(run, (x.requires_grad_(), *weights.values()))
+
+
+@each({name: pool for name, pool in (WEIGHED | OTHERS).items() if name != "adpool, embedding"})
+def test_every_weight_learns(pool):
+    x, mask = batch()
+    pool.zero_grad()
+    pool(x.requires_grad_(), mask).square().sum().backward()
+    for name, weight in pool.named_parameters():
+        assert weight.grad.any(), name
 
 
 @each_pooler
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_keeps_the_precision_it_is_given(pool, dtype):
     x, mask = batch()
+    pool = copy.deepcopy(pool).to(dtype)
     pooled = pool(x.to(dtype), mask)
     assert pooled.dtype == dtype
-    torch.testing.assert_close(pooled.double(), pool(x.to(dtype).double(), mask), rtol=0.01, atol=0.01)
+    exact = pool.double()(x.to(dtype).double(), mask)
+    torch.testing.assert_close(pooled.double(), exact, rtol=0.03, atol=0.03)
 
 
 @each_pooler
 def test_works_under_autocast(pool):
     x, mask = batch(dtype=torch.float32)
-    with torch.autocast("cpu", torch.bfloat16):
-        torch.testing.assert_close(pool(x, mask), pool(x, mask).float(), rtol=0.01, atol=0.01)
+    pool = copy.deepcopy(pool).float()
+    exact = pool(x, mask)
+    for elements in (x.clone().requires_grad_(), x.bfloat16().requires_grad_()):
+        with torch.autocast("cpu", torch.bfloat16):
+            pooled = pool(elements, mask)
+        torch.testing.assert_close(pooled.float(), exact, rtol=0.1, atol=0.1)
+        pooled.float().square().sum().backward()
+        assert elements.grad.isfinite().all()
+        assert not elements.grad[~mask].any()
 
 
 def test_k_max_lies_between_max_and_mean():
@@ -149,11 +244,11 @@ def test_refuses_a_row_without_real_elements_by_its_number(pool):
 @pytest.mark.parametrize(
     ("x", "mask", "message"),
     [
-        (torch.zeros(2, 3), None, r"x must be .*\(B, N, D\).*\(2, 3\)"),
-        (torch.zeros(2, 3, 4, dtype=torch.int64), None, "x must be floating point.*int64"),
-        (torch.zeros(2, 0, 4), None, "x must have at least one element"),
-        (torch.zeros(2, 3, 4), torch.ones(2, 4, dtype=torch.bool), r"mask must be bool \(2, 3\).*\(2, 4\)"),
-        (torch.zeros(2, 3, 4), torch.ones(2, 3), "mask must be bool.*float32"),
+        (torch.zeros(2, 3), None, r"x must be .*\(B, N, [D5]\).*\(2, 3\)"),
+        (torch.zeros(2, 3, DIM, dtype=torch.int64), None, "x must be floating point.*int64"),
+        (torch.zeros(2, 0, DIM), None, "x must have at least one element"),
+        (torch.zeros(2, 3, DIM), torch.ones(2, 4, dtype=torch.bool), r"mask must be bool \(2, 3\).*\(2, 4\)"),
+        (torch.zeros(2, 3, DIM), torch.ones(2, 3), "mask must be bool.*float32"),
     ],
 )
 def test_refuses_wrong_shapes_and_types(pool, x, mask, message):
@@ -165,6 +260,269 @@ def test_refuses_wrong_shapes_and_types(pool, x, mask, message):
 def test_refuses_a_k_that_counts_nothing(k):
     with pytest.raises(ValueError, match="k must be a whole number"):
         KMaxPool(k)
+
+
+def values_of(x, mask, row, dim):
+    return [float(x[row, n, dim]) for n in range(x.shape[1]) if mask[row, n]]
+
+
+def softmax(values):
+    top = max(values)
+    shares = [math.exp(value - top) for value in values]
+    return [share / math.fsum(shares) for share in shares]
+
+
+def weighed(weights, values):
+    return math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=10, deadline=None)
+def test_soft_and_adaptive_pool_agree_with_the_loop(seed):
+    x, mask = batch(seed)
+    ada = WEIGHED["ada"]
+    share = 1 / (1 + math.exp(-ada.beta.item()))
+    soft, adaptive = SoftPool()(x, mask), ada(x, mask).detach()
+    for row, dim in itertools.product(range(len(x)), range(DIM)):
+        values = values_of(x, mask, row, dim)
+        mean = math.fsum(values) / len(values)
+        high = weighed(softmax(values), values)
+        near = weighed(softmax([2 * v * mean / (v * v + mean * mean) for v in values]), values)
+        assert float(soft[row, dim]) == pytest.approx(high)
+        assert float(adaptive[row, dim]) == pytest.approx(share * near + (1 - share) * high)
+
+
+def test_adaptive_pool_bears_nothing_but_zeros():
+    x = torch.zeros(2, 3, DIM, requires_grad=True)
+    pooled = AdaPool()(x)
+    assert not pooled.any()
+    assert torch.autograd.grad(pooled.sum(), x)[0].isfinite().all()
+
+
+def test_local_importance_agrees_with_the_loop():
+    pool, (x, mask) = WEIGHED["lip"], batch()
+    pooled = pool(x, mask)
+    for row, dim in itertools.product(range(len(x)), range(DIM)):
+        own = [x[row, n] for n in range(x.shape[1]) if mask[row, n]]
+        logits = [weighed(pool.importance.weight[dim].tolist(), element.tolist()) for element in own]
+        mean = math.fsum(logits) / len(logits)
+        spread = math.sqrt(math.fsum((logit - mean) ** 2 for logit in logits) / len(logits) + 1e-5)
+        scale, shift = float(pool.scale[dim]), float(pool.shift[dim])
+        gates = [12 / (1 + math.exp(-(scale * (logit - mean) / spread + shift))) for logit in logits]
+        expected = weighed(softmax(gates), values_of(x, mask, row, dim))
+        assert float(pooled[row, dim].detach()) == pytest.approx(expected)
+
+
+def test_self_attention_agrees_with_the_loop():
+    pool, (x, mask) = WEIGHED["self_attention"], batch()
+    pooled, weights = pool(x, mask), pool.weights(x, mask)
+    for row in range(len(x)):
+        own = [x[row, n] for n in range(x.shape[1]) if mask[row, n]]
+        memory = pool.memory(sum(own) / len(own)).tanh()
+        shares = softmax([float(pool.score(pool.element(element).tanh() * memory)) for element in own])
+        torch.testing.assert_close(
+            pooled[row], sum(s * element for s, element in zip(shares, own, strict=True))
+        )
+        assert weights[row, mask[row]].tolist() == pytest.approx(shares)
+        assert not weights[row, ~mask[row]].any()
+
+
+def test_graph_convolution_agrees_with_the_loop():
+    pool, (x, mask) = OTHERS["gcn"], batch()
+    pooled = pool(x, mask)
+    for row in range(len(x)):
+        own = [x[row, n] for n in range(x.shape[1]) if mask[row, n]]
+        for layer in pool.layers:
+            heard = []
+            for listener in own:
+                said = [(layer.theta(listener) @ layer.phi(e)) * layer.message(e) for e in own]
+                heard.append(layer.out(sum(said) / len(own)))
+            own = [element + news for element, news in zip(own, heard, strict=True)]
+        torch.testing.assert_close(pooled[row], sum(own) / len(own))
+
+
+@pytest.mark.parametrize("make", [GCNPool, LIPPool])
+def test_begins_as_the_mean(make):
+    x, mask = batch()
+    torch.testing.assert_close(make(DIM).double()(x, mask), MeanPool()(x, mask))
+
+
+def adpool_by_loop(pool, x, mask, row):
+    """One row of the batch by the paper's equations, one value after the other."""
+    columns = [sorted(values_of(x, mask, row, dim), reverse=True) for dim in range(DIM)]
+    count = len(columns[0])
+    u = [[columns[dim][m] for dim in range(DIM)] for m in range(count)]
+    weight = pool.token.weight.tolist()
+    if pool.per_dimension:
+        bias = pool.token.bias.tolist()
+        logits = [[max(0, weighed(weight[dim], u_m) + bias[dim]) for u_m in u] for dim in range(DIM)]
+    else:
+        logits = [[weighed(weight[0], u_m) for u_m in u]] * DIM
+    token = [weighed(softmax(logits[dim]), columns[dim]) for dim in range(DIM)]
+    embedding = [weighed(softmax(columns[dim]), columns[dim]) for dim in range(DIM)]
+    if pool.token_share is None:
+        balance = pool.balance.weight[0].tolist()
+        share = softmax([weighed(balance, token), weighed(balance, embedding)])[0]
+    else:
+        share = pool.token_share
+    return [share * t + (1 - share) * e for t, e in zip(token, embedding, strict=True)]
+
+
+@each({name: pool for name, pool in WEIGHED.items() if name.startswith("adpool")})
+def test_adaptive_pooling_agrees_with_the_loop(pool):
+    x, mask = batch()
+    for row, pooled in enumerate(pool(x, mask)):
+        assert pooled.tolist() == pytest.approx(adpool_by_loop(pool, x, mask, row))
+
+
+def test_adaptive_pooling_holds_the_weights_of_the_paper():
+    pool = AdPool(8)
+    shapes = {name: tuple(weight.shape) for name, weight in pool.named_parameters()}
+    assert shapes == {"token.weight": (1, 8), "balance.weight": (1, 8)}
+    released = AdPool(8, per_dimension=True)
+    assert (released.token.weight.shape, released.token.bias.shape) == ((8, 8), (8,))
+    assert {name for name, _ in AdPool(8, token_share=0.5).named_parameters()} == {"token.weight"}
+
+
+def forced(token, balance):
+    pool = AdPool(DIM).double()
+    pool.token.weight.data.copy_(torch.as_tensor(token, dtype=torch.float64))
+    pool.balance.weight.data.fill_(balance)
+    return pool
+
+
+def test_adaptive_pooling_can_be_the_mean_the_maximum_and_the_mean_of_the_largest():
+    x, mask = batch(rows=6)
+    # The embedding level lies above the mean and below the maximum: a balance that likes little, or much,
+    # chooses the token level.
+    torch.testing.assert_close(forced(torch.zeros(1, DIM), -1e6)(x, mask), MeanPool()(x, mask))
+    torch.testing.assert_close(forced(torch.full((1, DIM), 1e6), 1e6)(x, mask), MaxPool()(x, mask))
+    # One dimension says which elements there are: 1 for three of them, 0 for the others.
+    x[..., 0] = (mask.cumsum(1) <= 3).double()
+    largest = forced(torch.eye(DIM)[:1] * 1e6, 0)
+    theta, _ = largest.weights(x, mask)
+    pooled = (theta * x.masked_fill(~mask.unsqueeze(-1), -1e9).sort(1, descending=True).values).sum(1)
+    torch.testing.assert_close(pooled, KMaxPool(3)(x, mask))
+    only = AdPool(DIM, token_share=1).double()
+    only.token.weight.data.copy_(largest.token.weight)
+    torch.testing.assert_close(only(x, mask), KMaxPool(3)(x, mask))
+
+
+def test_the_embedding_level_alone_is_the_soft_pool():
+    x, mask = batch()
+    torch.testing.assert_close(AdPool(DIM, token_share=0).double()(x, mask), SoftPool()(x, mask))
+
+
+def test_adaptive_pooling_tells_its_weights():
+    x, mask = batch()
+    for pool in (WEIGHED["adpool"], WEIGHED["adpool, released"]):
+        theta, omega = pool.weights(x, mask)
+        real = torch.arange(x.shape[1]) < mask.sum(1, keepdim=True)
+        assert not theta[~real].any()
+        torch.testing.assert_close(theta.sum(1), torch.ones_like(theta[:, 0]))
+        torch.testing.assert_close(omega.sum(1), torch.ones(len(x), dtype=torch.float64))
+        u = sorting.sort_descending(x, mask)
+        both = torch.stack([(theta * u).sum(1), SoftPool()(x, mask)], 1)
+        torch.testing.assert_close((omega.unsqueeze(-1) * both).sum(1), pool(x, mask))
+
+
+def counting(largest):
+    """A GPO forced to weigh the first `largest` places alike, and no other."""
+    pool = GPO().double()
+    for weight in pool.parameters():
+        weight.data.zero_()
+    # Gates shut: each state is tanh of its own place's code. Its cosines add up to 16 at place 0 and less at
+    # each of the next places.
+    places = pool._places(largest + 1)[:, 1::2].sum(1)  # (largest + 1,)
+    bound = float(places[-2:].mean())
+    for suffix in ("", "_reverse"):
+        gates = slice(pool.gru.hidden_size, 2 * pool.gru.hidden_size)
+        getattr(pool.gru, "bias_ih_l0" + suffix).data[gates] = -1e3
+        new = slice(2 * pool.gru.hidden_size, None)
+        getattr(pool.gru, "weight_ih_l0" + suffix).data[new, 1::2] = 1e4
+        getattr(pool.gru, "bias_ih_l0" + suffix).data[new] = -1e4 * bound
+    pool.linear.weight.data.fill_(100)
+    return pool
+
+
+def test_the_generalized_pool_can_be_the_mean_the_maximum_and_the_mean_of_the_largest():
+    x, mask = batch(rows=6)
+    mean = GPO().double()
+    mean.linear.weight.data.zero_()
+    torch.testing.assert_close(mean(x, mask), MeanPool()(x, mask))
+    torch.testing.assert_close(counting(1)(x, mask), MaxPool()(x, mask))
+    torch.testing.assert_close(counting(3)(x, mask), KMaxPool(3)(x, mask))
+
+
+def test_the_generalized_pool_weighs_places_by_how_many_there_are_and_nothing_else():
+    pool, (x, mask) = trained(GPO()), batch()
+    counts = mask.sum(1)
+    weights = pool.weights(counts)
+    torch.testing.assert_close(weights.sum(1), torch.ones(len(x), dtype=torch.float64))
+    for row, count in enumerate(counts.tolist()):
+        assert not weights[row, count:].any()
+        alone = pool.weights(torch.tensor([count]))[0]
+        torch.testing.assert_close(weights[row, :count], alone)
+        largest = x[row, mask[row]].sort(0, descending=True).values
+        torch.testing.assert_close(pool(x, mask)[row], alone @ largest)
+
+
+def test_the_generalized_pool_reads_places_both_ways():
+    pool = trained(GPO(position_dim=4, hidden=3))
+    codes = [[math.sin(k), math.cos(k), math.sin(k / 100), math.cos(k / 100)] for k in range(6)]
+    codes = torch.tensor(codes, dtype=torch.float64)
+    states, _ = pool.gru(codes)
+    scores = pool.linear((states[:, :3] + states[:, 3:]) / 2).flatten() / 0.1
+    torch.testing.assert_close(pool.weights(torch.tensor([6]))[0], scores.softmax(0))
+
+
+@pytest.mark.parametrize("counts", [torch.tensor([0, 2]), torch.tensor([1.0]), torch.tensor(3)])
+def test_the_generalized_pool_refuses_sets_of_no_size(counts):
+    with pytest.raises(ValueError, match=r"counts must be whole numbers \(B,\) of at least 1"):
+        GPO().weights(counts)
+
+
+@each_pooler
+def test_large_batches_take_the_network_and_agree(pool, monkeypatch):
+    x, mask = batch(rows=8, dtype=torch.float32)
+    pool = copy.deepcopy(pool).float()
+    expected = pool(x, mask)
+    monkeypatch.setattr(sorting, "LEAST_COLUMNS", 0)
+    torch.testing.assert_close(pool(x.requires_grad_(), mask), expected)
+
+
+@each(WEIGHED | OTHERS)
+def test_another_width_is_refused(pool):
+    if hasattr(pool, "dim"):
+        with pytest.raises(ValueError, match=r"x must be floating point \(B, N, 5\).*\(2, 3, 4\)"):
+            pool(torch.zeros(2, 3, 4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: AdPool(0), "dim must be"),
+        (lambda: LIPPool(2.5), "dim must be"),
+        (lambda: AdPool(4, token_share=1.5), r"token_share must be .* \[0, 1\], got 1.5"),
+        (lambda: GCNPool(4, layers=0), "layers must be"),
+        (lambda: GPO(position_dim=3), "position_dim must be even"),
+        (lambda: GPO(hidden=0), "hidden must be"),
+        (lambda: GPO(temperature=0), "temperature must be"),
+    ],
+)
+def test_refuses_what_makes_no_pooler(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_build_pool_builds_each_and_needs_no_memory_to_try(name):
+    options = {"k": 2} if name == "kmax" else {}
+    pool = build_pool(name, DIM, **options)
+    assert type(pool) is POOLS[name]
+    assert pool(torch.randn(2, 3, DIM)).shape == (2, DIM)
+    with torch.device("meta"):
+        build_pool(name, DIM, **options)
 
 
 def test_build_pool_knows_every_name():
@@ -189,7 +547,7 @@ def test_build_pool_gives_the_width_to_poolers_that_want_it(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "dim", "options", "message"),
     [
-        ("median", 8, {}, "name must be one of kmax, max, mean, got 'median'"),
+        ("median", 8, {}, "name must be one of ada, adpool, .* soft, got 'median'"),
         ("mean", 8, {"k": 2}, "'mean'.*unknown k.*no options"),
         ("kmax", 8, {"q": 2}, "'kmax'.*unknown q.*takes k"),
         ("kmax", 8, {}, "'kmax' must include k"),

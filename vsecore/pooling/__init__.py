@@ -1,0 +1,34 @@
+"""Poolers: N vectors become one.
+
+Every pooler is called as `pool(x, mask)` with x (B, N, D) and a bool mask (B, N), True where an element is
+real; no mask means that all are. What stands in the padded cells, be it NaN or infinity, never reaches the
+result, nor does how many there are.
+"""
+
+from vsecore.pooling.adpool import AdPool
+from vsecore.pooling.basic import KMaxPool, MaxPool, MeanPool
+from vsecore.pooling.building import POOLS, build_pool
+from vsecore.pooling.elements import check_elements
+from vsecore.pooling.gpo import GPO
+from vsecore.pooling.graph import GCNPool
+from vsecore.pooling.recurrent import Seq2SeqPool
+from vsecore.pooling.sorting import sort_descending
+from vsecore.pooling.weighted import AdaPool, LIPPool, SelfAttentionPool, SoftPool
+
+__all__ = [
+    "GPO",
+    "POOLS",
+    "AdPool",
+    "AdaPool",
+    "GCNPool",
+    "KMaxPool",
+    "LIPPool",
+    "MaxPool",
+    "MeanPool",
+    "SelfAttentionPool",
+    "Seq2SeqPool",
+    "SoftPool",
+    "build_pool",
+    "check_elements",
+    "sort_descending",
+]

@@ -1,0 +1,90 @@
+"""Adaptive pooling: weights that look at the sorted values themselves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from vsecore.pooling.elements import check_dim, check_elements, softmax_over_real, sorted_mask
+from vsecore.pooling.sorting import sort_descending
+
+
+class AdPool(nn.Module):
+    """Two pools, and a learned balance between them.
+
+    The token level sorts each dimension and gives every row u_m of the result one weight: the softmax over
+    the rows of u_m·W_tok. The embedding level weighs each value by the softmax over its own dimension, as
+    `SoftPool` does. The balance looks at both results.
+
+    The token level has the mean, the maximum and the mean of the k largest among what it can learn, as `GPO`
+    has; but its weights look at the values, not at their places, and cost one product.
+
+    Args:
+        dim: width D of the elements.
+        per_dimension: the released code's token level: each value of u_m has a weight of its own, by
+            W_tok (D, D) with a bias and a ReLU before the softmax.
+        token_share: None: the balance is learned. A number in [0, 1]: the token level's part, fixed, as in
+            the paper's table C-2; 1 is the token level alone, 0 the embedding level alone.
+
+    Raises:
+        ValueError: dim is no whole number of at least 1, or token_share lies outside [0, 1].
+
+    Source: Zhang et al. 2022 (2AD), eq. 3 (token level), 4 (embedding level) and 5 (balance). Where the
+    released code departs: its token softmax runs over the padding too, which is 0 there and so takes as much
+    as a real row of weight e⁰; a caption's vector then depends on the longest caption of its batch. Here no
+    padding takes part.
+    """
+
+    def __init__(self, dim: int, per_dimension: bool = False, token_share: float | None = None) -> None:
+        super().__init__()
+        check_dim(dim)
+        if token_share is not None and not 0 <= token_share <= 1:
+            raise ValueError(f"token_share must be None or a number in [0, 1], got {token_share!r}")
+        self.dim = dim
+        self.per_dimension = per_dimension
+        self.token_share = token_share
+        if per_dimension:
+            self.token = nn.Linear(dim, dim)
+            nn.init.xavier_uniform_(self.token.weight)
+            nn.init.zeros_(self.token.bias)
+        else:
+            self.token = nn.Linear(dim, 1, bias=False)
+        if token_share is None:
+            self.balance = nn.Linear(dim, 1, bias=False)
+
+    def weights(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What the pool makes of these elements.
+
+        Returns:
+            θ, the weights of the sorted rows, (B, N, 1), or (B, N, D) if `per_dimension`; and ω, the parts of
+            the token and of the embedding level, (B, 2).
+
+        Raises:
+            ValueError: as `check_elements`.
+        """
+        _, theta, omega = self._pool(x, mask)
+        return theta, omega
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        pooled, _, _ = self._pool(x, mask)
+        return pooled
+
+    def _pool(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        check_elements(x, mask, self.dim)
+        u, real = sort_descending(x, mask), sorted_mask(x, mask)  # (B, N, D), (B, N)
+        logits = self.token(u)  # (B, N, 1 or D)
+        theta = softmax_over_real(logits.relu() if self.per_dimension else logits, real)
+        if self.per_dimension:
+            token = (theta.to(u.dtype) * u).sum(1)  # (B, D)                                 eq. 3
+        else:
+            token = (theta.to(u.dtype).transpose(1, 2) @ u).squeeze(1)  # (B, D)             eq. 3
+        # Sorted or not makes no difference here, and from u one way back to the elements serves both levels.
+        embedding = (softmax_over_real(u, real).to(u.dtype) * u).sum(1)  # (B, D)            eq. 4
+        both = torch.stack([token.to(u.dtype), embedding], dim=1)  # (B, 2, D)
+        if self.token_share is not None:
+            omega = both.new_tensor([self.token_share, 1 - self.token_share]).expand(len(x), 2)
+        else:
+            omega = self.balance(both).squeeze(-1).softmax(1)  # (B, 2)
+        pooled = (omega.unsqueeze(-1).to(u.dtype) * both).sum(1)  # (B, D)                   eq. 5
+        return pooled, theta, omega

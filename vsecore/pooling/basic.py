@@ -1,0 +1,73 @@
+"""Poolers without weights: the mean, the maximum and what lies between."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from vsecore.pooling.elements import check_elements, count_real, without_padding
+from vsecore.pooling.sorting import sort_descending
+
+
+class MeanPool(nn.Module):
+    """The mean of the real elements.
+
+    Every element has the same say, and the same gradient. `MaxPool` lets the strongest speak alone.
+
+    Source: one of the simple poolers compared by Chen et al. 2021 (VSE-infinity).
+    """
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        check_elements(x, mask)
+        if mask is None:
+            return x.mean(1)  # (B, D)
+        return without_padding(x, mask).sum(1) / mask.sum(1, keepdim=True)  # (B, D)
+
+
+class MaxPool(nn.Module):
+    """The largest value of each dimension over the real elements.
+
+    Each dimension picks its own element, and only the picked one learns.
+
+    Source: one of the simple poolers compared by Chen et al. 2021 (VSE-infinity).
+    """
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        check_elements(x, mask)
+        if mask is None:
+            return x.amax(1)  # (B, D)
+        return torch.where(mask.unsqueeze(-1), x, -torch.inf).amax(1)  # (B, D)
+
+
+class KMaxPool(nn.Module):
+    """The mean of the k largest values of each dimension.
+
+    Between `MaxPool` (k = 1) and `MeanPool` (k = the number of elements). A row with fewer than k real
+    elements averages those it has.
+
+    Args:
+        k: how many values to average, at least 1.
+
+    Raises:
+        ValueError: k is not a whole number of at least 1.
+
+    Source: one of the simple poolers compared by Chen et al. 2021 (VSE-infinity).
+    """
+
+    def __init__(self, k: int) -> None:
+        super().__init__()
+        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+            raise ValueError(f"k must be a whole number of at least 1, got {k!r}")
+        self.k = k
+
+    def extra_repr(self) -> str:
+        """What stands between the brackets when the module is printed."""
+        return f"k={self.k}"
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        check_elements(x, mask)
+        largest = sort_descending(x, mask)[:, : self.k]  # (B, k, D)   0 where a short row ran out
+        return largest.sum(1) / count_real(x, mask).clamp(max=self.k).unsqueeze(-1)  # (B, D)

@@ -1,0 +1,83 @@
+"""What every pooler takes: elements (B, N, D) and which of them are real."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_elements(x: Tensor, mask: Tensor | None, dim: int | None = None) -> None:
+    """Refuse what no pooler can pool.
+
+    Whether every row has a real element is only looked up on a CPU: on an accelerator the answer would have
+    to be waited for in every step. There a row without one becomes NaN or infinite, which no loss survives
+    unseen.
+
+    Args:
+        x: elements, (B, N, D).
+        mask: bool, (B, N), or None.
+        dim: the width that a pooler with weights was built for; None: any.
+
+    Raises:
+        ValueError: the shapes or the mask's type are wrong, or a row has no real element.
+    """
+    width = "D" if dim is None else str(dim)
+    if x.ndim != 3 or not x.is_floating_point() or (dim is not None and x.shape[2] != dim):
+        raise ValueError(f"x must be floating point (B, N, {width}), got {x.dtype} {tuple(x.shape)}")
+    if x.shape[1] == 0:
+        raise ValueError(f"x must have at least one element a row, got {tuple(x.shape)}")
+    if mask is None:
+        return
+    if mask.dtype != torch.bool or mask.shape != x.shape[:2]:
+        raise ValueError(
+            f"mask must be bool {tuple(x.shape[:2])} to go with x {tuple(x.shape)}, "
+            f"got {mask.dtype} {tuple(mask.shape)}"
+        )
+    if mask.device.type == "cpu" and not torch.compiler.is_compiling():
+        empty = (~mask.any(1)).nonzero().flatten()
+        if len(empty):
+            raise ValueError(f"mask must leave every row a real element, row {int(empty[0])} has none")
+
+
+def check_dim(dim: int) -> None:
+    """Refuse a width that is no whole number of at least 1.
+
+    Raises:
+        ValueError: naming what came.
+    """
+    if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
+        raise ValueError(f"dim must be a whole number of at least 1, got {dim!r}")
+
+
+def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+    """The elements, (B, N, D), with 0 in place of whatever stands in the padding, be it NaN."""
+    return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0)
+
+
+def softmax_over_real(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """A softmax over the elements, in which padding weighs exactly nothing.
+
+    Args:
+        logits: one for each element, (B, N, 1), or for each of its dimensions, (B, N, D).
+        mask: bool, (B, N), or None.
+
+    Returns:
+        Weights of the same shape that add up to 1 over the real elements.
+    """
+    if mask is not None:
+        logits = torch.where(mask.unsqueeze(-1), logits, -torch.inf)
+    return logits.softmax(1)
+
+
+def count_real(x: Tensor, mask: Tensor | None) -> Tensor:
+    """How many real elements each row has, (B,), as whole numbers."""
+    if mask is None:
+        return torch.full((x.shape[0],), x.shape[1], device=x.device)
+    return mask.sum(1)
+
+
+def sorted_mask(x: Tensor, mask: Tensor | None) -> Tensor | None:
+    """Which rows are real once each set is sorted with its padding last, (B, N); None: all are."""
+    if mask is None:
+        return None
+    return torch.arange(x.shape[1], device=x.device) < mask.sum(1, keepdim=True)

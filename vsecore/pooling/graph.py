@@ -1,0 +1,63 @@
+"""A pooler that lets the elements speak with each other before their mean is taken."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from vsecore.pooling.basic import MeanPool
+from vsecore.pooling.elements import check_dim, check_elements, count_real, without_padding
+
+
+class GCNPool(nn.Module):
+    """Graph convolutions over all pairs of elements, then the mean.
+
+    Each layer adds to every element what it hears from all the others, each as loud as the two are alike:
+    V* = V + W_r (R V W_g), where R = θ(V)·φ(V)ᵀ over the number of elements. Every layer begins as doing
+    nothing, so that the pool begins as `MeanPool`.
+
+    Args:
+        dim: width D of the elements.
+        layers: how many times they speak, at least 1.
+
+    Raises:
+        ValueError: dim or layers is no whole number of at least 1.
+
+    Source: Li et al. 2019 (VSRN), section 3.2 and the released code, four layers, in its form without batch
+    normalisation, by which rows of a batch would know of each other. The pooler is called GCN by Zhang et al.
+    2022 (2AD).
+    """
+
+    def __init__(self, dim: int, layers: int = 4) -> None:
+        super().__init__()
+        check_dim(dim)
+        if not isinstance(layers, int) or isinstance(layers, bool) or layers < 1:
+            raise ValueError(f"layers must be a whole number of at least 1, got {layers!r}")
+        self.dim = dim
+        self.layers = nn.ModuleList(_Reasoning(dim) for _ in range(layers))
+        self.mean = MeanPool()
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        check_elements(x, mask, self.dim)
+        x = without_padding(x, mask)
+        for layer in self.layers:
+            x = layer(x, mask)  # (B, N, D)
+        return self.mean(x, mask)  # (B, D)
+
+
+class _Reasoning(nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.theta = nn.Linear(dim, dim)
+        self.phi = nn.Linear(dim, dim)
+        self.message = nn.Linear(dim, dim)  # W_g
+        self.out = nn.Linear(dim, dim)  # W_r
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        relation = self.theta(x) @ self.phi(x).transpose(1, 2)  # (B, N, N)
+        messages = without_padding(self.message(x), mask)  # (B, N, D)   padding says nothing
+        heard = torch.bmm(relation, messages) / count_real(x, mask).view(-1, 1, 1)  # (B, N, D)
+        return x + self.out(heard)  # (B, N, D)

@@ -1,0 +1,180 @@
+"""Sort each dimension of a set of vectors on its own: the first step of "sort, weigh, sum"."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vsecore.pooling.elements import check_elements, sorted_mask, without_padding
+
+# Where the network wins, measured on a processor: from about 500 columns (B·D) on, whatever the number of
+# elements up to 1024. Below, calling its many small steps costs more than the sorting itself.
+LEAST_COLUMNS = 1024
+MOST_ELEMENTS = 1024
+# A compiler unrolls the network; above this many elements it would work for minutes.
+MOST_ELEMENTS_COMPILED = 64
+# Columns that one thread takes at a time, torch's own share: small enough to stay in its cache.
+COLUMNS_A_THREAD = 32768
+
+
+def sort_descending(x: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Sort each dimension by itself, the largest value first and padding last.
+
+    Row m of the result holds the m-th largest value of every dimension, so that its D values may come from D
+    different elements. Pooling is then a question of weights: all on the first row is `MaxPool`, the same on
+    every row is `MeanPool`.
+
+    In the backward pass each gradient goes to the element that its value came from. Of equal values the
+    earlier element counts as the larger one (0 as larger than -0). Infinities sort as numbers do. A NaN among
+    the real elements makes its dimension of its row NaN throughout: nothing hides it.
+
+    Args:
+        x: elements, (B, N, D).
+        mask: bool, (B, N), True where an element is real; None means that all are.
+
+    Returns:
+        The sorted values, (B, N, D); 0 in the last rows, where a short row of the batch has no more elements.
+
+    Raises:
+        ValueError: as `check_elements`.
+
+    Example:
+        >>> sort_descending(torch.tensor([[[1.0, 5.0], [3.0, 4.0], [2.0, 6.0]]]))
+        tensor([[[3., 6.],
+                 [2., 5.],
+                 [1., 4.]]])
+
+    Source: the odd-even merge sort of Batcher 1968, as algorithm M of Knuth 1998, section 5.2.2. On the same
+    task `torch.sort` gathers each column, sorts it and writes it back; the network compares whole rows.
+    """
+    check_elements(x, mask)
+    real = None if mask is None else mask.unsqueeze(-1)  # (B, N, 1)
+    if torch.is_grad_enabled() and x.requires_grad:
+        values = _Sort.apply(x, real)  # (B, N, D)
+    elif _network_wins(x):
+        padded = x if real is None else torch.where(real, x, -torch.inf)
+        values = _in_parts(_sort_values, padded)
+    else:
+        values, _ = _fallback(x, real)
+    return without_padding(values, sorted_mask(x, mask))  # (B, N, D)
+
+
+class _Sort(torch.autograd.Function):
+    """Sorting that remembers where each value came from.
+
+    To carry the numbers of the elements through the network beside the values, with a comparison and two
+    choices for each, takes three times as long as the values alone; so does keeping what every comparison
+    said, to undo the network with. Written into the bits that a value does not need (see `_sort_keys`), the
+    numbers ride along for little more than the wider type costs, and the way back is one scatter.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, real: Tensor | None) -> Tensor:
+        if _network_wins(x) and x.dtype != torch.float64:
+            values, origin = _in_parts(_sort_keys, x, real)
+        else:
+            values, origin = _fallback(x, real)
+        ctx.save_for_backward(origin)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (origin,) = ctx.saved_tensors
+        return torch.zeros_like(gradient).scatter_(1, origin.long(), gradient), None
+
+
+def _network_wins(x: Tensor) -> bool:
+    if torch.compiler.is_compiling():
+        return x.shape[1] <= MOST_ELEMENTS_COMPILED
+    # On a GPU each comparison would be two kernels: hundreds of launches, unless a compiler fuses them.
+    columns = x.shape[0] * x.shape[2]
+    return x.device.type == "cpu" and x.shape[1] <= MOST_ELEMENTS and columns >= LEAST_COLUMNS
+
+
+def _in_parts(sort: Any, x: Tensor, *rest: Tensor | None) -> Any:
+    """Sort as many rows of the batch at a time as the threads' caches hold."""
+    if torch.compiler.is_compiling():
+        return sort(x, *rest)
+    size = max(1, COLUMNS_A_THREAD * torch.get_num_threads() // x.shape[2])
+    parts = [(None,) * -(-len(x) // size) if one is None else one.split(size) for one in rest]
+    done = [sort(*part) for part in zip(x.split(size), *parts, strict=True)]
+    return torch.cat(done) if isinstance(done[0], Tensor) else tuple(map(torch.cat, zip(*done, strict=True)))
+
+
+def _sort_values(x: Tensor) -> Tensor:
+    return torch.stack(_network(x.unbind(1)), 1)  # (B, N, D)
+
+
+def _sort_keys(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Values and the numbers of the elements that they came from, by one network of plain numbers.
+
+    A float64 has 29 bits more than a float32 for the digits of a number. The lowest of them take the
+    element's number, so written that of equal values the earlier element is the larger key.
+    """
+    count = x.shape[1]
+    spare = (1 << (count - 1).bit_length()) - 1  # such as 0b111111 for up to 64 elements
+    keys = []
+    for number, row in enumerate(x.unbind(1)):  # (B, D)   row by row, all of it stays in the cache
+        # An infinity with digits would be a NaN: a power of two beyond every float32 stands for it.
+        key = row.double().clamp_(-(2.0**1000), 2.0**1000)
+        if real is not None:
+            key = torch.where(real[:, number], key, -(2.0**1001))  # padding is below all
+        bits = key.view(torch.int64)
+        # The more digits a number below 0 has, the less it is: there they take the element's number itself,
+        # above 0 its complement.
+        bits |= (bits >> 63).bitwise_xor_(~number).bitwise_and_(spare)
+        keys.append(key)
+    values, origins = [], []
+    for key in _network(keys):
+        bits = key.view(torch.int64)
+        origins.append((bits >> 63).bitwise_xor_(bits).short())  # the complement, above and below 0
+        values.append(key.to(x.dtype))
+    origin = torch.stack(origins, 1).bitwise_not_().bitwise_and_(spare)  # (B, N, D)
+    # In a dimension with a NaN the digits mean nothing: they must still name an element.
+    return torch.stack(values, 1), origin.clamp_(max=count - 1)
+
+
+def _fallback(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The same by `torch.sort`, which puts a NaN first."""
+    if real is None:
+        values, origin = x.sort(dim=1, descending=True, stable=True)
+    else:
+        # Real elements first, whatever they are: a real -inf must not be taken for padding.
+        order = (~real).expand_as(x).to(torch.uint8).sort(dim=1, stable=True).indices  # (B, N, D)
+        packed = torch.where(real, x, -torch.inf).gather(1, order)
+        values, origin = packed.sort(dim=1, descending=True, stable=True)
+        origin = order.gather(1, origin)
+    return torch.where(values[:, :1].isnan(), torch.nan, values), origin
+
+
+def _network(rows: Sequence[Tensor]) -> list[Tensor]:
+    """Sort rows of columns, (B, D) each, by comparing two whole rows at a time."""
+    rows = list(rows)
+    for high, low in _comparisons(len(rows)):
+        rows[high], rows[low] = torch.maximum(rows[high], rows[low]), torch.minimum(rows[high], rows[low])
+    return rows
+
+
+@torch.compiler.assume_constant_result
+def _comparisons(count: int) -> tuple[tuple[int, int], ...]:
+    """Pairs of rows that, compared one after the other, sort any `count` rows: 241 for 36."""
+    return _merge_exchange(count)
+
+
+@functools.cache
+def _merge_exchange(count: int) -> tuple[tuple[int, int], ...]:
+    pairs = []
+    step = longest = (1 << (count - 1).bit_length()) >> 1
+    while step:
+        span, offset, distance = longest, 0, step
+        while True:
+            pairs += [(row, row + distance) for row in range(count - distance) if row & step == offset]
+            if span == step:
+                break
+            span, offset, distance = span >> 1, step, span - step
+        step >>= 1
+    return tuple(pairs)
