@@ -1,0 +1,168 @@
+"""AdOpt: as many negatives as the state of the training calls for."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from vsecore.losses.positives import check_pairs
+
+Rule = Literal["released", "printed"]
+
+
+def alignment(scores: Tensor, positives: Tensor | None = None) -> Tensor:
+    """How near to each other pairs lie: the mean similarity of those that belong together.
+
+    About 0 in a random space, near 1 in a trained one.
+
+    Args:
+        scores: cosine similarities, (B, C).
+        positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
+
+    Returns:
+        γ_align, a scalar.
+
+    Raises:
+        ValueError: scores or positives have a wrong shape or type, or a picture or caption has no positive.
+
+    Source: Zhang et al. 2022 (2AD), section 3.3, after Wang and Isola 2020.
+    """
+    scores, positives = check_pairs(scores, positives)
+    return torch.where(positives, scores, 0).sum() / positives.sum()
+
+
+def uniformity(scores: Tensor, rule: Rule = "released", positives: Tensor | None = None) -> Tensor:
+    """How evenly the vectors fill the sphere, in one of two readings that do not agree.
+
+    "printed": log of the mean of e^s over all pairs. 0 where all similarities are 0, and the higher the
+    *closer* the vectors crowd. "released": the mean of e^-s over all pairs, a positive pair counted with s =
+    0. 1 where all similarities are 0, and the higher the further apart the negatives lie.
+
+    Args:
+        scores: cosine similarities, (B, C).
+        rule: the paper's "printed" formula or that of its "released" code.
+        positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
+
+    Returns:
+        γ_uniform, a scalar.
+
+    Raises:
+        ValueError: the rule is unknown, scores or positives have a wrong shape or type, or a picture or
+            caption has no positive.
+
+    Source: Zhang et al. 2022 (2AD), section 3.3, after Wang and Isola 2020; and the released code.
+    """
+    _check_rule(rule)
+    scores, positives = check_pairs(scores, positives)
+    if rule == "printed":
+        return scores.exp().mean().log()
+    return torch.where(positives, 0, scores).neg().exp().mean()
+
+
+def adopt_k(scores: Tensor, rule: Rule = "released", positives: Tensor | None = None) -> int:
+    """How many negatives each query of this batch should learn from: many at first, few in the end.
+
+    With B the batch size and γ the alignment plus the uniformity of the rule:
+
+    - "printed": B·cos(γ·π/4), rounded down;
+    - "released": B·cos(γ^1.25), rounded down, plus 1;
+
+    and either at least 1 and at most B - 1. They are not the same thing. Of a batch of 128 that is well
+    trained and well spread (alignment 0.94, printed uniformity 0.03) the print keeps 92 negatives, the
+    release 1. The fall to 4 or 5 negatives that the paper plots fits the release alone.
+
+    Args:
+        scores: cosine similarities, (B, C). Where a picture comes with several captions, B is the smaller
+            side.
+        rule: "released" or "printed".
+        positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
+
+    Returns:
+        K, from 1 to B - 1 (1 where B is 1). No gradient flows through it. Scores that are not finite give 1:
+        the loss will show them.
+
+    Raises:
+        ValueError: as `uniformity`.
+
+    Example:
+        >>> adopt_k(torch.zeros(128, 128)), adopt_k(torch.zeros(128, 128), rule="printed")
+        (70, 127)
+
+    Source: Zhang et al. 2022 (2AD), eq. 6, and the released code.
+    """
+    _check_rule(rule)
+    batch = min(scores.shape) if scores.ndim else 0
+    with torch.no_grad():
+        maturity = float(alignment(scores, positives) + uniformity(scores, rule, positives))
+    if not math.isfinite(maturity):
+        return 1
+    if rule == "printed":
+        wanted = math.floor(batch * math.cos(maturity * math.pi / 4))
+    else:
+        # A power of a number below 0 would be none; such a batch is as raw as can be.
+        wanted = math.floor(batch * math.cos(max(maturity, 0.0) ** 1.25)) + 1
+    return max(1, min(wanted, batch - 1))
+
+
+def adopt(
+    scores: Tensor,
+    temperature: float = 0.05,
+    rule: Rule = "released",
+    positive_in_denominator: bool = True,
+    margin: float = 0.0,
+    positives: Tensor | None = None,
+) -> Tensor:
+    """Contrast each pair with its K hardest negatives, where the batch itself says how large K is.
+
+    Between `triplet` on the hardest negative (K = 1) and `info_nce` (all of them): a young model learns from
+    most of its batch, a grown one from what it still confuses. See `adopt_k`.
+
+    Pairs that belong together are never each other's negatives. The released code hides the positive by a
+    score of 0 and then sorts: where fewer than K negatives score above 0, the positive comes back among them.
+
+    Args:
+        scores: cosine similarities, (B, C).
+        temperature: > 0. The lower, the more the hardest negatives decide.
+        rule: how K is found, "released" or "printed".
+        positive_in_denominator: add the positive to the sum that it is divided by, as the released code does.
+            As printed it is not there, and the loss has no lower bound: it falls as long as positives and
+            negatives can be driven apart.
+        margin: added to the negatives' scores, >= 0; 0.2 in the released code.
+        positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
+
+    Returns:
+        The loss, a scalar: the mean over the positive pairs, of both directions added. A pair without any
+        negative adds 0. The released code takes half of the sum.
+
+    Raises:
+        ValueError: the rule is unknown, temperature <= 0, margin < 0, scores or positives have a wrong shape
+            or type, or a picture or caption has no positive.
+
+    Source: Zhang et al. 2022 (2AD), section 3.3, and the released code.
+    """
+    if not (temperature > 0 and math.isfinite(temperature)):
+        raise ValueError(f"temperature must be a number > 0, got {temperature}")
+    if not (margin >= 0 and math.isfinite(margin)):
+        raise ValueError(f"margin must be a number >= 0, got {margin}")
+    k = adopt_k(scores, rule, positives)
+    scores, positives = check_pairs(scores, positives)
+    negatives = torch.where(positives, -torch.inf, scores)  # (B, C)
+    captions = negatives.topk(min(k, scores.shape[1]), dim=1).values  # (B, K)   of each picture
+    pictures = negatives.topk(min(k, scores.shape[0]), dim=0).values  # (K, C)   of each caption
+    cost = torch.zeros_like(scores)
+    for hardest, dim in ((captions, 1), (pictures, 0)):
+        wrong = ((hardest + margin) / temperature).logsumexp(dim, keepdim=True)  # (B, 1) or (1, C)
+        gap = scores / temperature - wrong  # (B, C)   log of e^s⁺ over the sum of the negatives
+        if positive_in_denominator:
+            gap = logsigmoid(gap)
+        cost = cost - torch.where(wrong == -torch.inf, 0, gap)
+    return torch.where(positives, cost, 0).sum() / positives.sum()
+
+
+def _check_rule(rule: str) -> None:
+    if rule not in ("released", "printed"):
+        raise ValueError(f"rule must be 'released' or 'printed', got {rule!r}")
