@@ -11,6 +11,7 @@ import torch
 from vsecore import pooling, recipes
 from vsecore.data.words import Vocabulary
 from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
+from vsecore.losses import adopt
 from vsecore.pooling import KMaxPool
 from vsecore.recipes import RECIPES, Recipe, get
 
@@ -88,7 +89,7 @@ def test_an_unknown_field_is_answered_with_the_known_ones(field):
         ("loss.margin", "wide", "loss.margin is 'wide': wanted a number"),
         ("loss.margin", "NaN", "loss.margin is nan"),
         ("loss.margin", -0.1, "loss.margin is -0.1"),
-        ("loss.name", "hinge", "loss.name is 'hinge': wanted one of triplet, info_nce"),
+        ("loss.name", "hinge", "loss.name is 'hinge': wanted one of triplet, info_nce, adopt"),
         ("loss.siblings_are_negatives", "yes", "wanted true or false"),
         ("image.element_drop", 1, "image.element_drop is 1.0: wanted at least 0 and below 1"),
         ("training.learning_rate", 0, "training.learning_rate is 0.0"),
@@ -202,16 +203,32 @@ def test_vectors_that_do_not_fit_say_which_setting_would():
 @pytest.mark.parametrize(
     ("pool", "options", "message"),
     [
-        ("kmaks", {}, "one of kmax, max, mean"),
+        ("kmaks", {}, "one of ada, adpool, .* kmax, .* soft"),
         ("kmax", {}, "must include k"),
         ("kmax", {"k": 0}, "at least 1"),
         ("mean", {"k": 5}, "takes no options"),
         ("mean", {"dim": 5}, "dim"),
+        ("adpool", {"token_share": 2}, "token_share must be"),
+        ("adpool", {"token_share": "much"}, "is no pool"),
+        ("gpo", {"hidden": 1.5}, "hidden must be"),
     ],
 )
 def test_a_pool_that_cannot_be_built_is_refused_at_once(tower, pool, options, message):
     with pytest.raises(ValueError, match=rf"{tower}\.pool '{pool}' with .*{message}"):
         get("vsepp_grid_gru").override({f"{tower}.pool": pool, f"{tower}.pool_options": options})
+
+
+@pytest.mark.parametrize("name", pooling.POOLS)
+def test_every_pool_can_be_chosen_for_either_tower(name):
+    options = {"k": 2} if name == "kmax" else {}
+    changes = {f"{tower}.pool": name for tower in ("image", "text")}
+    changes |= {f"{tower}.pool_options": options for tower in ("image", "text")}
+    recipe = get("vsepp_grid_gru").override(changes | {"dim": 6, "text.word_dim": 5})
+    model = Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))).build(7, VOCABULARY)
+    assert type(model.image_pool) is type(model.text_pool) is pooling.POOLS[name]
+    assert model.encode_pictures(torch.randn(2, 4, 7)).shape == (2, 6)
+    tokens, mask = torch.tensor([[4, 5, 6], [7, 0, 0]]), torch.tensor([[True] * 3, [True, False, False]])
+    assert model.encode_captions(tokens, mask).shape == (2, 6)
 
 
 def test_to_make_a_recipe_draws_no_random_number(monkeypatch):
@@ -252,8 +269,28 @@ def test_the_first_epochs_learn_from_all_negatives_then_from_the_hardest():
 def test_siblings_are_negatives_only_if_the_recipe_says_so():
     scores = torch.tensor([[0.5, 0.5], [0.5, 0.5]])
     siblings = torch.ones(2, 2, dtype=torch.bool)
-    for name in ("triplet", "info_nce"):
+    for name in ("triplet", "info_nce", "adopt"):
         loss = get("vsepp_grid_gru").override({"loss.name": name}).loss
         strict = get("vsepp_grid_gru").override({"loss.name": name, "loss.siblings_are_negatives": True}).loss
         assert loss.build(1)(scores, siblings) == 0
         assert strict.build(1)(scores, siblings) > 0
+
+
+def test_adopt_hears_every_setting():
+    scores = torch.rand(8, 8, generator=torch.Generator().manual_seed(0)) * 0.3
+    pairs = torch.eye(8, dtype=torch.bool)
+    recipe = get("vsepp_grid_gru").override({"loss.name": "adopt"})
+    released = recipe.loss.build(0)(scores, pairs)
+    torch.testing.assert_close(released, adopt(scores, margin=0.2))
+    changed = {
+        "loss.rule": ("printed", adopt(scores, rule="printed", margin=0.2)),
+        "loss.positive_in_denominator": (False, adopt(scores, positive_in_denominator=False, margin=0.2)),
+        "loss.margin": (0.0, adopt(scores)),
+        "loss.temperature": (0.5, adopt(scores, temperature=0.5, margin=0.2)),
+    }
+    for field, (value, expected) in changed.items():
+        loss = recipe.override({field: value}).loss.build(0)(scores, pairs)
+        torch.testing.assert_close(loss, expected)
+        assert loss != released
+    with pytest.raises(ValueError, match=r"loss.rule is 'guessed': wanted one of released, printed"):
+        recipe.override({"loss.rule": "guessed"})

@@ -20,7 +20,7 @@ from vsecore import settings
 from vsecore.data.loader import Tokenizer
 from vsecore.data.words import BERTTokenizer, Vocabulary
 from vsecore.encoders import BERTEncoder, BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
-from vsecore.losses import info_nce, triplet
+from vsecore.losses import adopt, info_nce, triplet
 from vsecore.model import VSE
 from vsecore.pooling import build_pool
 from vsecore.similarity import cosine
@@ -66,10 +66,12 @@ class TextSettings:
 class LossSettings:
     """What a score matrix is punished for."""
 
-    name: Literal["triplet", "info_nce"] = "triplet"
-    margin: float = 0.2  # triplet
+    name: Literal["triplet", "info_nce", "adopt"] = "triplet"
+    margin: float = 0.2  # triplet, adopt
     warmup_epochs: int = 1  # triplet: first so many epochs from all negatives, then from the hardest
-    temperature: float = 0.05  # info_nce
+    temperature: float = 0.05  # info_nce, adopt
+    rule: Literal["released", "printed"] = "released"  # adopt: how many negatives
+    positive_in_denominator: bool = True  # adopt: as released; false: as printed
     siblings_are_negatives: bool = (
         False  # count other captions of the same picture as VSE++'s released code does
     )
@@ -87,6 +89,9 @@ class LossSettings:
             pairs = None if self.siblings_are_negatives else positives
             if self.name == "info_nce":
                 return info_nce(scores, self.temperature, pairs)
+            if self.name == "adopt":
+                in_sum = self.positive_in_denominator
+                return adopt(scores, self.temperature, self.rule, in_sum, self.margin, pairs)
             return triplet(scores, self.margin, hardest=epoch >= self.warmup_epochs, positives=pairs)
 
         return loss
