@@ -897,7 +897,7 @@ check("01.sentence", your_sentence)
 # ````{solution-start} ex-01-sentence
 # :class: dropdown
 # ````
-# Two things and what ties them together, with one colour, are enough.
+# Two things and what joins them, with one colour, are enough.
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
 # Solution
