@@ -35,6 +35,18 @@ def test_the_batch_run_leaves_the_stored_notebook_alone(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "run.json").read_text())[0]["name"] == "00_small"
 
 
+def test_several_at_once_keep_their_order(tmp_path: Path) -> None:
+    paths = [
+        notebook(tmp_path / f"0{n}_small.ipynb", f"import time; time.sleep({3 - 3 * n})") for n in (0, 1)
+    ]
+    runs = batch.run(paths, tmp_path / "out", {}, lambda line: None, at_once=2)
+    assert [entry.name for entry in runs] == ["00_small", "01_small"]
+    assert [entry["name"] for entry in json.loads((tmp_path / "out" / "run.json").read_text())] == [
+        "00_small",
+        "01_small",
+    ]
+
+
 def test_a_failing_cell_is_named_and_the_half_run_copy_kept(tmp_path: Path) -> None:
     stored = notebook(tmp_path / "00_small.ipynb", 'tier = "lesson"', "1 / 0")
     with pytest.raises(batch.CourseError, match=r"00_small.*ZeroDivisionError"):

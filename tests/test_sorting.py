@@ -16,7 +16,7 @@ def way(request, monkeypatch):
     """Small things take the network too, in parts of a few rows of the batch; or nothing takes it."""
     if request.param == "network":
         monkeypatch.setattr(sorting, "LEAST_COLUMNS", 0)
-        monkeypatch.setattr(sorting, "COLUMNS_A_THREAD", 10)
+        monkeypatch.setattr(sorting, "COLUMNS_AT_A_TIME", 10)
     else:
         monkeypatch.setattr(sorting, "MOST_ELEMENTS", 0)
     return request.param
@@ -58,7 +58,7 @@ def test_gives_what_a_stable_sort_gives_and_sends_each_gradient_home(seed, eleme
     for least in (0, math.inf):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sorting, "LEAST_COLUMNS", least)
-            patch.setattr(sorting, "COLUMNS_A_THREAD", 10)
+            patch.setattr(sorting, "COLUMNS_AT_A_TIME", 10)
             leaf = x.clone().requires_grad_()
             result = sort_descending(leaf, mask)
             assert torch.equal(sort_descending(x, mask), values)  # no gradient wanted: another network
@@ -81,7 +81,7 @@ def test_any_number_of_elements(elements):
 def test_the_network_sorts_every_pattern_of_zeros_and_ones():
     for count in range(1, 13):  # and so, by the 0-1 principle, everything
         patterns = torch.tensor(list(itertools.product([0.0, 1.0], repeat=count))).T  # (N, 2^N)
-        rows = torch.stack(sorting._network(patterns.unbind(0)))
+        rows = sorting._network(patterns.clone().unsqueeze(0))[0]
         assert torch.equal(rows, patterns.sort(dim=0, descending=True).values)
 
 
@@ -157,6 +157,16 @@ def test_can_be_compiled_whole():
     compiled(one, mask).square().sum().backward()
     sort_descending(other, mask).square().sum().backward()
     assert torch.equal(one.grad, other.grad)
+
+
+def test_where_no_gradient_is_wanted_none_is_kept(way):
+    x, mask = batch()
+    values, _ = sorted_rows(x, mask)
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            result = sort_descending(x.clone().requires_grad_(), mask)
+        assert not result.requires_grad
+        assert torch.equal(result, values)
 
 
 def test_leaves_its_input_alone():

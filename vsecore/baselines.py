@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import Ridge
 from torch import Tensor
 
 from vsecore.data.loader import Split
@@ -35,6 +33,9 @@ def ridge_scores(train: Split, test: Split, alpha: float = 1.0, minimum_count: i
     Returns:
         Similarities of the n test pictures and Nc test captions, (n, Nc).
     """
+    from sklearn.feature_extraction.text import TfidfVectorizer  # seconds of import, for this baseline alone
+    from sklearn.linear_model import Ridge
+
     words = TfidfVectorizer(tokenizer=tokenize, token_pattern=None, min_df=minimum_count, sublinear_tf=True)
     captions = words.fit_transform(train.captions)  # (Nc, V), sparse
     target = np.zeros((len(train), captions.shape[1]), np.float32)  # (n, V)

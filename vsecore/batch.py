@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,31 +67,45 @@ def run(
     folder: Path,
     parameters: dict[str, Any],
     tell: Callable[[str], None] = print,
+    at_once: int = 1,
 ) -> list[NotebookRun]:
-    """Execute notebooks with papermill, one after the other, each in a process of its own.
+    """Execute notebooks with papermill, each in a process of its own.
 
     Args:
         paths: the stored notebooks, which stay as they are.
         folder: where the executed copies go.
         parameters: papermill parameters, the same for each.
         tell: called with a line about each notebook.
+        at_once: how many run side by side. More than one pays where notebooks mostly import and little
+            computes, as at tier smoke; then each has one thread.
 
     Returns:
-        One `NotebookRun` a notebook, also written to `folder/run.json`.
+        One `NotebookRun` a notebook, in their order, also written to `folder/run.json`.
 
     Raises:
         CourseError: a cell failed; the message names notebook and error, and the half-run copy stays in
             `folder` to look at.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    runs: list[NotebookRun] = []
-    for path in paths:
-        tell(f"running {path.stem}")
+    environment = {} if at_once == 1 else {"OMP_NUM_THREADS": "1"}
+
+    def run_one(path: Path) -> NotebookRun:
         output = folder / path.name
         command = ["papermill", str(path), str(output), "--cwd", str(path.parent), "--kernel", "python3"]
         command += ["--no-log-output", "--parameters_yaml", json.dumps(parameters)]
-        runs.append(_execute(command, output))
-        tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
+        tell(f"running {path.stem}")
+        # Papermill's bar is for who waits at a terminal; several would write over each other.
+        entry = _execute(command, output, environment, bar=at_once == 1 and sys.stderr.isatty())
+        tell(f"  {path.stem}: {entry.seconds:.0f} s, {entry.peak_megabytes:.0f} MB")
+        return entry
+
+    with ThreadPoolExecutor(at_once) as pool:
+        begun = [pool.submit(run_one, path) for path in paths]
+        try:
+            runs = [one.result() for one in begun]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     with write_atomically(folder / "run.json", "w") as report:
         json.dump([vars(entry) for entry in runs], report, indent=2)
     return runs
@@ -191,15 +206,17 @@ def _cost(run: NotebookRun) -> records.Record:
     )
 
 
-def _execute(command: list[str], output: Path, environment: Mapping[str, str] | None = None) -> NotebookRun:
+def _execute(
+    command: list[str], output: Path, environment: Mapping[str, str], bar: bool = False
+) -> NotebookRun:
     """Run a Jupyter program that executes a notebook into `output`, and measure it."""
     log = output.with_suffix(".log")
     started = time.perf_counter()
     with log.open("wb") as lines:
         # In batch, or the bars inside the notebook would end up in the book.
-        quiet = os.environ | {"VSECORE_BATCH": "1"} | dict(environment or {})
+        quiet = os.environ | {"VSECORE_BATCH": "1"} | dict(environment)
         program = [str(Path(sysconfig.get_path("scripts")) / command[0]), *command[1:]]
-        process = subprocess.Popen(program, env=quiet, stderr=None if sys.stderr.isatty() else lines)
+        process = subprocess.Popen(program, env=quiet, stderr=None if bar else lines)
         # wait4 and not wait: it also tells the largest memory of the process and of its kernel.
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -328,7 +328,8 @@ def course(
         "data_root": str(Path(data_root).resolve()) if data_root else "",
         "seed": seed,
     }
-    batch.run(batch.notebooks(notebooks or ()), executed, parameters, typer.echo)
+    at_once = 2 if tier == "smoke" else 1
+    batch.run(batch.notebooks(notebooks or ()), executed, parameters, typer.echo, at_once)
     if notebooks:
         typer.echo(f"executed: {executed}")
         return

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -11,14 +10,14 @@ from torch import Tensor
 
 from vsecore.pooling.elements import check_elements, sorted_mask, without_padding
 
-# Where the network wins, measured on a processor: from about 500 columns (B·D) on, whatever the number of
+# Where the network wins, measured on a processor: from a few hundred columns (B·D) on, whatever the number of
 # elements up to 1024. Below, calling its many small steps costs more than the sorting itself.
 LEAST_COLUMNS = 1024
 MOST_ELEMENTS = 1024
 # A compiler unrolls the network; above this many elements it would work for minutes.
 MOST_ELEMENTS_COMPILED = 64
-# Columns that one thread takes at a time, torch's own share: small enough to stay in its cache.
-COLUMNS_A_THREAD = 32768
+# Columns sorted at a time: enough for the work to outweigh the calls, few enough for the cache.
+COLUMNS_AT_A_TIME = 16384
 
 
 def sort_descending(x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -56,8 +55,7 @@ def sort_descending(x: Tensor, mask: Tensor | None = None) -> Tensor:
     if torch.is_grad_enabled() and x.requires_grad:
         values = _Sort.apply(x, real)  # (B, N, D)
     elif _network_wins(x):
-        padded = x if real is None else torch.where(real, x, -torch.inf)
-        values = _in_parts(_sort_values, padded)
+        (values,) = _in_parts(_sort_values, x, real)
     else:
         values, _ = _fallback(x, real)
     return without_padding(values, sorted_mask(x, mask))  # (B, N, D)
@@ -84,7 +82,7 @@ class _Sort(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (origin,) = ctx.saved_tensors
-        return torch.zeros_like(gradient).scatter_(1, origin.long(), gradient), None
+        return _in_parts(_send_back, gradient, origin)[0], None
 
 
 def _network_wins(x: Tensor) -> bool:
@@ -95,18 +93,23 @@ def _network_wins(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.shape[1] <= MOST_ELEMENTS and columns >= LEAST_COLUMNS
 
 
-def _in_parts(sort: Any, x: Tensor, *rest: Tensor | None) -> Any:
-    """Sort as many rows of the batch at a time as the threads' caches hold."""
-    if torch.compiler.is_compiling():
-        return sort(x, *rest)
-    size = max(1, COLUMNS_A_THREAD * torch.get_num_threads() // x.shape[2])
-    parts = [(None,) * -(-len(x) // size) if one is None else one.split(size) for one in rest]
-    done = [sort(*part) for part in zip(x.split(size), *parts, strict=True)]
-    return torch.cat(done) if isinstance(done[0], Tensor) else tuple(map(torch.cat, zip(*done, strict=True)))
+def _in_parts(do: Callable[..., tuple[Tensor, ...]], x: Tensor, other: Tensor | None) -> tuple[Tensor, ...]:
+    """Do it to as many rows of the batch at a time as the cache holds."""
+    size = max(1, COLUMNS_AT_A_TIME // x.shape[2])
+    if len(x) <= size or torch.compiler.is_compiling():
+        return do(x, other)
+    others = [None] * -(-len(x) // size) if other is None else other.split(size)
+    results: tuple[Tensor, ...] = ()
+    for number, (part, its_other) in enumerate(zip(x.split(size), others, strict=True)):
+        found = do(part, its_other)
+        results = results or tuple(one.new_empty(x.shape) for one in found)
+        for result, one in zip(results, found, strict=True):
+            result[number * size : number * size + len(one)] = one
+    return results
 
 
-def _sort_values(x: Tensor) -> Tensor:
-    return torch.stack(_network(x.unbind(1)), 1)  # (B, N, D)
+def _sort_values(x: Tensor, real: Tensor | None) -> tuple[Tensor]:
+    return (_network(x.clone() if real is None else torch.where(real, x, -torch.inf)),)
 
 
 def _sort_keys(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -117,25 +120,25 @@ def _sort_keys(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
     """
     count = x.shape[1]
     spare = (1 << (count - 1).bit_length()) - 1  # such as 0b111111 for up to 64 elements
-    keys = []
-    for number, row in enumerate(x.unbind(1)):  # (B, D)   row by row, all of it stays in the cache
-        # An infinity with digits would be a NaN: a power of two beyond every float32 stands for it.
-        key = row.double().clamp_(-(2.0**1000), 2.0**1000)
-        if real is not None:
-            key = torch.where(real[:, number], key, -(2.0**1001))  # padding is below all
-        bits = key.view(torch.int64)
-        # The more digits a number below 0 has, the less it is: there they take the element's number itself,
-        # above 0 its complement.
-        bits |= (bits >> 63).bitwise_xor_(~number).bitwise_and_(spare)
-        keys.append(key)
-    values, origins = [], []
-    for key in _network(keys):
-        bits = key.view(torch.int64)
-        origins.append((bits >> 63).bitwise_xor_(bits).short())  # the complement, above and below 0
-        values.append(key.to(x.dtype))
-    origin = torch.stack(origins, 1).bitwise_not_().bitwise_and_(spare)  # (B, N, D)
+    numbers = torch.arange(count, device=x.device).unsqueeze(-1)  # (N, 1)
+    # An infinity with digits would be a NaN: a power of two beyond every float32 stands for it.
+    keys = x.double().clamp_(-(2.0**1000), 2.0**1000)  # (B, N, D)
+    if real is not None:
+        keys = torch.where(real, keys, -(2.0**1001))  # padding is below all
+    bits = keys.view(torch.int64)
+    # The more digits a number below 0 has, the less it is: there they take the element's number itself, above
+    # 0 its complement.
+    bits |= (bits >> 63).bitwise_xor_(~numbers).bitwise_and_(spare)
+    keys = _network(keys)
+    bits = keys.view(torch.int64)
+    complement = (bits >> 63).bitwise_xor_(bits).short()  # (B, N, D)   of the number, above and below 0
     # In a dimension with a NaN the digits mean nothing: they must still name an element.
-    return torch.stack(values, 1), origin.clamp_(max=count - 1)
+    origin = complement.bitwise_not_().bitwise_and_(spare).clamp_(max=count - 1)
+    return keys.to(x.dtype), origin
+
+
+def _send_back(gradient: Tensor, origin: Tensor) -> tuple[Tensor]:
+    return (torch.zeros_like(gradient).scatter_(1, origin.long(), gradient),)
 
 
 def _fallback(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -151,30 +154,50 @@ def _fallback(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
     return torch.where(values[:, :1].isnan(), torch.nan, values), origin
 
 
-def _network(rows: Sequence[Tensor]) -> list[Tensor]:
-    """Sort rows of columns, (B, D) each, by comparing two whole rows at a time."""
-    rows = list(rows)
-    for high, low in _comparisons(len(rows)):
-        rows[high], rows[low] = torch.maximum(rows[high], rows[low]), torch.minimum(rows[high], rows[low])
-    return rows
+def _network(x: Tensor) -> Tensor:
+    """Sort each column of (B, N, D), where possible in place, by comparing whole rows with each other."""
+    count = x.shape[1]
+    if (
+        torch.compiler.is_compiling()
+    ):  # a compiler likes single rows better, and fuses all that is done to them
+        rows = list(x.unbind(1))  # (B, D) each
+        for step, offset, distance in _steps(count):
+            for high in range(offset, count - distance):
+                if high & step == offset:
+                    low = high + distance
+                    rows[high], rows[low] = (
+                        torch.maximum(rows[high], rows[low]),
+                        torch.minimum(rows[high], rows[low]),
+                    )
+        return torch.stack(rows, 1)
+    for step, offset, distance in _steps(count):
+        # Of the rows from the offset on, `step` take part and `step` do not, and so on.
+        highs, lows = x[:, offset : count - distance], x[:, offset + distance :]
+        runs = (highs.shape[1] + step) // (2 * step)
+        if runs:
+            _compare(highs.unfold(1, step, 2 * step), lows.unfold(1, step, 2 * step))  # (B, runs, D, step)
+        if highs.shape[1] > runs * 2 * step:
+            _compare(highs[:, runs * 2 * step :], lows[:, runs * 2 * step :])
+    return x
 
 
-@torch.compiler.assume_constant_result
-def _comparisons(count: int) -> tuple[tuple[int, int], ...]:
-    """Pairs of rows that, compared one after the other, sort any `count` rows: 241 for 36."""
-    return _merge_exchange(count)
+def _compare(highs: Tensor, lows: Tensor) -> None:
+    larger = torch.maximum(highs, lows)
+    torch.minimum(highs, lows, out=lows)
+    highs.copy_(larger)
 
 
-@functools.cache
-def _merge_exchange(count: int) -> tuple[tuple[int, int], ...]:
-    pairs = []
+def _steps(count: int) -> Iterator[tuple[int, int, int]]:
+    """What a network for `count` rows compares: (step, offset, distance), 21 of them for 36 rows.
+
+    In each step, row i is compared with row i + distance for every i with i & step == offset.
+    """
     step = longest = (1 << (count - 1).bit_length()) >> 1
     while step:
         span, offset, distance = longest, 0, step
         while True:
-            pairs += [(row, row + distance) for row in range(count - distance) if row & step == offset]
+            yield step, offset, distance
             if span == step:
                 break
             span, offset, distance = span >> 1, step, span - step
         step >>= 1
-    return tuple(pairs)
