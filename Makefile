@@ -55,7 +55,8 @@ pdf: $(INSTALLED)  ## Build the book and print it as one PDF; needs Chromium.
 	$(BIN)/vse book --pdf
 
 lab: $(INSTALLED)  ## Open the course in JupyterLab.
-	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate notebooks/00_start_here.ipynb
+	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
+	  $(or $(wildcard build/learner/00_start_here.ipynb),notebooks/00_start_here.ipynb)
 
 learner: $(INSTALLED)  ## Write notebooks without solutions into build/learner, to work in.
 	$(BIN)/vse learner

@@ -51,6 +51,11 @@ def test_code_that_stops_is_told_what_stopped_it() -> None:
     assert "ZeroDivisionError" in check("04.siblings", lambda *_: 1 / 0).message
 
 
+def test_an_answer_that_cannot_be_read_is_no_code_that_stopped() -> None:
+    message = check("00.break", "0.1 %").message
+    assert "could not be read" in message and "code stopped" not in message
+
+
 def test_a_number_out_of_the_air_gets_nothing() -> None:
     assert check("04.read", 7).points == 0 and check("04.break", 0.3).points == 0
 

@@ -11,12 +11,14 @@ from vsecore.data.opening import open_dataset
 from vsecore.recipes import get
 
 
-def test_parameters_are_checked_in_the_first_cell() -> None:
+def test_parameters_are_checked_in_the_first_cell(tmp_path: Path) -> None:
     for wrong, word in (
         ({"tier": "quick"}, "tier"),
         ({"data": "flickr"}, "data"),
         ({"seed": -1}, "seed"),
         ({"seed": 1.5}, "seed"),
+        ({"seed": 2**63}, "seed"),
+        ({"data": "coco", "data_root": 5}, "data_root"),
         ({"data_root": "here"}, "data_root"),
         ({"data": "coco"}, "data_root"),
     ):
@@ -24,6 +26,8 @@ def test_parameters_are_checked_in_the_first_cell() -> None:
             course.begin(**wrong)
     with pytest.raises(FileNotFoundError, match="data_root"):
         course.begin(data="coco", data_root="/no/such/folder")
+    with pytest.raises(FileNotFoundError, match=r"dataset_coco\.json"):
+        course.begin(data="coco", data_root=str(tmp_path))
 
 
 def test_each_tier_picks_its_own() -> None:

@@ -23,6 +23,7 @@ import torch
 from vsecore import records
 from vsecore.data import scenes
 from vsecore.data.files import cache_folder, in_batch
+from vsecore.data.karpathy import find_annotations
 from vsecore.data.loader import Dataset, FeatureKind
 from vsecore.data.opening import DATASETS, open_dataset, picture_files, read_pixels
 from vsecore.data.scenes.build import WORLD_VERSION
@@ -126,7 +127,7 @@ class Lesson:
                 config_hash="",
                 data={"name": self.data, "version": WORLD_VERSION},
                 seed=self.seed,
-                metrics={key: round(float(value), 2) for key, value in measured.items()},
+                metrics={key: round(float(value), 4) for key, value in measured.items()},
                 seconds=time.perf_counter() - self.began,
                 note="a lesson's stored run; the seconds are since its first cell",
             )
@@ -192,7 +193,7 @@ class Lesson:
         return SMOKE_SIZES[split] if self.tier == "smoke" else None
 
 
-def begin(tier: str = "lesson", data: str = "scenes", data_root: str | None = None, seed: int = 0) -> Lesson:
+def begin(tier: str = "lesson", data: str = "scenes", data_root: str = "", seed: int = 0) -> Lesson:
     """Check a notebook's parameters and make its run repeatable.
 
     Args:
@@ -203,14 +204,16 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str | None = No
 
     Raises:
         ValueError: a parameter has no such value.
-        FileNotFoundError: `data_root` is not a folder.
+        FileNotFoundError: `data_root` is not a folder, or holds no collection.
     """
     if tier not in TIERS:
         raise ValueError(f"tier is {tier!r}; it must be one of {', '.join(TIERS)}")
     if data not in DATASETS:
         raise ValueError(f"data is {data!r}; it must be one of {', '.join(DATASETS)}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed is {seed!r}; it must be a whole number, 0 or more")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed is {seed!r}; it must be a whole number, 0 or more and less than 2 to the 63")
+    if not isinstance(data_root, str):
+        raise ValueError(f"data_root is {data_root!r}; it must be the name of a folder, or empty")
     if data == "scenes":
         if data_root:
             raise ValueError(
@@ -227,6 +230,8 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str | None = No
             raise FileNotFoundError(
                 f"data_root is {data_root!r}, and there is no such folder; name the folder of {data}"
             )
+        if not (root / "train_ims.npy").exists():
+            find_annotations(root)
     torch.manual_seed(seed)
     return Lesson(tier, data, root, seed, began=time.perf_counter())
 

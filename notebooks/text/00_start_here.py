@@ -91,8 +91,10 @@ by_hand
 
 # %% [markdown]
 # A cosine of one means the same direction, of zero a right angle. How long a vector is plays no part. The next cell trains
-# the two networks, once; a bar shows how far it is. The recipe says how: the picture as a *grid* of cells, the sentence read
-# by a recurrent network, and a loss, *InfoNCE*, that asks each picture of a batch to find its caption among all of them.
+# the two networks, once; a bar shows how far it is. A *recipe* says how. The picture is seen as a *grid* of cells, the sentence is
+# read word by word. A *loss* is the price of the mistakes, which training lowers. This one, *InfoNCE*, shows the networks some pictures and
+# captions at a time, a *batch*, and asks for each picture which of the captions is its own. Nothing of this need be clear yet: the
+# notebooks that follow build each part.
 
 # %%
 recipe = get("vsepp_grid_gru").override(

@@ -102,8 +102,8 @@ print("owners of the first captions of test:", dataset.test.owner[:12].tolist())
 # %% [markdown]
 # For photographs everybody uses the splits of one file a collection, those of {cite}`karpathy2015alignments`, so that numbers can be
 # compared. It covers Flickr8k {cite}`hodosh2013framing`, Flickr30K {cite}`young2014flickr30k` and COCO {cite}`lin2014coco`. Two
-# habits of the field are not in the file, and a reader of papers must know them. COCO has a fourth split, `restval`, which all train
-# with. And some of COCO's pictures have six or seven captions: the first five count.
+# habits of the field are not in the file, and a reader of papers must know them. COCO has a fourth split, `restval`, which all later
+# work trains with. And some of COCO's pictures have six or seven captions: the first five count.
 
 # %%
 print("the file's word for a split -> ours:", SPLITS)
@@ -630,7 +630,7 @@ plots.show(
 )
 
 # %% [markdown]
-# Not one annotator is to blame, but the terse one writes for the whole collection. And the right panel turns the question round: to
+# No annotator is blameless, but *terse* has by far the largest share. And the right panel turns the question round: to
 # look for captions with a picture is to have more right answers outside the protocol than in it.
 #
 # ## In a batch

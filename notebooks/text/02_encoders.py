@@ -248,7 +248,7 @@ plots.show(
 )
 
 # %% [markdown]
-# A cell's interest falls to a third, or less, with every square of distance, and ends where its receptive field ends (zero
+# A cell's interest falls to about a third with each square of distance, then faster, and ends where its receptive field ends (zero
 # has no place on this axis). A patch has no such end: in each layer it has looked at all others. That is what *attention*
 # is for, to which we come below.
 #
@@ -687,12 +687,12 @@ alike = {
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(5.6, 3.2))
 lines = {name: (range(len(cosines)), cosines.tolist()) for name, cosines in alike.items()}
-plots.curves(axes, lines, x="layer (0: the words alone)", y="cosine")
+plots.curves(axes, lines, x="layer (0: words and places)", y="cosine")
 axes.set(ylim=(0, 1.05))
 plots.show(
     figure,
     alt="The cosine of two vectors against the layer. The same word in two meanings begins at nearly one and falls; left and right in the same "
-    "place begin at a half and rise; the two lines come near each other and do not cross.",
+    "place begin at a half and rise. Both change in the first two layers and little after; the lines come near each other and do not cross.",
 )
 
 # %%
@@ -703,8 +703,8 @@ lesson.report(
 )
 
 # %% [markdown]
-# Company does tell: the two meanings move apart, layer by layer, and the two directions come nearer. But the lines do not
-# cross. To this small BERT the word itself still weighs more than its company. One pair of words proves nothing, so change
+# Company does tell: in the first two layers the two meanings move apart and the two directions come nearer. After that
+# little changes, and at the last layer *left* and *right* part again. The lines do not cross. To this small BERT the word itself still weighs more than its company. One pair of words proves nothing, so change
 # the sentences and look for a pair where the lines cross.
 #
 # ## What does each word's vector see?
@@ -777,7 +777,7 @@ for name, shares in heard.items():
 # %% [markdown]
 # A row of the table hears only itself. The forward GRU hears the past, the BiGRU all, neighbours most: its map has a bright
 # diagonal that fades. The untrained Transformer hears all words about alike, wherever they stand. BERT hears all, and has
-# learned to whom to listen: losing the girl or the umbrella moves the others most, losing the start hardly at all.
+# learned to whom to listen: losing the girl or the umbrella moves the others most, losing the start moves them least by far.
 #
 # ## Padding never changes a result
 #
@@ -802,7 +802,8 @@ with torch.no_grad():
 # ## What does each cost?
 #
 # Four prices: *parameters*, the numbers that are learned; *multiply-adds*, the work of one picture or one sentence; the
-# numbers that must be kept of each; and time. The first three can be counted exactly. Here for one picture, and for one
+# numbers that must be kept of each; and time. The first three can be counted exactly (of the work, the products of matrices; the rest is
+# small beside them). Here for one picture, and for one
 # sentence of twelve words. (In a search engine pictures are encoded once and kept. A sentence is encoded whenever somebody
 # types it.)
 

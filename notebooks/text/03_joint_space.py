@@ -136,7 +136,8 @@ for width in (2, 16, 256):
     strangers = cosine(one, two).flatten()  # (1000000,)
     assert abs(strangers.std() * math.sqrt(width) - 1) < 0.05  # the closed form below
     counts = torch.histc(strangers, bins=41, min=-1, max=1)  # (41,)
-    lines[f"{width} dimensions"] = (torch.linspace(-1, 1, 41), 100 * counts / counts.sum())
+    middles = torch.linspace(-40 / 41, 40 / 41, 41)  # (41,)   of the bins
+    lines[f"{width} dimensions"] = (middles, 100 * counts / counts.sum())
 plots.curves(axes, lines, x="cosine of two random directions", y="pairs (%)")
 plots.show(
     figure,
@@ -181,7 +182,7 @@ axes.hist(above.tolist(), bins=edges, color=plots.COLOURS[1], label="rivals in f
 axes.axvline(own_score, color=plots.COLOURS[0])
 axes.annotate(
     "its own picture ",
-    (own_score, 0.72),
+    (own_score, 0.93),
     xycoords=("data", "axes fraction"),
     ha="right",
     color=plots.COLOURS[0],
@@ -336,7 +337,7 @@ plots.show(
 )
 
 # %% [markdown]
-# Half of the evaluations fall as the system says less, and two of them rise: the less it says, the better they find it. That is why ties count against a system here, in every
+# Two of the four evaluations fall as the system says less, and two rise: the less it says, the better they find it. That is why ties count against a system here, in every
 # measure. And a score that is not a number at all is refused by `vsecore`: no comparison with it is ever true, so a broken
 # system would have no rival in front.
 #
@@ -438,7 +439,7 @@ lesson.report("03_folds", both | law, tolerance=1.5)
 
 # %% [markdown]
 # Nothing about a system changes between COCO 1K and 5K but the number of rivals. Whoever compares two systems must compare
-# them on the same number of pictures. One thing does not change at all: the *share* of rivals in front of the own picture, the mean
+# them on the same number of pictures. One thing does not change, but for chance: the *share* of rivals in front of the own picture, the mean
 # rank (counted from 0) divided by $n - 1$. Each rival's chance is the same, however many there are.
 
 # %%
@@ -561,8 +562,8 @@ lesson.report(
 
 # %% [markdown]
 # For five of the six systems, two numbers at 1K foretell 5K almost to the point: the two tables hold nearly the same information.
-# SCAN does better at 5K than its 1K numbers allow. From here we cannot tell why: it compares words with regions
-# instead of two vectors, and its table may stem from more than one model.
+# SCAN does better at 5K than its 1K numbers allow. From here we cannot tell why. It compares words with regions
+# instead of two vectors, and the models averaged for one table need not be those of the other.
 #
 # ## What is true, and what belongs together
 #
@@ -633,8 +634,9 @@ def average_precision_at_r(scores: torch.Tensor, relevance: torch.Tensor) -> tor
 
 
 # %% [markdown]
-# The third knows degrees. *Normalised discounted cumulative gain*, nDCG {cite}`jarvelin2002cumulated`, gives an item of relevance
-# $r_i$ the gain $2^{r_i} - 1$, and discounts it by its place; the sum is divided by what the best possible order would reach:
+# The third knows degrees. *Normalised discounted cumulative gain*, nDCG {cite}`jarvelin2002cumulated`, discounts the gain of an item by its
+# place; the sum is divided by what the best possible order would reach. An item of relevance $r_i$ has the gain $2^{r_i} - 1$ here, and the
+# discount is a logarithm, both as in {cite}`burges2005ranknet`:
 #
 # $$\sum_{i=1}^{k} \frac{2^{r_i} - 1}{\log_2 (i + 1)} .$$
 #
@@ -873,7 +875,7 @@ for entry in (entry for entry in entries if columns[0] in entry):
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# VSRN has by far the lowest rsum of the three, and the highest mAP@R from text to picture. (From picture to text it comes last in both.)
+# VSRN has by far the lowest rsum of the three, and the highest mAP@R from text to picture. (From picture to text it comes last in every column.)
 # The authors who measured this warn that VSRN is one of the five systems that proposed the pairs: who proposes is found right more
 # often.
 #
@@ -912,7 +914,7 @@ lesson.report(
 # | R@k, median and mean rank | `table_row` | `vsecore.evaluation.evaluate` |
 # | R-precision {cite}`chun2022eccv` | `r_precision_by_hand` | `vsecore.evaluation.r_precision` |
 # | mAP@R {cite}`musgrave2020reality` | `average_precision_at_r` | `vsecore.evaluation.map_at_r` |
-# | nDCG {cite}`jarvelin2002cumulated` | `ndcg_by_hand` | `vsecore.evaluation.ndcg` |
+# | nDCG {cite}`jarvelin2002cumulated`, gain of {cite}`burges2005ranknet` | `ndcg_by_hand` | `vsecore.evaluation.ndcg` |
 #
 # ## Exercises
 #

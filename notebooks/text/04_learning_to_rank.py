@@ -380,8 +380,8 @@ lesson.report(
 
 # %% [markdown]
 # In the stored run the claim holds in part. After an epoch of all negatives, the hardest wins clearly. From the start, it has not
-# made up for how far below it began when these few epochs end; the paper trains ten times as long. Does it overtake with more
-# epochs? Change `training.epochs` and `training.decay_epochs` in the recipe and see. (The test split has twice as many pictures as the
+# made up for how far below it began when these few epochs end; the paper trains far longer. Does it overtake with more
+# epochs? Change `training.epochs` and `training.decay_epochs` in the recipe and see. (The test split has more pictures than the
 # development split of the figure, so its recalls are lower.) Why the dashed line begins so far below is the next section's subject.
 #
 # ## The collapse
@@ -519,7 +519,8 @@ plots.show(
 # ## What the paper reports, and what we measured
 #
 # The first table is what has been published for systems like this one, the second what this repository has measured on the
-# photographs of Flickr8k: chance, a ridge regression from a picture's mean cell to words, and a trained system of this package. The
+# photographs of Flickr8k: chance, a ridge regression from a picture's mean cell to words, and towers like ours, larger and trained with InfoNCE, not yet with the hardest
+# negative. The
 # tables differ in pictures, networks and training time; each shows how far a system stands above the rows beside it.
 
 # %%

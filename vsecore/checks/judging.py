@@ -100,4 +100,5 @@ def _tried(trial: Trial, answer: Any) -> tuple[bool, str]:
     try:
         return bool(trial.passes(answer)), ""
     except Exception as error:  # whatever a learner's code raises is an answer, not the end of the lesson
-        return False, f" (Your code stopped with {type(error).__name__}: {error})"
+        what = "Your code stopped with" if callable(answer) else "Your answer could not be read:"
+        return False, f" ({what} {type(error).__name__}: {error})"

@@ -175,6 +175,10 @@ EXERCISES: dict[str, Exercise] = {
         ),
         mistakes=(
             Trial(
+                lambda answer: near(answer(np.eye(6, dtype=bool), np.arange(6), 4), 12 / 6),
+                "You took the share of all pairs; a caption and its own picture are no foreign pair.",
+            ),
+            Trial(
                 lambda answer: near(_with_all_true(answer, 4), 16),
                 "You counted the diagonal: a pair is no negative of itself.",
             ),

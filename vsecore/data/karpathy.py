@@ -101,7 +101,7 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
     the text files.
     """
     root = _folder(root)
-    annotations = _find_annotations(root, json_path)
+    annotations = find_annotations(root, json_path)
     dataset, entries = _read(annotations)
     finder = _Finder(root)
     splits = {}
@@ -146,7 +146,7 @@ def check(root: str | Path, json_path: str | Path | None = None) -> Report:
     report = Report()
     try:
         root = _folder(root)
-        annotations = _find_annotations(root, json_path)
+        annotations = find_annotations(root, json_path)
         dataset, entries = _read(annotations)
     except (ValueError, OSError) as error:
         report.problems.append(str(error))
@@ -229,7 +229,13 @@ def _folder(root: str | Path) -> Path:
     return root
 
 
-def _find_annotations(root: Path, json_path: str | Path | None) -> Path:
+def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
+    """The file with a collection's captions and splits.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: there are several, and `json_path` does not say which.
+    """
     if json_path is not None:
         path = Path(json_path).expanduser()
         if not path.is_file():
@@ -246,7 +252,7 @@ def _find_annotations(root: Path, json_path: str | Path | None) -> Path:
         return text
     raise FileNotFoundError(
         f"{root} holds no dataset_*.json and no Flickr8k.token.txt: put Karpathy's dataset_coco.json, "
-        "dataset_flickr30k.json or dataset_flickr8k.json there, or name it as json_path"
+        "dataset_flickr30k.json or dataset_flickr8k.json there"
     )
 
 
