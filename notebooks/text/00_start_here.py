@@ -19,7 +19,7 @@
 #
 # **You need** nothing yet.
 #
-# **It takes** about 1 minute and 1 GB of memory on two cores, the first time; after that the world and the model are in your cache.
+# **It takes** about 2 minutes and 1 GB of memory on two cores, the first time; after that the world and the model are in your cache.
 
 # %% tags=["parameters"]
 tier = "lesson"
