@@ -307,7 +307,7 @@ def test_local_importance_agrees_with_the_loop():
         logits = [weighed(pool.importance.weight[dim].tolist(), element.tolist()) for element in own]
         mean = math.fsum(logits) / len(logits)
         spread = math.sqrt(math.fsum((logit - mean) ** 2 for logit in logits) / len(logits) + 1e-5)
-        scale, shift = float(pool.scale[dim]), float(pool.shift[dim])
+        scale, shift = pool.scale[dim].item(), pool.shift[dim].item()
         gates = [12 / (1 + math.exp(-(scale * (logit - mean) / spread + shift))) for logit in logits]
         expected = weighed(softmax(gates), values_of(x, mask, row, dim))
         assert float(pooled[row, dim].detach()) == pytest.approx(expected)

@@ -16,7 +16,7 @@ def way(request, monkeypatch):
     """Small things take the network too, in parts of a few rows of the batch; or nothing takes it."""
     if request.param == "network":
         monkeypatch.setattr(sorting, "LEAST_COLUMNS", 0)
-        monkeypatch.setattr(sorting, "COLUMNS_AT_A_TIME", 10)
+        monkeypatch.setattr(sorting, "VALUES_AT_A_TIME", 100)
     else:
         monkeypatch.setattr(sorting, "MOST_ELEMENTS", 0)
     return request.param
@@ -58,7 +58,7 @@ def test_gives_what_a_stable_sort_gives_and_sends_each_gradient_home(seed, eleme
     for least in (0, math.inf):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sorting, "LEAST_COLUMNS", least)
-            patch.setattr(sorting, "COLUMNS_AT_A_TIME", 10)
+            patch.setattr(sorting, "VALUES_AT_A_TIME", 100)
             leaf = x.clone().requires_grad_()
             result = sort_descending(leaf, mask)
             assert torch.equal(sort_descending(x, mask), values)  # no gradient wanted: another network
@@ -157,6 +157,16 @@ def test_can_be_compiled_whole():
     compiled(one, mask).square().sum().backward()
     sort_descending(other, mask).square().sum().backward()
     assert torch.equal(one.grad, other.grad)
+
+
+def test_how_the_elements_lie_in_memory_makes_no_difference(way):
+    x, mask = batch()
+    values, _ = sorted_rows(x, mask)
+    turned = x.transpose(1, 2).contiguous().transpose(1, 2)
+    assert torch.equal(sort_descending(turned, mask), values)
+    assert torch.equal(sort_descending(turned.requires_grad_(), mask), values)
+    alike = x[:1, :, :1].expand_as(x)
+    assert torch.equal(sort_descending(alike), sort_descending(alike.clone()))
 
 
 def test_where_no_gradient_is_wanted_none_is_kept(way):

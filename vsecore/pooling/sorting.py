@@ -12,12 +12,12 @@ from vsecore.pooling.elements import check_elements, sorted_mask, without_paddin
 
 # Where the network wins, measured on a processor: from a few hundred columns (B·D) on, whatever the number of
 # elements up to 1024. Below, calling its many small steps costs more than the sorting itself.
-LEAST_COLUMNS = 1024
+LEAST_COLUMNS = 512
 MOST_ELEMENTS = 1024
 # A compiler unrolls the network; above this many elements it would work for minutes.
 MOST_ELEMENTS_COMPILED = 64
-# Columns sorted at a time: enough for the work to outweigh the calls, few enough for the cache.
-COLUMNS_AT_A_TIME = 16384
+# Values sorted at a time: enough for the work to outweigh the calls, few enough for the cache.
+VALUES_AT_A_TIME = 2**19
 
 
 def sort_descending(x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -28,8 +28,9 @@ def sort_descending(x: Tensor, mask: Tensor | None = None) -> Tensor:
     every row is `MeanPool`.
 
     In the backward pass each gradient goes to the element that its value came from. Of equal values the
-    earlier element counts as the larger one (0 as larger than -0). Infinities sort as numbers do. A NaN among
-    the real elements makes its dimension of its row NaN throughout: nothing hides it.
+    earlier element counts as the larger one; how 0 and -0 stand to each other is left open. Infinities sort
+    as numbers do. A NaN among the real elements makes its dimension of its row NaN throughout: nothing hides
+    it.
 
     Args:
         x: elements, (B, N, D).
@@ -88,20 +89,20 @@ class _Sort(torch.autograd.Function):
 def _network_wins(x: Tensor) -> bool:
     if torch.compiler.is_compiling():
         return x.shape[1] <= MOST_ELEMENTS_COMPILED
-    # On a GPU each comparison would be two kernels: hundreds of launches, unless a compiler fuses them.
+    # On a GPU each step would be three kernels or six, each a pass over the memory, unless compiled to one.
     columns = x.shape[0] * x.shape[2]
     return x.device.type == "cpu" and x.shape[1] <= MOST_ELEMENTS and columns >= LEAST_COLUMNS
 
 
 def _in_parts(do: Callable[..., tuple[Tensor, ...]], x: Tensor, other: Tensor | None) -> tuple[Tensor, ...]:
     """Do it to as many rows of the batch at a time as the cache holds."""
-    size = max(1, COLUMNS_AT_A_TIME // x.shape[2])
-    if len(x) <= size or torch.compiler.is_compiling():
-        return do(x, other)
+    size = max(1, VALUES_AT_A_TIME // max(1, x.shape[1] * x.shape[2]))
+    if len(x) <= size or x.device.type != "cpu" or torch.compiler.is_compiling():
+        return do(x.contiguous(), other)
     others = [None] * -(-len(x) // size) if other is None else other.split(size)
     results: tuple[Tensor, ...] = ()
     for number, (part, its_other) in enumerate(zip(x.split(size), others, strict=True)):
-        found = do(part, its_other)
+        found = do(part.contiguous(), its_other)
         results = results or tuple(one.new_empty(x.shape) for one in found)
         for result, one in zip(results, found, strict=True):
             result[number * size : number * size + len(one)] = one
@@ -147,7 +148,7 @@ def _fallback(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
         values, origin = x.sort(dim=1, descending=True, stable=True)
     else:
         # Real elements first, whatever they are: a real -inf must not be taken for padding.
-        order = (~real).expand_as(x).to(torch.uint8).sort(dim=1, stable=True).indices  # (B, N, D)
+        order = (~real).to(torch.uint8).argsort(dim=1, stable=True).expand_as(x)  # (B, N, D)
         packed = torch.where(real, x, -torch.inf).gather(1, order)
         values, origin = packed.sort(dim=1, descending=True, stable=True)
         origin = order.gather(1, origin)
@@ -157,18 +158,13 @@ def _fallback(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
 def _network(x: Tensor) -> Tensor:
     """Sort each column of (B, N, D), where possible in place, by comparing whole rows with each other."""
     count = x.shape[1]
-    if (
-        torch.compiler.is_compiling()
-    ):  # a compiler likes single rows better, and fuses all that is done to them
+    if torch.compiler.is_compiling():  # single rows are what a compiler fuses best
         rows = list(x.unbind(1))  # (B, D) each
         for step, offset, distance in _steps(count):
-            for high in range(offset, count - distance):
-                if high & step == offset:
-                    low = high + distance
-                    rows[high], rows[low] = (
-                        torch.maximum(rows[high], rows[low]),
-                        torch.minimum(rows[high], rows[low]),
-                    )
+            for i in range(offset, count - distance):
+                if i & step == offset:
+                    j = i + distance
+                    rows[i], rows[j] = torch.maximum(rows[i], rows[j]), torch.minimum(rows[i], rows[j])
         return torch.stack(rows, 1)
     for step, offset, distance in _steps(count):
         # Of the rows from the offset on, `step` take part and `step` do not, and so on.
