@@ -233,9 +233,10 @@ def test_siblings_are_no_negatives(rule):
     assert (gradient[positives] < 0).all()
     everyone = torch.ones(2, 3, dtype=torch.bool)
     rest = torch.rand(2, 3, requires_grad=True)
-    loss = adopt(rest, rule=rule, positives=everyone)
-    assert loss == 0
-    assert not torch.autograd.grad(loss, rest)[0].any()
+    for in_denominator in (True, False):
+        loss = adopt(rest, rule=rule, positive_in_denominator=in_denominator, positives=everyone)
+        assert loss == 0
+        assert not torch.autograd.grad(loss, rest)[0].any()
 
 
 @each_rule
