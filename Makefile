@@ -6,6 +6,9 @@ TIER ?= lesson
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# JupyterLab would ask whether it may fetch news, over the first page of the course.
+LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
+QUIET_LAB := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
 
 .PHONY: help course test lint units notebooks book browser pdf lab learner format lock clean
 
@@ -20,6 +23,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip sync --python $(BIN)/python requirements.lock
 	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@mkdir -p $(LAB_SETTINGS) && echo '$(QUIET_LAB)' > $(LAB_SETTINGS)/overrides.json
 	@touch $@
 
 course: $(INSTALLED)  ## Run every notebook, then build the book (TIER=smoke for a quick look).
@@ -55,8 +59,8 @@ pdf: $(INSTALLED)  ## Build the book and print it as one PDF; needs Chromium.
 	$(BIN)/vse book --pdf
 
 lab: $(INSTALLED)  ## Open the course in JupyterLab.
-	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
-	  $(or $(wildcard build/learner/00_start_here.ipynb),notebooks/00_start_here.ipynb)
+	$(BIN)/jupyter lab --ServerApp.root_dir=. \
+	  $$(ls build/learner/00_start_here.ipynb 2>/dev/null || echo notebooks/00_start_here.ipynb)
 
 learner: $(INSTALLED)  ## Write notebooks without solutions into build/learner, to work in.
 	$(BIN)/vse learner

@@ -91,6 +91,16 @@ def test_it_keeps_to_what_it_declares(path: Path) -> None:
         assert promised / 2 <= measured <= promised * 2, cost.metrics
 
 
+def test_its_measured_numbers_have_records_of_their_own(path: Path) -> None:
+    named = re.findall(r'lesson\.report\(\s*"([^"]+)"', "\n".join(map(source, cells(path, "code"))))
+    assert path.stem not in named, "that name belongs to the record of what the notebook takes"
+    for name in named:
+        assert name[:2] == path.stem[:2] and records.find(ROOT / "assets" / "results" / "lesson", name=name)
+    said = json.dumps([cell["outputs"] for cell in cells(path, "code")])
+    assert "Measured in this run." not in said  # nor does any number go without its record
+    assert said.count("From the stored run; this run agrees") >= min(1, len(named))
+
+
 def test_it_has_exercises_each_with_a_check_and_a_gated_solution(path: Path) -> None:
     code = cells(path, "code")
     asked, solved = set(), set()

@@ -197,7 +197,7 @@ if truth is not None:
 lesson.report("00_truth", measured, tolerance=8)
 
 # %%
-lesson.report("00_start_here", {"rsum of the test split": metrics["rsum"]}, tolerance=25)
+lesson.report("00_rsum", {"rsum of the test split": metrics["rsum"]}, tolerance=25)
 
 # %% [markdown]
 # Many "errors" of the protocol are right answers. The course will keep asking both questions: the field's, for which papers have

@@ -352,8 +352,8 @@ def facts_page(row: int) -> str:
         lines.append(f"<tr><td style='text-align: left'>{words}</td>{cells}</tr>")
     silent = int((~said.any(1)).sum())
     return (
-        f"<details style='margin-top: .8em'><summary>{len(found)} facts, and who says them; "
-        f"nobody says {silent}</summary><table style='margin: .4em 0; line-height: 1.35'>"
+        f"<details style='margin-top: .8em'><summary style='display: list-item; cursor: pointer'>"
+        f"{len(found)} facts, and who says them; {silent} are said by nobody</summary><table style='margin: .4em 0; line-height: 1.35'>"
         f"<tr><th></th>{heads}</tr>{''.join(lines)}</table></details>"
     )
 

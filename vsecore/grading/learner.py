@@ -87,6 +87,8 @@ def learner_copy(notebook: NotebookNode, cite: Callable[[str], str]) -> Notebook
         elif cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
             cell.metadata.pop("execution", None)
+            if "hide-input" in cell.metadata.get("tags", []):  # folded in the book, and so in JupyterLab
+                cell.metadata["jupyter"] = {"source_hidden": True}
         made.cells.append(cell)
     if inside:
         raise ValueError("a solution begins and never ends")
