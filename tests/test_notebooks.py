@@ -26,13 +26,11 @@ def source(cell: dict) -> str:
 
 
 def test_notebook_and_text_say_the_same(path: Path) -> None:
-    text = jupytext.read(ROOT / "notebooks" / "text" / f"{path.stem}.py")
-    stored = jupytext.read(path)
-    assert [(cell.cell_type, cell.source) for cell in stored.cells] == [
-        (cell.cell_type, cell.source) for cell in text.cells
-    ], f"run: jupytext --sync notebooks/{path.name}"
-    tags = [[cell.metadata.get("tags", []) for cell in notebook.cells] for notebook in (stored, text)]
-    assert tags[0] == tags[1]
+    # To the letter: JupyterLab refuses to open a pair in which the notebook is newer and says anything else.
+    text = (ROOT / "notebooks" / "text" / f"{path.stem}.py").read_text()
+    stored = jupytext.writes(jupytext.read(path), "py:percent")
+    pair = [source[source.index("# %%") :] for source in (text, stored)]
+    assert pair[0] == pair[1], f"run: vse refresh {path.stem[:2]}"
 
 
 def test_parameters_are_the_same_everywhere_and_nothing_more(path: Path) -> None:

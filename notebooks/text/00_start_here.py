@@ -223,7 +223,7 @@ check("00.rank", your_place)
 # ````
 # 0.9 and 0.7 come before it.
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 your_place = 1 + sum(other > 0.4 for other in (0.2, 0.9, 0.1, 0.7))
 check("00.rank", your_place)
@@ -254,7 +254,7 @@ check("00.search", your_search)
 # The query's own length divides all similarities alike, so only the rows need to be scaled.
 
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 def your_search(v: torch.Tensor, query: torch.Tensor, k: int) -> list[int]:
     directions = v / v.norm(dim=1, keepdim=True)  # (Ni, D)
@@ -287,7 +287,7 @@ check("00.break", your_recall)
 # ````
 # Only the captions of that one picture find their own first.
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 your_recall = 100 * 5 / (5 * 1000)
 check("00.break", your_recall)

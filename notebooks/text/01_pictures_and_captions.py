@@ -871,7 +871,7 @@ check("01.share", your_share)
 # ````
 # There are ten ones, and six of them are captions with their own pictures.
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 your_share = 100 * (1 - len(small) / small.sum())
 check("01.share", your_share)
@@ -899,7 +899,7 @@ check("01.sentence", your_sentence)
 # ````
 # Two things and what joins them, with one colour, are enough.
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 your_sentence = "A girl holds a purple umbrella."
 check("01.sentence", your_sentence)
@@ -930,7 +930,7 @@ check("01.batch", your_expected)
 # The mean over the foreign pairs is $\varphi$; a batch has as many cells off its diagonal as it has ordered pairs of different rows.
 
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 def your_expected(truth: np.ndarray, owner: np.ndarray, batch: int) -> float:
     own = owner[:, None] == np.arange(truth.shape[1])  # (Nc, Ni)
@@ -961,7 +961,7 @@ check("01.break", your_lie)
 # ````
 # A girl is a child. The careless judge gives the one girl to both.
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 your_lie = "There is a girl and another child on the beach."
 check("01.break", your_lie)

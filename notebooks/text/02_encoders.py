@@ -1008,7 +1008,7 @@ check("02.count", your_count)
 # For each direction and for each of the three, $W$ has 1024 · 300 numbers, $U$ has 1024 · 1024, and there are two biases of
 # 1024.
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 your_count = 2 * 3 * (1024 * 300 + 1024 * 1024 + 2 * 1024)
 assert your_count == parameters(nn.GRU(300, 1024, bidirectional=True))
@@ -1040,7 +1040,7 @@ check("02.mean", your_mean)
 # To multiply by the mask is not enough: zero times NaN is NaN. `where` does not look at what it leaves out.
 
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 def your_mean(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     real = torch.where(mask[..., None], x, 0)  # (B, N, D)
@@ -1074,7 +1074,7 @@ check("02.break", your_cosine)
 # sentences have the same vectors in another order, and the same mean: the engine gives the same pictures for both. The
 # positions are all that a Transformer knows of order.
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 kept = transformer_reader.position.weight.detach().clone()
 transformer_reader.position.weight.data.zero_()

@@ -935,7 +935,7 @@ check("03.median", your_median)
 # ````
 # Sorted they are 0, 0, 1, 2, 7, 30. The middle lies between 1 and 2; rounded down it is 1; counted from 1 it is 2.
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 your_median = math.floor((1 + 2) / 2) + 1
 check("03.median", your_median)
@@ -966,7 +966,7 @@ check("03.ranks", your_ranks)
 # Hide what is not own to find the best; hide what is own to count.
 
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 def your_ranks(S: torch.Tensor, owner: torch.Tensor) -> torch.Tensor:
     own = owner == torch.arange(len(S))[:, None]  # (Ni, Nc)
@@ -1003,7 +1003,7 @@ check("03.precision", your_precision)
 # Count as you go. Only the first R places take part, and only relevant ones add their precision.
 
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 def your_precision(shown: list[bool]) -> float:
     R, found, total = sum(shown), 0, 0.0
@@ -1038,7 +1038,7 @@ check("03.break", your_scores)
 # ````
 # Say the same to every picture: then nothing is higher, and everything is as high. What you say may differ from caption to caption.
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 your_scores = torch.zeros(20, 100)
 check("03.break", your_scores)

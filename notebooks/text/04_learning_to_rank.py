@@ -558,7 +558,7 @@ check("04.read", your_loss)
 # Rows: picture 0 pays [0.2 + 0.4 − 0.5]₊, picture 1 pays [0.2 + 0.6 − 0.9]₊, which is nothing. Columns: caption 0 pays
 # [0.2 + 0.6 − 0.5]₊, caption 1 pays [0.2 + 0.4 − 0.9]₊, which is nothing.
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 your_loss = (0.2 + 0.4 - 0.5) + (0.2 + 0.6 - 0.5)
 check("04.read", your_loss)
@@ -591,7 +591,7 @@ check("04.siblings", your_triplet)
 # Hide the positives, take the maxima, and let each positive pair pay both.
 
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 def your_triplet(S: torch.Tensor, positives: torch.Tensor, margin: float = 0.2) -> torch.Tensor:
     negatives = S.masked_fill(positives, -torch.inf)  # (B, C)
@@ -627,7 +627,7 @@ check("04.break", your_floor)
 # The hardest "negative" of a perfect model is the pair itself, so every hinge is [m + s − s]₊ = m, for the best model as for
 # the collapsed one. The loss can no longer tell them apart: it has lost its reason to learn.
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
 perfect = 2 * torch.eye(128) - 1
 your_floor = 2 * (0.2 + perfect.amax(1) - perfect.diag()).clamp(min=0).sum()
