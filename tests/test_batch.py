@@ -36,7 +36,7 @@ def test_the_batch_run_leaves_the_stored_notebook_alone(tmp_path: Path) -> None:
 
 
 def test_several_at_once_keep_their_order(tmp_path: Path) -> None:
-    paths = [notebook(tmp_path / f"0{n}_small.ipynb", f"import time; time.sleep({2 - n})") for n in (0, 1)]
+    paths = [notebook(tmp_path / f"0{n}_small.ipynb", f"import time; time.sleep({2 - n})") for n in (0, 1, 2)]
     runs = batch.run(paths, tmp_path / "out", {}, lambda line: None, at_once=2)
     assert [entry.name for entry in runs] == ["00_small", "01_small", "02_small"]
     assert [entry["name"] for entry in json.loads((tmp_path / "out" / "run.json").read_text())] == [
