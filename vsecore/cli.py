@@ -306,6 +306,44 @@ def baselines(data: DataOption = "scenes", seed: Seed = 0, record: RecordOption 
 
 
 @app.command()
+def experiment(
+    name: Annotated[str, typer.Argument(help="An experiment's name; an unknown one lists them all.")],
+    data: DataOption = "scenes",
+    features: Features = "grid",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each arm, from the seeds 0, 1, ...")] = 3,
+    arms: Annotated[
+        list[str] | None, typer.Option("--arm", help="Only this arm. Repeatable. [default: all]")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A field of all arms. Repeatable. [default: the scale of a lesson]"),
+    ] = None,
+    vectors: Annotated[Path | None, typer.Option(help="Word vectors as text: GloVe or fastText.")] = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", help="The folder of records. [default: the repository's]")
+    ] = None,
+) -> None:
+    """Train the arms of an experiment that are not recorded yet; print all beside the paper."""
+    from vsecore import experiments
+    from vsecore.data.words import load_vectors
+
+    folder = record or experiments.RESULTS
+    dataset = _open(data, features)
+    experiments.run(
+        name,
+        dataset,
+        seeds=range(seeds),
+        arms=arms or (),
+        scale=_settings(settings) if settings else None,
+        vectors=None if vectors is None else lambda tokenizer: load_vectors(vectors, tokenizer)[0],
+        folder=folder,
+        tell=typer.echo,
+    )
+    if not settings:
+        typer.echo(experiments.table(name, dataset.name, features, folder))
+
+
+@app.command()
 def course(
     notebooks: Annotated[
         list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")

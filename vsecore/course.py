@@ -7,7 +7,6 @@ them, picks each tier's sizes, opens the data, and holds what was measured again
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import sys
@@ -241,7 +240,7 @@ def published(*systems: str, data: str = "") -> str:
     Raises:
         ValueError: nothing is known of a system.
     """
-    entries = json.loads((ROOT / "assets" / "published.json").read_text(encoding="utf-8"))
+    entries = records.published()
     known = {entry["system"] for entry in entries}
     if unknown := set(systems) - known:
         raise ValueError(

@@ -71,6 +71,7 @@ class LossSettings:
     warmup_epochs: int = 1  # triplet: first so many epochs from all negatives, then from the hardest
     temperature: float = 0.05  # info_nce, adopt
     rule: Literal["released", "printed"] = "released"  # adopt: how many negatives
+    negatives: int = 0  # adopt: so many in every batch, in place of the rule; 0: as the rule says
     positive_in_denominator: bool = True  # adopt: as released; false: as printed
     siblings_are_negatives: bool = (
         False  # count other captions of the same picture as VSE++'s released code does
@@ -79,7 +80,12 @@ class LossSettings:
     def __post_init__(self) -> None:
         """Refuse values of a wrong type or range."""
         settings.check(
-            self, "loss", margin=(0, math.inf), warmup_epochs=(0, math.inf), temperature=(1e-6, math.inf)
+            self,
+            "loss",
+            margin=(0, math.inf),
+            warmup_epochs=(0, math.inf),
+            temperature=(1e-6, math.inf),
+            negatives=(0, math.inf),
         )
 
     def build(self, epoch: int) -> Callable[[Tensor, Tensor], Tensor]:
@@ -91,7 +97,8 @@ class LossSettings:
                 return info_nce(scores, self.temperature, pairs)
             if self.name == "adopt":
                 in_sum = self.positive_in_denominator
-                return adopt(scores, self.temperature, self.rule, in_sum, self.margin, pairs)
+                fixed = self.negatives or None
+                return adopt(scores, self.temperature, self.rule, in_sum, self.margin, pairs, fixed)
             return triplet(scores, self.margin, hardest=epoch >= self.warmup_epochs, positives=pairs)
 
         return loss
@@ -184,8 +191,13 @@ class Recipe:
         return content
 
     def hash(self) -> str:
-        """Twelve digits that change with every field but the name and the source, and with nothing else."""
-        content = {key: value for key, value in self.portable().items() if key not in ("name", "source")}
+        """Twelve digits that change with every field but the name and the source, and with nothing else.
+
+        Only what differs from the defaults is read, so that a field that the house adds later leaves the
+        digits of older records as they are.
+        """
+        plain = Recipe(name="", source="").to_dict()
+        content = _changed(self.portable() | {"name": "", "source": ""}, plain)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     def tokenizer(self, captions: Sequence[str]) -> Tokenizer:
@@ -239,6 +251,18 @@ class Recipe:
         )
 
 
+def _changed(content: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
+    """The fields that are not as they are in `plain`, those of inner settings among them."""
+    found = {}
+    for key, value in content.items():
+        if isinstance(value, dict) and isinstance(plain.get(key), dict):
+            if inner := _changed(value, plain[key]):
+                found[key] = inner
+        elif key not in plain or value != plain[key]:
+            found[key] = value
+    return found
+
+
 def _check_pool(place: str, tower: ImageSettings | TextSettings, dim: int) -> None:
     """Refuse a pool that cannot be built: now, not when hours of preparation are over."""
     try:
@@ -270,25 +294,105 @@ def _vsepp(feature: Literal["grid", "region", "patch"], text: Literal["gru", "be
     )
 
 
+def _two_ad(feature: Literal["grid", "region", "patch"], text: Literal["gru", "bert"]) -> Recipe:
+    return Recipe(
+        name=f"2ad_{feature}_{text}",
+        source=(
+            "Zhang et al. 2022 (2AD), section 4.2 and appendix B: width, batch, epochs, learning rate and "
+            "its fall, temperature; its released code: AdamW and its decay, gradient clipping, a fifth of "
+            "the elements and words left out in training, the margin on the negatives; features as they "
+            "were extracted, where the paper trains the networks of grids and patches too"
+        ),
+        image=ImageSettings(encoder=feature, pool="adpool", element_drop=0.2),
+        text=TextSettings(
+            encoder=text,
+            weights="bert-base-uncased" if text == "bert" else "",
+            pool="adpool",
+            word_drop=0.2,
+        ),
+        loss=LossSettings(name="adopt"),
+        training=TrainingSettings(epochs=25, optimizer="AdamW", learning_rate=5e-4, weight_decay=1e-4),
+    )
+
+
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
-    for recipe in (
-        _vsepp("grid", "gru"),
-        _vsepp("grid", "bert"),
-        _vsepp("region", "gru"),
-        _vsepp("region", "bert"),
-        _vsepp("patch", "gru"),
-        _vsepp("patch", "bert"),
-    )
+    for make in (_vsepp, _two_ad)
+    for text in ("gru", "bert")
+    for feature in ("grid", "region", "patch")
+    for recipe in (make(feature, text),)
 }
+"""Every system by its name."""
+
+
+def _pools(name: str, **options: Any) -> dict[str, Any]:
+    """The same pool in both towers."""
+    return {
+        f"{tower}.{field}": value
+        for tower in ("image", "text")
+        for field, value in (("pool", name), ("pool_options", options))
+    }
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    # 2AD, table 3: what each part is worth.
+    "without_token": _pools("adpool", token_share=0.0),
+    "without_embedding": _pools("adpool", token_share=1.0),
+    "without_adopt": {"loss.name": "triplet", "loss.warmup_epochs": 0},
+    # 2AD, table 4: other poolers. Without AdPool, table 3 takes the mean.
+    "mean": _pools("mean"),
+    "max": _pools("max"),
+    "kmax": _pools("kmax", k=5),
+    "soft": _pools("soft"),
+    "ada": _pools("ada"),
+    "lip": _pools("lip"),
+    "seq2seq": _pools("seq2seq"),
+    "gcn": _pools("gcn"),
+    "self_attention": _pools("self_attention"),
+    "gpo": _pools("gpo"),
+    "manual": _pools("mean") | {"image.pool": "kmax", "image.pool_options": {"k": 5}},
+    # 2AD, table C-2: the balance is not learned.
+    "share_25": _pools("adpool", token_share=0.25),
+    "share_50": _pools("adpool", token_share=0.5),
+    "share_75": _pools("adpool", token_share=0.75),
+    "share_random": _pools("adpool", token_share="random"),
+    # The released code of 2AD, where it departs from the print.
+    "per_dimension": _pools("adpool", per_dimension=True),
+    # 2AD, figures A.2-1 and C-2: other answers to how many negatives.
+    "max_violation": {"loss.name": "triplet", "loss.warmup_epochs": 1},
+    "info_nce": {"loss.name": "info_nce"},
+    "printed_rule": {"loss.name": "adopt", "loss.rule": "printed"},
+    "as_printed": {
+        "loss.name": "adopt",
+        "loss.rule": "printed",
+        "loss.positive_in_denominator": False,
+        "loss.margin": 0.0,
+    },
+    "without_margin": {"loss.margin": 0.0},
+    **{f"negatives_{k}": {"loss.name": "adopt", "loss.negatives": k} for k in (1, 4, 16, 64, 127)},
+}
+"""Changes to a recipe by the name that `get` knows them by: what the papers took out, or put in its place."""
 
 
 def get(name: str) -> Recipe:
-    """The recipe of a name.
+    """The recipe of a name, changed by the variants that follow it.
+
+    Args:
+        name: a key of `RECIPES`, then keys of `VARIANTS`, each after a plus sign; later ones win.
 
     Raises:
-        ValueError: there is none; the message lists those there are.
+        ValueError: there is no such recipe or variant; the message lists those there are.
+
+    Example:
+        >>> get("2ad_region_gru+gpo").image.pool
+        'gpo'
     """
-    if name not in RECIPES:
-        raise ValueError(f"recipe {name!r} is unknown: there are {', '.join(sorted(RECIPES))}")
-    return RECIPES[name]
+    base, *changes = name.split("+")
+    if base not in RECIPES:
+        raise ValueError(f"recipe {base!r} is unknown: there are {', '.join(sorted(RECIPES))}")
+    recipe = RECIPES[base]
+    for change in changes:
+        if change not in VARIANTS:
+            raise ValueError(f"variant {change!r} is unknown: there are {', '.join(sorted(VARIANTS))}")
+        recipe = recipe.override(VARIANTS[change])
+    return recipe.override({"name": name})

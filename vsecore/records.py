@@ -30,6 +30,7 @@ from vsecore.distributed import hardware
 from vsecore.training import Run
 
 PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
+PUBLISHED = Path(__file__).resolve().parent.parent / "assets" / "published.json"
 SOURCES = ("vsecore", "pyproject.toml", "requirements.lock")
 
 
@@ -216,6 +217,14 @@ def find(folder: str | Path, **wanted: Any) -> list[Record]:
         return all(values[field] == value for field, value in wanted.items())
 
     return [entry for path in sorted(folder.glob("*.json")) if has(entry := read(path))]
+
+
+def published() -> list[dict[str, Any]]:
+    """What papers report: a row for each system and data, with the recalls that are printed, from
+    `assets/published.json`.
+    """
+    rows: list[dict[str, Any]] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    return rows
 
 
 def table(records: Iterable[Record], columns: Sequence[str] = ("name", "data.name", "metrics.rsum")) -> str:

@@ -121,8 +121,8 @@ def fit(
     batches = functools.partial(_batches, recipe, data.train, tokenizer, seed, workers, accelerator)
     schedule = make_schedule(optimizer, settings, steps_an_epoch=len(batches(epoch=0, start=0)))
 
-    identity = _identity(recipe, data, tokenizer, vectors, seed)
-    keeper = RunFolder(None if folder is None else Path(folder), identity, writes=accelerator.is_main_process)
+    sources = identity(recipe, data, tokenizer, vectors, seed)
+    keeper = RunFolder(None if folder is None else Path(folder), sources, writes=accelerator.is_main_process)
     state = keeper.open(resume, model, optimizer, schedule)
     state.device, state.processes = hardware(accelerator.device), accelerator.num_processes
     if keeper.folder is not None and keeper.writes:
@@ -181,7 +181,7 @@ def fit(
 
     model = accelerator.unwrap_model(towers, keep_fp32_wrapper=False)
     model.load_state_dict(keeper.best)
-    return _run(model.cpu().eval(), tokenizer, recipe, identity, state)
+    return _run(model.cpu().eval(), tokenizer, recipe, sources, state)
 
 
 def joint_batch(
@@ -259,18 +259,36 @@ def load_run(folder: str | Path) -> Run:
         ValueError: a file is damaged; the message names it, and the field or tensor.
     """
     folder = Path(folder)
-    identity = checkpoints.read_identity(folder)
+    sources = checkpoints.read_identity(folder)
     try:
-        recipe = Recipe.from_dict(identity["recipe"])
+        recipe = Recipe.from_dict(sources["recipe"])
     except ValueError as error:
         raise ValueError(f"{folder / checkpoints.RUN}: recipe: {error}") from error
     tokenizer = load_tokenizer(folder)
     tensors, _, state = checkpoints.read_last(folder)
     if not state.best:
         raise FileNotFoundError(f"{folder} holds no finished epoch yet: resume its training")
-    model = recipe.build(identity["data"]["feature_dim"], tokenizer, architecture=folder)
+    model = recipe.build(sources["data"]["feature_dim"], tokenizer, architecture=folder)
     model.load_state_dict(checkpoints.best_weights(folder, model, tensors, state))
-    return _run(model.eval(), tokenizer, recipe, identity, state)
+    return _run(model.eval(), tokenizer, recipe, sources, state)
+
+
+def identity(
+    recipe: Recipe, data: Dataset, tokenizer: Tokenizer, vectors: Tensor | None, seed: int
+) -> dict[str, Any]:
+    """What a run is a run of, as JSON knows it: only with the same does it go on, and its record names it."""
+    return {
+        "recipe": recipe.portable(),
+        "data": {
+            "name": data.name,
+            "fingerprint": data.fingerprint(),
+            "feature_kind": data.feature_kind,
+            "feature_dim": data.feature_dim,
+            "tokenizer": _tokenizer_digest(tokenizer),
+            "vectors": "" if vectors is None else _digest(vectors.detach().float().cpu().numpy().tobytes()),
+        },
+        "seed": seed,
+    }
 
 
 def _check_kinds(recipe: Recipe, data: Dataset) -> None:
@@ -336,24 +354,6 @@ def _shown(
     )
 
 
-def _identity(
-    recipe: Recipe, data: Dataset, tokenizer: Tokenizer, vectors: Tensor | None, seed: int
-) -> dict[str, Any]:
-    """What a run is a run of: only with the same does it go on."""
-    return {
-        "recipe": recipe.portable(),
-        "data": {
-            "name": data.name,
-            "fingerprint": data.fingerprint(),
-            "feature_kind": data.feature_kind,
-            "feature_dim": data.feature_dim,
-            "tokenizer": _tokenizer_digest(tokenizer),
-            "vectors": "" if vectors is None else _digest(vectors.detach().float().cpu().numpy().tobytes()),
-        },
-        "seed": seed,
-    }
-
-
 def _tokenizer_digest(tokenizer: Tokenizer) -> str:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(folder)
@@ -372,7 +372,7 @@ def _save_reader(folder: Path, tokenizer: Tokenizer, model: VSE) -> None:
             file.write(model.text_encoder.backbone.config.to_json_string())
 
 
-def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, identity: dict[str, Any], state: State) -> Run:
+def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, sources: dict[str, Any], state: State) -> Run:
     timings = {
         "seconds": state.seconds,
         "step_seconds": state.training_seconds / state.step,
@@ -382,8 +382,8 @@ def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, identity: dict[str, A
         model=model,
         tokenizer=tokenizer,
         recipe=recipe,
-        data=identity["data"],
-        seed=identity["seed"],
+        data=sources["data"],
+        seed=sources["seed"],
         history=state.history,
         best=state.best,
         timings=timings,

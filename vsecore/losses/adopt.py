@@ -115,6 +115,7 @@ def adopt(
     positive_in_denominator: bool = True,
     margin: float = 0.0,
     positives: Tensor | None = None,
+    negatives: int | None = None,
 ) -> Tensor:
     """Contrast each pair with its K hardest negatives, where the batch itself says how large K is.
 
@@ -133,14 +134,16 @@ def adopt(
             negatives can be driven apart.
         margin: added to the negatives' scores, >= 0; 0.2 in the released code.
         positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
+        negatives: K itself, at least 1, in place of the rule; the released code knows it as constant. As many
+            as there are, where it is more.
 
     Returns:
         The loss, a scalar: the mean over the positive pairs, of both directions added. A pair without any
         negative adds 0. The released code takes half of the sum.
 
     Raises:
-        ValueError: the rule is unknown, temperature <= 0, margin < 0, scores or positives have a wrong shape
-            or type, or a picture or caption has no positive.
+        ValueError: the rule is unknown, temperature <= 0, margin < 0, negatives < 1, scores or positives have
+            a wrong shape or type, or a picture or caption has no positive.
 
     Source: Zhang et al. 2022 (2AD), section 3.3, and the released code.
     """
@@ -148,11 +151,14 @@ def adopt(
         raise ValueError(f"temperature must be a number > 0, got {temperature}")
     if not (margin >= 0 and math.isfinite(margin)):
         raise ValueError(f"margin must be a number >= 0, got {margin}")
-    k = adopt_k(scores, rule, positives)
+    if negatives is not None and negatives < 1:
+        raise ValueError(f"negatives must be None or a whole number of at least 1, got {negatives}")
+    _check_rule(rule)
+    k = adopt_k(scores, rule, positives) if negatives is None else negatives
     scores, positives = check_pairs(scores, positives)
-    negatives = torch.where(positives, -torch.inf, scores)  # (B, C)
-    captions = negatives.topk(min(k, scores.shape[1]), dim=1).values  # (B, K)   of each picture
-    pictures = negatives.topk(min(k, scores.shape[0]), dim=0).values  # (K, C)   of each caption
+    others = torch.where(positives, -torch.inf, scores)  # (B, C)
+    captions = others.topk(min(k, scores.shape[1]), dim=1).values  # (B, K)   of each picture
+    pictures = others.topk(min(k, scores.shape[0]), dim=0).values  # (K, C)   of each caption
     cost = torch.zeros_like(scores)
     for hardest, dim in ((captions, 1), (pictures, 0)):
         wrong = ((hardest + margin) / temperature).logsumexp(dim, keepdim=True)  # (B, 1) or (1, C)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -24,10 +26,11 @@ class AdPool(nn.Module):
         per_dimension: the released code's token level: each value of u_m has a weight of its own, by
             W_tok (D, D) with a bias and a ReLU before the softmax.
         token_share: None: the balance is learned. A number in [0, 1]: the token level's part, fixed, as in
-            the paper's table C-2; 1 is the token level alone, 0 the embedding level alone.
+            the paper's table C-2; 1 is the token level alone, 0 the embedding level alone. "random": fixed
+            too, drawn once from torch's global generator and kept with the weights.
 
     Raises:
-        ValueError: dim is no whole number of at least 1, or token_share lies outside [0, 1].
+        ValueError: dim is no whole number of at least 1, or token_share is none of these.
 
     Source: Zhang et al. 2022 (2AD), eq. 3 (token level), 4 (embedding level) and 5 (balance). Where the
     released code departs: its token softmax runs over the padding too, which is 0 there and so takes as much
@@ -35,11 +38,22 @@ class AdPool(nn.Module):
     padding takes part.
     """
 
-    def __init__(self, dim: int, per_dimension: bool = False, token_share: float | None = None) -> None:
+    share: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        per_dimension: bool = False,
+        token_share: float | Literal["random"] | None = None,
+    ) -> None:
         super().__init__()
         check_dim(dim)
-        if token_share is not None and not 0 <= token_share <= 1:
-            raise ValueError(f"token_share must be None or a number in [0, 1], got {token_share!r}")
+        if isinstance(token_share, str):
+            known = token_share == "random"
+        else:
+            known = token_share is None or 0 <= token_share <= 1
+        if not known:
+            raise ValueError(f'token_share must be None, "random" or a number in [0, 1], got {token_share!r}')
         self.dim = dim
         self.per_dimension = per_dimension
         self.token_share = token_share
@@ -51,6 +65,10 @@ class AdPool(nn.Module):
             self.token = nn.Linear(dim, 1, bias=False)
         if token_share is None:
             self.balance = nn.Linear(dim, 1, bias=False)
+        else:
+            share = torch.rand(()) if token_share == "random" else torch.tensor(float(token_share))
+            # What is drawn must come back from a checkpoint; what is given is given again.
+            self.register_buffer("share", share, persistent=token_share == "random")
 
     def weights(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What the pool makes of these elements.
@@ -83,7 +101,7 @@ class AdPool(nn.Module):
         embedding = (softmax_over_real(u, real).to(u.dtype) * u).sum(1)  # (B, D)            eq. 4
         both = torch.stack([token.to(u.dtype), embedding], dim=1)  # (B, 2, D)
         if self.token_share is not None:
-            omega = both.new_tensor([self.token_share, 1 - self.token_share]).expand(len(x), 2)
+            omega = torch.stack([self.share, 1 - self.share]).to(both.dtype).expand(len(x), 2)
         else:
             omega = self.balance(both).squeeze(-1).softmax(1)  # (B, 2)
         pooled = (omega.unsqueeze(-1).to(u.dtype) * both).sum(1)  # (B, D)                   eq. 5
