@@ -255,20 +255,37 @@ def train(
 
 @app.command()
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    data: DataOption = "scenes",
+    runs: Annotated[list[Path], typer.Argument(help="A run's folder; several are averaged: an ensemble.")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            help="'scenes', or a folder of extracted features: one for all runs, or one for each, in their "
+            "order. [default: scenes]",
+        ),
+    ] = None,
     split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
     folds: Annotated[int | None, typer.Option(min=1, help="Mean over so many folds (COCO 1K: 5).")] = None,
 ) -> None:
-    """Evaluate a trained run on a split."""
-    from vsecore.training import evaluate_split, load_run
+    """Evaluate a trained run on a split, or several as one by the mean of their similarities."""
+    from vsecore.evaluation import ensemble
+    from vsecore.evaluation import evaluate as measure
+    from vsecore.training import load_run, score_split
 
     if split not in ("train", "dev", "test"):
         raise ValueError(f"--split is {split!r}; it must be train, dev or test")
-    trained = load_run(run)
-    dataset = _open(data, trained.recipe.image.encoder)
-    metrics = evaluate_split(trained.model, getattr(dataset, split), trained.tokenizer, folds)
-    for name, value in metrics.items():
+    sources = data or ["scenes"]
+    if len(sources) not in (1, len(runs)):
+        raise ValueError(f"--data is given {len(sources)} times for {len(runs)} runs: give one, or one each")
+    scores, parts = [], []
+    for row, folder in enumerate(runs):
+        trained = load_run(folder)
+        dataset = _open(sources[row % len(sources)], trained.recipe.image.encoder)
+        parts.append(getattr(dataset, split))
+        if parts[row].captions != parts[0].captions or parts[row].picture_ids != parts[0].picture_ids:
+            raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")
+        scores.append(score_split(trained.model, parts[row], trained.tokenizer))
+    for name, value in measure(ensemble(*scores), parts[0].owner, folds).items():
         typer.echo(f"{name:<12} {value:8.2f}")
 
 

@@ -101,6 +101,32 @@ def evaluate(
     return _mean_over_folds(scores, owner, torch.arange(pictures).view(folds, -1))
 
 
+def ensemble(*scores: Tensor) -> Tensor:
+    """Several systems as one: the mean of their similarities.
+
+    With cosines it is one embedding too: the systems' unit vectors behind one another, divided by the square
+    root of how many systems there are.
+
+    Args:
+        scores: a matrix (Ni, Nc) of each system, of the same pictures and captions in the same order.
+
+    Returns:
+        (Ni, Nc), in the type of the first.
+
+    Raises:
+        ValueError: no matrix, or their shapes differ.
+
+    Source: Zhang et al. 2022 (2AD), section 4.3.
+    """
+    if not scores or any(matrix.shape != scores[0].shape for matrix in scores):
+        shapes = ", ".join(str(tuple(matrix.shape)) for matrix in scores) or "none"
+        raise ValueError(f"scores must be one matrix or several of the same shape (Ni, Nc), got {shapes}")
+    total = scores[0].clone()
+    for matrix in scores[1:]:  # one after the other: of COCO each takes half a gigabyte
+        total += matrix
+    return total.div_(len(scores))
+
+
 def r_precision(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> float:
     """The fraction relevant among the first R items, where R items are relevant.
 

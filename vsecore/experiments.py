@@ -245,7 +245,7 @@ def run(
 
 
 class _Watch:
-    """Follows a training: after each epoch the rsum on dev, and the negatives that AdOpt's rules would keep."""
+    """Follows a training: after each epoch the rsum on dev, and the negatives that either rule keeps."""
 
     def __init__(self) -> None:
         self.rsum: list[float] = []
@@ -414,7 +414,7 @@ def _scale(data: str) -> dict[str, Any]:
 
 
 def _published(system: str) -> float | None:
-    """The rsum that a paper prints of a system: on COCO's 5,000 test pictures if it does, else on its folds."""
+    """The rsum that a paper prints of a system: on all of COCO's test pictures if it does, else on folds."""
     rows = [row for row in records.published() if row["system"] == system and row["data"].startswith("coco")]
     rows.sort(key=lambda row: "5,000" not in row["data"])
     return float(rows[0]["rsum"]) if rows else None

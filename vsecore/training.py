@@ -242,13 +242,18 @@ def encode(model: VSE, split: Split, tokenizer: Tokenizer, batch_size: int = 256
     return torch.cat(pictures), torch.cat(captions)[order.argsort()]
 
 
+@torch.inference_mode()
+def score_split(model: VSE, split: Split, tokenizer: Tokenizer, batch_size: int = 256) -> Tensor:
+    """Compare every picture of a split with every caption: similarities (Ni, Nc), on the CPU."""
+    v, t = encode(model, split, tokenizer, batch_size)  # (Ni, D), (Nc, D)
+    return model.scores(v, t)
+
+
 def evaluate_split(
     model: VSE, split: Split, tokenizer: Tokenizer, folds: int | None = None, batch_size: int = 256
 ) -> dict[str, float]:
     """Recalls, ranks and rsum of a model on a split (see `evaluation.evaluate`)."""
-    v, t = encode(model, split, tokenizer, batch_size)  # (Ni, D), (Nc, D)
-    with torch.inference_mode():
-        return evaluate(model.scores(v, t), split.owner, folds)
+    return evaluate(score_split(model, split, tokenizer, batch_size), split.owner, folds)
 
 
 def load_run(folder: str | Path) -> Run:
