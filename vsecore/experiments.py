@@ -142,7 +142,7 @@ LESSON_SCALE: dict[str, dict[str, Any]] = {
     "flickr8k": {
         "dim": 256,
         "text.word_dim": 50,
-        "training.epochs": 4,
+        "training.epochs": 3,
         "training.learning_rate": 2e-3,
         "training.schedule": "cosine",
     },
