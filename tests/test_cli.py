@@ -1,6 +1,7 @@
 """The command line: the main job from pictures to a trained model, and mistakes told in a sentence."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from vsecore import cli
+from vsecore.data.features import open_precomp
+from vsecore.evaluation import evaluate
+from vsecore.training import load_run, score_split
 
 SMALL = ["--set", "dim=16", "--set", "text.word_dim=8", "--set", "text.minimum_count=1"]
 SMALL += ["--set", "training.epochs=1", "--set", "training.batch_size=10"]
@@ -68,6 +72,39 @@ def test_from_pictures_to_an_evaluated_model_by_commands_alone(
     assert record["name"] == "vsepp_grid_gru" and "words found" in record["note"]
     again = run("evaluate", out, "--data", folder)
     assert float(again.split("rsum")[1].split()[0]) == pytest.approx(record["metrics"]["rsum"], abs=0.01)
+    assert run("evaluate", out, out, "--data", folder) == again  # a run and itself say what it says alone
+
+
+def test_several_runs_are_evaluated_as_one(features: Path, tmp_path: Path) -> None:
+    runs, scores = [], []
+    for seed in (0, 1):
+        runs.append(tmp_path / str(seed))
+        run("train", "vsepp_grid_gru", "--data", features, "--out", runs[-1], "--seed", str(seed), *SMALL)
+        trained, test = load_run(runs[-1]), open_precomp(features).test
+        scores.append(score_split(trained.model, test, trained.tokenizer))
+    expected = evaluate((scores[0] + scores[1]) / 2, test.owner)["rsum"]
+    for data in (["--data", features], ["--data", features, "--data", features]):
+        said = run("evaluate", *runs, *data)
+        assert float(said.split("rsum")[1].split()[0]) == pytest.approx(expected, abs=0.01)
+
+
+def test_an_ensemble_is_of_the_same_pictures(
+    features: Path,
+    album: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = tmp_path / "run"
+    run("train", "vsepp_grid_gru", "--data", features, "--out", out, *SMALL)
+    said = complaint(capsys, monkeypatch, "evaluate", out, out, *["--data", features] * 3)
+    assert "3 times for 2 runs" in said
+    other = tmp_path / "other"
+    shutil.copytree(features, other)
+    captions = other / "test_caps.txt"
+    captions.write_text("another " + captions.read_text())
+    said = complaint(capsys, monkeypatch, "evaluate", out, out, "--data", features, "--data", other)
+    assert "other pictures or captions" in said
 
 
 def test_a_run_is_resumed_and_never_overwritten(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
 from vsecore import evaluation
-from vsecore.evaluation import evaluate, map_at_r, ndcg, r_precision, ranks, recalls
+from vsecore.evaluation import ensemble, evaluate, map_at_r, ndcg, r_precision, ranks, recalls
 
 RECALLS = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
 KEYS = [*RECALLS, "i2t_medr", "t2i_medr", "i2t_meanr", "t2i_meanr", "rsum"]
@@ -437,3 +437,40 @@ def test_ndcg_refuses_a_k_that_looks_at_nothing(k):
 def test_ndcg_refuses_a_relevance_without_order():
     with pytest.raises(ValueError, match="relevance must be bool or real numbers, got complex128"):
         ndcg(np.eye(2), np.eye(2, dtype=complex))
+
+
+def test_an_ensemble_of_cosines_is_the_cosine_of_one_longer_embedding():
+    torch.manual_seed(0)
+    members = [
+        (
+            torch.nn.functional.normalize(torch.randn(7, dim), dim=1),
+            torch.nn.functional.normalize(torch.randn(11, dim), dim=1),
+        )
+        for dim in (3, 8, 5)
+    ]
+    together = ensemble(*(v @ t.T for v, t in members))
+    v, t = (torch.cat(side, dim=1) / math.sqrt(3) for side in zip(*members, strict=True))
+    torch.testing.assert_close(v.norm(dim=1), torch.ones(7))
+    torch.testing.assert_close(together, v @ t.T)
+
+
+def test_an_ensemble_is_the_mean_and_leaves_its_members_alone():
+    first, second = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 0.5]])
+    assert ensemble(first, second).tolist() == [[0.5, 0.25]]
+    assert ensemble(first).tolist() == first.tolist() == [[1.0, 0.0]]
+    assert ensemble(second, first).equal(ensemble(first, second))
+
+
+def test_members_whose_errors_differ_are_better_together_than_alone():
+    torch.manual_seed(0)
+    truth, owner = torch.eye(200), torch.arange(200)
+    members = [truth + 0.4 * torch.randn(200, 200) for _ in range(4)]
+    alone = max(evaluate(member, owner)["rsum"] for member in members)
+    assert evaluate(ensemble(*members), owner)["rsum"] > alone + 20
+    assert evaluate(ensemble(*[members[0]] * 4), owner)["rsum"] == evaluate(members[0], owner)["rsum"]
+
+
+@pytest.mark.parametrize("scores", [(), (torch.zeros(2, 3), torch.zeros(3, 2))])
+def test_an_ensemble_refuses_members_of_other_pictures(scores):
+    with pytest.raises(ValueError, match="same shape"):
+        ensemble(*scores)
