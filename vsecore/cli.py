@@ -345,10 +345,10 @@ def experiment(
     from vsecore.data.words import load_vectors
 
     folder = record or experiments.RESULTS
-    dataset = _open(data, features)
     experiments.run(
         name,
-        dataset,
+        lambda kind: _open(data, kind),
+        features=features,
         seeds=range(seeds),
         arms=arms or (),
         scale=_settings(settings) if settings else None,
@@ -357,7 +357,7 @@ def experiment(
         tell=typer.echo,
     )
     if not settings:
-        typer.echo(experiments.table(name, dataset.name, features, folder))
+        typer.echo(experiments.table(name, _open(data, features).name, features, folder))
 
 
 @app.command()

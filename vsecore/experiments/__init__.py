@@ -1,0 +1,28 @@
+"""Experiments: systems side by side on the same data, from several seeds, and what they say about a claim.
+
+An experiment is a recipe and some variants of it, its arms. `run` trains what is not recorded yet; `table`
+and `verdicts` read the records. The claims that the arms are held against stand in `assets/claims.yml`.
+"""
+
+from vsecore.experiments.catalogue import EXPERIMENTS, LESSON_SCALE, Arm, Experiment, Member, System
+from vsecore.experiments.judging import Claim, Outcome, claims, measured, outcomes, table, verdict, verdicts
+from vsecore.experiments.running import RESULTS, run
+
+__all__ = [
+    "EXPERIMENTS",
+    "LESSON_SCALE",
+    "RESULTS",
+    "Arm",
+    "Claim",
+    "Experiment",
+    "Member",
+    "Outcome",
+    "System",
+    "claims",
+    "measured",
+    "outcomes",
+    "run",
+    "table",
+    "verdict",
+    "verdicts",
+]

@@ -1,0 +1,161 @@
+"""Running an experiment: train what is not recorded yet, write down what came out."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from vsecore import records
+from vsecore.data.loader import Dataset, FeatureKind
+from vsecore.evaluation import ensemble, evaluate
+from vsecore.experiments.catalogue import System, get_experiment, lesson_scale, title_of
+from vsecore.losses import adopt_k
+from vsecore.training import Event, Run, fit, identity, score_split
+
+RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results" / "experiments"
+
+
+def run(
+    name: str,
+    open_data: Callable[[FeatureKind], Dataset],
+    *,
+    features: FeatureKind = "grid",
+    seeds: Iterable[int] = (0, 1, 2),
+    arms: Sequence[str] = (),
+    scale: Mapping[str, Any] | None = None,
+    vectors: Callable[[Any], Tensor] | None = None,
+    folder: Path = RESULTS,
+    tell: Callable[[str], None] = print,
+) -> None:
+    """Train every arm from every seed and record the test split; what is recorded already is left as it is.
+
+    Args:
+        name: of the experiment.
+        open_data: gives the data with the features that it is asked for.
+        features: what the arms read that do not say it themselves.
+        seeds: one run each, seed by seed, so that an interrupted experiment has whole comparisons.
+        arms: only these; empty: all.
+        scale: changes to all arms' recipes; None: `LESSON_SCALE` of the data.
+        vectors: makes the word vectors from the tokenizer; None: they begin as noise.
+        folder: of the records.
+        tell: is told each result in a line.
+
+    Raises:
+        ValueError: the experiment or an arm is unknown, or there is no scale for this data.
+    """
+    experiment = get_experiment(name)
+    opened = cache(open_data)
+    if scale is None:
+        scale = lesson_scale(opened(features).name)
+    chosen = {arm: experiment.systems(arm, features, scale) for arm in arms or experiment.arms}
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed in seeds:
+        trained: dict[tuple[str, int], _Trained] = {}  # members that several ensembles of a seed share
+        for arm, systems in chosen.items():
+            sources = [_sources(system, opened, vectors, seed) for system in systems]
+            title, digest = title_of(systems)
+            done = records.find(folder, name=title, config_hash=digest, seed=seed)
+            if any(entry.data == _data(sources) for entry in done):
+                continue
+            parts = []
+            for system in systems:
+                key = (system.recipe.hash(), system.seed(seed))
+                if key not in trained:
+                    trained[key] = _train(system, opened(system.member.features), vectors, seed)
+                parts.append(trained[key])
+            test = opened(systems[0].member.features).test
+            metrics = evaluate(ensemble(*(part.scores for part in parts)), test.owner)
+            if len(parts) == 1:
+                note = f"best epoch on dev, evaluated on {len(test)} test pictures; {_Watch.note}"
+                entry = records.record_run(parts[0].run, metrics | parts[0].followed, note)
+            else:
+                entry = records.record(
+                    title,
+                    config={"members": [part.run.recipe.portable() for part in parts]},
+                    config_hash=digest,
+                    data=_data(sources),
+                    seed=seed,
+                    metrics=metrics,
+                    seconds=sum(part.run.timings["seconds"] for part in parts),
+                    note=f"mean similarity of {len(parts)} systems, evaluated on {len(test)} test pictures; "
+                    f"seeds {', '.join(str(part.run.seed) for part in parts)}; the seconds are of all",
+                    device=parts[0].run.device,
+                    processes=parts[0].run.processes,
+                )
+            records.write(entry, folder)
+            tell(f"{arm}, seed {seed}: rsum {metrics['rsum']:.1f} in {entry.seconds:.0f} s")
+
+
+@dataclass(frozen=True)
+class _Trained:
+    run: Run
+    scores: Tensor  # (Ni, Nc) of the test split
+    followed: dict[str, float]
+
+
+def _train(system: System, data: Dataset, vectors: Callable[[Any], Tensor] | None, seed: int) -> _Trained:
+    watch = _Watch()
+    tokenizer = system.recipe.tokenizer(data.train.captions)
+    run = fit(
+        system.recipe,
+        data,
+        tokenizer=tokenizer,
+        vectors=None if vectors is None else vectors(tokenizer),
+        callback=watch,
+        seed=system.seed(seed),
+    )
+    return _Trained(run, score_split(run.model, data.test, tokenizer), watch.metrics())
+
+
+def _sources(
+    system: System,
+    opened: Callable[[FeatureKind], Dataset],
+    vectors: Callable[[Any], Tensor] | None,
+    seed: int,
+) -> dict[str, Any]:
+    """What a system would be trained on, as its record names it."""
+    data = opened(system.member.features)
+    tokenizer = system.recipe.tokenizer(data.train.captions)
+    begin = None if vectors is None else vectors(tokenizer)
+    return identity(system.recipe, data, tokenizer, begin, system.seed(seed))["data"]
+
+
+def _data(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What a record says of the data: of one system, or of the first and the fingerprints of all."""
+    if len(sources) == 1:
+        return sources[0]
+    return {"name": sources[0]["name"], "members": sources}
+
+
+class _Watch:
+    """Follows a training: after each epoch the rsum on dev, and the negatives that either rule keeps."""
+
+    note = (
+        "after each epoch the rsum on dev, and how many negatives either rule of AdOpt keeps, the mean over "
+        "its batches"
+    )
+
+    def __init__(self) -> None:
+        self.rsum: list[float] = []
+        self.kept: dict[tuple[str, int], list[int]] = defaultdict(list)
+
+    def __call__(self, event: Event) -> None:
+        if event.metrics is not None:
+            self.rsum.append(event.metrics["rsum"])
+            return
+        for rule in ("released", "printed"):
+            self.kept[rule, event.epoch].append(adopt_k(event.scores, rule))
+
+    def metrics(self) -> dict[str, float]:
+        followed = {f"dev_rsum_{epoch + 1}": rsum for epoch, rsum in enumerate(self.rsum)}
+        return followed | {
+            f"negatives_{rule}_{epoch + 1}": statistics.mean(kept)
+            for (rule, epoch), kept in self.kept.items()
+        }
