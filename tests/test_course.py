@@ -65,6 +65,16 @@ def test_published_numbers_add_up_to_the_papers_own_rsum() -> None:
         course.published("VSE--")
 
 
+def test_what_is_not_printed_is_a_dash_and_the_printed_rsum_stands() -> None:
+    shown = course.published("VSE+2AD with LIP").splitlines()
+    cells = [cell.strip() for cell in shown[2].strip("|").split("|")]
+    assert len(shown) == 3
+    assert cells[2:5] == ["52.2 / 81.1 / –", "38.4 / 69.3 / –", "414.8"]
+    assert "520.5 | Chen et al. 2021" in course.published("VSE∞ (R, BiGRU)", data="coco")  # not the sum
+    assert "; misprint: " in course.published("VSE∞ (R, BiGRU)", data="coco")
+    assert "VSE∞" in course.published("VSE∞, ResNeXt-101, BERT") and "eccv" not in course.published("VSRN")
+
+
 def test_this_machine_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
     course.check_machine()
     assert "This machine is ready." in capsys.readouterr().out

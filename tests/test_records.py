@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from vsecore import records
+from vsecore.experiments import EXPERIMENTS
 from vsecore.recipes import get
 from vsecore.records import find, read, record, record_run, table, write
 from vsecore.training import Run
@@ -177,3 +178,82 @@ def test_anything_that_gives_numbers_has_a_record(tmp_path):
     assert entry.device
     assert entry.processes == 1
     assert find(tmp_path) == [entry]
+
+
+# ---------------------------------------------------------------- what papers report
+
+PUBLISHED = records.published()
+RECALLS = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
+COLLECTIONS = {
+    "coco, mean of five folds of 1,000 test pictures",
+    "coco, 5,000 test pictures",
+    "flickr30k, 1,000 test pictures",
+    "flickr8k, 1,000 test pictures",
+    "eccv caption and cxc, on the 5,000 test pictures of coco",
+}
+
+
+def the_row(system, data):
+    (row,) = [row for row in PUBLISHED if row["system"] == system and row["data"].startswith(data)]
+    return row
+
+
+@pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row['system']}, {row['data'].split(',')[0]}")
+def test_a_published_row_is_whole_and_possible(row):
+    assert row["data"] in COLLECTIONS
+    assert row["system"] and row["source"]
+    assert [other["data"] for other in PUBLISHED if other["system"] == row["system"]].count(row["data"]) == 1
+    for field, value in row.items():
+        if field in ("system", "data", "source", "misprint"):
+            assert isinstance(value, str), field
+        elif field == "speed":
+            assert value >= 1
+        elif field != "rsum":
+            assert field in RECALLS or field.startswith(("eccv_", "cxc_")), field
+            assert 0 <= value <= 100, field
+    for way in ("i2t", "t2i"):
+        found = [row[f"{way}_r{k}"] for k in (1, 5, 10) if f"{way}_r{k}" in row]
+        assert found == sorted(found)
+
+
+def test_recalls_add_up_to_the_printed_rsum_but_for_misprints_that_are_named():
+    wrong = []
+    for row in PUBLISHED:
+        if "rsum" not in row:
+            continue
+        missing = [name for name in RECALLS if name not in row]
+        rest = row["rsum"] - sum(row.get(name, 0) for name in RECALLS)
+        if missing:  # what is not printed lies between the last recall that is, and all
+            assert set(missing) == {"i2t_r10", "t2i_r10"}
+            assert row["i2t_r5"] + row["t2i_r5"] <= rest <= 200, row
+        elif abs(rest) > 0.15:
+            assert f"add up to {row['rsum'] - rest:.1f}" in row["misprint"]
+            wrong.append((row["system"], row["data"].split(",")[0]))
+    assert wrong == [
+        ("VSE∞ (R, BiGRU)", "coco"),
+        ("DIME i2t (R, BERT)", "flickr30k"),
+        ("VSE+2AD (R, BERT)", "flickr30k"),
+    ]
+    # The last two have exchanged a number: put back, both add up.
+    dime, ours = (the_row(system, "flickr30k") for system, _ in wrong[1:])
+    for row, other in ((dime, ours), (ours, dime)):
+        back = row | {"t2i_r1": other["t2i_r1"]}
+        assert sum(back[name] for name in RECALLS) == pytest.approx(row["rsum"], abs=0.01)
+
+
+def test_what_two_papers_print_of_a_system_agrees():
+    for one, other in (
+        ("VSE∞, regions, BiGRU", "VSE∞ (R, BiGRU)"),
+        ("VSE∞, regions, BERT", "VSE∞ (R, BERT)"),
+        ("VSE∞, regions and grid, BERT", "VSE∞ (RG, BERT)"),
+    ):
+        for data in {row["data"] for row in PUBLISHED if row["system"] == one}:
+            assert [the_row(one, data)[name] for name in RECALLS] == [
+                the_row(other, data)[name] for name in RECALLS
+            ]
+
+
+def test_every_arm_of_an_experiment_that_names_a_published_system_finds_its_rsum():
+    named = {arm.published for experiment in EXPERIMENTS.values() for arm in experiment.arms.values()} - {""}
+    with_rsum = {row["system"] for row in PUBLISHED if "rsum" in row and row["data"].startswith("coco")}
+    assert named and named <= with_rsum

@@ -233,6 +233,8 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str = "", seed:
 def published(*systems: str, data: str = "") -> str:
     """Return what papers report of some systems, as a Markdown table made from `assets/published.json`.
 
+    A recall that is not printed is a dash. The rsum is the printed one; without it, the sum of the recalls.
+
     Args:
         systems: their names.
         data: only rows whose data begins so, such as "coco".
@@ -254,10 +256,11 @@ def published(*systems: str, data: str = "") -> str:
     for entry in entries:
         if entry["system"] not in systems or not entry["data"].startswith(data) or recalls[0] not in entry:
             continue
-        ways = [" / ".join(f"{entry[name]:.1f}" for name in part) for part in (recalls[:3], recalls[3:])]
-        rsum = sum(entry[name] for name in recalls)
-        cells = [entry["system"], entry["data"], *ways, f"{rsum:.1f}", entry["source"]]
-        lines.append(f"| {' | '.join(cells)} |")
+        shown = [f"{entry[name]:.1f}" if name in entry else "–" for name in recalls]
+        rsum = entry["rsum"] if "rsum" in entry else sum(entry[name] for name in recalls)
+        source = entry["source"] + (f"; misprint: {entry['misprint']}" if "misprint" in entry else "")
+        ways = (" / ".join(shown[:3]), " / ".join(shown[3:]))
+        lines.append(f"| {' | '.join([entry['system'], entry['data'], *ways, f'{rsum:.1f}', source])} |")
     return "\n".join(lines)
 
 

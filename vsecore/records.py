@@ -220,8 +220,11 @@ def find(folder: str | Path, **wanted: Any) -> list[Record]:
 
 
 def published() -> list[dict[str, Any]]:
-    """What papers report: a row for each system and data, with the recalls that are printed, from
-    `assets/published.json`.
+    """What papers report, from `assets/published.json`: a row for each system and data.
+
+    A row has its source and, where they are printed, the recalls in percent, their sum as "rsum", and
+    "speed": how many times as fast it is as the slowest system of the same table. A "misprint" says in words
+    where the paper contradicts itself about the row.
     """
     rows: list[dict[str, Any]] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     return rows
