@@ -163,7 +163,7 @@ LESSON_SCALE: dict[str, dict[str, Any]] = {
         "training.decay_epochs": 2,
     },
     "flickr8k": {
-        "dim": 256,
+        "dim": 128,
         "text.word_dim": 50,
         "training.epochs": 3,
         "training.learning_rate": 2e-3,
