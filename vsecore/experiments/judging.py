@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 
 from vsecore import records
 from vsecore.data.loader import FeatureKind
-from vsecore.experiments.catalogue import get_experiment, lesson_scale, title_of
+from vsecore.experiments.catalogue import Experiment, get_experiment, lesson_scale, title_of
 from vsecore.experiments.running import RESULTS
 
 CLAIMS = Path(__file__).resolve().parents[2] / "assets" / "claims.yml"
@@ -102,20 +103,20 @@ def table(name: str, data: str, features: FeatureKind = "grid", folder: Path = R
     """
     experiment, found = get_experiment(name), measured(name, data, features, folder=folder)
     ours = {arm: statistics.mean(by_seed.values()) for arm, by_seed in found.items()}
-    paper = {arm: _published(experiment.arms[arm].published) for arm in found}
+    paper = {arm: rsum for arm, rsum in _printed(experiment).items() if arm in found}
     places = {
         whose: {arm: 1 + sum(other > value for other in numbers.values()) for arm, value in numbers.items()}
-        for whose, numbers in (("paper", {a: v for a, v in paper.items() if v is not None}), ("ours", ours))
+        for whose, numbers in (("paper", paper), ("ours", ours))
     }
     lines = [
         "| system | rsum in the paper | its place there | rsum here | spread | its place here | seeds |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for arm in sorted(found, key=lambda arm: -ours[arm]):
-        by_seed, printed = list(found[arm].values()), paper[arm]
+        by_seed = list(found[arm].values())
         cells = [
             arm,
-            "–" if printed is None else f"{printed:.1f}",
+            f"{paper[arm]:.1f}" if arm in paper else "–",
             str(places["paper"].get(arm, "–")),
             f"{ours[arm]:.1f}",
             f"{statistics.stdev(by_seed):.1f}" if len(by_seed) > 1 else "–",
@@ -184,12 +185,11 @@ def verdicts(
     ]
     for outcome in outcomes(work, data, experiment, features, folder):
         claim, differences = outcome.claim, outcome.differences
-        arms = get_experiment(claim.experiment).arms
-        printed = [_published(arms[arm].published) for arm in (claim.better, claim.worse)]
-        told = claim.metric == "rsum" and None not in printed
+        paper = _printed(get_experiment(claim.experiment))
+        told = claim.metric == "rsum" and {claim.better, claim.worse} <= paper.keys()
         cells = [
             f"{claim.statement} ({claim.place})",
-            f"{printed[0] - printed[1]:+.1f}" if told else "–",  # type: ignore[operator]  # told: both are there
+            f"{paper[claim.better] - paper[claim.worse]:+.1f}" if told else "–",
             f"{statistics.mean(differences):+.1f}" if differences else "–",
             f"{statistics.stdev(differences):.1f}" if len(differences) > 1 else "–",
             str(len(differences)),
@@ -199,8 +199,16 @@ def verdicts(
     return "\n".join(lines)
 
 
-def _published(system: str) -> float | None:
-    """The rsum that a paper prints of a system: on all of COCO's test pictures if it does, else on folds."""
-    rows = [row for row in records.published() if row["system"] == system and row["data"].startswith("coco")]
-    rows.sort(key=lambda row: "5,000" not in row["data"])
-    return float(rows[0]["rsum"]) if rows else None
+def _printed(experiment: Experiment) -> dict[str, float]:
+    """The rsum that papers print of each arm, all of the same test pictures of COCO.
+
+    Of the collections that most arms are printed for, all test pictures come before folds of them.
+    """
+    sums: dict[str, dict[str, float]] = defaultdict(dict)  # by the data
+    for row in records.published():
+        for arm, named in experiment.arms.items():
+            if row["system"] == named.published and row["data"].startswith("coco") and "rsum" in row:
+                sums[row["data"]][arm] = row["rsum"]
+    if not sums:
+        return {}
+    return sums[max(sums, key=lambda data: (len(sums[data]), "5,000" in data))]
