@@ -254,11 +254,56 @@ def test_half_precision_is_summed_in_single(rule):
     torch.testing.assert_close(half, adopt(scores.bfloat16().float(), rule=rule))
 
 
+@given(
+    seed=st.integers(0, 10_000),
+    k=st.sampled_from([1, 2, 4, 100]),
+    captions=st.sampled_from([6, 9]),
+    several=st.booleans(),
+    in_denominator=st.booleans(),
+    margin=st.sampled_from([0.0, 0.2]),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_fixed_number_of_negatives_takes_the_place_of_the_rule(
+    seed, k, captions, several, in_denominator, margin
+):
+    scores, positives = batch(seed, captions=captions, several=several)
+    expected = loss_by_loop(scores, positives, k, 0.05, in_denominator, margin)
+    for rule in RULES:
+        loss = adopt(scores, 0.05, rule, in_denominator, margin, positives, negatives=k)
+        assert float(loss) == pytest.approx(expected)
+
+
+@each_rule
+def test_the_rules_own_number_given_by_hand_changes_nothing(rule):
+    scores, positives = batch(3, size=16)
+    k = adopt_k(scores, rule, positives)
+    assert torch.equal(adopt(scores, rule=rule, negatives=k), adopt(scores, rule=rule))
+
+
+def test_one_negative_is_a_choice_between_two_and_all_are_info_nce():
+    scores, _ = batch(5, size=8)
+    own, others = scores.diagonal(), scores.masked_fill(torch.eye(8, dtype=torch.bool), -math.inf)
+    choices = [torch.nn.functional.softplus((others.amax(dim) - own) / 0.05).mean() for dim in (0, 1)]
+    torch.testing.assert_close(adopt(scores, negatives=1), sum(choices))
+    torch.testing.assert_close(adopt(scores, negatives=7), 2 * info_nce(scores))
+    torch.testing.assert_close(adopt(scores, negatives=1000), 2 * info_nce(scores))
+
+
+def test_each_further_negative_costs():
+    scores, _ = batch(7, size=12)
+    losses = [adopt(scores, negatives=k).item() for k in range(1, 12)]
+    assert losses == sorted(losses)
+    assert losses[0] < losses[-1]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda s: adopt(s, temperature=0), "temperature must be a number > 0, got 0"),
         (lambda s: adopt(s, margin=-0.1), "margin must be a number >= 0, got -0.1"),
+        (lambda s: adopt(s, negatives=0), "negatives must be None or a whole number of at least 1, got 0"),
+        (lambda s: adopt(s, negatives=2.5), "negatives must be .* got 2.5"),
+        (lambda s: adopt(s, negatives=True), "negatives must be .* got True"),
         (lambda s: adopt(s, rule="guessed"), "rule must be 'released' or 'printed', got 'guessed'"),
         (lambda s: adopt_k(s, "guessed"), "rule must be"),
         (lambda s: uniformity(s, "guessed"), "rule must be"),

@@ -37,6 +37,13 @@ def trained(pool, seed=0):
     return pool.double()
 
 
+def drawn(seed=0):
+    """An adaptive pool whose balance is fixed by chance."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return AdPool(DIM, token_share="random")
+
+
 SIMPLE = [MeanPool(), MaxPool(), KMaxPool(1), KMaxPool(3), KMaxPool(99)]
 WEIGHED = {  # those that give each value a weight, 1 in all
     "soft": SoftPool(),
@@ -48,6 +55,7 @@ WEIGHED = {  # those that give each value a weight, 1 in all
     "adpool, released": trained(AdPool(DIM, per_dimension=True)),
     "adpool, token": trained(AdPool(DIM, token_share=1)),
     "adpool, embedding": trained(AdPool(DIM, token_share=0.0)),
+    "adpool, random": trained(drawn()),
 }
 OTHERS = {"seq2seq": trained(Seq2SeqPool(DIM)), "gcn": trained(GCNPool(DIM, layers=2))}
 ORDERLESS = {repr(pool): pool for pool in SIMPLE} | WEIGHED | {"gcn": OTHERS["gcn"]}
@@ -364,7 +372,7 @@ def adpool_by_loop(pool, x, mask, row):
         balance = pool.balance.weight[0].tolist()
         share = softmax([weighed(balance, token), weighed(balance, embedding)])[0]
     else:
-        share = pool.token_share
+        share = float(pool.share)
     return [share * t + (1 - share) * e for t, e in zip(token, embedding, strict=True)]
 
 
@@ -411,6 +419,29 @@ def test_adaptive_pooling_can_be_the_mean_the_maximum_and_the_mean_of_the_larges
 def test_the_embedding_level_alone_is_the_soft_pool():
     x, mask = batch()
     torch.testing.assert_close(AdPool(DIM, token_share=0).double()(x, mask), SoftPool()(x, mask))
+
+
+def test_a_balance_by_chance_is_drawn_once_and_kept_with_the_weights():
+    shares = [float(drawn(seed).share) for seed in range(50)]
+    assert all(0 <= share <= 1 for share in shares)
+    assert min(shares) < 0.2 and max(shares) > 0.8
+    assert shares[0] == float(drawn(0).share)  # a seed draws it again
+    first, other = drawn(0), drawn(1)
+    assert first.state_dict().keys() == {"token.weight", "share"}
+    assert {name for name, _ in first.named_parameters()} == {"token.weight"}  # it does not learn
+    other.load_state_dict(first.state_dict())
+    x, mask = batch(dtype=torch.float32)
+    assert torch.equal(other(x, mask), first(x, mask))
+    assert torch.equal(first(x, mask), first(x, mask))  # no new draw at each use
+    _, omega = first.weights(x, mask)
+    torch.testing.assert_close(omega, torch.tensor([[shares[0], 1 - shares[0]]]).expand(len(x), 2))
+
+
+def test_a_balance_that_is_given_is_no_weight():
+    pool = AdPool(DIM, token_share=0.25)
+    assert pool.state_dict().keys() == {"token.weight"}
+    x, mask = batch(dtype=torch.float32)
+    assert pool.weights(x, mask)[1].tolist() == [[0.25, 0.75]] * len(x)
 
 
 def test_adaptive_pooling_tells_its_weights():
@@ -504,6 +535,8 @@ def test_another_width_is_refused(pool):
         (lambda: AdPool(0), "dim must be"),
         (lambda: LIPPool(2.5), "dim must be"),
         (lambda: AdPool(4, token_share=1.5), r"token_share must be .* \[0, 1\], got 1.5"),
+        (lambda: AdPool(4, token_share="much"), "token_share must be None, \"random\" or .* got 'much'"),
+        (lambda: AdPool(4, token_share=math.nan), "token_share must be .* got nan"),
         (lambda: GCNPool(4, layers=0), "layers must be"),
         (lambda: GPO(position_dim=3), "position_dim must be even"),
         (lambda: GPO(hidden=0), "hidden must be"),

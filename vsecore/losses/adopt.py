@@ -142,8 +142,8 @@ def adopt(
         negative adds 0. The released code takes half of the sum.
 
     Raises:
-        ValueError: the rule is unknown, temperature <= 0, margin < 0, negatives < 1, scores or positives have
-            a wrong shape or type, or a picture or caption has no positive.
+        ValueError: the rule is unknown, temperature <= 0, margin < 0, negatives is no whole number of at
+            least 1, scores or positives have a wrong shape or type, or a picture or caption has no positive.
 
     Source: Zhang et al. 2022 (2AD), section 3.3, and the released code.
     """
@@ -151,8 +151,8 @@ def adopt(
         raise ValueError(f"temperature must be a number > 0, got {temperature}")
     if not (margin >= 0 and math.isfinite(margin)):
         raise ValueError(f"margin must be a number >= 0, got {margin}")
-    if negatives is not None and negatives < 1:
-        raise ValueError(f"negatives must be None or a whole number of at least 1, got {negatives}")
+    if negatives is not None and (type(negatives) is not int or negatives < 1):
+        raise ValueError(f"negatives must be None or a whole number of at least 1, got {negatives!r}")
     _check_rule(rule)
     k = adopt_k(scores, rule, positives) if negatives is None else negatives
     scores, positives = check_pairs(scores, positives)
