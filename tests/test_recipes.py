@@ -11,9 +11,21 @@ import torch
 from vsecore import pooling, recipes
 from vsecore.data.words import Vocabulary
 from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
-from vsecore.losses import adopt
-from vsecore.pooling import KMaxPool
-from vsecore.recipes import RECIPES, Recipe, get
+from vsecore.losses import adopt, info_nce, triplet
+from vsecore.pooling import (
+    GPO,
+    AdaPool,
+    AdPool,
+    GCNPool,
+    KMaxPool,
+    LIPPool,
+    MaxPool,
+    MeanPool,
+    SelfAttentionPool,
+    Seq2SeqPool,
+    SoftPool,
+)
+from vsecore.recipes import RECIPES, VARIANTS, Recipe, get
 
 VOCABULARY = Vocabulary([f"w{i}" for i in range(10)])
 
@@ -34,6 +46,28 @@ def test_the_six_recipes_of_vsepp_carry_its_numbers():
         )
         assert (training.epochs, training.learning_rate, training.decay_epochs) == (30, 2e-4, 15)
         assert recipe.loss.warmup_epochs == 1
+
+
+def test_the_six_recipes_of_2ad_carry_its_numbers():
+    for feature in ("grid", "region", "patch"):
+        for text in ("gru", "bert"):
+            recipe = get(f"2ad_{feature}_{text}")
+            assert (recipe.image.encoder, recipe.text.encoder) == (feature, text)
+            assert "Zhang" in recipe.source
+            # Section 4.2.
+            training = recipe.training
+            assert (recipe.dim, training.batch_size, training.epochs) == (1024, 128, 25)
+            assert (training.learning_rate, training.schedule) == (5e-4, "step")
+            assert (training.decay_epochs, training.decay_factor) == (15, 0.1)
+            # Appendix B.
+            assert (recipe.loss.name, recipe.loss.temperature, recipe.loss.margin) == ("adopt", 0.05, 0.2)
+            assert (recipe.text.word_dim, training.pretrained_factor) == (300, 0.1)
+            assert recipe.text.weights == ("bert-base-uncased" if text == "bert" else "")
+            # Sections 3.2 and 3.3: the balance is learned, and the rule says how many negatives.
+            assert (recipe.image.pool, recipe.text.pool) == ("adpool", "adpool")
+            assert recipe.image.pool_options == recipe.text.pool_options == {}
+            assert (recipe.loss.rule, recipe.loss.negatives) == ("released", 0)
+            assert recipe.loss.positive_in_denominator
 
 
 def test_an_unknown_recipe_is_answered_with_the_known_ones():
@@ -123,6 +157,75 @@ def test_single_partners_need_batches_of_pairs():
         recipe.override({"training.batches": "pictures"})
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_variant_changes_what_it_names_and_nothing_else(variant):
+    plain, changed = get("2ad_grid_gru"), get(f"2ad_grid_gru+{variant}")
+    assert changed.name == f"2ad_grid_gru+{variant}"
+    assert changed.hash() != plain.hash()
+    assert changed == dataclasses.replace(plain.override(VARIANTS[variant]), name=changed.name)
+    assert changed.training == plain.training
+    pools = {field for field in VARIANTS[variant] if "pool" in field}
+    assert (changed.loss == plain.loss) is bool(pools)  # a pool or the loss, never both
+    model = changed.override({"dim": 8, "text.word_dim": 4}).build(6, VOCABULARY)
+    assert model.encode_pictures(torch.randn(2, 4, 6)).shape == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("variant", "picture", "caption"),
+    [
+        ("mean", MeanPool, MeanPool),
+        ("max", MaxPool, MaxPool),
+        ("kmax", KMaxPool, KMaxPool),
+        ("manual", KMaxPool, MeanPool),  # as the paper's appendix A.1 chooses them
+        ("soft", SoftPool, SoftPool),
+        ("ada", AdaPool, AdaPool),
+        ("lip", LIPPool, LIPPool),
+        ("seq2seq", Seq2SeqPool, Seq2SeqPool),
+        ("gcn", GCNPool, GCNPool),
+        ("self_attention", SelfAttentionPool, SelfAttentionPool),
+        ("gpo", GPO, GPO),
+        ("share_50", AdPool, AdPool),
+    ],
+)
+def test_a_variant_puts_its_pool_into_both_towers(variant, picture, caption):
+    model = get(f"2ad_grid_gru+{variant}").override({"dim": 8, "text.word_dim": 4}).build(6, VOCABULARY)
+    assert (type(model.image_pool), type(model.text_pool)) == (picture, caption)
+    for pool in (model.image_pool, model.text_pool):
+        assert getattr(pool, "k", 5) == 5  # wherever the largest are averaged, they are five
+        if variant.startswith("share"):
+            assert pool.token_share == 0.5
+
+
+def test_variants_that_take_a_part_away_leave_the_other():
+    shares = {"without_token": 0.0, "without_embedding": 1.0, "share_25": 0.25, "share_75": 0.75}
+    for variant, share in (shares | {"share_random": "random"}).items():
+        recipe = get(f"2ad_grid_gru+{variant}")
+        assert recipe.image.pool == recipe.text.pool == "adpool"
+        assert recipe.image.pool_options == recipe.text.pool_options == {"token_share": share}
+
+
+def test_variants_follow_each_other_and_later_ones_win():
+    both = get("2ad_region_bert+gpo+max_violation")
+    assert both.name == "2ad_region_bert+gpo+max_violation"
+    assert (both.image.pool, both.loss.name, both.loss.warmup_epochs) == ("gpo", "triplet", 1)
+    assert (both.image.encoder, both.text.encoder) == ("region", "bert")
+    assert both.hash() == get("2ad_region_bert+max_violation+gpo").hash()
+    assert get("2ad_grid_gru+kmax+mean").image.pool_options == {}  # what the first pool took is gone
+    assert get("2ad_grid_gru+share_50+share_25").hash() == get("2ad_grid_gru+share_25").hash()
+    assert get("2ad_grid_gru+without_adopt+max_violation").loss.warmup_epochs == 1
+    assert get("vsepp_grid_gru+gpo").text.pool == "gpo"
+
+
+@pytest.mark.parametrize(
+    "name", ["2ad_grid_gru+goo", "2ad_grid_gru+gpo+goo", "2ad_grid_gru+", "2ad_grid_gru+ gpo"]
+)
+def test_an_unknown_variant_is_answered_with_the_known_ones(name):
+    with pytest.raises(ValueError, match=r"variant '(goo|| gpo)' is unknown: there are ada, .*without_adopt"):
+        get(name)
+    with pytest.raises(ValueError, match=r"recipe '2ad' is unknown.*2ad_grid_gru"):
+        get("2ad+gpo")
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_survives_json(name):
     recipe = get(name).override({"image.pool": "kmax", "image.pool_options.k": 3})
@@ -157,6 +260,97 @@ def test_the_hash_changes_with_every_setting_and_with_nothing_else():
     assert len({other.hash() for other in [recipe, *others]}) == 6
     assert dataclasses.replace(recipe, name="mine", source="my head").hash() == recipe.hash()
     assert recipe.override({"loss.margin": "0.2"}).hash() == recipe.hash()
+
+
+def test_a_field_that_the_house_adds_leaves_older_digests_alone(monkeypatch):
+    recipes_then = [get(name) for name in ("vsepp_grid_gru", "2ad_region_bert", "2ad_grid_gru+share_50")]
+    before = [recipe.hash() for recipe in recipes_then]
+    to_dict = Recipe.to_dict
+
+    def to_larger_dict(self, patience=3):
+        content = to_dict(self)
+        content["training"] |= {"patience": patience}
+        return content | {"mining": {"texts": 300, "pictures": 60}}
+
+    monkeypatch.setattr(Recipe, "to_dict", to_larger_dict)
+    assert [recipe.hash() for recipe in recipes_then] == before
+    # Set to anything but its default, it counts.
+    recipe, plain = recipes_then[0], to_larger_dict(Recipe(name="", source=""))
+    monkeypatch.setattr(Recipe, "to_dict", lambda self: to_larger_dict(self, 4) if self.name else plain)
+    assert recipe.hash() != before[0]
+
+
+def test_the_defaults_stand_still_for_digests_are_taken_against_them():
+    # Another default would give new runs the digests of older ones: what is new belongs into a recipe.
+    tower = {"pool": "mean", "pool_options": {}}
+    expected = {
+        "dim": 1024,
+        "similarity": "cosine",
+        "image": tower | {"encoder": "grid", "element_drop": 0.0},
+        "text": tower
+        | {"encoder": "gru", "word_dim": 300, "minimum_count": 4, "weights": "", "word_drop": 0.0},
+        "loss": {
+            "name": "triplet",
+            "margin": 0.2,
+            "warmup_epochs": 1,
+            "temperature": 0.05,
+            "rule": "released",
+            "negatives": 0,
+            "positive_in_denominator": True,
+            "siblings_are_negatives": False,
+        },
+        "training": {
+            "epochs": 30,
+            "batch_size": 128,
+            "batches": "pairs",
+            "optimizer": "Adam",
+            "learning_rate": 2e-4,
+            "pretrained_factor": 0.1,
+            "weight_decay": 0.0,
+            "warmup_steps": 0,
+            "schedule": "step",
+            "decay_epochs": 15,
+            "decay_factor": 0.1,
+            "clip_norm": 2.0,
+        },
+    }
+    found = Recipe(name="", source="").to_dict()
+    for field, value in expected.items():
+        if isinstance(value, dict):
+            assert found[field] | value == found[field], field
+        else:
+            assert found[field] == value, field
+
+
+def test_every_setting_counts_in_the_hash():
+    recipe = get("2ad_grid_gru")
+    changes = {
+        "dim": 512,
+        "image.encoder": "region",
+        "image.pool": "gpo",
+        "image.pool_options.per_dimension": True,
+        "image.element_drop": 0.1,
+        "text.word_dim": 50,
+        "text.minimum_count": 1,
+        "text.word_drop": 0.1,
+        "loss.name": "info_nce",
+        "loss.margin": 0.0,
+        "loss.warmup_epochs": 0,
+        "loss.temperature": 0.1,
+        "loss.rule": "printed",
+        "loss.negatives": 4,
+        "loss.positive_in_denominator": False,
+        "loss.siblings_are_negatives": True,
+        "training.epochs": 24,
+        "training.optimizer": "Adam",
+        "training.weight_decay": 0.0,
+        "training.schedule": "cosine",
+        "training.decay_factor": 0.2,
+    }
+    digests = {recipe.override({field: value}).hash() for field, value in changes.items()}
+    assert len(digests | {recipe.hash()}) == len(changes) + 1
+    same = {"loss.temperature": "0.05", "training.epochs": 25, "image.pool_options": {}}
+    assert recipe.override(same).hash() == recipe.hash()
 
 
 def test_the_hash_is_the_same_in_another_process():
@@ -239,6 +433,7 @@ def test_to_make_a_recipe_draws_no_random_number(monkeypatch):
     monkeypatch.setitem(pooling.POOLS, "weighted", PoolWithWeights)
     before = torch.get_rng_state()
     get("vsepp_grid_gru").override({"image.pool": "weighted"})
+    get("2ad_grid_gru+share_random")
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -287,6 +482,7 @@ def test_adopt_hears_every_setting():
         "loss.positive_in_denominator": (False, adopt(scores, positive_in_denominator=False, margin=0.2)),
         "loss.margin": (0.0, adopt(scores)),
         "loss.temperature": (0.5, adopt(scores, temperature=0.5, margin=0.2)),
+        "loss.negatives": (1, adopt(scores, margin=0.2, negatives=1)),
     }
     for field, (value, expected) in changed.items():
         loss = recipe.override({field: value}).loss.build(0)(scores, pairs)
@@ -294,3 +490,26 @@ def test_adopt_hears_every_setting():
         assert loss != released
     with pytest.raises(ValueError, match=r"loss.rule is 'guessed': wanted one of released, printed"):
         recipe.override({"loss.rule": "guessed"})
+    with pytest.raises(ValueError, match=r"loss.negatives is -1: wanted at least 0"):
+        recipe.override({"loss.negatives": -1})
+
+
+def test_the_variants_of_the_loss_are_what_they_say():
+    generator = torch.Generator().manual_seed(0)
+    scores, pairs = torch.rand(150, 150, generator=generator) * 0.3, torch.eye(150, dtype=torch.bool)
+
+    def loss_of(variant, epoch=0):
+        return get(f"2ad_grid_gru+{variant}").loss.build(epoch)(scores, pairs)
+
+    for k in (1, 4, 16, 64, 127):
+        torch.testing.assert_close(loss_of(f"negatives_{k}"), adopt(scores, margin=0.2, negatives=k))
+    torch.testing.assert_close(loss_of("info_nce"), info_nce(scores))
+    torch.testing.assert_close(loss_of("printed_rule"), adopt(scores, rule="printed", margin=0.2))
+    torch.testing.assert_close(
+        loss_of("as_printed"), adopt(scores, rule="printed", positive_in_denominator=False)
+    )
+    torch.testing.assert_close(loss_of("without_margin"), adopt(scores))
+    hardest, every = triplet(scores, hardest=True), triplet(scores, hardest=False)
+    torch.testing.assert_close(loss_of("without_adopt", epoch=0), hardest)
+    torch.testing.assert_close(loss_of("max_violation", epoch=0), every)
+    torch.testing.assert_close(loss_of("max_violation", epoch=1), hardest)
