@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+# Values worked on at a time: enough for the work to outweigh the calls, few enough for a processor's cache.
+VALUES_AT_A_TIME = 2**19
+
 
 def check_elements(x: Tensor, mask: Tensor | None, dim: int | None = None) -> None:
     """Refuse what no pooler can pool.
@@ -81,3 +84,15 @@ def sorted_mask(x: Tensor, mask: Tensor | None) -> Tensor | None:
     if mask is None:
         return None
     return torch.arange(x.shape[1], device=x.device) < mask.sum(1, keepdim=True)
+
+
+def cache_sized_parts(x: Tensor) -> list[slice]:
+    """Cut a batch (B, N, D) into parts of as many rows as a processor's cache holds.
+
+    What is made on the way from one part's input to its result then never leaves the cache, and its memory
+    serves the next part. A GPU has no use for that, and a compiler cuts by itself: there all is one part.
+    """
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
+        return [slice(None)]
+    size = max(1, VALUES_AT_A_TIME // max(1, x.shape[1] * x.shape[2]))
+    return [slice(start, start + size) for start in range(0, len(x), size)]

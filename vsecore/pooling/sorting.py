@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vsecore.pooling.elements import check_elements, sorted_mask, without_padding
+from vsecore.pooling.elements import cache_sized_parts, check_elements, sorted_mask, without_padding
 
 # Where the network wins, measured on a processor: from a few hundred columns (B·D) on, whatever the number of
 # elements up to 1024. Below, calling its many small steps costs more than the sorting itself.
@@ -16,8 +16,6 @@ LEAST_COLUMNS = 512
 MOST_ELEMENTS = 1024
 # A compiler unrolls the network; above this many elements it would work for minutes.
 MOST_ELEMENTS_COMPILED = 64
-# Values sorted at a time: enough for the work to outweigh the calls, few enough for the cache.
-VALUES_AT_A_TIME = 2**19
 
 
 def sort_descending(x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -56,7 +54,7 @@ def sort_descending(x: Tensor, mask: Tensor | None = None) -> Tensor:
     if torch.is_grad_enabled() and x.requires_grad:
         values = _Sort.apply(x, real)  # (B, N, D)
     elif _network_wins(x):
-        (values,) = _in_parts(_sort_values, x, real)
+        values = _sort_values(x, real)
     else:
         values, _ = _fallback(x, real)
     return without_padding(values, sorted_mask(x, mask))  # (B, N, D)
@@ -74,7 +72,7 @@ class _Sort(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, real: Tensor | None) -> Tensor:
         if _network_wins(x) and x.dtype != torch.float64:
-            values, origin = _in_parts(_sort_keys, x, real)
+            values, origin = _sort_keys(x, real)
         else:
             values, origin = _fallback(x, real)
         ctx.save_for_backward(origin)
@@ -83,7 +81,10 @@ class _Sort(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (origin,) = ctx.saved_tensors
-        return _in_parts(_send_back, gradient, origin)[0], None
+        result = torch.zeros_like(gradient, memory_format=torch.contiguous_format)
+        for part in cache_sized_parts(gradient):
+            result[part].scatter_(1, origin[part].long(), gradient[part])
+        return result, None
 
 
 def _network_wins(x: Tensor) -> bool:
@@ -94,52 +95,40 @@ def _network_wins(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.shape[1] <= MOST_ELEMENTS and columns >= LEAST_COLUMNS
 
 
-def _in_parts(do: Callable[..., tuple[Tensor, ...]], x: Tensor, other: Tensor | None) -> tuple[Tensor, ...]:
-    """Do it to as many rows of the batch at a time as the cache holds."""
-    size = max(1, VALUES_AT_A_TIME // max(1, x.shape[1] * x.shape[2]))
-    if len(x) <= size or x.device.type != "cpu" or torch.compiler.is_compiling():
-        return do(x.contiguous(), other)
-    others = [None] * -(-len(x) // size) if other is None else other.split(size)
-    results: tuple[Tensor, ...] = ()
-    for number, (part, its_other) in enumerate(zip(x.split(size), others, strict=True)):
-        found = do(part.contiguous(), its_other)
-        results = results or tuple(one.new_empty(x.shape) for one in found)
-        for result, one in zip(results, found, strict=True):
-            result[number * size : number * size + len(one)] = one
-    return results
-
-
-def _sort_values(x: Tensor, real: Tensor | None) -> tuple[Tensor]:
-    return (_network(x.clone() if real is None else torch.where(real, x, -torch.inf)),)
+def _sort_values(x: Tensor, real: Tensor | None) -> Tensor:
+    values = torch.empty_like(x, memory_format=torch.contiguous_format)
+    for part in cache_sized_parts(x):
+        elements = x[part].clone(memory_format=torch.contiguous_format)
+        if real is not None:
+            elements.masked_fill_(~real[part], -torch.inf)
+        values[part] = _network(elements)
+    return values
 
 
 def _sort_keys(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
     """Values and the numbers of the elements that they came from, by one network of plain numbers.
 
-    A float64 has 29 bits more than a float32 for the digits of a number. The lowest of them take the
+    A float64 has 29 bits more than a float32 for the digits of a number. The lowest 16 of them take the
     element's number, so written that of equal values the earlier element is the larger key.
     """
-    count = x.shape[1]
-    spare = (1 << (count - 1).bit_length()) - 1  # such as 0b111111 for up to 64 elements
-    numbers = torch.arange(count, device=x.device).unsqueeze(-1)  # (N, 1)
-    # An infinity with digits would be a NaN: a power of two beyond every float32 stands for it.
-    keys = x.double().clamp_(-(2.0**1000), 2.0**1000)  # (B, N, D)
-    if real is not None:
-        keys = torch.where(real, keys, -(2.0**1001))  # padding is below all
-    bits = keys.view(torch.int64)
-    # The more digits a number below 0 has, the less it is: there they take the element's number itself, above
-    # 0 its complement.
-    bits |= (bits >> 63).bitwise_xor_(~numbers).bitwise_and_(spare)
-    keys = _network(keys)
-    bits = keys.view(torch.int64)
-    complement = (bits >> 63).bitwise_xor_(bits).short()  # (B, N, D)   of the number, above and below 0
+    values = torch.empty_like(x, memory_format=torch.contiguous_format)
+    origin = torch.empty_like(values, dtype=torch.int16)
+    numbers = torch.arange(x.shape[1], device=x.device).unsqueeze(-1)  # (N, 1)
+    for part in cache_sized_parts(x):
+        # An infinity with digits would be a NaN: a power of two beyond every float32 stands for it.
+        keys = x[part].contiguous().double().clamp_(-(2.0**1000), 2.0**1000)  # (b, N, D)
+        if real is not None:
+            keys = torch.where(real[part], keys, -(2.0**1001))  # padding is below all
+        bits = keys.view(torch.int64)
+        # The more digits a number below 0 has, the less it is: there they take the element's number itself,
+        # above 0 its complement.
+        bits |= (bits >> 63).bitwise_xor_(~numbers).bitwise_and_(0xFFFF)
+        keys = _network(keys)
+        values[part] = keys  # rounded to a float32 it is the value again
+        digits = keys.view(torch.int64).short()  # the element's number, or below 0 its complement
+        origin[part] = (digits >> 15).bitwise_xor_(digits)
     # In a dimension with a NaN the digits mean nothing: they must still name an element.
-    origin = complement.bitwise_not_().bitwise_and_(spare).clamp_(max=count - 1)
-    return keys.to(x.dtype), origin
-
-
-def _send_back(gradient: Tensor, origin: Tensor) -> tuple[Tensor]:
-    return (torch.zeros_like(gradient).scatter_(1, origin.long(), gradient),)
+    return values, origin.clamp_(max=x.shape[1] - 1)
 
 
 def _fallback(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
