@@ -1,11 +1,25 @@
 """Exercise checks: right answers pass, each typical mistake gets a message of its own."""
 
 import pytest
-from answers import encoders, joint_space, learning_to_rank, pictures_and_captions, start_here
+from answers import (
+    encoders,
+    how_many_negatives,
+    joint_space,
+    learning_to_rank,
+    pictures_and_captions,
+    start_here,
+)
 
 from vsecore.checks import EXERCISES, check
 
-NOTEBOOKS = (start_here, pictures_and_captions, encoders, joint_space, learning_to_rank)
+NOTEBOOKS = (
+    start_here,
+    pictures_and_captions,
+    encoders,
+    joint_space,
+    learning_to_rank,
+    how_many_negatives,
+)
 RIGHT = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.RIGHT.items()}
 WRONG = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.WRONG.items()}
 

@@ -10,7 +10,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from vsecore.checks import encoders, joint_space, learning_to_rank, pictures_and_captions, start_here
+from vsecore.checks import (
+    encoders,
+    how_many_negatives,
+    joint_space,
+    learning_to_rank,
+    pictures_and_captions,
+    start_here,
+)
 from vsecore.checks.judging import Exercise, Trial, Verdict, judge
 
 __all__ = ["EXERCISES", "GRADES", "Exercise", "Trial", "Verdict", "check"]
@@ -24,6 +31,7 @@ EXERCISES: dict[str, Exercise] = {
     **encoders.EXERCISES,
     **joint_space.EXERCISES,
     **learning_to_rank.EXERCISES,
+    **how_many_negatives.EXERCISES,
 }
 
 
