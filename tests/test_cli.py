@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from vsecore import cli
 from vsecore.data.features import open_precomp
 from vsecore.evaluation import evaluate
+from vsecore.experiments import LESSON_SCALE
 from vsecore.training import load_run, score_split
 
 SMALL = ["--set", "dim=16", "--set", "text.word_dim=8", "--set", "text.minimum_count=1"]
@@ -150,6 +151,11 @@ def test_a_damaged_folder_is_reported_and_not_ready(album: Callable[..., Path]) 
         (["course", "99", "--tier", "smoke"], ["99", "00_start_here"]),
         (["course", "--tier", "quick"], ["quick", "smoke"]),
         (["course", "--data", "flickr8k"], ["data_root"]),
+        (["train", "2ad_grid_gru+gop"], ["gop", "without_adopt"]),
+        (["experiment", "2ad_poolings"], ["2ad_poolings", "2ad_pooling", "2ad_parts"]),
+        (["experiment", "2ad_parts", "--arm", "AdPool", "--set", "dim=8"], ["AdPool", "without AdPool"]),
+        (["experiment", "2ad_parts", "--data", "nowhere"], ["nowhere", "folder"]),
+        (["experiment", "2ad_parts", "--seeds", "0"], ["--seeds"]),
         (["scenes", "pretrain", "resnet"], ["resnet", "scenes-cnn"]),
         (["learner", "99"], ["99", "00_start_here"]),
         (["grade", "nowhere"], ["nowhere", "folder"]),
@@ -204,3 +210,25 @@ def test_baselines_are_printed_and_recorded(features: Path, tmp_path: Path) -> N
     said = run("baselines", "--data", features, "--record", tmp_path / "records")
     assert "chance: " in said and "ridge: " in said
     assert len(list((tmp_path / "records").glob("*.json"))) == 2
+
+
+def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(
+    features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = dict(pair.split("=") for pair in SMALL[1::2])
+    monkeypatch.setitem(LESSON_SCALE, open_precomp(features).name, small)
+    records = tmp_path / "records"
+    command = ["experiment", "2ad_parts", "--data", features, "--record", records, "--seeds", 2]
+    said = run(*command, "--arm", "all", "--arm", "without AdOpt")
+    for seed in (0, 1):
+        assert f"all, seed {seed}: rsum" in said and f"without AdOpt, seed {seed}: rsum" in said
+    assert "| all | 426.9 | 1 |" in said and "| without AdOpt | 417.9 | 2 |" in said
+    again = run(*command, "--arm", "all", "--arm", "without AdOpt")
+    assert "seed" not in again.replace("| seeds |", "") and "| all | 426.9 | 1 |" in again
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("".join(f"{word} {'0.5 ' * 7}0.1\n" for word in ("caption", "picture", "the", "of")))
+    other = ["--record", tmp_path / "other", "--seeds", 1, "--arm", "all", "--vectors", vectors]
+    said = run("experiment", "2ad_parts", "--data", features, *other, *SMALL, "--set", "training.epochs=2")
+    assert "all, seed 0: rsum" in said and "|" not in said  # of other settings there is no table
+    (record,) = (json.loads(path.read_text()) for path in (tmp_path / "other").iterdir())
+    assert record["data"]["vectors"] and record["config"]["training"]["epochs"] == 2
