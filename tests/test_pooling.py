@@ -444,6 +444,36 @@ def test_a_balance_that_is_given_is_no_weight():
     assert pool.weights(x, mask)[1].tolist() == [[0.25, 0.75]] * len(x)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_adaptive_pooling_by_parts_is_the_same_as_in_one(monkeypatch, masked):
+    x, mask = batch()
+    pool, given = WEIGHED["adpool"], (mask if masked else None)
+    inputs = (x.requires_grad_(), *pool.parameters())
+
+    def run():
+        theta, omega = pool.weights(x, given)
+        results = pool(x, given), theta, omega
+        loss = sum((result * torch.arange(result.numel()).view_as(result)).sum() for result in results)
+        return *results, *torch.autograd.grad(loss, inputs)
+
+    monkeypatch.setattr("vsecore.pooling.elements.VALUES_AT_A_TIME", 80)
+    by_parts = run()
+    monkeypatch.setattr("vsecore.pooling.elements.VALUES_AT_A_TIME", 2**19)
+    in_one = run()
+    # With mixed precision torch takes its own way back: here nothing is mixed but the name.
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: True)
+    for one, other, plain in zip(by_parts, in_one, run(), strict=True):
+        torch.testing.assert_close(one, other)
+        torch.testing.assert_close(one, plain)
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_adaptive_pooling_has_second_derivatives(learns):
+    x, mask = batch(rows=2, elements=4)
+    pool = copy.deepcopy(WEIGHED["adpool"]).requires_grad_(learns)
+    assert torch.autograd.gradgradcheck(lambda x: pool(x, mask), x.requires_grad_())
+
+
 def test_adaptive_pooling_tells_its_weights():
     x, mask = batch()
     for pool in (WEIGHED["adpool"], WEIGHED["adpool, released"]):
