@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from vsecore import evaluation
 from vsecore.data import scenes
 from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
-from vsecore.losses import triplet
+from vsecore.losses import adopt, adopt_k, alignment, triplet, uniformity
 
 TEXTS = {
     path.stem[:2]: path for path in (Path(__file__).parent.parent / "notebooks" / "text").glob("[0-9]*_*.py")
@@ -191,6 +191,36 @@ def ndcg() -> None:
     over_relevant("ndcg_by_hand", evaluation.ndcg, lambda own: own * degrees + own)
 
 
+def k_hardest(name: str, **as_printed: bool) -> None:
+    """Equal values and equal gradients, for several batches, temperatures and numbers of negatives."""
+    for scores in batches()[1:]:
+        for k in {1, len(scores) // 2, len(scores) - 1}:
+            for temperature in (0.05, 0.5):
+                pair = [scores.clone().requires_grad_() for _ in range(2)]
+                mine = taught("11")[name](pair[0], k, temperature)
+                theirs = adopt(pair[1], temperature, negatives=k, **as_printed)
+                torch.testing.assert_close(mine.double(), theirs)
+                (mine + theirs).backward()
+                torch.testing.assert_close(pair[0].grad, pair[1].grad)
+
+
+def how_mature() -> None:
+    for scores in batches():
+        torch.testing.assert_close(taught("11")["gamma_align"](scores), alignment(scores))
+        for rule in ("printed", "released"):
+            torch.testing.assert_close(
+                taught("11")[f"gamma_uniform_{rule}"](scores), uniformity(scores, rule)
+            )
+
+
+def how_many() -> None:
+    for scores in batches():
+        for trained in (0.0, 0.3, 0.6, 0.9):
+            some = (1 - trained) * scores + trained * torch.eye(len(scores))
+            for rule in ("printed", "released"):
+                assert taught("11")[f"k_{rule}"](some) == adopt_k(some, rule)
+
+
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
@@ -208,6 +238,13 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("03", "ndcg_by_hand"): ndcg,
     ("04", "all_negatives"): all_negatives,
     ("04", "hardest_negative"): hardest_negative,
+    ("11", "k_hardest"): lambda: k_hardest("k_hardest"),
+    ("11", "k_hardest_as_printed"): lambda: k_hardest("k_hardest_as_printed", positive_in_denominator=False),
+    ("11", "gamma_align"): how_mature,
+    ("11", "gamma_uniform_printed"): how_mature,
+    ("11", "gamma_uniform_released"): how_mature,
+    ("11", "k_printed"): how_many,
+    ("11", "k_released"): how_many,
 }
 
 
