@@ -448,3 +448,17 @@ def test_a_damaged_claim_is_told(tmp_path, monkeypatch, change, message):
 def test_a_claim_may_name_another_metric(tmp_path, monkeypatch):
     write_claims(tmp_path, monkeypatch, [CLAIM, CLAIM | {"metric": "dev_rsum_1"}])
     assert [claim.metric for claim in claims("2ad")] == ["rsum", "dev_rsum_1"]
+
+
+def test_records_of_different_data_are_not_set_side_by_side(tmp_path):
+    for arm, seed in (("AdPool", 0), ("mean", 1)):
+        run(
+            "2ad_pooling",
+            lambda kind, s=seed: small_data(kind, s),
+            seeds=[0],
+            arms=[arm],
+            folder=tmp_path,
+            tell=silent,
+        )
+    with pytest.raises(ValueError, match="2 different sets of grid"):
+        measured("2ad_pooling", "small", folder=tmp_path)

@@ -79,20 +79,26 @@ def measured(
         folder: of the records.
 
     Raises:
-        ValueError: the experiment is unknown.
+        ValueError: the experiment is unknown, or its records come from different data or word vectors.
     """
     experiment, scale = get_experiment(name), lesson_scale(data)
     entries = records.find(folder, data=data) if folder.is_dir() else []
-    found = {}
+    found, sources = {}, defaultdict(set)
     for arm in experiment.arms:
         identified = title_of(experiment.systems(arm, features, scale))
-        by_seed = {
-            entry.seed: entry.metrics[metric]
-            for entry in entries
-            if (entry.name, entry.config_hash) == identified and metric in entry.metrics
-        }
-        if by_seed:
+        chosen = [entry for entry in entries if (entry.name, entry.config_hash) == identified]
+        for entry in chosen:
+            for source in entry.data.get("members", [entry.data]):
+                kind, parts = source.get("feature_kind", ""), ("fingerprint", "vectors")
+                sources[kind].add(tuple(source.get(part, "") for part in parts))
+        if by_seed := {entry.seed: entry.metrics[metric] for entry in chosen if metric in entry.metrics}:
             found[arm] = by_seed
+    for kind, different in sources.items():
+        if len(different) > 1:
+            raise ValueError(
+                f"records of {name} in {folder.name} come from {len(different)} different sets of {kind} "
+                "features, captions or word vectors: keep each in a folder of its own"
+            )
     return found
 
 
