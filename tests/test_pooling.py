@@ -444,6 +444,26 @@ def test_a_balance_that_is_given_is_no_weight():
     assert pool.weights(x, mask)[1].tolist() == [[0.25, 0.75]] * len(x)
 
 
+@each({name: WEIGHED[name] for name in ("soft", "ada", "lip")})
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_large_batch_is_pooled_by_parts_to_the_same(monkeypatch, pool, masked):
+    x, mask = batch()
+    given, inputs = (mask if masked else None), (x.requires_grad_(), *pool.parameters())
+
+    def run():
+        pooled = pool(x, given)
+        with torch.no_grad():
+            torch.testing.assert_close(pool(x, given), pooled)
+        return pooled, *torch.autograd.grad(pooled.square().sum(), inputs)
+
+    whole = run()
+    monkeypatch.setattr("vsecore.pooling.elements.VALUES_AT_A_TIME", 80)
+    monkeypatch.setattr("vsecore.pooling.elements.VALUES_TOO_MANY_TO_KEEP", 0)
+    for one, other in zip(run(), whole, strict=True):
+        torch.testing.assert_close(one, other)
+    assert torch.autograd.gradgradcheck(lambda x: pool(x[:, :3], None), x)
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_adaptive_pooling_by_parts_is_the_same_as_in_one(monkeypatch, masked):
     x, mask = batch()

@@ -10,6 +10,7 @@ from vsecore.pooling.elements import (
     check_dim,
     check_elements,
     count_real,
+    pool_by_parts,
     softmax_over_real,
     without_padding,
 )
@@ -27,6 +28,9 @@ class SoftPool(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
         check_elements(x, mask)
+        return pool_by_parts(self._pool, x, mask)
+
+    def _pool(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = without_padding(x, mask)
         return (softmax_over_real(x, mask) * x).sum(1)  # (B, D)
 
@@ -50,6 +54,9 @@ class AdaPool(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
         check_elements(x, mask)
+        return pool_by_parts(self._pool, x, mask)
+
+    def _pool(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = without_padding(x, mask)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))  # squares of half precision vanish
         mean = wide.sum(1, keepdim=True) / count_real(x, mask).view(-1, 1, 1)  # (B, 1, D)
@@ -91,6 +98,9 @@ class LIPPool(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
         check_elements(x, mask, self.dim)
+        return pool_by_parts(self._pool, x, mask)
+
+    def _pool(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = without_padding(x, mask)
         logits = self.importance(x)  # (B, N, D)    0 at the padding
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
