@@ -3,6 +3,7 @@
 import pytest
 from answers import (
     encoders,
+    ensembles_and_speed,
     how_many_negatives,
     joint_space,
     learning_to_rank,
@@ -19,6 +20,7 @@ NOTEBOOKS = (
     joint_space,
     learning_to_rank,
     how_many_negatives,
+    ensembles_and_speed,
 )
 RIGHT = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.RIGHT.items()}
 WRONG = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.WRONG.items()}

@@ -12,6 +12,7 @@ from typing import Any
 
 from vsecore.checks import (
     encoders,
+    ensembles_and_speed,
     how_many_negatives,
     joint_space,
     learning_to_rank,
@@ -32,6 +33,7 @@ EXERCISES: dict[str, Exercise] = {
     **joint_space.EXERCISES,
     **learning_to_rank.EXERCISES,
     **how_many_negatives.EXERCISES,
+    **ensembles_and_speed.EXERCISES,
 }
 
 
