@@ -59,13 +59,13 @@ FLOOR = 2 * math.log1p(math.exp(4))
 
 RIGHT = {
     "11.k": [(124, 24), [124.0, 24.0], torch.tensor([124, 24])],
-    "11.bottom": [-80, torch.tensor(-80.0), 2 * -2 / 0.05],
+    "11.bottom": [-400, torch.tensor(-400.0), -4 / 0.01],
     "11.siblings": [right_siblings, looped_siblings, by_cross_entropy],
     "11.break": [FLOOR, torch.tensor(FLOOR), 8.036],
 }
 WRONG = {
     "11.k": [124, (24, 124), (124, 23), (124.4, 23.3), (127, 24), (124, 70)],
-    "11.bottom": [0, 80, -20, -40, 1],
+    "11.bottom": [0, 400, -100, -200, 1],
     "11.siblings": [
         lambda S, positives, K, temperature=0.05: right_siblings(S, positives, K).item(),
         one_way,

@@ -85,12 +85,12 @@ EXERCISES: dict[str, Exercise] = {
         5,
         (
             Trial(
-                lambda answer: near(answer, -40) or near(answer, -80),
+                lambda answer: near(answer, -200) or near(answer, -400),
                 "With one negative the logarithm undoes the exponentials: what is left is a difference of "
                 "two similarities over the temperature. How large can it be?",
             ),
             Trial(
-                lambda answer: near(answer, -80),
+                lambda answer: near(answer, -400),
                 "You counted one direction: pictures ask for captions, and captions for pictures.",
             ),
         ),
@@ -100,11 +100,11 @@ EXERCISES: dict[str, Exercise] = {
                 "Not nothing: as printed the pair is not in the sum, so its price can fall below zero.",
             ),
             Trial(
-                lambda answer: near(answer, 40) or near(answer, 80),
+                lambda answer: near(answer, 200) or near(answer, 400),
                 "Mind the sign: a pair that is far ahead of its negative is what the loss rewards.",
             ),
             Trial(
-                lambda answer: near(answer, -20),
+                lambda answer: near(answer, -100),
                 "A negative can do better than a right angle: the cosine goes down to minus one.",
             ),
         ),
