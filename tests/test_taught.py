@@ -22,6 +22,7 @@ from vsecore import evaluation
 from vsecore.data import scenes
 from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
 from vsecore.losses import adopt, adopt_k, alignment, triplet, uniformity
+from vsecore.similarity import cosine
 
 TEXTS = {
     path.stem[:2]: path for path in (Path(__file__).parent.parent / "notebooks" / "text").glob("[0-9]*_*.py")
@@ -221,6 +222,28 @@ def how_many() -> None:
                 assert taught("11")[f"k_{rule}"](some) == adopt_k(some, rule)
 
 
+def matrices(count: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(count)
+    return [torch.randn(4, 9, generator=generator, dtype=torch.float64) for _ in range(count)]
+
+
+def mean_of_matrices() -> None:
+    for count in (1, 2, 5):
+        theirs = evaluation.ensemble(*matrices(count))
+        torch.testing.assert_close(taught("12")["mean_of"](matrices(count)), theirs)
+
+
+def ensemble_as_one() -> None:
+    """Systems of different widths, their vectors of every length."""
+    generator = torch.Generator().manual_seed(7)
+    pairs = [
+        [width * torch.randn(rows, width, generator=generator, dtype=torch.float64) for rows in (4, 9)]
+        for width in (2, 7, 3)
+    ]
+    v, t = (taught("12")["as_one"](list(side)) for side in zip(*pairs, strict=True))
+    torch.testing.assert_close(v @ t.T, evaluation.ensemble(*(cosine(*pair) for pair in pairs)))
+
+
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
@@ -245,6 +268,8 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("11", "gamma_uniform_released"): how_mature,
     ("11", "k_printed"): how_many,
     ("11", "k_released"): how_many,
+    ("12", "mean_of"): mean_of_matrices,
+    ("12", "as_one"): ensemble_as_one,
 }
 
 
