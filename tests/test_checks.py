@@ -8,6 +8,7 @@ from answers import (
     joint_space,
     learning_to_rank,
     pictures_and_captions,
+    pooling,
     start_here,
 )
 
@@ -19,6 +20,7 @@ NOTEBOOKS = (
     encoders,
     joint_space,
     learning_to_rank,
+    pooling,
     how_many_negatives,
     ensembles_and_speed,
 )

@@ -17,6 +17,7 @@ from vsecore.checks import (
     joint_space,
     learning_to_rank,
     pictures_and_captions,
+    pooling,
     start_here,
 )
 from vsecore.checks.judging import Exercise, Trial, Verdict, judge
@@ -32,6 +33,7 @@ EXERCISES: dict[str, Exercise] = {
     **encoders.EXERCISES,
     **joint_space.EXERCISES,
     **learning_to_rank.EXERCISES,
+    **pooling.EXERCISES,
     **how_many_negatives.EXERCISES,
     **ensembles_and_speed.EXERCISES,
 }
