@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vsecore import evaluation
+from vsecore import evaluation, pooling
 from vsecore.data import scenes
 from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
 from vsecore.losses import adopt, adopt_k, alignment, triplet, uniformity
@@ -244,6 +244,53 @@ def ensemble_as_one() -> None:
     torch.testing.assert_close(v @ t.T, evaluation.ensemble(*(cosine(*pair) for pair in pairs)))
 
 
+def weights_of_old_poolers() -> None:
+    x = elements(6)[0]
+    for theta, pool in (
+        ([0.2] * 5, pooling.MeanPool()),
+        ([1.0, 0, 0, 0, 0], pooling.MaxPool()),
+        ([0.5, 0.5, 0, 0, 0], pooling.KMaxPool(2)),
+    ):
+        ours = taught("10")["sort_weigh_sum"](x, torch.tensor(theta, dtype=x.dtype))
+        torch.testing.assert_close(ours, pool(x))
+
+
+def by_a_network() -> None:
+    x, mask = elements(6)
+    pair = [x.clone().requires_grad_() for _ in range(2)]
+    for mine, sort in zip(pair, (taught("10")["network_sort"], pooling.sort_descending), strict=True):
+        sort(mine, mask).square().sum().backward()
+    torch.testing.assert_close(taught("10")["network_sort"](x, mask), pooling.sort_descending(x, mask))
+    torch.testing.assert_close(pair[0].grad, pair[1].grad)
+
+
+def softmax_without_padding() -> None:
+    for width in (1, 6):
+        x, mask = elements(width)
+        theirs = pooling.elements.softmax_over_real(x, mask)
+        torch.testing.assert_close(taught("10")["safe_softmax"](x, mask), theirs)
+
+
+def weights_of_places() -> None:
+    pool = pooling.GPO()
+    for count in (1, 2, 7, 36):
+        ours = taught("10")["gpo_weights"](count, pool.gru, pool.linear)
+        torch.testing.assert_close(ours, pool.weights(torch.tensor([count]))[0])
+
+
+def adaptive_pool() -> None:
+    x, mask = elements(6)
+    pool = pooling.AdPool(6).double()
+    token = taught("10")["token_level"](x, mask, pool.token.weight.T)
+    embedding = taught("10")["embedding_level"](x, mask)
+    alone = pooling.AdPool(6, token_share=1.0).double()
+    alone.token = pool.token
+    torch.testing.assert_close(token, alone(x, mask))
+    torch.testing.assert_close(embedding, pooling.SoftPool()(x, mask))
+    both = taught("10")["balanced"](token, embedding, pool.balance.weight.T)
+    torch.testing.assert_close(both, pool(x, mask))
+
+
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
@@ -261,6 +308,13 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("03", "ndcg_by_hand"): ndcg,
     ("04", "all_negatives"): all_negatives,
     ("04", "hardest_negative"): hardest_negative,
+    ("10", "sort_weigh_sum"): weights_of_old_poolers,
+    ("10", "network_sort"): by_a_network,
+    ("10", "safe_softmax"): softmax_without_padding,
+    ("10", "gpo_weights"): weights_of_places,
+    ("10", "token_level"): adaptive_pool,
+    ("10", "embedding_level"): adaptive_pool,
+    ("10", "balanced"): adaptive_pool,
     ("11", "k_hardest"): lambda: k_hardest("k_hardest"),
     ("11", "k_hardest_as_printed"): lambda: k_hardest("k_hardest_as_printed", positive_in_denominator=False),
     ("11", "gamma_align"): how_mature,

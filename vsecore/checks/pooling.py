@@ -106,7 +106,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_as_kmax(answer, [5, 5], 5, 1) and _same_as_kmax(answer, [5, 5], 5, 3),
-                "Without padding, and with enough elements: the mean of the k largest values of each dimension.",
+                "Without padding and with enough elements: the mean of each dimension's k largest values.",
             ),
             Trial(
                 lambda answer: _same_as_kmax(answer, [5, 4], 5, 2),
