@@ -343,10 +343,18 @@ def test_graph_convolution_agrees_with_the_loop():
         for layer in pool.layers:
             heard = []
             for listener in own:
-                said = [(layer.theta(listener) @ layer.phi(e)) * layer.message(e) for e in own]
+                theta = layer.theta(listener / listener.norm())
+                said = [(theta @ layer.phi(e / e.norm())) * layer.message(e) for e in own]
                 heard.append(layer.out(sum(said) / len(own)))
             own = [element + news for element, news in zip(own, heard, strict=True)]
         torch.testing.assert_close(pooled[row], sum(own) / len(own))
+
+
+def test_graph_convolution_grows_no_faster_than_its_elements():
+    """Cubes of cubes: large features once ended in infinity after a step of training."""
+    pool, (x, mask) = OTHERS["gcn"], batch()
+    at_most = pool(x, mask).abs().max() * 1000
+    assert pool(1000 * x, mask).abs().max() < 10 * at_most
 
 
 @pytest.mark.parametrize("make", [GCNPool, LIPPool])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from vsecore.pooling.basic import MeanPool
 from vsecore.pooling.elements import check_dim, check_elements, count_real, without_padding
@@ -13,8 +14,10 @@ class GCNPool(nn.Module):
     """Graph convolutions over all pairs of elements, then the mean.
 
     Each layer adds to every element what it hears from all the others, each as loud as the two are alike:
-    V* = V + W_r (R V W_g), where R = θ(V)·φ(V)ᵀ over the number of elements. Every layer begins as doing
-    nothing, so that the pool begins as `MeanPool`.
+    V* = V + W_r (R V W_g), where R = θ(V)·φ(V)ᵀ over the number of elements. R looks at directions alone, as
+    the source scales its regions to length one beforehand: of the elements as they come, four layers would
+    make the 81st power, and large ones would end in infinity. Every layer begins as doing nothing, so that
+    the pool begins as `MeanPool`.
 
     Args:
         dim: width D of the elements.
@@ -57,7 +60,9 @@ class _Reasoning(nn.Module):
         nn.init.zeros_(self.out.bias)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        relation = self.theta(x) @ self.phi(x).transpose(1, 2)  # (B, N, N)
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # padding's length 0 needs a fine eps
+        directions = normalize(wide, dim=-1).to(x.dtype)  # (B, N, D)
+        relation = self.theta(directions) @ self.phi(directions).transpose(1, 2)  # (B, N, N)
         messages = without_padding(self.message(x), mask)  # (B, N, D)   padding says nothing
         heard = torch.bmm(relation, messages) / count_real(x, mask).view(-1, 1, 1)  # (B, N, D)
         return x + self.out(heard)  # (B, N, D)
