@@ -15,8 +15,8 @@
 # # Pooling: sort, weigh, sum
 #
 # **You will be able to** say of any pooler what it weighs, sort a batch of pictures faster than a sorting function does, write
-# GPO {cite}`chen2021gpo` and AdPool {cite}`zhang2022adpool` from nothing and safe under padding, look up what a trained pooler has
-# learned, and read a table of poolers with the doubt that it deserves.
+# GPO {cite}`chen2021gpo` and AdPool {cite}`zhang2022adpool` from nothing and safe under padding, look up what a trained pooler
+# has learned, and read a table of poolers with the doubt that it deserves.
 #
 # **You need** the notebooks *Encoders: what the vectors see* and *Learning to rank*, and the softmax.
 #
@@ -167,8 +167,9 @@ plots.show(
 # rows, put the larger values above and the smaller below. Rows lie in one piece, and a processor compares many numbers of a row
 # at once.
 #
-# How to arrange the comparators? Sort the upper half, sort the lower half, then *merge*: first the places 0, 2, 4, … of both
-# halves, then the places 1, 3, 5, …, each by a smaller merge; what is then still wrong is wrong by one place, between neighbours.
+# How to arrange the comparators? Sort the upper half, sort the lower half, then *merge*: first every other place, beginning with
+# the first, then the places between them, each time by a smaller merge. What is then still wrong is wrong by one place, between
+# neighbours.
 
 
 # %%
@@ -284,12 +285,12 @@ Markdown("\n".join(lines))
 # %% [markdown]
 # The package pays for the gradient: it must remember where each value came from, and sends the gradient of a sorted value back to
 # that very element. What if two elements have the same value? Someone must be first. In the cell below the first two rows tie in
-# the first dimension, and place 1 alone is asked for.
+# the first dimension, and the last two in the second; the first place alone is asked for.
 
 # %%
 x = torch.tensor([[[3.0, 1.0], [3.0, 2.0], [1.0, 2.0]]], requires_grad=True)  # (1, 3, 2)
 for name, pooled in {
-    "sort, then place 1": sort_descending(x)[:, 0],
+    "sort, first place": sort_descending(x)[:, 0],
     "torch's maximum": x.amax(1),
 }.items():
     (gradient,) = torch.autograd.grad(pooled.sum(), x)
@@ -298,9 +299,9 @@ for name, pooled in {
     )  # a list for each dimension, an entry for each element
 
 # %% [markdown]
-# The sorted values send the whole gradient to the earlier of the two; torch's maximum splits it. Either is a right answer: where
-# two values tie, a maximum has no derivative but a choice of them. Ties of real numbers are rare, and ties of padding get no
-# gradient at all.
+# The sorted values send the whole gradient to the earlier of two; torch's maximum splits it. Either is a right answer: where two
+# values tie, a maximum has no derivative but a choice of them. Ties of real numbers are rare, and ties of padding get no gradient
+# at all.
 #
 # ## Padding must weigh nothing
 #
@@ -763,11 +764,11 @@ plots.show(
 )
 
 # %% [markdown]
-# For captions the token level has learned what GPO finds too, a steep slope, and it is the same slope for short and for long
-# captions. For pictures its weights go to the *smallest* values, which makes no sense. But look at the balance. For pictures the
-# token level has no part in the result at all, and a level without a part gets no gradient: it stays as it was when it was left
-# behind. For pictures, AdPool has become its embedding level alone, and that is SoftPool. We can test it: take AdPool out of the
-# trained system, put SoftPool in, and train nothing.
+# For captions the token level has learned a steep slope, and it is nearly the same slope for short and for long captions. For
+# pictures its weights go to the *smallest* values, which makes no sense. But look at the balance. For pictures the token level
+# has no part in the result at all, and a level without a part gets no gradient: it stays as it was when it was left behind. For
+# pictures, AdPool has become its embedding level alone, and that is SoftPool. We can test it: take AdPool out of the trained
+# system, put SoftPool in, and train nothing.
 
 
 # %%
@@ -929,9 +930,9 @@ plots.show(
 # missing, since each dimension and each picture has weights of its own.
 #
 # The figure has another lesson. The embedding level is the same formula in both towers, $\mathrm{softmax}(x)\,x$, and nothing in
-# it is learned. In the left panel it is nearly a maximum, and in the right one it is the mean. What differs is the size of the
-# values: those of a GRU lie between minus one and one, where a softmax is nearly flat; those of a linear layer may grow as large
-# as they like. The encoder in front decides what the pooler is.
+# it is learned. In the left panel it leans far towards the largest values, and in the right one it is the mean. What differs is
+# the size of the values: those of a GRU lie between minus one and one, where a softmax is nearly flat; those of a linear layer
+# may grow as large as they like. The encoder in front decides what the pooler is.
 #
 # ## Break it: let the padding take part
 #
@@ -1000,12 +1001,12 @@ plots.show(
 # - **Padding.** In the released code, the token level's softmax runs over the padding, as you have just seen. Its embedding level
 #   fills the padding with a very low number before its softmax, and is safe. Here no padding takes part in anything.
 # - **The token level.** The paper prints one weight a row, $W_{\mathrm{tok}}$ of width $D$. The released code has a matrix of $D$
-#   times $D$ with a bias, and a ReLU before the softmax: each dimension of each row has a weight of its own, and none of them can
-#   fall below that of a zero. Here the print is the default; `per_dimension=True` is the code. It stands in the last table below.
+#   times $D$ with a bias, and a ReLU before the softmax: each dimension of each row has a weight of its own, and no logit can
+#   fall below zero. Here the print is the default; `per_dimension=True` is the code. It stands in the last table below.
 # - **The balance** has a bias in the released code. It is added to both sides of a softmax and cancels out.
-# - **Size augmentation.** The paper does not mention it. The released code leaves out a fifth of the regions and of the words in
-#   training, as VSE-infinity does; of patches it leaves out a tenth, and does so in testing, not in training. Here elements are
-#   left out in training alone.
+# - **Size augmentation.** The paper does not mention it. The released code leaves out a fifth of the regions in training, up to a
+#   fifth of the cells, and hides, changes or leaves out a fifth of the words, much as VSE-infinity does; of patches it leaves out
+#   a tenth, in testing and not in training. Here elements are left out in training alone.
 # - **Choosing the model.** The released training script opens the development split, never looks at it, and evaluates the *test*
 #   split after each epoch. Here the development split chooses, and the test split is looked at once.
 # ```
@@ -1024,8 +1025,8 @@ Markdown(
 
 # %% [markdown]
 # The sums of the first two rows are nearly the same, as they should be. But all recalls that are printed in the second row are
-# lower than those of the first, and two of them stand in the row of AdaPool too. Something here was copied wrongly. And the paper
-# trained each system once: it cannot say how far two trainings of one system lie apart.
+# lower than those of the first, and two of them stand in the row of AdaPool too. Something here looks copied wrongly. And the
+# paper has one number for each system: it cannot say how far two trainings of the same one lie apart.
 #
 # Now the poolers, all with the same loss. We trained each several times at the size of this lesson, from different draws; the
 # spread is that between them. First the drawn world:
@@ -1040,11 +1041,10 @@ Markdown(experiments.table("2ad_pooling", "scenes"))
 Markdown(experiments.table("2ad_pooling", "flickr8k"))
 
 # %% [markdown]
-# Two things stand out. Which simple pooler is good depends on the pictures. In the drawn world a thing fills a few cells and the
-# mean drowns it: the mean is far behind, the maximum near the top. On photographs the mean is good and the maximum is not. This
-# is why the paper does not want to choose by hand. But of the two that learn to choose, it is GPO that is in front on both
-# collections. AdPool could nearly be the maximum, and could be the mean, and yet on the photographs it is behind the mean. To be
-# able to is not to learn to: remember the balance, which is soon decided and then stays.
+# Two things stand out. Which simple pooler is good depends on the pictures. In the drawn world, where a thing fills a few cells,
+# the mean is far behind and the maximum near the top. On photographs the mean is good and the maximum is not. This is why nobody
+# should have to choose by hand. But of the two that learn to choose, it is GPO that is in front on both collections. AdPool could
+# be the mean, and the maximum, and yet on the photographs it is behind both. To be able to is not to learn to.
 #
 # Why does the paper see it otherwise? It trains longer by far, on regions, at eight times the width and with a lower learning
 # rate. We have not tried that here.
@@ -1059,7 +1059,8 @@ Markdown(experiments.verdicts("2ad", "scenes", "2ad_pooling"))
 Markdown(experiments.verdicts("2ad", "flickr8k", "2ad_pooling"))
 
 # %% [markdown]
-# READ
+# The claim that matters most, AdPool against GPO, does not hold on either collection. Against most of the others AdPool does
+# better, in the drawn world.
 #
 # Which of its parts does AdPool need? The paper takes them out one at a time, in its table 3. (AdOpt, the loss, is the subject of
 # *How many negatives?*.)
@@ -1071,7 +1072,9 @@ Markdown(experiments.table("2ad_parts", "scenes"))
 Markdown(experiments.verdicts("2ad", "scenes", "2ad_parts"))
 
 # %% [markdown]
-# READ
+# AdPool without its token level is SoftPool, AdPool without its embedding level has the learned slope alone. Both are missed
+# here, as in the paper. But the paper finds that the token level is worth more, and here it is the embedding level, by far. We
+# have seen why: it is the one that the pictures live on.
 #
 # And must the balance be learned? The paper fixes it, in its table C-2.
 
