@@ -15,9 +15,10 @@
 # # Ensembles and speed
 #
 # **You will be able to** let several systems answer as one, foretell from their correlation what that brings, tell *different eyes* from
-# *more models*, keep an ensemble as one index, and reckon what a query costs: with cached vectors, and with attention across every pair.
+# *more models*, keep an ensemble as one index, and reckon what a query costs: with cached vectors, and with attention
+# across every pair.
 #
-# **You need** the notebooks *The joint space* and *Learning to rank*, and an idea of variance and correlation.
+# **You need** the notebooks *The joint space*, *Learning to rank* and *Pooling: sort, weigh, sum*, and an idea of variance and correlation.
 #
 # **It takes** about 1 minute and 1 GB of memory on two cores.
 
@@ -54,9 +55,9 @@ plots.house_style()
 # %% [markdown]
 # ## The idea, in a picture
 #
-# Three systems look for the picture of a caption. Each has found much of the truth, and each has its own favourite among the wrong
-# pictures. An *ensemble* takes the mean of what they say. What is right, all three say; what is wrong, mostly one says alone, and the
-# other two vote it down.
+# Three systems look for the picture of a caption. Each has found much of the truth, and each has its own favourite
+# among the wrong pictures. An *ensemble* takes the mean of what they say. What is right, all three say; what is
+# wrong, mostly one says alone, and the other two vote it down.
 
 # %% tags=["hide-input"]
 votes = {
@@ -86,10 +87,11 @@ plots.show(
 #
 # ## What a mean brings
 #
-# How much disagreement is enough? Take the model of a ranking from the notebook *The joint space*: the scores of the rivals are noise of
-# spread $\sigma$, and the right picture is $\delta$ above their mean. Now let $M$ systems score, all with this lead and this spread. For each pair of
-# systems, let $\rho$ be the correlation of what they give to the same rivals. In the mean of their scores the lead is still $\delta$. The variance of a
-# mean has $M$ terms of one system with itself and $M(M-1)$ terms of two systems, so the spread falls to
+# How much disagreement is enough? Take the model of a ranking from the notebook *The joint space*: the scores of the
+# rivals are noise of spread $\sigma$, and the right picture is $\delta$ above their mean. Now let $M$ systems score,
+# all with this lead and this spread. For each pair of systems, let $\rho$ be the correlation of what they give to the
+# same rivals. In the mean of their scores the lead is still $\delta$. The variance of a mean has $M$ terms of one
+# system with itself and $M(M-1)$ terms of two systems, so the spread falls to
 #
 # $$\sigma \, \sqrt{\frac{1 + (M - 1)\,\rho}{M}} .$$
 #
@@ -127,16 +129,18 @@ plots.show(
 )
 
 # %% [markdown]
-# The markers lie on the lines. And there is a floor: with ever more systems the spread falls to $\sigma\sqrt{\rho}$ and no further. What all
-# of them get wrong together, no mean takes out.
+# The markers lie on the lines. And there is a floor: with ever more systems the spread falls to $\sigma\sqrt{\rho}$
+# and no further. What all of them get wrong together, no mean takes out.
 #
 # ## Three eyes
 #
-# The paper of 2AD {cite}`zhang2022adpool` trains its system on three kinds of features: regions (R), grid cells (G) and patches (P).
-# Call each an eye. "We do so by simply taking the average similarity values", it says of RG and RGP (section 4.3). We do the same.
+# The paper of 2AD {cite}`zhang2022adpool` trains its system on three kinds of features: regions (R), grid cells (G)
+# and patches (P). Call each an eye. "We do so by simply taking the average similarity values", it says of RG and RGP.
+# We do the same.
 #
-# But the paper sets two and three models beside one, and that is not fair to the one: perhaps any two models do better. So here one of the eyes gets two more
-# trainings, from other seeds. To make room for five trainings each is short: one epoch, in a narrow space.
+# But the paper sets two and three models beside one, and that is not fair to the one: perhaps any two models do
+# better. So here one of the eyes gets two more trainings, from other seeds. To make room for five trainings each is
+# short: one epoch, in a narrow space.
 
 # %%
 eyes = {"R": "region", "G": "grid", "P": "patch"}
@@ -172,7 +176,8 @@ S = {name: cosine(v, t) for name, (v, t) in vectors.items()}  # each (Ni, Nc)
 tuple(S[again].shape)
 
 # %% [markdown]
-# The ensemble itself is one line. The package's does the same, one matrix after the other, since on COCO each takes half a gigabyte.
+# The ensemble itself is one line. The package's does the same, one matrix after the other, since on COCO each takes
+# half a gigabyte.
 
 
 # %%
@@ -203,13 +208,14 @@ lesson.report(
 )
 
 # %% [markdown]
-# In the stored run every ensemble is better than each of its members, and three are better than any two. So far the paper is right.
+# In the stored run every ensemble is better than each of its members, and three are better than any two. So far the
+# paper is right.
 #
 # ## An experiment that could fail: different eyes, or only more models?
 #
-# The *gain* of an ensemble is its rsum less the mean rsum of its members. If the gain came from the number of models alone,
-# an ensemble of one system trained again and again would gain as much as one with different eyes. If it came from the eyes alone, the repeated
-# trainings would gain nothing.
+# The *gain* of an ensemble is its rsum less the mean rsum of its members. If the gain came from the number of models
+# alone, an ensemble of one system trained again and again would gain as much as one with different eyes. If it came
+# from the eyes alone, the repeated trainings would gain nothing.
 
 
 # %%
@@ -263,24 +269,26 @@ plots.show(
 )
 
 # %% [markdown]
-# In these short trainings both explanations hold a part of the truth. Repeats bring the larger part of the gain, different eyes the rest.
-# Whoever sets RGP beside R counts the two together.
+# In these short trainings both explanations hold a part of the truth. Repeats bring the larger part of the gain,
+# different eyes the rest. Whoever sets RGP beside R counts the two together.
 #
-# Does it stay so? What repeats average away is the noise of a young model, and longer training removes that too. So after more
-# epochs the repeats should bring less. The records of this repository ask the same question with three epochs a model and from several seeds, at the scale of the other notebooks on
-# 2AD. RR, RRR and GGG are repeats; the spread is that over seeds.
+# Does it stay so? What repeats average away is the noise of a young model, and longer training removes that too. So
+# after more epochs the repeats should bring less. The records of this repository ask the same question with three
+# epochs a model and from several seeds, at the scale of the other notebooks on 2AD. RR, RRR and GGG are repeats; the
+# spread is that over seeds.
 
 # %%
 Markdown(experiments.table("2ad_ensembles", "scenes"))
 
 # %% [markdown]
-# It is as expected. Three times the grid is hardly better than once. (Regions gain more by repeats: their trainings end far apart, as their spread says, and a mean
-# evens that out.) And regions with the grid are no better than the grid alone, three times. Only the patches bring what no repeat brings: RGP stands clear of all.
+# It is as expected. Three times the grid is hardly better than once. (Regions gain more by repeats: their trainings
+# end far apart, as their spread says, and a mean evens that out.) And regions with the grid are no better than the
+# grid alone, three times. Only the patches bring what no repeat brings: RGP stands clear of all.
 #
 # ## The correlation decides
 #
-# If the model above is any good, then it knows nothing of eyes: only of correlations. For each caption, give its rivals' scores
-# mean zero and spread one. Then correlate two systems over all rivals.
+# If the model above is any good, then it knows nothing of eyes: only of correlations. For each caption, give its
+# rivals' scores mean zero and spread one. Then correlate two systems over all rivals.
 
 # %%
 own = owner == torch.arange(len(S["G"]))[:, None]  # (Ni, Nc)
@@ -327,9 +335,10 @@ plots.show(
 )
 
 # %% [markdown]
-# The ten pairs lie nearly on a line. Regions and cells, which look so different as features, are close to being the same eye: here both
-# are read off one convolutional network, and the patches come from a vision transformer. (In the paper too, regions and cells come from
-# one family of detectors {cite}`anderson2018bottomup,jiang2020grid`.) Different eyes are different *networks*, more than different ways to cut a picture.
+# The ten pairs lie nearly on a line. Regions and cells, which look so different as features, are close to being the
+# same eye: here both are read off one convolutional network, and the patches come from a vision transformer. (In the
+# paper too, regions and cells come from one family of detectors {cite}`anderson2018bottomup,jiang2020grid`.)
+# Different eyes are different *networks*, more than different ways to cut a picture.
 #
 # Now the formula itself. From the members' correlations alone it foretells by how much the lead grows, in spreads:
 
@@ -359,13 +368,14 @@ lesson.report(
 )
 
 # %% [markdown]
-# Foretold and measured agree. Look at the last line: by the formula, *no number* of trainings on regions gets to where one
-# model of each eye gets. More of the same runs into its floor.
+# Foretold and measured agree. Look at the last line: by the formula, *no number* of trainings on regions gets to
+# where one model of each eye gets. More of the same runs into its floor.
 #
 # ## An ensemble is one embedding
 #
-# It seems that an ensemble must keep $M$ matrices, or $M$ systems that each search. It need not. Put the unit vectors of a picture
-# behind one another, $[v_1, \dots, v_M]$, do the same with those of a caption, and divide both by $\sqrt{M}$. They have length one, and
+# It seems that an ensemble must keep $M$ matrices, or $M$ systems that each search. It need not. Put the unit vectors
+# of a picture behind one another, $[v_1, \dots, v_M]$, do the same with those of a caption, and divide both by
+# $\sqrt{M}$. They have length one, and
 #
 # $$\frac{[v_1, \dots, v_M]}{\sqrt{M}} \cdot \frac{[t_1, \dots, t_M]}{\sqrt{M}} = \frac{1}{M} \sum_{i=1}^{M} v_i \cdot t_i = \frac{1}{M} \sum_{i=1}^{M} s_i(v, t) ,$$
 #
@@ -389,9 +399,10 @@ print(tuple(pictures.shape), tuple(captions.shape))
 # | average similarity, section 4.3 | `mean_of` | `vsecore.evaluation.ensemble` |
 # | the same as one embedding | `as_one` | `vsecore.evaluation.ensemble`, of cosines |
 #
-# So an ensemble can be cached and searched like any single system: one index, one product. Its price is the width, as many times as many
-# numbers for each picture. Is all that width needed? The parts say much the same, so much of it should be idle. We look for the directions in which the
-# vectors of the *development* split reach farthest (a *singular value decomposition* gives them in order), and keep only the first few of them for the test split.
+# So an ensemble can be cached and searched like any single system: one index, one product. Its price is the width, as
+# many times as many numbers for each picture. Is all that width needed? The parts say much the same, so much of it
+# should be idle. We look for the directions in which the vectors of the *development* split reach farthest (a
+# *singular value decomposition* gives them in order), and keep only the first few of them for the test split.
 
 # %%
 developed = [encode(runs[eye].model, datasets[eye].dev, runs[eye].tokenizer) for eye in eyes]
@@ -441,13 +452,15 @@ lesson.report(
 )
 
 # %% [markdown]
-# At the width of a single system the ensemble has lost nothing. So it costs a search nothing more: the index is as narrow as one system's. What
-# remains is the price of looking: every new picture and every query goes through all the towers.
+# At the width of a single system the ensemble has lost nothing. So it costs a search nothing more: the index is as
+# narrow as one system's. What remains is the price of looking: every new picture and every query goes through all the
+# towers.
 #
 # ## What it finds, and whether it is wrong
 #
-# The paper shows the first five answers of its system for a picture and for a caption (figure 4), with a tick for what counts as right and a cross for the rest. One of the
-# crossed sentences "seems sensible", it remarks. In our world we can say which. First a picture, and the five captions that the ensemble finds for it:
+# The paper shows the first five answers of its system for a picture and for a caption (figure 4), with a tick for
+# what counts as right and a cross for the rest. One of the crossed sentences "seems sensible", it remarks. In our
+# world we can say which. First a picture, and the five captions that the ensemble finds for it:
 
 # %% tags=["hide-input"]
 together = ensemble(*(S[eye] for eye in eyes))  # (Ni, Nc)
@@ -497,8 +510,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Two examples prove nothing, so we count. Of all queries whose first answer is not their own, for how many is that answer *true*? We ask the best single
-# system and the ensemble.
+# Two examples prove nothing, so we count. Of all queries whose first answer is not their own, for how many is that
+# answer *true*? We ask the best single system and the ensemble.
 
 # %%
 counted = {}
@@ -518,15 +531,17 @@ for label, scores in ((f"{best} alone", S[best]), ("the ensemble", together)):
 lesson.report("12_wrong", counted, tolerance=8)
 
 # %% [markdown]
-# About a third of what the protocol calls an error is a right answer, and the better system has the *larger* share of them among its errors: the errors that
-# can be mended are mended first. The closer a system comes to the truth, the less the protocol can tell of what is still missing. What the paper
-# suspects of one sentence holds of many.
+# About a third of what the protocol calls an error is a right answer, and the better system has the *larger* share of
+# them among its errors: the errors that can be mended are mended first. The closer a system comes to the truth, the
+# less the protocol can tell of what is still missing. What the paper suspects of one sentence holds of many.
 #
 # ## What a pooler costs
 #
-# The paper's second promise is speed. Its table 4 sets "operating items per second" beside the rsum of each pooler, as multiples of the slowest. It does
-# not say what an operating item is (a set that is pooled, or a picture and a sentence that go through the whole model?), nor on what machine, nor
-# how many at a time. So let us first see what the pool alone costs. What a pooler multiplies by matrices it must have learned, and learned matrices can be counted:
+# The paper's second promise is speed. Its table 4 sets "operating items per second" beside the rsum of each pooler,
+# as multiples of the slowest. It does not say what an operating item is (a set that is pooled, or a picture and a
+# sentence that go through the whole model?), nor on what machine, nor how many at a time. So let us first see what
+# the pool alone costs. What a pooler multiplies by matrices it must have learned, and learned matrices can be
+# counted:
 
 # %%
 poolers = {
@@ -538,18 +553,20 @@ poolers = {
     "GCN": "gcn",
     "Seq2Seq": "seq2seq",
 }
-print(f"{'numbers learned':16}" + "".join(f"{f'D = {dim}':>12}" for dim in (512, 1024)))
+lines = [f"{'numbers learned':16}" + "".join(f"{f'D = {dim}':>12}" for dim in (512, 1024))]
 for name, key in poolers.items():
     learned = [
         sum(weight.numel() for weight in build_pool(key, dim).parameters())
         for dim in (512, 1024)
     ]
-    print(f"{name:16}" + "".join(f"{number:12,}" for number in learned))
+    lines.append(f"{name:16}" + "".join(f"{number:12,}" for number in learned))
+print("\n".join(lines))
 
 # %% [markdown]
-# There are two families. The first three treat each dimension by itself: twice as wide is twice the work. The others multiply every element by
-# $(D, D)$ matrices, and twice as wide is four times the work. A clock should see that too. Timing has a rule: all that is compared *takes
-# turns in one process*, so that what else the machine does falls on all alike. The fastest turn of each counts, since everything else only ever adds.
+# There are two families. The first three treat each dimension by itself: twice as wide is twice the work. The others
+# multiply every element by $(D, D)$ matrices, and twice as wide is four times the work. A clock should see that too.
+# Timing has a rule: all that is compared *takes turns in one process*, so that what else the machine does falls on
+# all alike. The fastest turn of each counts, since everything else only ever adds.
 
 
 # %%
@@ -586,14 +603,16 @@ plots.show(
 )
 
 # %% [markdown]
-# The second family falls more steeply. (GPO hardly falls: most of its time goes into a small recurrent network that looks at places, not at elements.) So "so many times as fast" is no
-# property of a pooler. It depends on the width, on how many elements there are, and on the machine.
+# The second family falls more steeply. (GPO hardly falls: most of its time goes into a small recurrent network that
+# looks at places, not at elements.) So "so many times as fast" is no property of a pooler. It depends on the width,
+# on how many elements there are, and on the machine.
 #
 # ### Is it the pool alone that the paper has timed?
 #
-# A record of this repository has the poolers at the paper's width (the pool alone, forwards, on two threads of a processor). Set beside the paper's column,
-# something is odd: ours span orders of magnitude, the paper's less than one. One explanation: the paper's clock times the rest of the model
-# as well, which is the same for all. Suppose so. Then we can look for the one size of the rest that makes the speeds fit best.
+# A record of this repository has the poolers at the paper's width (the pool alone, forwards, on two threads of a
+# processor). Set beside the paper's column, something is odd: ours span orders of magnitude, the paper's less than
+# one. One explanation: the paper's clock times the rest of the model as well, which is the same for all. Suppose so.
+# Then we can look for the one size of the rest that makes the speeds fit best.
 
 # %%
 printed = {
@@ -640,14 +659,15 @@ plots.show(
 )
 
 # %% [markdown]
-# With a rest, most of the column falls into place; self-attention does not, and theirs may well be a larger one. So the column
-# seems to count whole models, on a machine of its own. Then it says little about pools: once the rest takes most of the time, all quick pools look alike.
-# (By the caption only simple pooling is faster than AdPool. In the column SoftPool is, too.)
+# With a rest, most of the column falls into place; self-attention does not, and theirs may well be a larger one. So
+# the column seems to count whole models, on a machine of its own. Then it says little about pools: once the rest
+# takes most of the time, all quick pools look alike. (By the caption only simple pooling is faster than AdPool. In
+# the column SoftPool is, too.)
 #
 # ### Accuracy against speed
 #
-# Both promises in one picture: on the left the paper's table, on the right ours, with the speed of the pool alone and the rsum from records on the scenes, the mean over
-# seeds and its spread.
+# Both promises in one picture: on the left the paper's table, on the right ours, with the speed of the pool alone and
+# the rsum from records on the scenes, the mean over seeds and its spread.
 
 # %% tags=["hide-input"]
 by_seed = experiments.measured("2ad_pooling", "scenes")
@@ -675,15 +695,19 @@ plots.show(
 )
 
 # %% [markdown]
-# In the paper AdPool stands alone in the corner where everybody wants to be. On the scenes it does not: GPO, as quick, stands above it, and LIP, which comes last in the
-# paper, stands at the top. In neither picture does one have to pay for accuracy with speed; the slow pools are not the good ones.
+# In the paper AdPool stands alone in the corner where everybody wants to be. On the scenes it does not: GPO, as
+# quick, stands above it, and so does LIP, which comes last in the paper. In neither picture does one have to pay for
+# accuracy with speed: the slowest pools are not the best.
 #
 # ## Cached vectors against attention across every pair
 #
-# Pooling is a small matter beside the question how a query meets the pictures. With one vector each, all pictures are looked at before anybody asks, and a query costs one product of
-# width $D$ for each. Systems with *cross-attention* cannot do that: what they see in a picture depends on the sentence. Here is the simplest of them,
-# SCAN {cite}`lee2018scan`, from text to image. Each of the $L$ words attends to the picture's $N$ elements, and the score is the mean cosine of each word with what it has seen. (How strongly a word attends,
-# a softmax decides, over cosines that are clipped at zero and scaled so that an element's, over all words, have length one. The notebook on cross-attention comes back to why.)
+# Pooling is a small matter beside the question how a query meets the pictures. With one vector each, all pictures are
+# looked at before anybody asks, and a query costs one product of width $D$ for each. Systems with *cross-attention*
+# cannot do that: what they see in a picture depends on the sentence. Here is the simplest of them, SCAN
+# {cite}`lee2018scan`, from text to image. Each of the $L$ words attends to the picture's $N$ elements, and the score
+# is the mean cosine of each word with what it has seen. (How strongly a word attends, a softmax decides, over cosines
+# that are clipped at zero and scaled so that an element's, over all words, have length one. The notebook on
+# cross-attention comes back to why.)
 
 
 # %%
@@ -705,9 +729,10 @@ one = cosine(x[:, 0], y).mean(1)  # attention over a single element is that elem
 torch.testing.assert_close(cross_attention(x[:, :1], y), one)
 
 # %% [markdown]
-# What does a query cost for each picture, in multiply-adds? Twice $L \cdot N \cdot D$: once for the cosines and once for what is seen; the little that comes on top we leave out. (A picture's elements can still
-# be cached; only the crossing cannot.) Costlier yet are most of the pretrained models in the paper's table 2, which read the sentence and the
-# picture together, with one Transformer: every pair goes through every layer. In sizes like the paper's:
+# What does a query cost for each picture, in multiply-adds? Twice $L \cdot N \cdot D$: once for the cosines and once
+# for what is seen; the little that comes on top we leave out. (A picture's elements can still be cached; only the
+# crossing cannot.) Costlier yet are most of the pretrained models in the paper's table 2, which read the sentence and
+# the picture together, with one Transformer: every pair goes through every layer. In sizes like the paper's:
 
 # %%
 D, N, L = 1024, 36, 12
@@ -719,14 +744,15 @@ costs = {
     "cross-attention": 2 * L * N * D,
     "one Transformer for both": joint,
 }
-print(f"{'multiply-adds':30}{'a pair':>16}{'times':>12}")
-for name, cost in costs.items():
-    print(f"{name:30}{cost:16,}{cost / D:12,.0f}")
+lines = [f"{'multiply-adds':30}{'a pair':>16}{'times':>12}"]
+lines += [f"{name:30}{cost:16,}{cost / D:12,.0f}" for name, cost in costs.items()]
+print("\n".join(lines))
 
 # %% [markdown]
-# That is arithmetic. A clock also sees memory, and products too small to run well. We time the grid system's cells and words; they were never trained for cross-attention, so only the cost counts here. For
-# more pictures than the test split has, the cached ones are repeated. A third way stands between the two: *re-ranking* {cite}`geigle2022retrieve` lets the cached vectors find a few candidates and spends cross-attention on
-# these alone.
+# That is arithmetic. A clock also sees memory, and products too small to run well. We time the grid system's cells
+# and words; they were never trained for cross-attention, so only the cost counts here. For more pictures than the
+# test split has, the cached ones are repeated. A third way stands between the two: *re-ranking*
+# {cite}`geigle2022retrieve` lets the cached vectors find a few candidates and spends cross-attention on these alone.
 
 # %%
 model, split = runs["G"].model, datasets["G"].test
@@ -800,10 +826,12 @@ lesson.report(
 )
 
 # %% [markdown]
-# Both ways grow with $n$, and the factor between them stays about what arithmetic says. While cross-attention goes through the test split once, cached vectors go through a hundred
-# times as many pictures and more. Re-ranking adds a price that does not depend on $n$ at all.
+# Both ways grow with $n$, and the factor between them stays about what arithmetic says. While cross-attention goes
+# through the test split once, cached vectors go through a hundred times as many pictures and more. Re-ranking adds a
+# price that does not depend on $n$ at all.
 #
-# Back to the paper's table 2, which sets 2AD beside pretrained models. These are its rows that have a speed, as multiples of the slowest; the last column is our division.
+# Back to the paper's table 2, which sets 2AD beside pretrained models. These are its rows that have a speed, as
+# multiples of the slowest; the last column is our division.
 
 # %% tags=["hide-input"]
 pretrained = [
@@ -829,10 +857,13 @@ for row in pretrained:
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# The slowest row is ALIGN, and ALIGN has two towers. Its vectors can be cached as ours can: in a search it would cost what ours cost. So this column cannot be about
-# cached search. It must count the looking and reading, for which a large network needs longer than a small one. Were it the search that is counted, the factor over a joint Transformer
-# would be that of the arithmetic above. Two sentences of the paper do not fit the column either. "An order of magnitude", it says, lies between its ensemble and the others: not with UNITER. And its introduction calls it
-# faster than the model of like quality by a factor that is OSCAR's own entry, not the quotient.
+# The slowest row is ALIGN {cite}`jia2021align`, and ALIGN has two towers. Its vectors can be cached as ours can: in a
+# search it would cost no more than ours. So this column is hardly about cached search. More likely it counts the
+# looking and reading, for which a large network needs longer than a small one. Were it the search that is counted,
+# the factor over a joint Transformer would be like that of the arithmetic above. Two sentences of the paper do not
+# fit the column either. "An order of magnitude", it says, lies between its ensemble and the others: not with UNITER.
+# And its introduction calls it faster than the model of like quality by a factor that is OSCAR's own entry, not the
+# quotient.
 #
 # ## What the paper reports, and what we measured
 #
@@ -849,14 +880,17 @@ Markdown(course.published(*systems, "VSE+2AD (RGP, BiGRU)"))
 Markdown(experiments.verdicts("2ad", "scenes", "2ad_ensembles"))
 
 # %% [markdown]
-# Both are reproduced, and the first of them says less than it seems to. RG is far better than R, but then so is G: of the table further up, most of the step from R to RG is already in
-# the step from R to G. The paper prints no row for G or P alone, and none for a repeat, so of its own steps nobody can tell how much is due to the other eye, to a better eye, or to a second model.
-# (The features differ too: ours are read off small networks that know the world's facts, the paper's off large ones that know photographs.)
+# Both are reproduced, and the first of them says less than it seems to. RG is far better than R, but then so is G: of
+# the table further up, most of the step from R to RG is already in the step from R to G. The paper prints no row for
+# G or P alone, and none for a repeat, so of its own steps nobody can tell how much is due to the other eye, to a
+# better eye, or to a second model. (The features differ too: ours are read off small networks that know the world's
+# facts, the paper's off large ones that know photographs.)
 #
 # ### Does the paper agree with itself?
 #
-# A table with sums can be checked. In which rows of table 1 do the six recalls not add up to the printed rsum, but for rounding? And how much does 2AD gain over VSE∞ with the same regions and the same
-# recurrent reader, in rsum and in the recall where it gains least?
+# A table with sums can be checked. In which rows of table 1 do the six recalls not add up to the printed rsum, but
+# for rounding? And how much does 2AD gain over VSE∞ with the same regions and the same recurrent reader, in rsum and
+# in the recall where it gains least?
 
 # %%
 recalls = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
@@ -865,10 +899,13 @@ first_table = [
     for row in records.published()
     if row["source"].endswith("Zhang et al. 2022, table 1") and "rsum" in row
 ]
+lines = []
 for row in first_table:
     added = sum(row[name] for name in recalls)
     if abs(added - row["rsum"]) > 0.15:
-        print(f"{row['system']}, {row['data']}: {row['rsum']:.1f}, added up {added:.1f}")
+        lines.append(
+            f"{row['system']}, {row['data']}: {row['rsum']:.1f}, adds up to {added:.1f}"
+        )
 for collection in ("coco", "flickr30k"):
     old, new = (
         next(
@@ -881,21 +918,29 @@ for collection in ("coco", "flickr30k"):
     points = {name: new[name] - old[name] for name in recalls}
     least = min(points, key=points.get)
     share = 100 * (new["rsum"] / old["rsum"] - 1)
-    print(f"{collection}: rsum gains {share:.1f} %, {least} gains {points[least]:.1f} points")
+    lines.append(
+        f"{collection}: rsum gains {share:.1f} %, {least} gains {points[least]:.1f} points"
+    )
+print("\n".join(lines))
 
 # %% [markdown]
-# In the two rows with BERT the difference is the same, with opposite signs: two recalls have changed places. And the text of section 4.3 gives 2AD on Flickr30K an rsum other than the table's, which is the right sum;
-# its gain is a little larger than the text says. "At least" one percent "on the metrics of recall", as the abstract puts it, is true of rsum only: single recalls gain a
-# fraction of a point.
+# In the two rows with BERT the sums are off by equally much, one up and one down: two recalls have changed places.
+# And the text that goes with the table gives 2AD on Flickr30K an rsum other than the table's, which is the right sum;
+# its gain is a little larger than the text says. "At least" one percent "on the metrics of recall", as the abstract
+# puts it, is true of rsum only: single recalls gain a fraction of a point.
 #
 # ```{admonition} Where the code departs from the paper
 # :class: note
 #
-# - **No average.** The released evaluation has a list for the matrices of several models, fills it, and ends. The mean is not in it. Here it is `ensemble`, and `vse evaluate` takes several runs.
-# - **No clock.** Nothing in the release measures operating items per second, so what the columns count cannot be looked up. Here the benchmark of the poolers is a program with a record.
-# - **Patches left out at the wrong time.** The released encoder of patches should leave out a tenth of them in training. The condition is the wrong way round: training sees all, and
-#   the *evaluation* leaves out a tenth, by chance, so that P scores a little differently each time. Here elements are left out in training alone.
-# - **Which split decides.** The released training evaluates on the *test* split after each epoch. Here the development split chooses the epoch, and the test split is measured once.
+# - **No average.** The released evaluation has a list for the matrices of several models, fills it, and ends. The
+#   mean is not in it. Here it is `ensemble`, and `vse evaluate` takes several runs.
+# - **No clock.** Nothing in the release measures operating items per second, so what the columns count cannot be
+#   looked up. Here the benchmark of the poolers is a program with a record.
+# - **Patches left out at the wrong time.** The released encoder of patches should leave out a tenth of them in
+#   training. The condition is the wrong way round: training sees all, and the *evaluation* leaves out a tenth, by
+#   chance, so that P scores a little differently each time. Here elements are left out in training alone.
+# - **Which split decides.** The released training evaluates on the *test* split after each epoch. Here the
+#   development split chooses the epoch, and the test split is measured once.
 # ```
 #
 # ## Exercises
@@ -903,8 +948,8 @@ for collection in ("coco", "flickr30k"):
 # ```{exercise-start} The lead of three
 # :label: ex-12-lead
 # ```
-# Three systems have the same lead and the same spread, and each two have a correlation of 0.5. By what factor is the lead of their mean, in its own spreads,
-# larger than that of one of them?
+# Three systems have the same lead and the same spread, and each two have a correlation of 0.5. By what factor is the
+# lead of their mean, in its own spreads, larger than that of one of them?
 # ```{exercise-end}
 # ```
 
@@ -930,8 +975,10 @@ check("12.lead", your_factor)
 # ```{exercise-start} Find fast, then look closely
 # :label: ex-12-count
 # ```
-# A sentence of 10 words searches 10,000 pictures of 36 regions each; everything is 1,024 wide. A cached ensemble of *three* systems goes through all pictures, then cross-attention looks at the best
-# 50. Counted in multiply-adds as above (twice words times regions times width for a crossed pair), how many times cheaper is that than cross-attention for all?
+# A sentence of 10 words searches 10,000 pictures of 36 regions each; everything is 1,024 wide. A cached ensemble of
+# *three* systems goes through all pictures, then cross-attention looks at the best 50. Counted in multiply-adds as
+# above (twice words times regions times width for a crossed pair), how many times cheaper is that than
+# cross-attention for all?
 # ```{exercise-end}
 # ```
 
@@ -958,8 +1005,9 @@ check("12.count", your_saving)
 # ```{exercise-start} A weighted ensemble as one embedding
 # :label: ex-12-one
 # ```
-# Let a good system count more. `pictures` and `captions` are lists with a matrix for each system, of any width, their rows *not* of length one; `weights` are positive, one a system. Return one matrix of
-# pictures and one of captions, all rows of length one, so that their cosine is the weighted mean of the systems' cosines.
+# Let a good system count more. `pictures` and `captions` are lists with a matrix for each system, of any width, their
+# rows *not* of length one; `weights` are positive, one a system. Return one matrix of pictures and one of captions,
+# all rows of length one, so that their cosine is the weighted mean of the systems' cosines.
 # ```{exercise-end}
 # ```
 
@@ -976,7 +1024,8 @@ check("12.one", your_embedding)
 # ````{solution-start} ex-12-one
 # :class: dropdown
 # ````
-# A weight stands in the product once, so each side takes its square root. Divided by their sum, the weights leave the length at one.
+# A weight stands in the product once, so each side takes its square root. Divided by their sum, the weights leave the
+# length at one.
 
 
 # %% jupyter={"source_hidden": true} tags=["solution"]
@@ -1003,9 +1052,12 @@ check("12.one", your_embedding)
 # ```{exercise-start} Break it
 # :label: ex-12-break
 # ```
-# A member has collapsed: its similarities all lie within a hair of one, and the hair is noise. The mean of *cosines* hardly minds, for so small a noise changes no order. Now be "fair" and give each member's scores mean zero and spread one before
-# they are averaged. Say a good member leads by 3 spreads; the collapsed one has no lead, and its noise has nothing to do with the other's. By how many of its own spreads does their mean lead? Work it out, then see what becomes of the rsum:
-# `collapsed = 1 + 1e-3 * torch.randn(S["P"].shape)`, and `evaluate(ensemble(S["P"], collapsed), owner)`, with the scores as they are and then each as `(scores - scores.mean()) / scores.std()`.
+# A member has collapsed: its similarities all lie within a hair of one, and the hair is noise. The mean of *cosines*
+# hardly minds, for so small a noise changes no order. Now be "fair" and give each member's scores mean zero and
+# spread one before they are averaged. Say a good member leads by 3 spreads; the collapsed one has no lead, and its
+# noise has nothing to do with the other's. By how many of its own spreads does their mean lead? Work it out, then see
+# what becomes of the rsum: `collapsed = 1 + 1e-3 * torch.randn(S["P"].shape)`, and `evaluate(ensemble(S["P"],
+# collapsed), owner)`, with the scores as they are and then each as `(scores - scores.mean()) / scores.std()`.
 # ```{exercise-end}
 # ```
 
@@ -1017,8 +1069,9 @@ check("12.break", your_lead)
 # ````{solution-start} ex-12-break
 # :class: dropdown
 # ````
-# The mean leads by half of 3. Its spread is that of a mean of two that are not correlated. A cosine's own spread is a weight: a member that tells little apart says little. Whoever
-# gives all members the same spread gives noise a full vote.
+# The mean leads by half of 3. Its spread is that of a mean of two that are not correlated. A cosine's own spread is a
+# weight: a member that tells little apart says little. Whoever gives all members the same spread gives noise a full
+# vote.
 
 # %% jupyter={"source_hidden": true} tags=["solution"]
 # Solution
@@ -1031,8 +1084,11 @@ check("12.break", your_lead)
 #
 # ## Where to read on
 #
-# - That the error of a mean is the mean error less the members' disagreement was shown for networks by {cite}`krogh1994ensembles`; why trainings from other seeds disagree at all, and as
-#   much as they do, is the subject of {cite}`fort2019ensembles`.
+# - That the error of a mean is the mean error less the members' disagreement was shown for networks by
+#   {cite}`krogh1994ensembles`; why trainings from other seeds disagree at all, and as much as they do, is the subject
+#   of {cite}`fort2019ensembles`.
 # - Fast search first and a close look after, with one network for both, is worked out in {cite}`geigle2022retrieve`.
-# - Cross-attention has a notebook of its own, on SCAN {cite}`lee2018scan` and its heirs, and what it costs to search with it.
-# - An index of a million pictures is not read row by row. The notebook on the search engine shows what is done instead.
+# - Cross-attention has a notebook of its own, on SCAN {cite}`lee2018scan` and its heirs, and what it costs to search
+#   with it.
+# - An index of a million pictures is not read row by row. The notebook on the search engine shows what is done
+#   instead.
