@@ -299,9 +299,10 @@ def _two_ad(feature: Literal["grid", "region", "patch"], text: Literal["gru", "b
         name=f"2ad_{feature}_{text}",
         source=(
             "Zhang et al. 2022 (2AD), section 4.2 and appendix B: width, batch, epochs, learning rate and "
-            "its fall, temperature; its released code: AdamW and its decay, gradient clipping, a fifth of "
-            "the elements and words left out in training, the margin on the negatives; features as they "
-            "were extracted, where the paper trains the networks of grids and patches too"
+            "its fall, temperature; its released code: AdamW, the decay that it sets (for regions and "
+            "patches with BiGRU it sets none, and torch's is a hundred times as large), gradient clipping, a "
+            "fifth of the elements and words left out in training, the margin on the negatives; features as "
+            "they were extracted, where the paper trains the networks of grids and patches too"
         ),
         image=ImageSettings(encoder=feature, pool="adpool", element_drop=0.2),
         text=TextSettings(

@@ -105,14 +105,15 @@ def measured(
 def table(name: str, data: str, features: FeatureKind = "grid", folder: Path = RESULTS) -> str:
     """An experiment as a Markdown table: rsum and place of each arm, the paper's and ours, the best first.
 
-    The spread is the standard deviation over the seeds.
+    The spread is the standard deviation over the seeds. Places are among the systems that both have.
     """
     experiment, found = get_experiment(name), measured(name, data, features, folder=folder)
     ours = {arm: statistics.mean(by_seed.values()) for arm, by_seed in found.items()}
     paper = {arm: rsum for arm, rsum in _printed(experiment).items() if arm in found}
+    shared = {arm: ours[arm] for arm in paper}  # a place is one among the systems that both have
     places = {
         whose: {arm: 1 + sum(other > value for other in numbers.values()) for arm, value in numbers.items()}
-        for whose, numbers in (("paper", paper), ("ours", ours))
+        for whose, numbers in (("paper", paper), ("ours", shared))
     }
     lines = [
         "| system | rsum in the paper | its place there | rsum here | spread | its place here | seeds |",
@@ -126,7 +127,7 @@ def table(name: str, data: str, features: FeatureKind = "grid", folder: Path = R
             str(places["paper"].get(arm, "–")),
             f"{ours[arm]:.1f}",
             f"{statistics.stdev(by_seed):.1f}" if len(by_seed) > 1 else "–",
-            str(places["ours"][arm]),
+            str(places["ours"].get(arm, "–")),
             str(len(by_seed)),
         ]
         lines.append(f"| {' | '.join(cells)} |")

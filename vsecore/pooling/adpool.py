@@ -25,8 +25,9 @@ class AdPool(nn.Module):
     the rows of u_m·W_tok. The embedding level weighs each value by the softmax over its own dimension, as
     `SoftPool` does. The balance looks at both results.
 
-    The token level has the mean, the maximum and the mean of the k largest among what it can learn, as `GPO`
-    has; but its weights look at the values, not at their places, and cost one product.
+    The token level has the mean and the maximum among what it can learn, and the mean of the k largest where
+    a dimension tells those rows from the others. `GPO` has them always, since its weights look at the places;
+    these look at the values, and cost one product.
 
     Args:
         dim: width D of the elements.
@@ -41,8 +42,8 @@ class AdPool(nn.Module):
 
     Source: Zhang et al. 2022 (2AD), eq. 3 (token level), 4 (embedding level) and 5 (balance). Where the
     released code departs: its token softmax runs over the padding too, which is 0 there and so takes as much
-    as a real row of weight e⁰; a caption's vector then depends on the longest caption of its batch. Here no
-    padding takes part.
+    as a real row with the same logit (the bias's, in that code); a caption's vector then depends on the
+    longest caption of its batch. Here no padding takes part.
     """
 
     share: Tensor
