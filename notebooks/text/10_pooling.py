@@ -937,9 +937,9 @@ plots.show(
 # ## Break it: let the padding take part
 #
 # In the released code of AdPool, the softmax of the token level runs over the padding. A padded row is zero there, so its logit
-# is zero too, and it takes the share of a real row with that logit. The row adds nothing to the sum; but the others get less. How
-# much less depends on how many there are, and that depends on the longest caption of the batch. Let us do the same to the trained
-# system.
+# is zero too (in that code, its bias), and it takes the share of a real row with that logit. The row adds nothing to the sum; but
+# the others get less. How much less depends on how many there are, and that depends on the longest caption of the batch. Let us
+# do the same to the trained system.
 
 
 # %%
@@ -1047,7 +1047,7 @@ Markdown(experiments.table("2ad_pooling", "flickr8k"))
 # be the mean, and the maximum, and yet on the photographs it is behind both. To be able to is not to learn to.
 #
 # Why does the paper see it otherwise? It trains longer by far, on regions, at eight times the width and with a lower learning
-# rate. We have not tried that here.
+# rate. Which of these it is, our runs do not say.
 #
 # The paper's claims, one by one. A claim counts as reproduced or as contradicted if the difference of the two systems, seed by
 # seed, is further from zero than chance would have it.
