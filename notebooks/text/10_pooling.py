@@ -1008,8 +1008,8 @@ plots.show(
 # - **Size augmentation.** The paper does not mention it. The released code leaves out a fifth of the regions in training, up to a
 #   fifth of the cells, and hides, changes or leaves out a fifth of the words, much as VSE-infinity does; of patches it leaves out
 #   a tenth, in testing and not in training. Here elements are left out in training alone.
-# - **Choosing the model.** The released training script opens the development split, never looks at it, and evaluates the *test*
-#   split after each epoch. Here the development split chooses, and the test split is looked at once.
+# - **Choosing the model.** The released training script opens the development split, never looks at it, evaluates the *test* split
+#   after each epoch, and keeps the last one. Here the development split chooses, and the test split is looked at once.
 # ```
 #
 # ## What the paper reports, and what we measured
