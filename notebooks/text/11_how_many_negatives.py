@@ -316,11 +316,11 @@ lesson.report(
 )
 
 # %% [markdown]
-# With one negative each, the batches hardly agree, for each has hubs of its own, and a step makes strangers *more* similar. That is
-# the pull towards the collapse that *Learning to rank* has shown: the way to lose to the hardest negative by less is to be near
-# everything. With a few more negatives the batches agree better, and for a while on that very pull: strangers come together all the
-# faster. Only when most of the batch counts do they go apart. So a first step speaks for many negatives, as 2AD does; how a
-# whole training ends is another question, and comes below.
+# With one negative each, the batches hardly agree, for each has hubs of its own, and a step makes strangers *more* similar.
+# That is the pull towards the collapse that *Learning to rank* has shown: the way to lose to the hardest negative by less is
+# to be near everything. With a few more negatives the batches agree better, and for a while on that very pull: strangers come
+# together all the faster. Only when most of the batch counts do they go apart. So a first step speaks for many negatives, as
+# 2AD does; how a whole training ends is another question, and comes below.
 #
 # ## Temperature, and how many negatives really count
 #
@@ -524,8 +524,9 @@ plots.show(
 
 # %% [markdown]
 # Alignment alone brings pairs together, and leaves gaps and crowds as they were. Uniformity alone, read between pictures and
-# captions only, is happiest with two heaps, as far apart as can be. Together they do what we want. But the printed *maturity* is
-# highest where everything is one point: a perfect score for a collapse. Nobody trains on it, to be sure; it only chooses $K$.
+# captions only, is happiest with two heaps, as far apart as can be. Together they do what we want. But the printed *maturity*
+# is highest where everything is one point: a perfect score for a collapse. Nobody trains on it, to be sure; it only chooses
+# $K$.
 #
 # ## Choosing K
 #
@@ -1104,10 +1105,10 @@ lesson.report(
 #   negative, nor are other captions of the same picture, which the code does count as negatives.
 # - **The temperature.** The class of the loss has $0.01$ as its default; the training passes $0.05$, which is what the paper
 #   says.
-# - **The test split.** The released training evaluates the test split after every epoch, and never the development split; it keeps
-#   the last epoch. Here the development split decides which epoch is kept.
-# - **The learning rate.** The paper lets it fall to a tenth after fifteen epochs. The released code multiplies what is left of it by a
-#   tenth in *every* epoch from then on, so that training all but stops. The recipes do as the paper says.
+# - **The test split.** The released training evaluates the test split after every epoch, and never the development split; it
+#   keeps the last epoch. Here the development split decides which epoch is kept.
+# - **The learning rate.** The paper lets it fall to a tenth after fifteen epochs. The released code multiplies what is left
+#   of it by a tenth in *every* epoch from then on, so that training all but stops. The recipes do as the paper says.
 # ```
 #
 # ## What the paper reports, and what we measured
@@ -1270,9 +1271,9 @@ Markdown(experiments.verdicts("2ad", "flickr8k", "2ad_negatives"))
 # - **But it needs no schedule for that.** InfoNCE over all negatives, which is older, does as well but for a little, and so
 #   does one fixed number, if it is not small. That control is missing from the paper. What hurts is to have few negatives
 #   early. How many there are late hardly matters, for the softmax sees to it.
-# - **Nor does the rule matter much.** The printed one keeps nearly all negatives, the released one comes down to a few, and
-#   where one is ahead, it is the one that keeps more. Not even the loss without a floor does harm here. On photographs the
-#   released rule comes down more slowly, since their pairs align less.
+# - **To come down to a few is no gain either.** The printed rule keeps nearly all negatives, the released one comes down to a
+#   few, and on both kinds of pictures the one that keeps them ends ahead, by little but from every seed. Not even the loss
+#   without a floor does harm here. On photographs the released rule comes down more slowly, since their pairs align less.
 # - **The margin may matter more than the number.** InfoNCE over all negatives has none. The same number with AdOpt's margin
 #   (`always 127`), or with the pair out of the sum (`all as printed`), ends a little ahead of it, and the two end level, as
 #   the section on the print leads one to expect.
