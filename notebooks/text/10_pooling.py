@@ -818,10 +818,10 @@ plots.show(
 )
 
 # %% [markdown]
-# Every draw begins somewhere else, since $W_{\mathrm{bal}}$ is drawn; most run to the token level at first; and all come back from
-# it, each at a time of its own. In these few steps none goes as far as the trained system did. So whether it was the longer training
-# or an accident, four draws do not tell; but the balance moves far, early, and not to the same place. That is a thing to remember when
-# three seeds are compared with three seeds, below.
+# Every draw begins somewhere else, since $W_{\mathrm{bal}}$ is drawn; most run to the token level at first; and all come back
+# from it, each at a time of its own. In these few steps none goes as far as the trained system did. So whether it was the longer
+# training or an accident, four draws do not tell; but the balance moves far, early, and not to the same place. That is a thing to
+# remember when three seeds are compared with three seeds, below.
 #
 # ## What can each learn to be?
 #
@@ -1008,8 +1008,8 @@ plots.show(
 # - **Size augmentation.** The paper does not mention it. The released code leaves out a fifth of the regions in training, up to a
 #   fifth of the cells, and hides, changes or leaves out a fifth of the words, much as VSE-infinity does; of patches it leaves out
 #   a tenth, in testing and not in training. Here elements are left out in training alone.
-# - **Choosing the model.** The released training script opens the development split, never looks at it, evaluates the *test* split
-#   after each epoch, and keeps the last one. Here the development split chooses, and the test split is looked at once.
+# - **Choosing the model.** The released training script opens the development split, never looks at it, evaluates the *test*
+#   split after each epoch, and keeps the last one. Here the development split chooses, and the test split is looked at once.
 # ```
 #
 # ## What the paper reports, and what we measured
@@ -1029,8 +1029,8 @@ Markdown(
 # lower than those of the first, and two of them stand in the row of AdaPool too. Something here looks copied wrongly. And the
 # paper has one number for each system: it cannot say how far two trainings of the same one lie apart.
 #
-# Now the poolers, all with the same loss. We trained them at the size of this lesson, most of them from three seeds; the spread is that
-# between the seeds. First the drawn world:
+# Now the poolers, all with the same loss. We trained them at the size of this lesson, most of them from three seeds; the spread
+# is that between the seeds. First the drawn world:
 
 # %%
 Markdown(experiments.table("2ad_pooling", "scenes"))
@@ -1044,18 +1044,18 @@ Markdown(experiments.table("2ad_pooling", "flickr8k"))
 # %% [markdown]
 # Two things stand out. Which simple pooler is good depends on the pictures. In the drawn world, where a thing fills a few cells,
 # the mean is far behind and the maximum near the top. On photographs the mean is good and the maximum is not. This is why nobody
-# should have to choose by hand. But of the two that learn a weight for each place, it is GPO that is in front on both collections.
-# AdPool could be the mean, and yet on the photographs it is far behind the mean, and not clearly ahead of the maximum. To be able to is
-# not to learn to. And LIP, the last in the paper's table, is the first in our world.
+# should have to choose by hand. But of the two that learn a weight for each place, it is GPO that is in front on both
+# collections. AdPool could be the mean, and yet on the photographs it is far behind the mean, and not clearly ahead of the
+# maximum. To be able to is not to learn to. And LIP, the last in the paper's table, is the first in our world.
 #
 # ```{admonition} How to read these tables
 # :class: warning
 #
-# All systems of a table share one recipe: three epochs, a narrow space, and one learning rate, four times the paper's, so that a few
-# epochs get somewhere. It was tuned for none of them, and it may suit one better than another. The paper trains far longer, on regions,
-# at eight times the width. So a table says what happens *here*; where it differs from the paper, it does not say why. The column of
-# seeds says how many trainings a number rests on: with a single one there is no spread, and no verdict. Places count only systems
-# that both have.
+# All systems of a table share one recipe: three epochs, a narrow space, and one learning rate, four times the paper's, so that a
+# few epochs get somewhere. It was tuned for none of them, and it may suit one better than another. The paper trains far longer,
+# on regions, at eight times the width. So a table says what happens *here*; where it differs from the paper, it does not say why.
+# The column of seeds says how many trainings a number rests on: with a single one there is no spread, and no verdict. Places
+# count only systems that both have.
 # ```
 #
 # The paper's claims, one by one. A claim counts as reproduced or as contradicted if the difference of the two systems, seed by
@@ -1068,12 +1068,12 @@ Markdown(experiments.verdicts("2ad", "scenes", "2ad_pooling"))
 Markdown(experiments.verdicts("2ad", "flickr8k", "2ad_pooling"))
 
 # %% [markdown]
-# The claim that matters most, AdPool against GPO, does not hold on either collection. In the drawn world AdPool is ahead of most others,
-# as the paper says, and behind LIP.
+# The claim that matters most, AdPool against GPO, does not hold on either collection. In the drawn world AdPool is ahead of most
+# others, as the paper says, and behind LIP.
 #
 # The paper's appendix A.1 draws a moral: simple pools, chosen by hand, are "no worse" than complex ones. In its own table GPO,
-# self-attention and SoftPool stand above the choice by hand. In ours, self-attention stands below it, and LIP far above. There is a
-# better moral in both tables: how complex a pooler is says little about how good it is.
+# self-attention and SoftPool stand above the choice by hand. In ours, self-attention stands below it, and LIP far above. There is
+# a better moral in both tables: how complex a pooler is says little about how good it is.
 #
 # Which of its parts does AdPool need? The paper takes them out one at a time, in its table 3. (AdOpt, the loss, is the subject of
 # *How many negatives?*.)
@@ -1098,9 +1098,9 @@ Markdown(experiments.table("2ad_balance", "scenes"))
 Markdown(experiments.verdicts("2ad", "scenes", "2ad_balance"))
 
 # %% [markdown]
-# A balance that is learned is ahead of one that leans on the token level, and on average ahead of one drawn at random. (Ours is drawn for
-# each tower and once a seed; the paper takes the mean of five draws.) But an even balance, which nobody had to learn, is nearly as good as the learned
-# one. So the paper's order holds here, and its gap does not.
+# A balance that is learned is ahead of one that leans on the token level, and on average ahead of one drawn at random. (Ours is
+# drawn for each tower and once a seed; the paper takes the mean of five draws.) But an even balance, which nobody had to learn,
+# is nearly as good as the learned one. So the paper's order holds here, and its gap does not.
 #
 # ## Exercises
 #
