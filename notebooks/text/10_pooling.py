@@ -482,7 +482,7 @@ class PictureTower(nn.Module):
 # %% tags=["hide-input"]
 part = dataset.train.subset(lesson.pick(smoke=300, lesson=2000, full=2000))
 teachers = encode(model, part, tokenizer)[1]  # (Nc, D)   the captions' vectors
-steps = lesson.pick(smoke=10, lesson=100, full=600)
+steps = lesson.pick(smoke=10, lesson=80, full=600)
 
 
 def grow(pool: str, draw: int, dropped: float = 0.2, watch=None, **options) -> PictureTower:
@@ -833,7 +833,7 @@ plots.show(
 
 # %%
 def imitate(pool: nn.Module, x: torch.Tensor, wanted: torch.Tensor, rate: float) -> float:
-    half, count = len(x) // 2, lesson.pick(smoke=20, lesson=120, full=300)
+    half, count = len(x) // 2, lesson.pick(smoke=20, lesson=90, full=300)
     optimizer = torch.optim.Adam(pool.parameters(), rate)
     falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, count)
     dice = torch.Generator().manual_seed(seed)
