@@ -1263,11 +1263,11 @@ Markdown(experiments.verdicts("2ad", "flickr8k", "2ad_negatives"))
 # %% [markdown]
 # Four things are to be read here.
 #
-# - **AdOpt beats the hardest triplet**, by far and from the first epoch on, for drawn scenes as for photographs, and at the
-#   paper's learning rate as at ours. The paper's figure is reproduced. The gap is much wider than the paper's, whose hardest
-#   triplet comes close after many epochs: our trainings are short and from nothing, and the hardest triplet spends much of
-#   them near the collapse. Max violation stands between: it learns well while all negatives teach, and can be thrown back
-#   when the hardest takes over.
+# - **AdOpt beats the hardest triplet**, by far and from the first epoch on, for drawn scenes as for photographs, and on the
+#   scenes at the paper's learning rate as at ours. The paper's figure is reproduced. The gap is much wider than the paper's,
+#   whose hardest triplet comes close after many epochs: our trainings are short and from nothing, and the hardest triplet
+#   spends much of them near the collapse. Max violation stands between: it learns well while all negatives teach, and can be
+#   thrown back when the hardest takes over.
 # - **But it needs no schedule for that.** InfoNCE over all negatives, which is older, does as well but for a little, and so
 #   does one fixed number, if it is not small. That control is missing from the paper. What hurts is to have few negatives
 #   early. How many there are late hardly matters, for the softmax sees to it.
