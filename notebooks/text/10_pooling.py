@@ -482,10 +482,12 @@ class PictureTower(nn.Module):
 # %% tags=["hide-input"]
 part = dataset.train.subset(lesson.pick(smoke=300, lesson=2000, full=2000))
 teachers = encode(model, part, tokenizer)[1]  # (Nc, D)   the captions' vectors
-steps = lesson.pick(smoke=10, lesson=80, full=600)
+enough = lesson.pick(smoke=10, lesson=80, full=600)  # steps
 
 
-def grow(pool: str, draw: int, dropped: float = 0.2, watch=None, **options) -> PictureTower:
+def grow(
+    pool: str, draw: int, dropped: float = 0.2, steps: int = 0, watch=None, **options
+) -> PictureTower:
     """Train a picture tower against the captions' vectors, leaving out a share of the cells."""
     torch.manual_seed(draw)
     tower = PictureTower(pool, **options)
@@ -494,7 +496,7 @@ def grow(pool: str, draw: int, dropped: float = 0.2, watch=None, **options) -> P
         make_loader(part, tokenizer, 64, seed=draw, epoch=epoch, element_drop=dropped)
         for epoch in itertools.count()
     )
-    for batch in itertools.islice(itertools.chain.from_iterable(epochs), steps):
+    for batch in itertools.islice(itertools.chain.from_iterable(epochs), steps or enough):
         if watch:
             watch(tower)
         v = tower(batch.pictures, batch.picture_mask)  # (B, D)
@@ -802,7 +804,7 @@ for draw, shares in watched.items():
         omega = tower.pool.weights(tower.encode(pictures[:50])[0])[1]  # (50, 2)
         shares.append(omega[:, 0].mean().item())
 
-    grow("adpool", draw=draw, watch=watch)
+    grow("adpool", draw=draw, steps=enough + 20, watch=watch)
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(6, 3.3))
@@ -833,7 +835,7 @@ plots.show(
 
 # %%
 def imitate(pool: nn.Module, x: torch.Tensor, wanted: torch.Tensor, rate: float) -> float:
-    half, count = len(x) // 2, lesson.pick(smoke=20, lesson=90, full=300)
+    half, count = len(x) // 2, lesson.pick(smoke=20, lesson=120, full=300)
     optimizer = torch.optim.Adam(pool.parameters(), rate)
     falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, count)
     dice = torch.Generator().manual_seed(seed)
@@ -855,7 +857,7 @@ for goal, example in {"max": MaxPool(), "5-max": KMaxPool(5)}.items():
     gpo, token = GPO(), AdPool(D, token_share=1.0)
     nn.init.zeros_(token.token.weight)
     wrong[f"{goal} by GPO (%)"] = imitate(gpo, cells, example(cells), 0.02)
-    wrong[f"{goal} by the token level (%)"] = imitate(token, cells, example(cells), 0.005)
+    wrong[f"{goal} by the token level (%)"] = imitate(token, cells, example(cells), 0.003)
     with torch.no_grad():  # (N,) each
         found[goal, "GPO"] = gpo.weights(torch.tensor([N]))[0]
         found[goal, "token level"] = token.weights(cells)[0].mean(0).squeeze(1)
