@@ -125,11 +125,18 @@ def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
         first = experiment.systems(next(iter(experiment.arms)), features, SMALL)[0].recipe
         for arm in experiment.arms:
             for system in experiment.systems(arm, features, SMALL):
-                assert system.recipe.training == first.training
+                # What an arm changes besides, its entry in the catalogue says; nothing else may differ.
+                assert system.recipe.training == first.override(experiment.arms[arm].changes).training
                 assert system.recipe.dim == first.dim == SMALL["dim"]
                 assert system.recipe.image.encoder == system.member.features
                 if not experiment.arms[arm].members:
                     assert system.member == Member(features)
+
+
+def test_the_two_systems_of_a_claim_are_trained_alike():
+    for claim in claims():
+        arms = EXPERIMENTS[claim.experiment].arms
+        assert arms[claim.better].changes == arms[claim.worse].changes, claim
 
 
 def test_an_arm_reads_the_features_asked_for_unless_it_says_so_itself():
@@ -295,8 +302,8 @@ def test_a_table_has_the_best_first_beside_the_papers_numbers_and_places(tmp_pat
     assert cells(table("2ad_pooling", "small", folder=tmp_path)) == [
         ["GPO", "422.9", "2", "320.0", "–", "1", "1"],
         ["AdPool", "426.9", "1", "305.0", "5.0", "2", "3"],
-        ["max", "–", "–", "305.0", "7.1", "2", "2"],  # as good as AdPool: the same place
-        ["LIP", "414.8", "3", "102.0", "2.8", "4", "2"],
+        ["max", "–", "–", "305.0", "7.1", "–", "2"],  # no place there, so none here
+        ["LIP", "414.8", "3", "102.0", "2.8", "3", "2"],
     ]
 
 
