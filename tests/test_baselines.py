@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from vsecore.baselines import chance_scores, ridge_scores
-from vsecore.data.loader import Split
+from vsecore.course.baselines import chance_scores, ridge_scores
+from vsecore.data.splits import Split
 from vsecore.evaluation import evaluate
 
 WORDS = [f"word{number}" for number in range(30)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from vsecore import batch
+from vsecore.course import batch
 
 
 def test_notebooks_are_found_by_the_beginning_of_their_name() -> None:

@@ -14,12 +14,12 @@ import yaml
 from ipywidgets.embed import embed_data
 from pypdf import PdfReader
 
-from vsecore.batch import CourseError
-from vsecore.book import build, extension, find_chromium, print_book
-from vsecore.book.browser import browser, open_page, settle
-from vsecore.course import ROOT
-from vsecore.data import scenes
-from vsecore.widgets import explorer
+from vsecore import scenes
+from vsecore.course.batch import CourseError
+from vsecore.course.book import build, extension, find_chromium, print_book
+from vsecore.course.book.browser import browser, open_page, settle
+from vsecore.course.lesson import ROOT
+from vsecore.course.widgets import explorer
 
 
 def test_a_figures_words_become_the_books_alt_text() -> None:
@@ -113,7 +113,7 @@ def test_a_notebooks_page_offers_the_readers_own_jupyterlab() -> None:
 
 def test_a_source_link_leads_to_the_module_that_wrote_the_name() -> None:
     assert extension.find_source(None, "vsecore.losses", "triplet") == "vsecore.losses.triplet"
-    assert extension.find_source(None, "vsecore.data.opening", "DATASETS") == "vsecore.data.opening"
+    assert extension.find_source(None, "vsecore.course.datasets", "DATASETS") == "vsecore.course.datasets"
     assert extension.find_source(None, "vsecore.training", "Run.model") == "vsecore.training"
 
 

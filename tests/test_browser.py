@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from vsecore.batch import CourseError
-from vsecore.book.browser import browser, find_chromium, open_page, settle
-from vsecore.course import ROOT
+from vsecore.course.batch import CourseError
+from vsecore.course.book.browser import browser, find_chromium, open_page, settle
+from vsecore.course.lesson import ROOT
 
 HTML = ROOT / "book" / "_build" / "html"
 PAGES = sorted(

@@ -12,7 +12,7 @@ from answers import (
     start_here,
 )
 
-from vsecore.checks import EXERCISES, check
+from vsecore.course.checks import EXERCISES, check
 
 NOTEBOOKS = (
     start_here,

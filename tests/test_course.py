@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vsecore import course
-from vsecore.data.opening import open_dataset
+from vsecore.course.datasets import open_dataset
 from vsecore.recipes import get
 
 
@@ -114,7 +114,7 @@ def test_photographs_are_opened_by_their_folder(album: Callable[..., Path]) -> N
 
 def test_real_photographs_become_features_once(photographs: Path) -> None:
     # The whole collection takes minutes: here only that the weights beside it are found.
-    from vsecore.data.opening import _local_weights
+    from vsecore.course.datasets import _local_weights
 
     assert _local_weights(photographs / "flickr8k") == (
         photographs.resolve() / "weights" / "mobilenetv2_100_same.safetensors"

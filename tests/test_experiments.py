@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vsecore import records
-from vsecore.data.loader import Dataset, Split
+from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import ensemble, evaluate
 from vsecore.experiments import (
     EXPERIMENTS,

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from vsecore.data import extraction
 from vsecore.data.backbones import Backbone, load_backbone
+from vsecore.data.batches import make_loader
 from vsecore.data.features import MappedPictures, check_precomp, extract, open_precomp
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
-from vsecore.data.loader import make_loader
 from vsecore.data.words import Vocabulary
 
 SIZES = {"train": 6, "dev": 3, "test": 2}

@@ -10,15 +10,15 @@ from typing import Any
 import nbformat
 import pytest
 
-from vsecore.batch import notebooks
-from vsecore.checks import EXERCISES
-from vsecore.course import ROOT
-from vsecore.grading import instructor, instructor_page, kernel, marks, write_learner_copies
-from vsecore.grading.grade import grade
-from vsecore.grading.learner import learner_copy
-from vsecore.grading.plain import citations, plain_markdown
+from vsecore.course.batch import notebooks
+from vsecore.course.checks import EXERCISES
+from vsecore.course.grading import instructor, instructor_page, kernel, marks, write_learner_copies
+from vsecore.course.grading.grade import grade
+from vsecore.course.grading.learner import learner_copy
+from vsecore.course.grading.plain import citations, plain_markdown
+from vsecore.course.lesson import ROOT
 
-IMPORT = "from vsecore.checks import check"
+IMPORT = "from vsecore.course.checks import check"
 FOUND = "[int(i) for i in ((v / v.norm(dim=1, keepdim=True)) @ query).topk(k).indices]"
 RIGHT = (
     'check("00.rank", 3)',
@@ -385,7 +385,7 @@ def test_homework_names_what_counts(tmp_path: Path) -> None:
 
 
 def test_of_two_notebooks_with_the_same_exercise_the_better_counts() -> None:
-    from vsecore.grading.grade import best_marks
+    from vsecore.course.grading.grade import best_marks
 
     def one(name: str, points: int) -> marks.NotebookMarks:
         mark = marks.Mark("00.rank", "", "compute", points, 2, "right", "", 1, name)

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from vsecore.data.loader import Batch, Dataset, Split, make_loader, noise
+from vsecore.data.batches import Batch, make_loader, noise
+from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Vocabulary
 
 WORDS = ["a", "red", "kite", "above", "the", "beach", "and", "two", "small", "dogs", "run", "past"]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vsecore.data.loader import Batch
+from vsecore.data.batches import Batch
 from vsecore.encoders import BiGRUEncoder, GridEncoder, RegionEncoder
 from vsecore.model import VSE
 from vsecore.pooling import MaxPool, MeanPool

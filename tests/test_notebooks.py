@@ -8,7 +8,7 @@ import jupytext
 import pytest
 
 from vsecore import records
-from vsecore.checks import EXERCISES
+from vsecore.course.checks import EXERCISES
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vsecore.data import opening
+from vsecore.course import datasets as opening
 from vsecore.data.backbones import Backbone
 
 

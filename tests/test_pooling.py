@@ -465,8 +465,8 @@ def test_a_large_batch_is_pooled_by_parts_to_the_same(monkeypatch, pool, masked)
         return pooled, *torch.autograd.grad(pooled.square().sum(), inputs)
 
     whole = run()
-    monkeypatch.setattr("vsecore.pooling.elements.VALUES_AT_A_TIME", 80)
-    monkeypatch.setattr("vsecore.pooling.elements.VALUES_TOO_MANY_TO_KEEP", 0)
+    monkeypatch.setattr("vsecore.pooling.masking.VALUES_AT_A_TIME", 80)
+    monkeypatch.setattr("vsecore.pooling.masking.VALUES_TOO_MANY_TO_KEEP", 0)
     for one, other in zip(run(), whole, strict=True):
         torch.testing.assert_close(one, other)
     assert torch.autograd.gradgradcheck(lambda x: pool(x[:, :3], None), x)
@@ -484,9 +484,9 @@ def test_adaptive_pooling_by_parts_is_the_same_as_in_one(monkeypatch, masked):
         loss = sum((result * torch.arange(result.numel()).view_as(result)).sum() for result in results)
         return *results, *torch.autograd.grad(loss, inputs)
 
-    monkeypatch.setattr("vsecore.pooling.elements.VALUES_AT_A_TIME", 80)
+    monkeypatch.setattr("vsecore.pooling.masking.VALUES_AT_A_TIME", 80)
     by_parts = run()
-    monkeypatch.setattr("vsecore.pooling.elements.VALUES_AT_A_TIME", 2**19)
+    monkeypatch.setattr("vsecore.pooling.masking.VALUES_AT_A_TIME", 2**19)
     in_one = run()
     # With mixed precision torch takes its own way back: here nothing is mixed but the name.
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: True)

@@ -12,8 +12,8 @@ from threading import Barrier
 import numpy as np
 import pytest
 
-from vsecore.data import scenes
-from vsecore.data.scenes import build, generation
+from vsecore import scenes
+from vsecore.scenes import build, generation
 
 
 @pytest.fixture(autouse=True)

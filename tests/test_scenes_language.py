@@ -13,11 +13,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from vsecore.data.scenes import grammar
-from vsecore.data.scenes.facts import PLACES, RELATIONS, Scene, Thing
-from vsecore.data.scenes.language import ANNOTATORS, Caption, describe, known_words, parse
-from vsecore.data.scenes.layout import CATALOGUE, Dice, invent, mirror_relation
-from vsecore.data.scenes.truth import NOUNS, STATES, Entity, Form, holds, relevance
+from vsecore.scenes import grammar
+from vsecore.scenes.facts import PLACES, RELATIONS, Scene, Thing
+from vsecore.scenes.language import ANNOTATORS, Caption, describe, known_words, parse
+from vsecore.scenes.layout import CATALOGUE, Dice, invent, mirror_relation
+from vsecore.scenes.truth import NOUNS, STATES, Entity, Form, holds, relevance
 
 BOX = (0, 0, 10, 10)
 DOG, GIRL, TREE, BENCH, HOUSE, KITE = map(Entity, ("dog", "girl", "tree", "bench", "house", "kite"))

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from vsecore.data.scenes import build, networks, pretraining
-from vsecore.data.scenes.facts import Scene, Thing
+from vsecore.scenes import build, networks, pretraining
+from vsecore.scenes.facts import Scene, Thing
 
 SHAPES = {"scenes-cnn": (49, 144), "scenes-vit": (49, 128)}
 

@@ -11,10 +11,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from vsecore.data.scenes.drawing import PALETTE, draw
-from vsecore.data.scenes.facts import COLOURS, PLACES, RELATIONS, SIDE, Scene, Thing
-from vsecore.data.scenes.laws import DECKS, GROUND_LINES, NEARNESS, SKY_DEPTH, extent, ground_depths
-from vsecore.data.scenes.layout import (
+from vsecore.scenes.drawing import PALETTE, draw
+from vsecore.scenes.facts import COLOURS, PLACES, RELATIONS, SIDE, Scene, Thing
+from vsecore.scenes.laws import DECKS, GROUND_LINES, NEARNESS, SKY_DEPTH, extent, ground_depths
+from vsecore.scenes.layout import (
     CATALOGUE,
     Dice,
     check,

@@ -16,7 +16,7 @@ def way(request, monkeypatch):
     """Small things take the network too, in parts of a few rows of the batch; or nothing takes it."""
     if request.param == "network":
         monkeypatch.setattr(sorting, "LEAST_COLUMNS", 0)
-        monkeypatch.setattr("vsecore.pooling.elements.VALUES_AT_A_TIME", 100)
+        monkeypatch.setattr("vsecore.pooling.masking.VALUES_AT_A_TIME", 100)
     else:
         monkeypatch.setattr(sorting, "MOST_ELEMENTS", 0)
     return request.param
@@ -58,7 +58,7 @@ def test_gives_what_a_stable_sort_gives_and_sends_each_gradient_home(seed, eleme
     for least in (0, math.inf):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sorting, "LEAST_COLUMNS", least)
-            patch.setattr("vsecore.pooling.elements.VALUES_AT_A_TIME", 100)
+            patch.setattr("vsecore.pooling.masking.VALUES_AT_A_TIME", 100)
             leaf = x.clone().requires_grad_()
             result = sort_descending(leaf, mask)
             assert torch.equal(sort_descending(x, mask), values)  # no gradient wanted: another network

@@ -18,8 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vsecore import evaluation, pooling
-from vsecore.data import scenes
+from vsecore import evaluation, pooling, scenes
 from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
 from vsecore.losses import adopt, adopt_k, alignment, triplet, uniformity
 from vsecore.similarity import cosine

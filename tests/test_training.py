@@ -18,15 +18,23 @@ import pytest
 import safetensors.torch
 import torch
 
-from vsecore import checkpoints, distributed
+from vsecore.data.batches import make_loader
 from vsecore.data.features import MappedPictures
-from vsecore.data.loader import Dataset, Split, make_loader
+from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import BERTTokenizer, Vocabulary
 from vsecore.evaluation import evaluate
 from vsecore.model import VSE
-from vsecore.optimization import LossMeter, make_optimizer, make_schedule
 from vsecore.recipes import get
-from vsecore.training import _tokenizer_digest, encode, evaluate_split, fit, load_run
+from vsecore.training import (
+    _tokenizer_digest,
+    checkpoints,
+    distributed,
+    encode,
+    evaluate_split,
+    fit,
+    load_run,
+)
+from vsecore.training.optimization import LossMeter, make_optimizer, make_schedule
 
 SMALL = {
     "dim": 16,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from vsecore.data.loader import Dataset, FeatureKind
+    from vsecore.data.splits import Dataset, FeatureKind
 
 # The heavy imports stand inside the commands, so that `vse --help` answers at once.
 
@@ -33,7 +33,7 @@ def main() -> None:
     try:
         app()
     except Exception as error:
-        from vsecore.batch import CourseError
+        from vsecore.course.batch import CourseError
 
         expected = isinstance(error, ValueError | OSError | FloatingPointError | CourseError)
         if "--debug" in sys.argv or not expected:
@@ -86,7 +86,7 @@ def scenes_make(
     seed: Seed = 0,
 ) -> None:
     """Generate the embedded world and its features into the cache, so that notebooks open at once."""
-    from vsecore.data import scenes
+    from vsecore import scenes
 
     typer.echo(scenes.load(train=train, dev=dev, test=test, seed=seed, features=features))
 
@@ -99,8 +99,8 @@ def scenes_show(
     seed: Seed = 0,
 ) -> None:
     """Draw some pictures of the world with one caption each."""
-    from vsecore import plots
-    from vsecore.data import scenes
+    from vsecore import scenes
+    from vsecore.course import plots
     from vsecore.data.files import write_atomically
 
     plots.house_style()
@@ -124,9 +124,9 @@ def scenes_pretrain(
     import hashlib
 
     from vsecore import records
-    from vsecore.data.scenes.build import WORLD_VERSION
-    from vsecore.data.scenes.networks import weights_file
-    from vsecore.data.scenes.pretraining import pretrain
+    from vsecore.scenes.build import WORLD_VERSION
+    from vsecore.scenes.networks import weights_file
+    from vsecore.scenes.pretraining import pretrain
 
     metrics = pretrain(kind, seed=seed)
     seconds = metrics.pop("seconds")
@@ -176,12 +176,12 @@ def data_extract(
     batch_size: Annotated[int, typer.Option(min=1)] = 32,
 ) -> None:
     """Look at every picture once with a trained network; keep what it sees. Resumes where it was stopped."""
-    from vsecore.data.backbones import load_backbone
+    from vsecore.course.datasets import find_backbone
     from vsecore.data.features import extract, open_precomp
     from vsecore.data.karpathy import load_karpathy
 
     splits = load_karpathy(root, captions)
-    extract(splits, load_backbone(backbone, weights), out, batch_size=batch_size)
+    extract(splits, find_backbone(backbone, weights), out, batch_size=batch_size)
     dataset = open_precomp(out)
     for split in (dataset.train, dataset.dev, dataset.test):
         typer.echo(repr(split))
@@ -209,9 +209,9 @@ def train(
     """Train a recipe, keep its best epoch, and report the test split."""
     from vsecore import records
     from vsecore.data.words import Vocabulary, load_vectors
-    from vsecore.distributed import is_main_process
     from vsecore.recipes import get
     from vsecore.training import Event, evaluate_split, fit
+    from vsecore.training.distributed import is_main_process
 
     chosen = get(recipe).override(_settings(settings or []))
     dataset = _open(data, chosen.image.encoder)
@@ -295,7 +295,7 @@ def baselines(data: DataOption = "scenes", seed: Seed = 0, record: RecordOption 
     import time
 
     from vsecore import records
-    from vsecore.baselines import chance_scores, ridge_scores
+    from vsecore.course.baselines import chance_scores, ridge_scores
     from vsecore.evaluation import evaluate as measure
 
     dataset = _open(data, "grid")
@@ -371,9 +371,9 @@ def course(
     seed: Seed = 0,
 ) -> None:
     """Run the notebooks into build/notebooks, then build the book."""
-    from vsecore import batch
-    from vsecore.book import build_book
-    from vsecore.course import ROOT, begin
+    from vsecore.course import batch
+    from vsecore.course.book import build_book
+    from vsecore.course.lesson import ROOT, begin
 
     begin(tier, data, data_root, seed)  # a wrong parameter is told here, not after the first notebook
     executed = ROOT / "build" / "notebooks"
@@ -396,8 +396,8 @@ def book(
     pdf: Annotated[bool, typer.Option("--pdf", help="Print it as one PDF too; needs Chromium.")] = False,
 ) -> None:
     """Build the book from the stored notebooks."""
-    from vsecore.book import build_book, find_chromium, print_book
-    from vsecore.course import ROOT
+    from vsecore.course.book import build_book, find_chromium, print_book
+    from vsecore.course.lesson import ROOT
 
     if pdf:
         find_chromium()  # where there is none, it is told before the book is built
@@ -419,7 +419,7 @@ def refresh(
     ] = False,
 ) -> None:
     """Make stored notebooks anew from their texts (for authors)."""
-    from vsecore import batch
+    from vsecore.course import batch
 
     batch.refresh(notebooks or (), keep_numbers=keep_numbers, tell=typer.echo)
 
@@ -433,7 +433,7 @@ def learner(
     force: Annotated[bool, typer.Option("--force", help="Lose what somebody did in older copies.")] = False,
 ) -> None:
     """Write copies of the notebooks without their solutions, to work in or to hand out."""
-    from vsecore.grading import LEARNER_FOLDER, write_learner_copies
+    from vsecore.course.grading import LEARNER_FOLDER, write_learner_copies
 
     folder = out or LEARNER_FOLDER
     written = write_learner_copies(notebooks or (), folder, force=force)
@@ -455,7 +455,7 @@ def grade(
     minutes: Annotated[float, typer.Option(help="The limit for each notebook.")] = 10.0,
 ) -> None:
     """Run learners' notebooks and report every exercise. Their code is run: do it in a container."""
-    from vsecore.grading import grade as grade_folder
+    from vsecore.course.grading import grade as grade_folder
 
     page = grade_folder(folder, out, tier=tier, minutes=minutes, homework=homework or (), tell=typer.echo)
     typer.echo(f"open {page}")
@@ -463,7 +463,7 @@ def grade(
 
 def _open(data: str, features: FeatureKind) -> Dataset:
     """Open the scenes, or a folder of extracted features."""
-    from vsecore.data import scenes
+    from vsecore import scenes
     from vsecore.data.features import open_precomp
 
     if data == "scenes":

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from vsecore.similarity import unit
 
 if TYPE_CHECKING:
-    from vsecore.data.loader import Batch
+    from vsecore.data.batches import Batch
 
 
 class VSE(nn.Module):

@@ -24,10 +24,10 @@ from typing import Any, get_origin
 
 import torch
 
-from vsecore.checkpoints import flatten
 from vsecore.data.files import read_json, write_atomically
-from vsecore.distributed import hardware
 from vsecore.training import Run
+from vsecore.training.checkpoints import flatten
+from vsecore.training.distributed import hardware
 
 PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
 PUBLISHED = Path(__file__).resolve().parent.parent / "assets" / "published.json"

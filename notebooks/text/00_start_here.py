@@ -32,12 +32,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
-from vsecore import course, plots
-from vsecore.checks import check
+from vsecore import course
+from vsecore.course import plots
+from vsecore.course.checks import check
 from vsecore.recipes import get
 from vsecore.similarity import cosine
 from vsecore.training import encode, evaluate_split
-from vsecore.widgets import search_box
+from vsecore.course.widgets import search_box
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()

@@ -39,13 +39,14 @@ import numpy as np
 from IPython.display import Markdown
 from matplotlib.colors import ListedColormap
 
-from vsecore import course, plots
-from vsecore.checks import check
-from vsecore.data import scenes
+from vsecore import course
+from vsecore.course import plots
+from vsecore.course.checks import check
+from vsecore import scenes
 from vsecore.data.coco_judgements import right_items
 from vsecore.data.karpathy import CAPTIONS_A_PICTURE, SPLITS
 from vsecore.data.words import tokenize
-from vsecore.widgets import explorer
+from vsecore.course.widgets import explorer
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
@@ -846,8 +847,8 @@ Markdown("\n".join(lines))
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |
 # | five captions a picture, each right for its owner, {cite}`hodosh2013framing` | `own` | `Split.owner`, `vsecore.evaluation.ranks` |
-# | a sentence is true of a scene | `true_of` | `vsecore.data.scenes.holds` |
-# | relevance, $y_{ci}$ | the double loop | `vsecore.data.scenes.relevance`, `Lesson.relevance` |
+# | a sentence is true of a scene | `true_of` | `vsecore.scenes.holds` |
+# | relevance, $y_{ci}$ | the double loop | `vsecore.scenes.relevance`, `Lesson.relevance` |
 # | extended judgements, {cite}`parekh2021cxc`, {cite}`chun2022eccv` | the table above | `vsecore.data.coco_judgements` |
 #
 # ## Exercises

@@ -42,12 +42,13 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from vsecore import course, plots
-from vsecore.baselines import ridge_scores
-from vsecore.checks import check
-from vsecore.data import scenes
-from vsecore.data.opening import open_backbone
-from vsecore.data.scenes.build import boxes_of
+from vsecore import course
+from vsecore.course import plots
+from vsecore.course.baselines import ridge_scores
+from vsecore.course.checks import check
+from vsecore import scenes
+from vsecore.course.datasets import open_backbone
+from vsecore.scenes.build import boxes_of
 from vsecore.data.words import BERTTokenizer, Vocabulary, model_folder
 from vsecore.encoders import (
     BERTEncoder,

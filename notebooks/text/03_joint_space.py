@@ -36,9 +36,10 @@ import matplotlib.pyplot as plt
 import torch
 from IPython.display import Markdown
 
-from vsecore import course, plots
-from vsecore.baselines import ridge_scores
-from vsecore.checks import check
+from vsecore import course
+from vsecore.course import plots
+from vsecore.course.baselines import ridge_scores
+from vsecore.course.checks import check
 from vsecore.data import coco_judgements
 from vsecore.evaluation import coco_benchmarks, evaluate, map_at_r, ndcg, r_precision, ranks
 from vsecore.similarity import cosine

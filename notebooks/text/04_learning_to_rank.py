@@ -35,10 +35,11 @@ from IPython.display import Markdown
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from vsecore import course, plots, records
-from vsecore.checks import check
+from vsecore import course, records
+from vsecore.course import plots
+from vsecore.course.checks import check
 from vsecore.data.files import progress
-from vsecore.data.loader import make_loader
+from vsecore.data.batches import make_loader
 from vsecore.evaluation import evaluate
 from vsecore.losses import triplet
 from vsecore.recipes import get

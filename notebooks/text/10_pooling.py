@@ -39,9 +39,10 @@ from IPython.display import Markdown
 from torch import nn
 from torch.nn import functional as F
 
-from vsecore import course, experiments, plots, records
-from vsecore.checks import check
-from vsecore.data.loader import make_loader
+from vsecore import course, experiments, records
+from vsecore.course import plots
+from vsecore.course.checks import check
+from vsecore.data.batches import make_loader
 from vsecore.encoders import GridEncoder
 from vsecore.evaluation import evaluate
 from vsecore.losses import info_nce
@@ -55,7 +56,7 @@ from vsecore.pooling import (
     build_pool,
     sort_descending,
 )
-from vsecore.pooling.elements import softmax_over_real
+from vsecore.pooling.masking import softmax_over_real
 from vsecore.recipes import get
 from vsecore.similarity import unit
 from vsecore.training import encode
@@ -414,7 +415,7 @@ print("vsecore.pooling.AdPool agrees, and its embedding level is SoftPool")
 # | --- | --- | --- |
 # | "sort, weight-sum", section 3.2.1 | `sort_weigh_sum` | `vsecore.pooling.MeanPool`, `vsecore.pooling.MaxPool`, `vsecore.pooling.KMaxPool` |
 # | sort, eq. (3) | `network_sort` | `vsecore.pooling.sort_descending` |
-# | a softmax over what is real | `safe_softmax` | `vsecore.pooling.elements.softmax_over_real` |
+# | a softmax over what is real | `safe_softmax` | `vsecore.pooling.masking.softmax_over_real` |
 # | GPO of Chen et al. | `gpo_weights` | `vsecore.pooling.GPO` |
 # | token level, eq. (3) | `token_level` | `vsecore.pooling.AdPool(token_share=1.0)` |
 # | embedding level, eq. (4) | `embedding_level` | `vsecore.pooling.SoftPool` |

@@ -38,9 +38,10 @@ from IPython.display import Markdown
 from torch.nn.functional import normalize, softplus
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from vsecore import course, experiments, plots
-from vsecore.checks import check
-from vsecore.data.loader import make_loader
+from vsecore import course, experiments
+from vsecore.course import plots
+from vsecore.course.checks import check
+from vsecore.data.batches import make_loader
 from vsecore.losses import adopt, adopt_k, alignment, info_nce, triplet, uniformity
 from vsecore.recipes import get
 from vsecore.training import encode, evaluate_split, fit

@@ -41,8 +41,9 @@ import torch
 from IPython.display import Markdown
 from torch.nn.functional import cosine_similarity, normalize
 
-from vsecore import course, experiments, plots, records
-from vsecore.checks import check
+from vsecore import course, experiments, records
+from vsecore.course import plots
+from vsecore.course.checks import check
 from vsecore.evaluation import ensemble, evaluate
 from vsecore.pooling import build_pool
 from vsecore.recipes import get

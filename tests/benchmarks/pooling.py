@@ -25,8 +25,8 @@ import torch
 from torch import Tensor, nn
 
 from vsecore import records
-from vsecore.distributed import hardware
 from vsecore.pooling import POOLS, adpool, build_pool, sort_descending
+from vsecore.training.distributed import hardware
 
 ELEMENTS = (36, 577)
 DIM = 1024

@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vsecore.data.loader import Dataset, Split, make_loader
+from vsecore.data.batches import make_loader
+from vsecore.data.splits import Dataset, Split
 from vsecore.losses import triplet
 from vsecore.recipes import Recipe, get
 from vsecore.training import Event, fit

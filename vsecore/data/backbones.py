@@ -17,8 +17,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from vsecore.data.loader import FeatureKind
-from vsecore.data.scenes.networks import NETWORKS, load_network
+from vsecore.data.splits import FeatureKind
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 MOBILENET = "mobilenetv2_100_same"
@@ -87,8 +86,7 @@ def load_backbone(name: str, weights: str | Path | None = None, picture_size: in
 
     Args:
         name: a network of timm ("resnet50", "vit_base_patch16_224"), one of torchvision
-            ("torchvision/resnet50"), "mobilenetv2_100_same" (timm's with TensorFlow's padding and input), or
-            one of this repository ("scenes-cnn", "scenes-vit").
+            ("torchvision/resnet50"), or "mobilenetv2_100_same" (timm's with TensorFlow's padding and input).
         weights: a local file, safetensors or `.pth`; None: those that the library publishes, downloaded once.
         picture_size: the side of the pictures; None: what the network was trained on. Only a network that
             makes a grid can take another.
@@ -97,10 +95,6 @@ def load_backbone(name: str, weights: str | Path | None = None, picture_size: in
         ValueError: an unknown name, or weights that do not fit.
         FileNotFoundError: no such weights file, or published weights cannot be downloaded.
     """
-    if name in NETWORKS:
-        if weights is not None or picture_size is not None:
-            raise ValueError(f"{name} has its own weights and size of pictures: leave both out")
-        return Backbone(name, load_network(name), nn.Identity(), 112)
     if name.startswith("torchvision/"):
         return _torchvision_backbone(name, weights, picture_size)
     return _timm_backbone(name, weights, picture_size)
@@ -112,7 +106,7 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
     architecture = "mobilenetv2_100" if name == MOBILENET else name
     options: dict[str, Any] = {"pad_type": "same"} if name == MOBILENET else {}
     if not timm.is_model(architecture):
-        near = difflib.get_close_matches(name, [*timm.list_models(), MOBILENET, *NETWORKS], n=3)
+        near = difflib.get_close_matches(name, [*timm.list_models(), MOBILENET], n=3)
         hint = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists those of timm"
         raise ValueError(
             f'unknown backbone {name!r}: {hint} (for torchvision\'s, write "torchvision/resnet50")'

@@ -14,8 +14,8 @@ from vsecore.data import files
 from vsecore.data.backbones import Backbone, load_backbone
 from vsecore.data.extraction import META, UNFINISHED, extract, first_bad
 from vsecore.data.karpathy import CAPTIONS_A_PICTURE, Report, check_dataset_name
-from vsecore.data.loader import Dataset, FeatureKind, Split
-from vsecore.data.mapped import MappedPictures
+from vsecore.data.memory_map import MappedPictures
+from vsecore.data.splits import Dataset, FeatureKind, Split
 
 __all__ = ["Backbone", "MappedPictures", "check_precomp", "extract", "load_backbone", "open_precomp"]
 

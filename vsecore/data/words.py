@@ -1,6 +1,6 @@
 """Words to numbers, and numbers to vectors that somebody has trained before.
 
-Two tokenizers share one interface (`loader.Tokenizer`): `Vocabulary`, whole words counted in the training
+Two tokenizers share one interface (`Tokenizer`): `Vocabulary`, whole words counted in the training
 split, for a GRU; `BERTTokenizer`, the word pieces that a BERT was trained on.
 """
 
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import huggingface_hub
 import tokenizers
@@ -20,7 +21,6 @@ import torch
 from torch import Tensor
 
 from vsecore.data import files
-from vsecore.data.loader import Tokenizer
 
 _WORD = re.compile(r"\w+?(?=n't\b)|n't\b|'\w+|\w+")
 
@@ -31,6 +31,26 @@ def tokenize(text: str) -> list[str]:
     Contractions are cut where GloVe cuts them: "doesn't" is "does", "n't"; "dog's" is "dog", "'s".
     """
     return _WORD.findall(text.lower().replace("’", "'"))
+
+
+class Tokenizer(Protocol):
+    """Sentences to numbers. `Vocabulary` and `BERTTokenizer` are the two of the house."""
+
+    pad: int
+    unknown: int
+    blank: int
+    """What stands where a word is hidden on purpose (`word_drop`)."""
+    special: frozenset[int]
+    """Numbers that are no words: start, end, padding. They are never hidden."""
+
+    def __len__(self) -> int:
+        """The size of the vocabulary: every number is below it."""
+
+    def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """C captions as numbers (C, L) int64, padded to the longest, and their mask (C, L) bool."""
+
+    def save(self, folder: str | Path) -> None:
+        """Write what `load` needs into a folder."""
 
 
 class Vocabulary:

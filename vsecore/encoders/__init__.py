@@ -3,7 +3,7 @@
 Pooling them to one vector, or predicting a set from them, is not theirs: see `vsecore.model`.
 """
 
-from vsecore.encoders.image import GridEncoder, PatchEncoder, RegionEncoder
-from vsecore.encoders.text import BERTEncoder, BiGRUEncoder
+from vsecore.encoders.pictures import GridEncoder, PatchEncoder, RegionEncoder
+from vsecore.encoders.words import BERTEncoder, BiGRUEncoder
 
 __all__ = ["BERTEncoder", "BiGRUEncoder", "GridEncoder", "PatchEncoder", "RegionEncoder"]

@@ -5,8 +5,8 @@ and `verdicts` read the records. The claims that the arms are held against stand
 """
 
 from vsecore.experiments.catalogue import EXPERIMENTS, LESSON_SCALE, Arm, Experiment, Member, System
-from vsecore.experiments.judging import Claim, Outcome, claims, measured, outcomes, table, verdict, verdicts
 from vsecore.experiments.running import RESULTS, run
+from vsecore.experiments.verdicts import Claim, Outcome, claims, measured, outcomes, table, verdict, verdicts
 
 __all__ = [
     "EXPERIMENTS",

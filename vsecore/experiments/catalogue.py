@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vsecore.data.loader import FeatureKind
+from vsecore.data.splits import FeatureKind
 from vsecore.recipes import Recipe, get
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from vsecore import records
-from vsecore.data.loader import Dataset, FeatureKind
+from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.evaluation import ensemble, evaluate
 from vsecore.experiments.catalogue import System, get_experiment, lesson_scale, title_of
 from vsecore.losses import adopt_k

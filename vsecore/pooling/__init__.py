@@ -7,11 +7,11 @@ result, nor does how many there are.
 
 from vsecore.pooling.adpool import AdPool
 from vsecore.pooling.basic import KMaxPool, MaxPool, MeanPool
-from vsecore.pooling.building import POOLS, build_pool
-from vsecore.pooling.elements import check_elements
 from vsecore.pooling.gpo import GPO
 from vsecore.pooling.graph import GCNPool
+from vsecore.pooling.masking import check_elements
 from vsecore.pooling.recurrent import Seq2SeqPool
+from vsecore.pooling.registry import POOLS, build_pool
 from vsecore.pooling.sorting import sort_descending
 from vsecore.pooling.weighted import AdaPool, LIPPool, SelfAttentionPool, SoftPool
 

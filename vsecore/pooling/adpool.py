@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from vsecore.pooling.elements import (
+from vsecore.pooling.masking import (
     cache_sized_parts,
     check_dim,
     check_elements,

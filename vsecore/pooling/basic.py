@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from vsecore.pooling.elements import check_elements, count_real, without_padding
+from vsecore.pooling.masking import check_elements, count_real, without_padding
 from vsecore.pooling.sorting import sort_descending
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from vsecore.pooling.elements import check_elements, count_real
+from vsecore.pooling.masking import check_elements, count_real
 from vsecore.pooling.sorting import sort_descending
 
 

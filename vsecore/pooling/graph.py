@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vsecore.pooling.basic import MeanPool
-from vsecore.pooling.elements import check_dim, check_elements, count_real, without_padding
+from vsecore.pooling.masking import check_dim, check_elements, count_real, without_padding
 
 
 class GCNPool(nn.Module):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from vsecore.pooling.elements import check_dim, check_elements, count_real, without_padding
+from vsecore.pooling.masking import check_dim, check_elements, count_real, without_padding
 
 
 class Seq2SeqPool(nn.Module):

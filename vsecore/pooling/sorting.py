@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsecore.pooling.elements import cache_sized_parts, check_elements, sorted_mask, without_padding
+from vsecore.pooling.masking import cache_sized_parts, check_elements, sorted_mask, without_padding
 
 # Where the network wins, measured on a processor: from a few hundred columns (B·D) on, whatever the number of
 # elements up to 1024. Below, calling its many small steps costs more than the sorting itself.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vsecore.pooling.basic import MeanPool
-from vsecore.pooling.elements import (
+from vsecore.pooling.masking import (
     check_dim,
     check_elements,
     count_real,

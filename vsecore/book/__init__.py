@@ -1,7 +1,0 @@
-"""The book: built from the notebooks, read with no network, printed as a PDF."""
-
-from vsecore.book.browser import find_chromium
-from vsecore.book.build import build_book
-from vsecore.book.pdf import print_book
-
-__all__ = ["build_book", "find_chromium", "print_book"]

@@ -1,0 +1,7 @@
+"""The book: built from the notebooks, read with no network, printed as a PDF."""
+
+from vsecore.course.book.browser import find_chromium
+from vsecore.course.book.build import build_book
+from vsecore.course.book.pdf import print_book
+
+__all__ = ["build_book", "find_chromium", "print_book"]

@@ -1,0 +1,176 @@
+"""The exercises of notebook 03, *The joint space*."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vsecore.course.checks.exercise import Exercise, Trial, near
+from vsecore.evaluation import evaluate, map_at_r, ranks
+
+
+def _scores(captions_each: int, seed: int, ties: bool = False) -> tuple[Tensor, Tensor]:
+    """Random similarities (6, C) and the owners (C,) of captions in any order."""
+    generator = torch.Generator().manual_seed(seed)
+    owner = torch.arange(6).repeat_interleave(captions_each)
+    if captions_each > 1:
+        owner = owner[torch.randperm(len(owner), generator=generator)]
+    scores = torch.randn(6, len(owner), generator=generator)
+    return (scores.round() if ties else scores), owner
+
+
+def _shape(made: Any) -> tuple[int, ...] | None:
+    return None if made is None else tuple(torch.as_tensor(made).shape)
+
+
+def _same_ranks(answer: Callable[..., Any], captions_each: int, ties: bool = False) -> bool:
+    return all(
+        torch.as_tensor(answer(*_scores(captions_each, seed, ties))).tolist()
+        == ranks(*_scores(captions_each, seed, ties))[0].tolist()
+        for seed in range(5)
+    )
+
+
+def _same_precision(answer: Callable[..., Any], shown: list[bool]) -> bool:
+    places = torch.arange(len(shown), 0, -1, dtype=torch.float32)  # scores in the order shown
+    return near(answer(list(shown)), map_at_r(places[None], torch.tensor([shown])))
+
+
+def _strictly(scores: Tensor) -> float:
+    """R@1 from text to picture by an evaluation that counts only what is strictly higher."""
+    own = scores[torch.arange(100) // 5, torch.arange(100)]  # (100,)
+    return float(((scores > own).sum(0) == 0).double().mean())
+
+
+def _found(scores: Any) -> float:
+    return evaluate(torch.as_tensor(scores), torch.arange(100) // 5)["t2i_r1"]
+
+
+EXERCISES: dict[str, Exercise] = {
+    "03.median": Exercise(
+        "A median rank",
+        "compute",
+        4,
+        (
+            Trial(
+                lambda answer: int(answer) == answer >= 1,
+                "A median rank is a whole number and counts from 1: round down, then add one.",
+            ),
+            Trial(
+                lambda answer: answer == 2,
+                "Sort the six ranks and look at the two in the middle.",
+            ),
+        ),
+        mistakes=(
+            Trial(
+                lambda answer: near(answer, 1.5), "That is the middle; tables round down and count from 1."
+            ),
+            Trial(lambda answer: near(answer, 2.5), "Counted from 1 already; tables also round down."),
+            Trial(lambda answer: near(answer, 1), "Rounded down already; but the best rank in a table is 1."),
+            Trial(
+                lambda answer: near(answer, 40 / 6, 0.05) or near(answer, 46 / 6, 0.05),
+                "That is the mean: one bad rank pulls it far. The median takes the middle.",
+            ),
+            Trial(lambda answer: answer == 8, "Sort the ranks before you look for their middle."),
+        ),
+    ),
+    "03.ranks": Exercise(
+        "Ranks without sorting",
+        "code",
+        10,
+        (
+            Trial(
+                lambda answer: _shape(answer(*_scores(1, 0))) == (6,),
+                "Return one rank a picture, (Ni,).",
+            ),
+            Trial(
+                lambda answer: torch.as_tensor(answer(torch.eye(6), torch.arange(6))).tolist() == [0] * 6,
+                "A perfect system has rank 0 everywhere: a picture's own caption is no rival.",
+            ),
+            Trial(
+                lambda answer: _same_ranks(answer, 1),
+                "With one caption a picture, count along the row how many others score higher.",
+            ),
+            Trial(
+                lambda answer: _same_ranks(answer, 5),
+                "With five captions a picture, find all own ones by `owner`, take the best, count none.",
+            ),
+            Trial(
+                lambda answer: _same_ranks(answer, 5, ties=True),
+                "Ties count against the system: a rival that scores as high stands in front.",
+            ),
+        ),
+    ),
+    "03.precision": Exercise(
+        "Average precision at R",
+        "code",
+        10,
+        (
+            Trial(
+                lambda answer: (made := answer([True, True, False])) is not None and near(made, 1),
+                "Return a number; all relevant items first is the best order there is, and gives 1.",
+            ),
+            Trial(
+                lambda answer: near(answer([False, False, True, True]), 0),
+                "Nothing relevant among the first R gives 0: what comes later does not count.",
+            ),
+            Trial(
+                lambda answer: _same_precision(answer, [False, True, True, True, False]),
+                "Only places with a relevant item add their precision, and the sum is divided by R.",
+            ),
+            Trial(
+                lambda answer: all(
+                    _same_precision(answer, shown)
+                    for shown in (
+                        [True, False, True, True, False, True],
+                        [True, False, False, True],
+                        [False, True, False, True, True],
+                    )
+                ),
+                "Divide by R, the number of all relevant items, also when some come after place R.",
+            ),
+        ),
+        mistakes=(
+            Trial(
+                lambda answer: near(answer([False, True, True, True, False]), 2 / 3),
+                "That is R-precision: it forgets the order within the first R.",
+            ),
+        ),
+    ),
+    "03.break": Exercise(
+        "Break it",
+        "break",
+        6,
+        (
+            Trial(
+                lambda answer: torch.as_tensor(answer).shape == (20, 100),
+                "Scores have one row a picture and one column a caption: (20, 100).",
+            ),
+            Trial(
+                lambda answer: not torch.as_tensor(answer).isnan().any(),
+                "vsecore refuses a score that is not a number. The same can be done with honest numbers.",
+            ),
+            Trial(
+                lambda answer: _strictly(torch.as_tensor(answer)) == 1,
+                "Some rival still scores higher for some caption. When is nothing higher than anything?",
+            ),
+            Trial(
+                lambda answer: _found(answer) == 0,
+                "vsecore finds some own pictures: these scores do tell an own picture from its rivals.",
+            ),
+        ),
+        mistakes=(
+            Trial(
+                lambda answer: _found(answer) == 100,
+                "That is a perfect system, and it knows which belong together. Know nothing.",
+            ),
+            Trial(
+                lambda answer: torch.as_tensor(answer).shape == (100, 20),
+                "Turn it: one row a picture, one column a caption.",
+            ),
+        ),
+    ),
+}

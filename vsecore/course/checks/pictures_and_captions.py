@@ -1,0 +1,228 @@
+"""The exercises of notebook 01, *Pictures and captions*."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from vsecore import scenes
+from vsecore.course.checks.exercise import Exercise, Trial, near
+from vsecore.scenes import Form, Scene
+
+SHOWN = 12
+"""The picture of the test split that the notebook looks at."""
+RIVALS = (37, 60)
+"""Two more beaches with umbrellas."""
+CROWD = 200
+"""So many pictures of the test split a sentence is held against: what tier smoke has."""
+
+
+@cache
+def _scenes() -> tuple[Scene, ...]:
+    """The first scenes of the test split, by their rows."""
+    return tuple(picture.scene for picture in scenes.generate(CROWD, split="test"))
+
+
+def _true_of(sentence: str) -> set[int]:
+    """The rows of the first scenes of which a sentence is true."""
+    form = scenes.parse(sentence)
+    return {row for row, scene in enumerate(_scenes()) if scenes.holds(form, scene)}
+
+
+def _careless(form: Form, scene: Scene) -> bool:
+    """Like `scenes.holds`, but one thing may be given to two entities."""
+    carried = {i for name, i, _ in scene.relations if name == "on"}
+    if form.place not in (None, scene.place) or form.mark not in (None, scene.mark):
+        return False
+    choices: list[list[tuple[int, ...]]] = []
+    for entity in form.entities:
+        fitting = tuple(i for i, thing in enumerate(scene.things) if entity.fits(thing, i in carried))
+        if entity.count == 1:
+            choices.append([(i,) for i in fitting])
+        else:
+            choices.append([fitting] if len(fitting) == entity.count else [])
+    return any(
+        all(
+            (name, a, b) in scene.relations
+            for name, i, j in form.relations
+            for a in given[i]
+            for b in given[j]
+        )
+        for given in itertools.product(*choices)
+    )
+
+
+def _fools(sentence: str) -> bool:
+    form, scene = scenes.parse(sentence), _scenes()[SHOWN]
+    return _careless(form, scene) and not scenes.holds(form, scene)
+
+
+def _world(pictures: int, captions_each: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of some captions is true of which picture, (Nc, Ni), and whose each is, (Nc,); no real world."""
+    owner = np.repeat(np.arange(pictures), captions_each)
+    truth = np.random.default_rng(seed).random((len(owner), pictures)) < 0.3
+    truth[np.arange(len(owner)), owner] = True
+    return truth, owner
+
+
+def _expected(truth: np.ndarray, owner: np.ndarray, batch: int) -> float:
+    """False negatives to be expected in a batch of so many pairs of different pictures."""
+    captions, pictures = truth.shape
+    foreign = truth.sum() - truth[np.arange(captions), owner].sum()
+    return float(batch * (batch - 1) * foreign / (captions * (pictures - 1)))
+
+
+def _counts(answer: Callable[..., Any], batch: int, captions_each: int) -> bool:
+    world = _world(pictures=9, captions_each=captions_each, seed=batch)
+    return near(answer(*world, batch), _expected(*world, batch), 1e-6)
+
+
+def _with_all_true(answer: Callable[..., Any], batch: int) -> float:
+    """What an answer says of six pictures with a caption each, all true of all."""
+    return float(answer(np.ones((6, 6), dtype=bool), np.arange(6), batch))
+
+
+EXERCISES: dict[str, Exercise] = {
+    "01.share": Exercise(
+        "Count what the protocol calls false",
+        "compute",
+        4,
+        (
+            Trial(
+                lambda answer: 1 < float(answer) <= 100,
+                "A percentage: how many of a hundred true pairs are called false?",
+            ),
+            Trial(
+                lambda answer: near(answer, 40),
+                "Count the ones; take away those of each caption with its own picture; divide by the ones.",
+            ),
+        ),
+        mistakes=(
+            Trial(lambda answer: near(answer, 0.4), "As a share that is right; give it in percent."),
+            Trial(
+                lambda answer: near(answer, 60),
+                "That is the share of the true pairs that the protocol knows; asked are the others.",
+            ),
+            Trial(
+                lambda answer: near(answer, 100 * 4 / 12, 0.1),
+                "You divided by the pairs that the protocol calls false; asked is a share of the true pairs.",
+            ),
+            Trial(
+                lambda answer: near(answer, 100 * 4 / 18, 0.1),
+                "You divided by all cells of the matrix; asked is a share of the true pairs.",
+            ),
+            Trial(lambda answer: near(answer, 4), "That is how many there are; asked is the percentage."),
+        ),
+    ),
+    "01.sentence": Exercise(
+        "Tell it apart",
+        "code",
+        6,
+        (
+            Trial(
+                lambda answer: bool(scenes.parse(answer)),
+                "The world cannot read this: name its things as the captions do.",
+            ),
+            Trial(
+                lambda answer: SHOWN in _true_of(answer),
+                "This is not true of the picture: look at it, and at its facts, again.",
+            ),
+            Trial(
+                lambda answer: _true_of(answer).isdisjoint(RIVALS),
+                "This is true of another beach with an umbrella, too: say what those lack.",
+            ),
+            Trial(
+                lambda answer: _true_of(answer) == {SHOWN},
+                "This is true of another picture still: try scenes.holds on all of them, and say more.",
+            ),
+            Trial(
+                lambda answer: len(answer.split()) <= 8,
+                "That is the one picture, in more than eight words: leave out what it can do without.",
+            ),
+        ),
+    ),
+    "01.batch": Exercise(
+        "Expect false negatives",
+        "code",
+        12,
+        (
+            Trial(
+                lambda answer: (
+                    (made := answer(np.eye(6, dtype=bool), np.arange(6), 4)) is not None and near(made, 0)
+                ),
+                "Return a number: 0 where each caption is true of its own picture alone.",
+            ),
+            Trial(
+                lambda answer: near(_with_all_true(answer, 1), 0),
+                "A batch of one pair has nothing off its diagonal.",
+            ),
+            Trial(
+                lambda answer: near(_with_all_true(answer, 4), 12),
+                "If all is true of all, every cell off the diagonal of the batch is a false negative.",
+            ),
+            Trial(
+                lambda answer: _counts(answer, batch=5, captions_each=1),
+                "Multiply the cells off the diagonal by the share of foreign pairs that are true.",
+            ),
+            Trial(
+                lambda answer: _counts(answer, batch=5, captions_each=3),
+                "With several captions a picture it is off: use owner, and divide by all foreign pairs.",
+            ),
+        ),
+        mistakes=(
+            Trial(
+                lambda answer: near(answer(np.eye(6, dtype=bool), np.arange(6), 4), 12 / 6),
+                "You took the share of all pairs; a caption and its own picture are no foreign pair.",
+            ),
+            Trial(
+                lambda answer: near(_with_all_true(answer, 4), 16),
+                "You counted the diagonal: a pair is no negative of itself.",
+            ),
+            Trial(
+                lambda answer: near(_with_all_true(answer, 4), 6),
+                "You counted each two pairs once, but picture 1 with caption 2 and 2 with 1 are two cells.",
+            ),
+            Trial(
+                lambda answer: near(_with_all_true(answer, 4), 1),
+                "That is the share; multiply it by the cells of the batch that it is a share of.",
+            ),
+        ),
+    ),
+    "01.break": Exercise(
+        "Break it",
+        "break",
+        8,
+        (
+            Trial(
+                lambda answer: bool(scenes.parse(answer)),
+                "The world cannot read this: name its things as the captions do.",
+            ),
+            Trial(
+                _fools,
+                "Name one thing of the picture twice, as if it were two: what could that be called, too?",
+            ),
+        ),
+        mistakes=(
+            Trial(
+                lambda answer: scenes.holds(scenes.parse(answer), _scenes()[SHOWN]),
+                "Both judges call this true, and rightly: say something false.",
+            ),
+            Trial(
+                lambda answer: any(entity.count > 1 for entity in scenes.parse(answer).entities),
+                "A number is counted before things are given out, and both judges count: use no number.",
+            ),
+            Trial(
+                lambda answer: len(scenes.parse(answer).entities) < 2,
+                "One thing cannot be given twice in a sentence that speaks of one: speak of two.",
+            ),
+            Trial(
+                lambda answer: not _careless(scenes.parse(answer), _scenes()[SHOWN]),
+                "Both judges call this false: all that you say must fit something in the picture.",
+            ),
+        ),
+    ),
+}

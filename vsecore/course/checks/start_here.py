@@ -1,0 +1,88 @@
+"""The exercises of notebook 00, *Start here*."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from vsecore.course.checks.exercise import Exercise, Trial, near
+
+
+def _finds(search: Callable[..., Any], scale: float) -> bool:
+    """Whether a search by cosine gives the k nearest in order, whatever the vectors' lengths."""
+    generator = torch.Generator().manual_seed(0)
+    v, query = torch.randn(20, 8, generator=generator), torch.randn(8, generator=generator)
+    v = torch.nn.functional.normalize(v, dim=1)  # (20, 8)
+    lengths = torch.rand(20, 1, generator=generator) * scale + 1
+    expected = (v @ query).topk(3).indices.tolist()
+    return [int(row) for row in search(v * lengths, query, 3)] == expected
+
+
+EXERCISES: dict[str, Exercise] = {
+    "00.rank": Exercise(
+        "Read a ranking",
+        "compute",
+        2,
+        (
+            Trial(
+                lambda answer: int(answer) == answer >= 1,
+                "A rank is a whole number, and the first place is 1.",
+            ),
+            Trial(
+                lambda answer: answer == 3, "Sort the similarities from high to low and find 0.4 among them."
+            ),
+        ),
+        mistakes=(
+            Trial(lambda answer: answer == 2, "You counted from 0, or took one of those before it for less."),
+            Trial(lambda answer: answer == 4, "You sorted from low to high? The most similar comes first."),
+        ),
+    ),
+    "00.search": Exercise(
+        "Write the search",
+        "code",
+        8,
+        (
+            Trial(
+                lambda answer: (
+                    (made := answer(torch.eye(5), torch.ones(5), 2)) is not None and len(made) == 2
+                ),
+                "Return k rows of the index.",
+            ),
+            Trial(
+                lambda answer: _finds(answer, 0.0), "The k most similar come first: sort from high to low."
+            ),
+            Trial(
+                lambda answer: _finds(answer, 9.0),
+                "Longer vectors win in yours: compare by cosine, not by dot product.",
+            ),
+        ),
+    ),
+    "00.break": Exercise(
+        "Break it",
+        "break",
+        5,
+        (
+            Trial(
+                lambda answer: 0 < float(answer) <= 100,
+                "A percentage above 0: one picture's captions are served.",
+            ),
+            Trial(
+                lambda answer: near(answer, 0.1),
+                "Of 5,000 captions, how many own the picture that always wins?",
+            ),
+        ),
+        mistakes=(
+            Trial(lambda answer: near(answer, 0.001), "As a share that is right; give it in percent."),
+            Trial(
+                lambda answer: near(answer, 0.02),
+                "You counted one caption: the winning picture owns five of them.",
+            ),
+            Trial(
+                lambda answer: near(answer, 100),
+                "The winner is first for every query, but right for its own alone.",
+            ),
+        ),
+    ),
+}

@@ -1,0 +1,151 @@
+"""One door to all data: the embedded world by its name, photographs by their folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from vsecore import scenes
+from vsecore.data.backbones import MOBILENET, Backbone, load_backbone
+from vsecore.data.features import extract, open_precomp
+from vsecore.data.files import cache_folder
+from vsecore.data.karpathy import load_karpathy
+from vsecore.data.pictures import open_picture
+from vsecore.data.splits import Dataset, FeatureKind, Split
+from vsecore.scenes.build import NETWORK_OF
+from vsecore.scenes.facts import SIDE
+from vsecore.scenes.networks import NETWORKS, load_network
+
+#: Every collection that the course knows by name.
+DATASETS = ("scenes", "flickr8k", "flickr30k", "coco")
+# What looks at photographs where no features lie ready: small enough for a laptop, and by name at timm's hub.
+BACKBONES: dict[str, str] = {"grid": "mobilenetv2_100", "patch": "vit_tiny_patch16_224"}
+
+
+def open_dataset(
+    name: str,
+    root: Path | None = None,
+    *,
+    features: FeatureKind = "grid",
+    sizes: Mapping[str, int] | None = None,
+) -> Dataset:
+    """Open a dataset with features of its pictures.
+
+    The scenes are generated, once, and kept in the cache. Photographs are read from a folder of extracted
+    features; a folder of pictures and captions is looked at once and the features are kept in the cache.
+
+    Args:
+        name: one of `DATASETS`.
+        root: for photographs, the folder of features, or of pictures and captions.
+        features: what an element is, "grid", "region" or "patch".
+        sizes: pictures of "train", "dev" and "test"; None: all (of scenes 4000, 500 and 1000).
+
+    Raises:
+        ValueError: an unknown name, or features that cannot be made from pictures here.
+        FileNotFoundError: the folder, or something that must be in it, is missing.
+    """
+    if name not in DATASETS:
+        raise ValueError(f"name is {name!r}: wanted one of {', '.join(DATASETS)}")
+    if name == "scenes":
+        return scenes.load(**(sizes or {}), features=features)
+    if root is None:
+        raise ValueError(f"root is missing: name the folder of {name}")
+    dataset = open_precomp(root) if (root / "train_ims.npy").exists() else _looked_at(name, root, features)
+    if dataset.feature_kind != features:
+        raise ValueError(f"features is {features!r}, but {root} holds {dataset.feature_kind} features")
+    if sizes is None:
+        return dataset
+    return replace(
+        dataset,
+        train=_at_most(dataset.train, sizes["train"]),
+        dev=_at_most(dataset.dev, sizes["dev"]),
+        test=_at_most(dataset.test, sizes["test"]),
+    )
+
+
+def open_backbone(name: str, root: Path | None = None, *, features: FeatureKind = "grid") -> Backbone:
+    """Open the network through which `open_dataset` looks at pictures, to show it others.
+
+    Args:
+        name: one of `DATASETS`.
+        root: for photographs, the folder of pictures and captions.
+        features: "grid" or "patch". Regions need boxes beside the pixels: see `SceneCNN.regions`.
+
+    Raises:
+        ValueError: an unknown name, or features that no network makes from pixels alone.
+        FileNotFoundError: the weights are missing.
+    """
+    if name not in DATASETS:
+        raise ValueError(f"name is {name!r}: wanted one of {', '.join(DATASETS)}")
+    if features not in BACKBONES:
+        raise ValueError(f"features is {features!r}: pixels alone become one of {', '.join(BACKBONES)}")
+    if name == "scenes":
+        return find_backbone(NETWORK_OF[features])
+    if root is None:
+        raise ValueError(f"root is missing: name the folder of {name}")
+    weights = _local_weights(root) if features == "grid" else None  # they are a MobileNet's
+    return load_backbone(BACKBONES[features] if weights is None else MOBILENET, weights)
+
+
+def find_backbone(name: str, weights: Path | None = None) -> Backbone:
+    """The network of a name: one of the embedded world's ("scenes-cnn", "scenes-vit"), or `load_backbone`'s.
+
+    Raises:
+        ValueError: an unknown name, or weights that do not fit.
+        FileNotFoundError: the weights are missing.
+    """
+    if name not in NETWORKS:
+        return load_backbone(name, weights)
+    if weights is not None:
+        raise ValueError(f"{name} has its own weights: leave --weights out")
+    return Backbone(name, load_network(name), nn.Identity(), SIDE)
+
+
+def picture_files(root: Path, split: str) -> list[Path]:
+    """List the picture files of a split of photographs, in the order of its rows."""
+    return load_karpathy(root)[split].files
+
+
+def read_pixels(files: Sequence[Path], size: int = 224) -> list[np.ndarray]:
+    """Read pictures for showing: each uint8 (size, size, 3).
+
+    Raises:
+        ValueError: a file is no picture that can be read.
+    """
+    return [np.asarray(open_picture(file).resize((size, size))) for file in files]
+
+
+def _at_most(split: Split, size: int) -> Split:
+    return split.subset(min(size, len(split)))
+
+
+def _looked_at(name: str, root: Path, features: FeatureKind) -> Dataset:
+    """Extract features of a folder of photographs into the cache, unless they are there."""
+    if features not in BACKBONES:
+        raise ValueError(
+            f"features is 'region' and {root} holds pictures: a detector's regions come as extracted features"
+        )
+    splits, network = load_karpathy(root), open_backbone(name, root, features=features)
+    # Named by what they are made from: with other captions or weights they are other features.
+    sources = [
+        str(root.resolve()),
+        network.fingerprint(),
+        *(split.fingerprint() for split in splits.values()),
+    ]
+    key = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
+    return open_precomp(extract(splits, network, cache_folder("features", f"{name}-{features}-{key}")))
+
+
+def _local_weights(root: Path) -> Path | None:
+    """Find MobileNetV2's weights: in VSECORE_WEIGHTS, or in a folder `weights` in or beside the pictures."""
+    named = os.environ.get("VSECORE_WEIGHTS")
+    for folder in (Path(named) if named else None, root / "weights", root.resolve().parent / "weights"):
+        if folder is not None and (folder / f"{MOBILENET}.safetensors").is_file():
+            return folder / f"{MOBILENET}.safetensors"
+    return None

@@ -1,0 +1,226 @@
+"""The instructor's tables, made from the notebooks, their records and their exercises: no number is typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+import yaml
+
+from vsecore import records
+from vsecore.course.batch import notebooks
+from vsecore.course.checks import EXERCISES, Exercise
+from vsecore.course.grading.plain import Directive, blocks
+from vsecore.course.lesson import LESSON_RECORDS, ROOT
+
+GLUE = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line
+WORDS_A_MINUTE = 120  # of a text with formulas and code, read to be understood
+
+# The whole course, in reading order; where the notebook exists its own title is shown.
+PLANNED = {
+    "00": "Start here",
+    "01": "Pictures and captions",
+    "02": "Encoders",
+    "03": "The joint space",
+    "04": "Learning to rank",
+    "05": "Relations",
+    "06": "Structural alignment",
+    "07": "Cross-attention",
+    "08": "Offline negatives",
+    "09": "The quintuplet loss",
+    "10": "Pooling",
+    "11": "How many negatives",
+    "12": "Ensembles and speed",
+    "13": "Sets",
+    "14": "Slots",
+    "15": "Feature suppression",
+    "16": "Latent targets",
+    "17": "All together",
+    "18": "Full scale",
+    "19": "A search engine",
+}
+
+# For each length of a course in weeks: a week's notebooks, and what the week is for.
+COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
+    3: (
+        (("00", "01"), "See the goal, then the data, and what five captions cannot say."),
+        (("02", "03"), "From a picture and a sentence to two vectors; how retrieval is measured."),
+        (
+            ("04",),
+            "The loss that all later systems stand on. Project: one thing changed, predicted, measured.",
+        ),
+    ),
+    6: (
+        (("00", "01"), "See the goal, then the data."),
+        (("02", "03"), "Encoders and measures."),
+        (("04",), "The hardest negative, and how it collapses."),
+        (("08", "09"), "Negatives from the whole training set."),
+        (("13", "14"), "One picture, several meanings."),
+        (("15", "16"), "What contrast forgets. Project: a claim of a paper, tested."),
+    ),
+    12: (
+        (("00", "01"), "See the goal, then the data."),
+        (("02",), "Encoders."),
+        (("03",), "Measures, and what they miss."),
+        (("04",), "The hardest negative."),
+        (("05", "06"), "Relations and structure."),
+        (("07",), "Cross-attention, and its price at search time."),
+        (("08", "09"), "Negatives from the whole training set."),
+        (("10", "11"), "Pooling, and how many negatives to use."),
+        (("12",), "Ensembles and speed. Proposals for projects."),
+        (("13", "14"), "Sets of embeddings."),
+        (("15", "16"), "Feature suppression and latent targets."),
+        (("17", "18", "19"), "Everything in one table, full scale, a search engine. Projects are shown."),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A stored notebook as an instructor plans with it.
+
+    Attributes:
+        stem: its file's name, such as "04_learning_to_rank".
+        title: its first heading.
+        reading: minutes to read it, by its words.
+        cost: minutes and gigabytes that it takes to run, as recorded; None if that was not measured yet.
+        exercises: by their keys.
+    """
+
+    stem: str
+    title: str
+    reading: float
+    cost: tuple[float, float] | None
+    exercises: dict[str, Exercise]
+
+    @property
+    def number(self) -> str:
+        """Its two digits."""
+        return self.stem[:2]
+
+    @property
+    def working(self) -> int:
+        """Minutes that its exercises take."""
+        return sum(task.minutes for task in self.exercises.values())
+
+
+def instructor_page(text: str) -> str:
+    """Fill the placeholders of the instructor page, such as `{{ timings }}`.
+
+    Raises:
+        ValueError: a placeholder that nothing fills, or a table that the page has no place for.
+    """
+    tables = instructor_tables()
+    asked = re.findall(r"\{\{ *(\w+) *\}\}", text)
+    if odd := set(asked) ^ set(tables):
+        raise ValueError(
+            f"the instructor page and its tables differ in {min(odd)!r}; there are {', '.join(tables)}"
+        )
+    return re.sub(r"\{\{ *(\w+) *\}\}", lambda place: tables[place[1]], text)
+
+
+def instructor_tables() -> dict[str, str]:
+    """The instructor page's tables as MyST Markdown, by their placeholders."""
+    lessons = {path.name[:2]: _lesson(path) for path in notebooks()}
+    in_book = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
+    pages = set(re.findall(r"notebooks/(\w+)", str(in_book)))
+    named = _naming(lessons, pages)
+    return {
+        "timings": _timings(lessons, named),
+        **{f"weeks_{length}": _weeks(length, lessons, named) for length in COURSES},
+        "mistakes": _mistakes(lessons),
+    }
+
+
+def _lesson(path: Path) -> Lesson:
+    words, title = 0, path.stem
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            for block in blocks(cell.source):
+                words += len((block.source if isinstance(block, Directive) else block).split())
+            heading = re.search(r"^# (.+)$", cell.source, re.MULTILINE)
+            title = heading[1] if heading and title == path.stem else title
+        elif "solution" not in cell.metadata.get("tags", []):
+            words += len(cell.source.split())
+    found = records.find(LESSON_RECORDS, name=path.stem) if LESSON_RECORDS.is_dir() else []
+    costs = [entry.metrics for entry in found if {"minutes", "gigabytes"} <= entry.metrics.keys()]
+    return Lesson(
+        path.stem,
+        title,
+        words / WORDS_A_MINUTE,
+        (costs[0]["minutes"], costs[0]["gigabytes"]) if costs else None,
+        {key: task for key, task in EXERCISES.items() if key.startswith(f"{path.name[:2]}.")},
+    )
+
+
+def _naming(lessons: dict[str, Lesson], pages: set[str]) -> Callable[[str], str]:
+    """How the page names a notebook: with a link if the book has it, as planned if it does not exist."""
+
+    def named(number: str) -> str:
+        if number not in lessons:
+            return f"{number} {PLANNED[number]} (planned)"
+        lesson = lessons[number]
+        words = f"{number} {_quoted(lesson.title)}"
+        return f"[{words}](notebooks/{lesson.stem}.ipynb)" if lesson.stem in pages else words
+
+    return named
+
+
+def _timings(lessons: dict[str, Lesson], named: Callable[[str], str]) -> str:
+    lines = [
+        "| notebook | to run | memory | to read | exercises | to do them |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for number, lesson in lessons.items():
+        cells = [named(number), "not measured yet", "–"]
+        if lesson.cost is not None:
+            minutes, gigabytes = lesson.cost
+            cells[1:] = [f"{minutes:.1f}{GLUE}min", f"{gigabytes:.1f}{GLUE}GB"]
+        cells += [f"{lesson.reading:.0f}{GLUE}min", str(len(lesson.exercises)), f"{lesson.working}{GLUE}min"]
+        lines.append(f"| {' | '.join(cells)} |")
+    planned = [named(number) for number in PLANNED if number not in lessons]
+    lines += [
+        "",
+        "To run and memory: measured at tier lesson on two processor cores without a GPU, the start of",
+    ]
+    lines += [
+        f"the kernel included. To read: {WORDS_A_MINUTE} words and pieces of code a minute, an estimate."
+    ]
+    lines += ["To do the exercises: as their authors estimate."]
+    if planned:
+        lines += ["", f"Not written yet: {', '.join(name.removesuffix(' (planned)') for name in planned)}."]
+    return "\n".join(lines)
+
+
+def _weeks(length: int, lessons: dict[str, Lesson], named: Callable[[str], str]) -> str:
+    lines = ["| week | notebooks | to read and do | what for |", "| --- | --- | --- | --- |"]
+    for week, (numbers, purpose) in enumerate(COURSES[length], start=1):
+        time = "–"
+        if all(number in lessons for number in numbers):
+            minutes = sum(lessons[number].reading + lessons[number].working for number in numbers)
+            time = f"{minutes / 60:.1f}{GLUE}h"
+        lines.append(f"| {week} | {'; '.join(map(named, numbers))} | {time} | {purpose} |")
+    return "\n".join(lines)
+
+
+def _mistakes(lessons: dict[str, Lesson]) -> str:
+    lines = []
+    for lesson in lessons.values():
+        if lesson.exercises:
+            lines += [f"### {lesson.number} {_quoted(lesson.title)}", ""]
+        for key, task in lesson.exercises.items():
+            lines += [f"**{_quoted(task.title)}** (`{key}`; {task.kind}, about {task.minutes} minutes, "]
+            lines[-1] += f"{len(task.trials)} points)"
+            known = [trial.hint for trial in task.mistakes]
+            steps = [trial.hint for trial in task.trials]
+            lines += ["", *(f"- Often: {_quoted(hint)}" for hint in known)]
+            lines += [*(f"- Point {point}: {_quoted(hint)}" for point, hint in enumerate(steps, start=1)), ""]
+    return "\n".join(lines).rstrip()
+
+
+def _quoted(text: str) -> str:
+    """Plain words as Markdown that says just these words."""
+    return re.sub(r"([\\`*_{}\[\]<>$|#~])", r"\\\1", text)

@@ -1,0 +1,130 @@
+"""Learner copies: the stored notebooks with the solutions cut out, to hand out and to work in."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from vsecore.course.batch import notebooks
+from vsecore.course.grading.plain import Directive, blocks, citations, plain_markdown
+from vsecore.course.lesson import ROOT
+from vsecore.data.files import write_atomically
+
+LEARNER_FOLDER = ROOT / "build" / "learner"
+
+
+def write_learner_copies(
+    names: Iterable[str] = (), folder: Path = LEARNER_FOLDER, *, force: bool = False
+) -> list[Path]:
+    """Write a copy without solutions of each stored notebook.
+
+    A copy that somebody has worked in is never written over: then nothing is written at all. A copy that
+    nobody has changed is made anew.
+
+    Args:
+        names: beginnings of notebooks' names, such as "04"; none: all.
+        folder: where the copies go.
+        force: write over changed copies too.
+
+    Returns:
+        The copies.
+
+    Raises:
+        ValueError: a name fits no notebook, or a notebook's gates do not match.
+        FileExistsError: a copy was worked in, and `force` is not given.
+    """
+    cite = citations()
+    made: dict[Path, str] = {}
+    for path in notebooks(names):
+        stored = nbformat.read(path, as_version=4)
+        try:
+            made[folder / path.name] = nbformat.writes(learner_copy(stored, cite)) + "\n"
+        except ValueError as error:
+            raise ValueError(f"{path.name}: {error}") from error
+    worked_in = [path for path in made if path.exists() and not _untouched(path)]
+    if worked_in and not force:
+        raise FileExistsError(
+            f"somebody has worked in {', '.join(path.name for path in worked_in)} of {folder}, so nothing "
+            "was written: choose another folder with --out, or give --force to lose that work"
+        )
+    for path, content in made.items():
+        with write_atomically(path, "w") as file:
+            file.write(content)
+    return list(made)
+
+
+def learner_copy(notebook: NotebookNode, cite: Callable[[str], str]) -> NotebookNode:
+    """Cut the solutions out of a notebook, clear its outputs and say its text in plain Markdown.
+
+    What lies between the gates `solution-start` and `solution-end` goes, and so does every code cell with
+    the tag "solution". All other cells stay, in their order.
+
+    Args:
+        notebook: a stored notebook; it is not changed.
+        cite: see `plain.citations`.
+
+    Raises:
+        ValueError: a solution begins or ends where it should not, or the bibliography lacks a cited paper.
+    """
+    made = copy.deepcopy(notebook)
+    made.cells, inside = [], False
+    for original in notebook.cells:
+        cell = copy.deepcopy(original)
+        if cell.cell_type == "markdown":
+            cell.source, inside = _without_solutions(cell.source, inside)
+            if not cell.source.strip():
+                continue
+            cell.source = plain_markdown(cell.source, cite)
+        elif inside or "solution" in cell.metadata.get("tags", []):
+            continue
+        elif cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+            cell.metadata.pop("execution", None)
+            if "hide-input" in cell.metadata.get("tags", []):  # folded in the book, and so in JupyterLab
+                cell.metadata["jupyter"] = {"source_hidden": True}
+        made.cells.append(cell)
+    if inside:
+        raise ValueError("a solution begins and never ends")
+    # The pairing with the text source would write files beside the copy; widgets' states are outputs.
+    for name in ("jupytext", "widgets"):
+        made.metadata.pop(name, None)
+    made.metadata["vsecore"] = {"sources": _digest(made.cells)}
+    nbformat.validate(made)
+    return made
+
+
+def _without_solutions(text: str, inside: bool) -> tuple[str, bool]:
+    """Drop the solutions of a Markdown cell; say whether the cell ends inside of one."""
+    kept: list[str] = []
+    for block in blocks(text):
+        name = block.name if isinstance(block, Directive) else ""
+        if name in ("solution-start", "solution-end"):
+            if inside == (name == "solution-start"):
+                raise ValueError(
+                    f"a {name} stands where the solution {'goes on' if inside else 'has not begun'}"
+                )
+            inside = not inside
+        elif not inside and name != "solution":
+            kept.append(block if isinstance(block, str) else block.source)
+    return "\n".join(kept), inside
+
+
+def _untouched(path: Path) -> bool:
+    """Whether a copy still has the cells that it was written with; running them changes nothing."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return bool(content["metadata"]["vsecore"]["sources"] == _digest(content["cells"]))
+    except (ValueError, KeyError, TypeError):  # not one of ours: whoever wrote it, it is theirs
+        return False
+
+
+def _digest(cells: Iterable[Any]) -> str:
+    sources = [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
+    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()

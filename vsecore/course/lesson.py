@@ -1,0 +1,300 @@
+"""What every notebook's first cell calls.
+
+A notebook has one source and three tiers. `begin` turns its four parameters into a `Lesson`, which checks
+them, picks each tier's sizes, opens the data, and holds what was measured against the stored run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import numpy as np
+import torch
+
+from vsecore import records, scenes
+from vsecore.course.datasets import DATASETS, open_dataset, picture_files, read_pixels
+from vsecore.data.files import cache_folder, in_batch
+from vsecore.data.karpathy import find_annotations
+from vsecore.data.splits import Dataset, FeatureKind
+from vsecore.recipes import Recipe
+from vsecore.scenes.build import WORLD_VERSION
+from vsecore.scenes.networks import NETWORKS, weights_file
+from vsecore.training import Run, fit
+
+Tier = Literal["smoke", "lesson", "full"]
+TIERS: tuple[Tier, ...] = ("smoke", "lesson", "full")
+ROOT = Path(__file__).resolve().parents[2]
+SMOKE_SIZES = {"train": 600, "dev": 100, "test": 200}
+LESSON_RECORDS = ROOT / "assets" / "results" / "lesson"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Report:
+    """Measured numbers beside the stored run's. Made by `Lesson.report`."""
+
+    measured: dict[str, float]
+    stored: dict[str, float] | None
+    tolerance: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every number is within the tolerance of the stored one. True where nothing is stored."""
+        return self.stored is None or all(
+            abs(value - self.stored[name]) <= self.tolerance for name, value in self.measured.items()
+        )
+
+    def __repr__(self) -> str:
+        """Print the numbers and the verdict.
+
+        In batch (see `files.in_batch`) the stored run's numbers stand for both where they agree, so that the
+        text is the same on every machine. A learner at work sees both.
+        """
+        stored = self.stored or {}
+        both = bool(stored) and not (in_batch() and self.agrees)
+        columns = ["this run", "stored run"] if both else [""]
+        width = max(map(len, self.measured))
+        lines = ["  ".join([" " * width, *(f"{column:>10}" for column in columns)])] if both else []
+        for name, value in self.measured.items():
+            shown = [value, stored[name]] if both else [stored.get(name, value)]
+            lines.append("  ".join([f"{name:<{width}}", *(f"{number:10.1f}" for number in shown)]))
+        if self.stored is None:
+            lines.append("Measured in this run.")
+        elif self.agrees:
+            whose = "They agree" if both else "From the stored run; this run agrees"
+            lines.append(f"{whose} within {self.tolerance:g}.")
+        else:
+            lines.append(f"They differ by more than {self.tolerance:g}.")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One notebook's checked parameters. Made by `begin`.
+
+    Attributes:
+        tier: "smoke" (seconds, to see that all runs), "lesson" (2 CPU cores, the default) or "full" (GPUs).
+        data: "scenes" or a photograph collection, one of `vsecore.course.datasets.DATASETS`.
+        data_root: the collection's folder; None for scenes.
+        seed: seeds everything that is random.
+        began: when its first cell ran, on the clock of `time.perf_counter`.
+    """
+
+    tier: Tier
+    data: str
+    data_root: Path | None
+    seed: int
+    began: float
+
+    def pick(self, *, smoke: T, lesson: T, full: T) -> T:
+        """Return this tier's value."""
+        return {"smoke": smoke, "lesson": lesson, "full": full}[self.tier]
+
+    def report(self, name: str, measured: Mapping[str, float], tolerance: float) -> Report:
+        """Hold what a cell measured against the stored run of the same lesson.
+
+        Training on another machine, or with other threads, ends a little elsewhere. The lesson therefore
+        shows the stored run's numbers and says whether this run agrees with them; where no stored run has
+        these numbers, of this tier and data, it shows what was measured.
+
+        Args:
+            name: the record's name in `assets/results/lesson`.
+            measured: this run's numbers by their names.
+            tolerance: how far a number may lie from the stored one, in its own unit.
+
+        Returns:
+            A report whose printed form is the table and the verdict.
+        """
+        if (self.tier, self.data, self.seed) != ("lesson", "scenes", 0):
+            return Report(dict(measured), None, tolerance)
+        if os.environ.get("VSECORE_RECORD") == "1":
+            entry = records.record(
+                name,
+                config={"tier": self.tier},
+                config_hash="",
+                data={"name": self.data, "version": WORLD_VERSION},
+                seed=self.seed,
+                metrics={key: round(float(value), 4) for key, value in measured.items()},
+                seconds=time.perf_counter() - self.began,
+                note="a lesson's stored run; the seconds are since its first cell",
+            )
+            records.write(entry, LESSON_RECORDS)
+        found = records.find(LESSON_RECORDS, name=name) if LESSON_RECORDS.is_dir() else []
+        stored = found[0].metrics if found else None
+        if stored is not None and stored.keys() != measured.keys():
+            stored = None  # a learner has put in numbers of their own
+        return Report(dict(measured), stored, tolerance)
+
+    def dataset(self, features: FeatureKind = "grid") -> Dataset:
+        """Open the data at this tier's size.
+
+        Scenes have 600/100/200 pictures at tier smoke and 4000/500/1000 otherwise. Photographs come whole,
+        but at tier smoke only the first 600/100/200 pictures of the splits are used.
+        """
+        sizes = SMOKE_SIZES if self.tier == "smoke" else None
+        return open_dataset(self.data, self.data_root, features=features, sizes=sizes)
+
+    def pictures(self, split: str, rows: Sequence[int]) -> list[np.ndarray]:
+        """Return pictures of a split to look at, each uint8 (height, width, 3)."""
+        if self.data == "scenes":
+            made = scenes.pictures(split, self._count(split))
+            return [scenes.draw(made[row].scene, size=224) for row in rows]
+        assert self.data_root is not None  # begin saw to it
+        files = picture_files(self.data_root, split)
+        return read_pixels([files[row] for row in rows])
+
+    def true_of(self, sentence: str, split: str, rows: Sequence[int]) -> tuple[list[bool] | None, str]:
+        """Judge of which pictures a learner's own sentence is true.
+
+        Returns:
+            A judgement for each row and an empty remark; or None and why nobody can judge: the pictures are
+            photographs, or the world's grammar cannot read the sentence.
+        """
+        if self.data != "scenes":
+            return None, ""
+        try:
+            form = scenes.parse(sentence)
+        except ValueError as unread:
+            return None, f"\n(not judged: {unread})"
+        made = scenes.pictures(split, self._count(split))
+        return [scenes.holds(form, made[row].scene) for row in rows], ""
+
+    def relevance(self, split: str) -> np.ndarray | None:
+        """Return which caption is true of which picture, bool (Nc, Ni); None for photographs."""
+        if self.data != "scenes":
+            return None
+        made = scenes.pictures(split, self._count(split))
+        captions = [caption for picture in made for caption in picture.captions]
+        return scenes.relevance(captions, [picture.scene for picture in made])
+
+    def trained(self, recipe: Recipe, dataset: Dataset) -> Run:
+        """Train a recipe once; then it comes from the cache, as long as nothing about it changes."""
+        sources = sorted((ROOT / "vsecore").rglob("*.py"))
+        code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+        key = f"{recipe.hash()}-{dataset.fingerprint()[:12]}-{code[:12]}-{self.seed}"
+        return fit(recipe, dataset, folder=cache_folder("runs", key), resume=True, seed=self.seed)
+
+    def _count(self, split: str) -> int | None:
+        return SMOKE_SIZES[split] if self.tier == "smoke" else None
+
+
+def begin(tier: str = "lesson", data: str = "scenes", data_root: str = "", seed: int = 0) -> Lesson:
+    """Check a notebook's parameters and make its run repeatable.
+
+    Args:
+        tier: one of `TIERS`.
+        data: one of `vsecore.course.datasets.DATASETS`.
+        data_root: the folder of a photograph collection (its pictures and captions, or extracted features).
+        seed: a whole number >= 0; torch's generator is seeded with it.
+
+    Raises:
+        ValueError: a parameter has no such value.
+        FileNotFoundError: `data_root` is not a folder, or holds no collection.
+    """
+    if tier not in TIERS:
+        raise ValueError(f"tier is {tier!r}; it must be one of {', '.join(TIERS)}")
+    if data not in DATASETS:
+        raise ValueError(f"data is {data!r}; it must be one of {', '.join(DATASETS)}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed is {seed!r}; it must be a whole number, 0 or more and less than 2 to the 63")
+    if not isinstance(data_root, str):
+        raise ValueError(f"data_root is {data_root!r}; it must be the name of a folder, or empty")
+    if data == "scenes":
+        if data_root:
+            raise ValueError(
+                f"data_root is {data_root!r}, but the scenes are generated and have no folder; leave it empty"
+            )
+        root = None
+    else:
+        if not data_root:
+            raise ValueError(
+                f"data is {data!r}, so data_root must name the folder with its pictures and captions"
+            )
+        root = Path(data_root).expanduser()
+        if not root.is_dir():
+            raise FileNotFoundError(
+                f"data_root is {data_root!r}, and there is no such folder; name the folder of {data}"
+            )
+        if not (root / "train_ims.npy").exists():
+            find_annotations(root)
+    torch.manual_seed(seed)
+    return Lesson(tier, data, root, seed, began=time.perf_counter())
+
+
+def published(*systems: str, data: str = "") -> str:
+    """Return what papers report of some systems, as a Markdown table made from `assets/published.json`.
+
+    A recall that is not printed is a dash. The rsum is the printed one; without it, the sum of the recalls.
+
+    Args:
+        systems: their names.
+        data: only rows whose data begins so, such as "coco".
+
+    Raises:
+        ValueError: nothing is known of a system.
+    """
+    entries = records.published()
+    known = {entry["system"] for entry in entries}
+    if unknown := set(systems) - known:
+        raise ValueError(
+            f"nothing is published of {min(unknown)!r} here; there are {', '.join(sorted(known))}"
+        )
+    recalls = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
+    lines = [
+        "| system | data | picture to text | text to picture | rsum | source |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for entry in entries:
+        if entry["system"] not in systems or not entry["data"].startswith(data) or recalls[0] not in entry:
+            continue
+        shown = [f"{entry[name]:.1f}" if name in entry else "–" for name in recalls]
+        rsum = entry["rsum"] if "rsum" in entry else sum(entry[name] for name in recalls)
+        source = entry["source"] + (f"; misprint: {entry['misprint']}" if "misprint" in entry else "")
+        ways = (" / ".join(shown[:3]), " / ".join(shown[3:]))
+        lines.append(f"| {' | '.join([entry['system'], entry['data'], *ways, f'{rsum:.1f}', source])} |")
+    return "\n".join(lines)
+
+
+def check_machine(least_gigabytes: float = 6.0) -> None:
+    """Look for what the course needs and print a line for each thing, with what to do where it is missing."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    room = shutil.disk_usage(cache_folder()).free / 2**30
+    lines = {
+        "Python 3.11 or newer": (
+            sys.version_info >= (3, 11),
+            "make the environment anew with a newer Python",
+        ),
+        "PyTorch 2.11 or newer": (
+            _version(torch.__version__) >= (2, 11),
+            "install what requirements.lock names",
+        ),
+        "memory": (
+            memory >= least_gigabytes,
+            f"{memory:.0f} GB found; close other programs, or take tier smoke",
+        ),
+        "room for the cache": (
+            room >= 2,
+            f"{room:.1f} GB free; VSECORE_CACHE can name a folder on another disk",
+        ),
+        "networks of the world": (
+            all(weights_file(name).is_file() for name in NETWORKS),
+            "run: vse scenes pretrain scenes-cnn, and scenes-vit",
+        ),
+    }
+    for name, (present, remedy) in lines.items():
+        print(f"✓ {name}" if present else f"✗ {name}: {remedy}")
+    if all(present for present, _ in lines.values()):
+        print("This machine is ready.")
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, minor, *_ = text.split(".")
+    return int(major), int(minor)

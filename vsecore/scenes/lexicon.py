@@ -1,0 +1,165 @@
+"""Every word and phrase that can be read, with its part in a sentence; made from `grammar`'s tables."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from vsecore.scenes import grammar
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word or phrase with its part in the sentence.
+
+    Attributes:
+        part: "article", "number", "size", "colour", "noun", "relation", "verb", "state", "facing", "silent",
+            "place", "ground", "scene", "wear", "coat", "and", "comma", "stop", "with", "that", "frame" or
+            "mark".
+        value: what it says, as the part needs it.
+        finite: whether it is a finite verb, which speaks of the thing that the clause began with.
+        plural: whether it is a plural noun or verb.
+    """
+
+    part: str
+    value: Any = None
+    finite: bool = False
+    plural: bool = False
+    text: str = ""
+
+
+@lru_cache(maxsize=1)
+def _lexicon() -> dict[tuple[str, ...], Token]:
+    """Every phrase of the grammar, as a tuple of its words."""
+    lexicon: dict[tuple[str, ...], Token] = {}
+
+    def learn(phrase: str, part: str, value: Any = None, finite: bool = False, plural: bool = False) -> None:
+        if phrase:
+            lexicon.setdefault(tuple(phrase.split()), Token(part, value, finite, plural, phrase))
+
+    def learn_verb(forms: tuple[str, str, str], part: str, value: Any = None) -> None:
+        learn(forms[0], part, value, finite=True)
+        learn(forms[1], part, value, finite=True, plural=True)
+        learn(forms[2], part, value)
+
+    for noun, names in grammar.NOUN_WORDS.items():
+        for singular, plural in names:
+            learn(singular, "noun", noun)
+            learn(plural, "noun", noun, plural=True)
+    for part, table in (
+        ("colour", grammar.COLOUR_WORDS),
+        ("colour", grammar.OTHER_COLOUR_WORDS),
+        ("size", grammar.SIZE_WORDS),
+        ("size", grammar.OTHER_SIZE_WORDS),
+    ):
+        for value, synonyms in table.items():
+            for word in synonyms:
+                learn(word, part, value)
+    for number, word in enumerate(grammar.NUMBER_WORDS, start=1):
+        learn(word, "number", number)
+        learn(str(number), "number", number)
+    for article in grammar.ARTICLES:
+        learn(article, "article")
+    for relation, prepositions in grammar.PREPOSITIONS.items():
+        for preposition in prepositions:
+            learn(preposition, "relation", relation)
+    verbs: dict[tuple[str, str, str], list[grammar.Verb]] = {}
+    for verb in grammar.VERBS:
+        verbs.setdefault(verb.forms, []).append(verb)
+    for forms, meanings in verbs.items():
+        learn_verb(forms, "verb", meanings)
+    for state, state_verbs in grammar.STATE_VERBS.items():
+        for forms in state_verbs:
+            learn_verb(forms, "state", state)
+    for state, phrases in grammar.STATE_PHRASES.items():
+        for phrase in phrases:
+            learn(phrase, "state", state)
+    for facing, ends in grammar.FACING_WORDS.items():
+        for end in ends:
+            for forms in grammar.FACE_VERBS:
+                learn_verb((f"{forms[0]} {end}", f"{forms[1]} {end}", f"{forms[2]} {end}"), "facing", facing)
+    for forms in grammar.SILENT_VERBS:
+        learn_verb(forms, "silent")
+    for table in (grammar.PLACE_PHRASES, grammar.OTHER_PLACE_PHRASES):
+        for place, phrases in table.items():
+            for phrase in phrases:
+                learn(phrase, "place", place)
+    for place, phrases in grammar.PLACE_SCENES.items():
+        for phrase in phrases:
+            learn(phrase.removeprefix("a "), "scene", place)
+    for place, grounds in grammar.PLACE_GROUNDS.items():
+        for ground in grounds:
+            for preposition in grammar.PREPOSITIONS["above", False]:
+                for article in ("the", "a"):
+                    learn(f"{preposition} {article} {ground}", "ground", place)
+    for coats in grammar.COAT_WORDS.values():
+        for singular, plural in coats:
+            learn(singular, "coat")
+            learn(plural, "coat")
+    for phrase in ("in", "wearing", "dressed in", "wears", "wear"):
+        learn(
+            phrase, "wear", finite=phrase.startswith("wear") and phrase != "wearing", plural=phrase == "wear"
+        )
+    for phrase in grammar.SILENT_PHRASES:
+        learn(phrase, "frame")
+    for part, words_of_part in (
+        ("and", ("and",)),
+        ("comma", (",",)),
+        ("stop", (".", ":", ";", "!", "?", "while", "as")),
+        ("with", ("with",)),
+        ("that", ("that", "which", "who")),
+        ("mark", (grammar.MARK_WORD,)),
+    ):
+        for word in words_of_part:
+            learn(word, part)
+    return lexicon
+
+
+@lru_cache(maxsize=1)
+def words() -> frozenset[str]:
+    return frozenset(word for phrase in _lexicon() for word in phrase if word[0].isalpha())
+
+
+def tokens_of(sentence: str) -> list[Token]:
+    """Cuts a sentence into the longest phrases of the lexicon."""
+    lexicon = _lexicon()
+    longest = max(map(len, lexicon))
+    spelled = re.findall(r"[a-z]+(?:[-'][a-z]+)*|\d+|[^\s\w]", sentence.lower())
+    tokens: list[Token] = []
+    at = 0
+    while at < len(spelled):
+        if tokens and tokens[-1].part == "mark" and spelled[at].isdigit():
+            tokens[-1] = replace(tokens[-1], value=int(spelled[at]))
+            at += 1
+            continue
+        for length in range(min(longest, len(spelled) - at), 0, -1):
+            token = lexicon.get(tuple(spelled[at : at + length]))
+            if token is not None and not _cuts_a_phrase(spelled[at + length - 1 :], length):
+                tokens.append(token)
+                at += length
+                break
+        else:
+            raise ValueError(_unknown(spelled[at]))
+    return tokens
+
+
+def _cuts_a_phrase(rest: list[str], length: int) -> bool:
+    """Whether the last word of a phrase belongs to the next: "on the street lamp", "fly by the sea"."""
+    if length == 1:
+        return False
+    if len(rest) > 1 and (rest[0], rest[1]) in _lexicon():
+        return True
+    after = _lexicon().get(tuple(rest[:3]))
+    return after is not None and after.part == "place"
+
+
+def _unknown(word: str) -> str:
+    """What to say of a word that cannot be read."""
+    if word in words():
+        return f"The word {word!r} cannot stand here by itself; it is known only as a part of longer phrases."
+    nearest = get_close_matches(word, sorted(words()), n=3, cutoff=0.5)
+    hint = f"the nearest words known are {', '.join(nearest)}" if nearest else "no word known is near it"
+    return f"The word {word!r} is not known in the world of scenes; {hint}."

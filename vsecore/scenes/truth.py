@@ -1,0 +1,370 @@
+"""What a sentence claims, and of which scenes it is true.
+
+A `Form` is a sentence without its words. It is small, exact and can be stored as JSON; `holds` decides by
+search whether it is true of a scene. Because every caption carries its form, the true relevance between
+all captions and all pictures is known, and with it every false negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from vsecore.scenes.catalogue import CATALOGUE
+from vsecore.scenes.facts import COLOURS, PLACES, RELATIONS, Scene, Thing
+
+SIZES = ("small", "large")
+FACINGS = ("left", "right")
+_WIDER = {
+    "child": ("girl", "boy"),
+    "adult": ("woman", "man"),
+    "pet": ("dog", "cat"),
+    "bird": ("bird", "duck"),  # whoever says "a bird" of a duck is right,
+    "boat": ("boat", "sailboat"),  # and so with boats
+    "tree": ("tree", "palm"),  # and trees
+    "toy": ("ball", "kite", "balloon", "sledge"),  # the group "toy" holds umbrellas too, which are none
+}
+
+
+def _nouns() -> dict[str, frozenset[str]]:
+    """Each noun that a form may use -> the kinds it is true of."""
+    nouns = {kind: frozenset([kind]) for kind in CATALOGUE}
+    nouns |= {noun: frozenset(kinds) for noun, kinds in _WIDER.items()}
+    for group in ("person", "animal", "vehicle", "plant"):
+        nouns[group] = frozenset(name for name, kind in CATALOGUE.items() if kind.group == group)
+    return nouns
+
+
+NOUNS: dict[str, frozenset[str]] = _nouns()
+
+
+def _standing(*carriers: str) -> frozenset[str]:
+    return frozenset(name for name, kind in CATALOGUE.items() if kind.stands in carriers)
+
+
+# What may be said of a thing by itself beside its attributes -> the kinds of which it is true, as long as
+# the thing is not on another thing (a bird on a bench does not fly).
+STATES: dict[str, frozenset[str]] = {
+    "flying": _standing("air"),
+    "in the sky": _standing("air", "sky"),
+    "on the water": _standing("water"),
+    "floating": _standing("water") | {"balloon", "cloud"},
+    "sailing": frozenset(["boat", "sailboat"]),
+    "on the road": _standing("road"),
+    "parked": _standing("road") | {"bicycle", "tractor"},
+    "shining": frozenset(["sun", "moon", "star"]),
+    "growing": frozenset(["tree", "palm", "bush"]),
+}
+
+
+@dataclass(frozen=True)
+class Entity:
+    """One thing, or so many like things, that a sentence speaks of.
+
+    Attributes:
+        noun: a kind ("girl") or a wider word ("child", "person"); one of `NOUNS`.
+        count: 1 says that there is at least one; n > 1 says that there are exactly n.
+        colour: as in the facts (a person's colour is the colour of the coat), or None: not said.
+        size: "small", "large", or None: not said.
+        facing: "left", "right", or None: not said.
+        state: one of `STATES` ("flying"), or None: not said.
+    """
+
+    noun: str
+    count: int = 1
+    colour: str | None = None
+    size: str | None = None
+    facing: str | None = None
+    state: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an entity that could never be judged."""
+        _one_of("noun", self.noun, NOUNS)
+        if not _whole(self.count) or self.count < 1:
+            raise ValueError(f"count is {self.count!r}; an entity needs a whole number of at least 1.")
+        for field, value, known in (
+            ("colour", self.colour, COLOURS),
+            ("size", self.size, SIZES),
+            ("facing", self.facing, FACINGS),
+            ("state", self.state, STATES),
+        ):
+            if value is not None:
+                _one_of(field, value, known)
+
+    def kinds(self) -> frozenset[str]:
+        """The kinds of which the noun and the state can be true."""
+        return NOUNS[self.noun] & STATES[self.state] if self.state else NOUNS[self.noun]
+
+    def fits(self, thing: Thing, carried: bool = False) -> bool:
+        """Whether all that is said is true of a thing; `carried` says that it is on another thing."""
+        return (
+            thing.kind in self.kinds()
+            and not (carried and self.state)
+            and self.colour in (None, thing.colour)
+            and self.size in (None, thing.size)
+            and self.facing in (None, thing.facing)
+        )
+
+
+@dataclass(frozen=True)
+class Form:
+    """The logical form of a sentence: exactly what it claims and nothing more.
+
+    A form is true of a scene when all of this holds at once:
+
+    - the scene is at `place` and bears `mark`, where they are said;
+    - each entity of count 1 can be given one thing of the scene that fits its noun, attributes and state;
+    - each entity of count n > 1 is given all things that fit, and they are exactly n ("two dogs" is false
+      of three dogs; "a dog" is true of them);
+    - no thing is given to two entities: different noun phrases speak of different things;
+    - for each relation (name, i, j), every thing given to entity i stands so to every thing given to
+      entity j.
+
+    Attributes:
+        place: one of `facts.PLACES`, or None: not said.
+        entities: in the order of mention.
+        relations: (relation, i, j), i and j are places in `entities`; kept sorted and without repetition,
+            so that equal claims in another order are equal forms.
+        mark: the number of the picture's mark, or None: not said.
+    """
+
+    place: str | None = None
+    entities: tuple[Entity, ...] = ()
+    relations: tuple[tuple[str, int, int], ...] = ()
+    mark: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a form that could never be judged; put the relations in order."""
+        if self.place is not None:
+            _one_of("place", self.place, PLACES)
+        if self.mark is not None and not _whole(self.mark):
+            raise ValueError(f"mark is {self.mark!r}; a whole number or None is wanted.")
+        for name, i, j in self.relations:
+            _one_of("relation", name, RELATIONS)
+            if not (0 <= i < len(self.entities) and 0 <= j < len(self.entities) and i != j):
+                raise ValueError(
+                    f"relation {(name, i, j)} must join two of the {len(self.entities)} entities."
+                )
+        object.__setattr__(self, "relations", tuple(sorted(set(self.relations))))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form in JSON's types; what is not said is left out."""
+        said: dict[str, Any] = {
+            "entities": [
+                {
+                    field: value
+                    for field, value in vars(entity).items()
+                    if value is not None and (field, value) != ("count", 1)
+                }
+                for entity in self.entities
+            ]
+        }
+        if self.relations:
+            said["relations"] = [list(relation) for relation in self.relations]
+        if self.place is not None:
+            said["place"] = self.place
+        if self.mark is not None:
+            said["mark"] = self.mark
+        return said
+
+    @classmethod
+    def from_dict(cls, said: dict[str, Any]) -> Form:
+        """The form that `to_dict` wrote.
+
+        Raises:
+            ValueError: a field is unknown, missing or not what a form may hold.
+        """
+        unknown = set(said) - {"place", "entities", "relations", "mark"}
+        if unknown:
+            raise ValueError(f"A form has no field {sorted(unknown)[0]!r}.")
+        try:
+            relations = [tuple(relation) for relation in said.get("relations", ())]
+            if any(len(relation) != 3 for relation in relations):
+                raise TypeError("a relation is a name and two numbers")
+            return cls(
+                place=said.get("place"),
+                entities=tuple(Entity(**entity) for entity in said["entities"]),
+                relations=tuple(relations),
+                mark=said.get("mark"),
+            )
+        except (KeyError, TypeError) as problem:
+            raise ValueError(f"This is not a stored form ({problem}): {said!r}") from problem
+
+
+class Claim(Protocol):
+    """Anything that carries a form, as a caption does."""
+
+    @property
+    def form(self) -> Form:
+        """What is claimed."""
+        ...
+
+
+def holds(form: Form, scene: Scene) -> bool:
+    """Whether a form is true of a scene, by exact search. `Form` says what true means."""
+    if form.place not in (None, scene.place) or form.mark not in (None, scene.mark):
+        return False
+    carried = {i for name, i, _ in scene.relations if name == "on"}
+    choices: list[list[tuple[int, ...]]] = []  # for each entity, the sets of things it may be given
+    for entity in form.entities:
+        fitting = tuple(i for i, thing in enumerate(scene.things) if entity.fits(thing, i in carried))
+        if entity.count == 1:
+            choices.append([(i,) for i in fitting])
+        elif len(fitting) == entity.count:
+            choices.append([fitting])
+        else:
+            return False
+        if not choices[-1]:
+            return False
+    true_relations = frozenset(scene.relations)
+
+    def relations_hold(given: list[tuple[int, ...]]) -> bool:
+        """Whether the relations that the newest entity completes are true."""
+        newest = len(given) - 1
+        return all(
+            (name, a, b) in true_relations
+            for name, i, j in form.relations
+            if max(i, j) == newest
+            for a in given[i]
+            for b in given[j]
+        )
+
+    def search(given: list[tuple[int, ...]], taken: frozenset[int]) -> bool:
+        """Whether the entities after those given can be given things too."""
+        if len(given) == len(choices):
+            return True
+        return any(
+            relations_hold([*given, things]) and search([*given, things], taken.union(things))
+            for things in choices[len(given)]
+            if taken.isdisjoint(things)
+        )
+
+    return search([], frozenset())
+
+
+def relevance(captions: Sequence[Claim], scenes: Sequence[Scene]) -> np.ndarray:
+    """Which caption is true of which picture: `holds` for all pairs, fast.
+
+    Each condition of a form is first looked up for all scenes at once (place, mark, how many things fit an
+    entity, whether some pair of fitting things stands in a relation). These conditions are necessary; the
+    few scenes that meet them all are then decided by `holds`.
+
+    Args:
+        captions: C captions, or anything with a `form`.
+        scenes: S scenes.
+
+    Returns:
+        (C, S) bool.
+    """
+    table = _SceneTable(scenes)
+    true = np.zeros((len(captions), len(scenes)), dtype=bool)
+    decided: dict[Form, np.ndarray] = {}
+    for row, caption in enumerate(captions):
+        form = caption.form
+        if form not in decided:
+            possible = table.possible(form)  # (S,)
+            if not _needs_search(form):
+                decided[form] = possible
+            else:
+                decided[form] = np.zeros(len(scenes), dtype=bool)
+                survivors = [s for s in np.flatnonzero(possible).tolist() if holds(form, scenes[s])]
+                decided[form][survivors] = True
+        true[row] = decided[form]
+    return true
+
+
+def _needs_search(form: Form) -> bool:
+    """Whether the look-ups alone cannot decide: two entities may want one thing, or relations share one."""
+    if len(form.relations) > 1 or any(entity.count > 1 for entity in form.entities if form.relations):
+        return True
+    kinds = [entity.kinds() for entity in form.entities]
+    return any(not a.isdisjoint(b) for row, a in enumerate(kinds) for b in kinds[:row])
+
+
+class _SceneTable:
+    """The facts of all scenes in flat arrays, one row a thing and one row a relation.
+
+    T things and R relations in all.
+    """
+
+    def __init__(self, scenes: Sequence[Scene]) -> None:
+        self.scenes = len(scenes)
+        self.places = np.array([scene.place for scene in scenes], dtype=object)  # (S,)
+        self.marks = np.array([scene.mark for scene in scenes], dtype=object)  # (S,)
+        things = [(s, thing) for s, scene in enumerate(scenes) for thing in scene.things]
+        self.owner = np.array([s for s, _ in things], dtype=np.int64)  # (T,)   each thing's scene
+        self.kind = np.array([thing.kind for _, thing in things], dtype=object)
+        self.colour = np.array([thing.colour for _, thing in things], dtype=object)
+        self.size = np.array([thing.size for _, thing in things], dtype=object)
+        self.facing = np.array([thing.facing for _, thing in things], dtype=object)
+        first = np.cumsum([0, *(len(scene.things) for scene in scenes)])  # (S+1,)
+        relations = list(self._relations(scenes, first))
+        self.relation = np.array([name for name, _, _ in relations], dtype=object)  # (R,)
+        self.ends = np.array([(i, j) for _, i, j in relations], dtype=np.int64).reshape(-1, 2)  # (R, 2)
+        self.carried = np.zeros(len(things), dtype=bool)  # (T,)   on another thing
+        self.carried[self.ends[self.relation == "on", 0]] = True
+        self.of_kind = {kind: self.kind == kind for kind in CATALOGUE}
+        self.fitting = lru_cache(maxsize=None)(self._fitting)
+        self.enough = lru_cache(maxsize=None)(self._enough)
+        self.related = lru_cache(maxsize=None)(self._related)
+
+    @staticmethod
+    def _relations(scenes: Sequence[Scene], first: np.ndarray) -> Iterator[tuple[str, int, int]]:
+        for s, scene in enumerate(scenes):
+            for name, i, j in scene.relations:
+                yield name, int(first[s]) + i, int(first[s]) + j
+
+    def _fitting(self, entity: Entity) -> np.ndarray:
+        """(T,) bool: the things of which all that an entity says is true."""
+        fit = np.zeros(len(self.owner), dtype=bool)
+        for kind in entity.kinds():
+            fit |= self.of_kind[kind]
+        if entity.state:
+            fit &= ~self.carried
+        for said, facts in (
+            (entity.colour, self.colour),
+            (entity.size, self.size),
+            (entity.facing, self.facing),
+        ):
+            if said is not None:
+                fit &= facts == said
+        return fit
+
+    def _enough(self, entity: Entity) -> np.ndarray:
+        """(S,) bool: the scenes with as many fitting things as the entity wants."""
+        count = np.bincount(self.owner[self.fitting(entity)], minlength=self.scenes)
+        return count == entity.count if entity.count > 1 else count > 0
+
+    def _related(self, name: str, one: Entity, other: Entity) -> np.ndarray:
+        """(S,) bool: the scenes in which some thing that fits `one` stands so to one that fits `other`."""
+        true = self.relation == name
+        true &= self.fitting(one)[self.ends[:, 0]] & self.fitting(other)[self.ends[:, 1]]
+        possible = np.zeros(self.scenes, dtype=bool)
+        possible[self.owner[self.ends[true, 0]]] = True
+        return possible
+
+    def possible(self, form: Form) -> np.ndarray:
+        """(S,) bool: the scenes that meet every condition of the form taken by itself."""
+        possible = np.ones(self.scenes, dtype=bool)
+        if form.place is not None:
+            possible &= self.places == form.place
+        if form.mark is not None:
+            possible &= self.marks == form.mark
+        for entity in form.entities:
+            possible &= self.enough(entity)
+        for name, i, j in form.relations:
+            possible &= self.related(name, form.entities[i], form.entities[j])
+        return possible
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _one_of(field: str, value: object, known: Sequence[str] | dict[str, Any]) -> None:
+    if value not in known:
+        raise ValueError(f"{field} is {value!r}; it must be one of {', '.join(known)}.")
