@@ -1,0 +1,150 @@
+"""Parts by their names: what a recipe can ask for, and which options each part takes.
+
+A part is a class. Its constructor is the one place that says what it takes and what the defaults are; recipes
+and command lines are held to that signature.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+
+class Registry(Mapping[str, Callable[..., Any]]):
+    """Classes of one kind by name.
+
+    Args:
+        kind: what they are, as messages call them, such as "pool".
+        entries: the classes by name; `register` adds to them.
+        context: names of arguments that are known only when a model is built, such as "dim". `build` passes
+            them to each class that asks for them; they are no options.
+        methods: class methods whose arguments are options too, such as "tokenizer".
+
+    Example:
+        >>> losses = Registry("loss", {"triplet": Triplet})
+        >>> losses.build("triplet", {"margin": 0.1})
+        Triplet(margin=0.1)
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        entries: Mapping[str, Callable[..., Any]],
+        context: Collection[str] = (),
+        methods: Collection[str] = (),
+    ) -> None:
+        self.kind = kind
+        self._entries = dict(entries)
+        self._context = frozenset(context)
+        self._methods = tuple(methods)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """The class of a name; raises ValueError, which lists the known names, where there is none."""
+        if name not in self._entries:
+            raise ValueError(f"{self.kind} {name!r} is unknown: there are {', '.join(sorted(self._entries))}")
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def register(self, name: str, entry: Callable[..., Any]) -> None:
+        """Add a class of your own, so that recipes can name it.
+
+        Raises:
+            ValueError: the name is taken by another class.
+        """
+        if self._entries.setdefault(name, entry) is not entry:
+            raise ValueError(f"{self.kind} {name!r} is there already: choose another name")
+
+    def check(self, name: str, options: Mapping[str, Any]) -> None:
+        """Refuse options that the class does not take, lacks, or that are of another type than it wants.
+
+        Raises:
+            ValueError: the message names the option and what is wanted.
+        """
+        known = self._options(name)
+        for option, value in options.items():
+            if option not in known:
+                takes = f"takes {', '.join(known)}" if known else "takes no options"
+                raise ValueError(f"{self.kind} {name!r} has no option {option!r}: it {takes}")
+            annotation = known[option].annotation
+            if annotation is not inspect.Parameter.empty:
+                _check_type(f"option {option} of {self.kind} {name!r}", value, annotation)
+        for option, parameter in known.items():
+            if parameter.default is inspect.Parameter.empty and option not in options:
+                raise ValueError(f"{self.kind} {name!r} needs the option {option!r}")
+
+    def build(self, name: str, options: Mapping[str, Any], **context: Any) -> Any:
+        """Build a part.
+
+        Args:
+            name: of the class.
+            options: what its constructor takes.
+            context: passed on as far as the constructor asks for it.
+
+        Raises:
+            ValueError: the name is unknown, or the options do not fit (see `check`).
+        """
+        self.check(name, options)
+        return _call(self[name], options, context)
+
+    def call(self, name: str, method: str, options: Mapping[str, Any], **context: Any) -> Any:
+        """Call a class method of a part with those of the options that it takes."""
+        self.check(name, options)
+        return _call(getattr(self[name], method), options, context)
+
+    def changed(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that are not as the class has them by default: what tells two parts apart."""
+        known = self._options(name)
+        return {
+            option: value
+            for option, value in options.items()
+            if option not in known or known[option].default != value
+        }
+
+    def _options(self, name: str) -> dict[str, inspect.Parameter]:
+        """What a part takes besides the context, the parameters of its methods included."""
+        entry = self[name]
+        callables = [entry, *(getattr(entry, method) for method in self._methods if hasattr(entry, method))]
+        found: dict[str, inspect.Parameter] = {}
+        for one in callables:
+            for option, parameter in _parameters(one).items():
+                if option not in self._context:
+                    found.setdefault(option, parameter)
+        return found
+
+
+def _parameters(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The named parameters of a class or function, their annotations as types rather than text."""
+    hints = typing.get_type_hints(entry.__init__ if inspect.isclass(entry) else entry)
+    return {
+        name: parameter.replace(annotation=hints.get(name, inspect.Parameter.empty))
+        for name, parameter in inspect.signature(entry).parameters.items()
+        # nn.Module's own *args and **kwargs take nothing.
+        if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    }
+
+
+def _call(entry: Callable[..., Any], options: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
+    given = {**options, **context}
+    return entry(**{name: given[name] for name in _parameters(entry) if name in given})
+
+
+def _check_type(what: str, value: Any, annotation: Any) -> None:
+    try:
+        TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(
+            value, strict=True
+        )
+    except ValidationError as error:
+        wanted = getattr(annotation, "__name__", str(annotation))
+        raise ValueError(f"{what} is {value!r}, wanted {wanted}: {error.errors()[0]['msg']}") from None
