@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import sys
 
 import numpy as np
 import pytest
@@ -21,7 +22,6 @@ from vsecore.experiments import (
     Experiment,
     Member,
     claims,
-    judging,
     measured,
     outcomes,
     run,
@@ -30,14 +30,15 @@ from vsecore.experiments import (
     verdict,
     verdicts,
 )
-from vsecore.experiments.catalogue import title_of
+from vsecore.experiments.experiment import title_of
+from vsecore.experiments.verdicts import printed_sums
 from vsecore.losses import adopt_k
 from vsecore.training import fit, score_split
 
 SMALL = {
     "dim": 8,
-    "text.word_dim": 4,
-    "text.minimum_count": 1,
+    "text.encoder.word_dim": 4,
+    "text.encoder.minimum_count": 1,
     "training.batch_size": 10,
     "training.epochs": 2,
     "training.learning_rate": 0.01,
@@ -84,7 +85,7 @@ def silent(line):
 def hand_made(folder, experiment, values, metric="rsum", data="small"):
     """Records of arms as if they had been trained: {arm: {seed: value}}."""
     for arm, by_seed in values.items():
-        name, digest = title_of(EXPERIMENTS[experiment].systems(arm, "grid", LESSON_SCALE[data]))
+        name, digest = title_of(EXPERIMENTS[experiment].trainings(arm, "grid", LESSON_SCALE[data]))
         for seed, value in by_seed.items():
             entry = records.record(
                 name,
@@ -111,7 +112,7 @@ def test_every_arm_is_another_system_that_can_be_built(name):
     for data, scale in LESSON_SCALE.items():
         titles = set()
         for arm in experiment.arms:
-            systems = experiment.systems(arm, "grid", scale)
+            systems = experiment.trainings(arm, "grid", scale)
             assert systems
             titles.add(title_of(systems))
         assert len(titles) == len(experiment.arms), data
@@ -122,13 +123,14 @@ def test_every_arm_is_another_system_that_can_be_built(name):
 def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
     experiment = EXPERIMENTS[name]
     for features in KINDS:
-        first = experiment.systems(next(iter(experiment.arms)), features, SMALL)[0].recipe
+        first = experiment.trainings(next(iter(experiment.arms)), features, SMALL)[0].recipe
         for arm in experiment.arms:
-            for system in experiment.systems(arm, features, SMALL):
-                # What an arm changes besides, its entry in the catalogue says; nothing else may differ.
-                assert system.recipe.training == first.override(experiment.arms[arm].changes).training
+            for system in experiment.trainings(arm, features, SMALL):
+                # What an arm changes besides, its name says; nothing else may differ.
+                rate = 5e-4 if "paper_rate" in experiment.arms[arm].variants else SMALL["training.learning_rate"]
+                assert system.recipe.training == first.override({"training.learning_rate": rate}).training
                 assert system.recipe.dim == first.dim == SMALL["dim"]
-                assert system.recipe.image.encoder == system.member.features
+                assert system.recipe.image.encoder.name == system.member.features
                 if not experiment.arms[arm].members:
                     assert system.member == Member(features)
 
@@ -136,39 +138,40 @@ def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
 def test_the_two_systems_of_a_claim_are_trained_alike():
     for claim in claims():
         arms = EXPERIMENTS[claim.experiment].arms
-        assert arms[claim.better].changes == arms[claim.worse].changes, claim
+        slow = ["paper_rate" in arms[arm].variants for arm in (claim.better, claim.worse)]
+        assert slow[0] == slow[1], claim
 
 
 def test_an_arm_reads_the_features_asked_for_unless_it_says_so_itself():
     experiment = EXPERIMENTS["2ad_pooling"]
-    assert experiment.systems("GPO", "patch", {})[0].recipe.name == "2ad_patch_gru+gpo"
-    members = EXPERIMENTS["2ad_ensembles"].systems("RG", "patch", {})
-    assert [system.recipe.image.encoder for system in members] == ["region", "grid"]
+    assert experiment.trainings("GPO", "patch", {})[0].recipe.name == "2ad_patch_gru+gpo"
+    members = EXPERIMENTS["2ad_ensembles"].trainings("RG", "patch", {})
+    assert [system.recipe.image.encoder.name for system in members] == ["region", "grid"]
 
 
 def test_a_system_that_is_trained_again_has_another_seed_and_its_arm_another_title():
     experiment = EXPERIMENTS["2ad_ensembles"]
-    seeds = [system.seed(2) for system in experiment.systems("RRR", "grid", {})]
+    seeds = [system.seed(2) for system in experiment.trainings("RRR", "grid", {})]
     assert seeds[0] == 2
     assert len(set(seeds)) == 3
-    titles = {arm: title_of(experiment.systems(arm, "grid", {})) for arm in ("R", "RR", "RRR", "RG")}
+    titles = {arm: title_of(experiment.trainings(arm, "grid", {})) for arm in ("R", "RR", "RRR", "RG")}
     assert len(set(titles.values())) == 4
-    recipe = experiment.systems("R", "grid", {})[0].recipe
+    recipe = experiment.trainings("R", "grid", {})[0].recipe
     assert titles["R"] == (recipe.name, recipe.hash())
 
 
 def printed_of(arm):
-    return judging._printed(Experiment("?", "nobody", "2ad_{features}_gru", {"one": arm}))
+    return printed_sums(Experiment("?", "nobody", "2ad_{features}_gru", {"one": arm}))
 
 
 def test_the_papers_sums_of_an_experiment_are_of_the_same_pictures():
     for name, experiment in EXPERIMENTS.items():
-        printed = judging._printed(experiment)
+        printed = printed_sums(experiment)
         named = {arm for arm, entry in experiment.arms.items() if entry.published}
         assert printed.keys() == named, name
-    systems = judging._printed(EXPERIMENTS["2ad_systems"])
+    systems = printed_sums(EXPERIMENTS["2ad_systems"])
     assert systems == {"VSE+2AD": 527.8, "VSE∞": 520.5, "VSE++": 490.5}  # folds, for all three
-    assert judging._printed(EXPERIMENTS["2ad_parts"])["all"] == 426.9  # all 5,000, which every part has
+    assert printed_sums(EXPERIMENTS["2ad_parts"])["all"] == 426.9  # all 5,000, which every part has
     assert printed_of(Arm()) == {}
     assert printed_of(Arm("", "VSE+2AD (R, BiGRU)")) == {"one": 426.9}  # of both, all pictures before folds
 
@@ -197,7 +200,7 @@ def test_each_arm_is_trained_from_each_seed_and_recorded_with_what_it_went_throu
             for rule, counts in kept.items():
                 counts.append(adopt_k(event.scores, rule))
 
-    system = EXPERIMENTS["2ad_parts"].systems("all", "grid", SMALL)[0]
+    system = EXPERIMENTS["2ad_parts"].trainings("all", "grid", SMALL)[0]
     trained = fit(system.recipe, data, callback=count_negatives, seed=1)
     recalls = evaluate(score_split(trained.model, data.test, trained.tokenizer), data.test.owner)
     expected = recalls | {f"negatives_{rule}_2": statistics.mean(counts) for rule, counts in kept.items()}
@@ -222,7 +225,7 @@ def test_other_data_words_or_settings_are_another_training(tmp_path, trainings):
 
     again()
     again(lambda kind: small_data(kind, seed=1))
-    again(vectors=lambda tokenizer: torch.ones(len(tokenizer), SMALL["text.word_dim"]))
+    again(vectors=lambda tokenizer: torch.ones(len(tokenizer), SMALL["text.encoder.word_dim"]))
     again(scale=SMALL | {"dim": 12})
     again(features="region")
     assert len(trainings) == len(records.find(tmp_path)) == 5
@@ -252,12 +255,12 @@ def test_an_interrupted_experiment_has_whole_comparisons_and_goes_on(tmp_path, m
 def test_an_ensemble_averages_its_members_each_of_which_is_trained_once(tmp_path, trainings):
     arms = ["R", "RG", "RR"]
     run("2ad_ensembles", small_data, seeds=(3,), arms=arms, folder=tmp_path, tell=silent)
-    again = EXPERIMENTS["2ad_ensembles"].systems("RR", "grid", SMALL)[1].seed(3)
+    again = EXPERIMENTS["2ad_ensembles"].trainings("RR", "grid", SMALL)[1].seed(3)
     assert sorted(trainings) == sorted(
         [("2ad_region_gru", "region", 3), ("2ad_grid_gru", "grid", 3), ("2ad_region_gru", "region", again)]
     )
     scores, owner = [], small_data().test.owner
-    for system in EXPERIMENTS["2ad_ensembles"].systems("RG", "grid", SMALL):
+    for system in EXPERIMENTS["2ad_ensembles"].trainings("RG", "grid", SMALL):
         data = small_data(system.member.features)
         member = fit(system.recipe, data, seed=3)
         scores.append(score_split(member.model, data.test, member.tokenizer))
@@ -265,7 +268,7 @@ def test_an_ensemble_averages_its_members_each_of_which_is_trained_once(tmp_path
     assert found["R"][3] == evaluate(scores[0], owner)["rsum"]
     assert found["RG"][3] == evaluate(ensemble(*scores), owner)["rsum"]
     (entry,) = [entry for entry in records.find(tmp_path) if "2ad_grid_gru" in entry.name]
-    assert [member["image"]["encoder"] for member in entry.config["members"]] == ["region", "grid"]
+    assert [member["image"]["encoder"]["name"] for member in entry.config["members"]] == ["region", "grid"]
     assert entry.seconds > 0
     run("2ad_ensembles", small_data, seeds=(3,), arms=arms, folder=tmp_path, tell=silent)
     assert len(trainings) == 3
@@ -326,7 +329,7 @@ def test_only_records_of_the_arms_own_settings_data_and_features_count(tmp_path)
 def test_every_stored_record_is_of_an_arm_at_the_scale_of_a_lesson():
     for entry in records.find(RESULTS) if RESULTS.is_dir() else []:
         titles = {
-            title_of(experiment.systems(arm, features, LESSON_SCALE[entry.data["name"]]))
+            title_of(experiment.trainings(arm, features, LESSON_SCALE[entry.data["name"]]))
             for experiment in EXPERIMENTS.values()
             for arm in experiment.arms
             for features in KINDS
@@ -414,7 +417,7 @@ CLAIM = {
 def write_claims(folder, monkeypatch, entries):
     path = folder / "claims.yml"
     path.write_text(yaml.safe_dump(entries), encoding="utf-8")
-    monkeypatch.setattr(judging, "CLAIMS", path)
+    monkeypatch.setattr(sys.modules["vsecore.experiments.verdicts"], "CLAIMS", path)
 
 
 def test_every_claim_is_told_once_and_borne_out_by_the_papers_own_numbers():
@@ -429,7 +432,7 @@ def test_every_claim_is_told_once_and_borne_out_by_the_papers_own_numbers():
     told = 0
     for claim in held:
         assert claim.better != claim.worse
-        printed = judging._printed(EXPERIMENTS[claim.experiment])
+        printed = printed_sums(EXPERIMENTS[claim.experiment])
         if claim.metric == "rsum" and {claim.better, claim.worse} <= printed.keys():
             assert printed[claim.better] > printed[claim.worse], claim.statement
             told += 1

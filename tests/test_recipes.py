@@ -1,6 +1,7 @@
 """Recipes: plain data that can be changed by name, written down and read back, and built."""
 
 import dataclasses
+import inspect
 import json
 import subprocess
 import sys
@@ -8,12 +9,13 @@ import sys
 import pytest
 import torch
 
-from vsecore import pooling, recipes
 from vsecore.data.words import Vocabulary
-from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
-from vsecore.losses import adopt, info_nce, triplet
+from vsecore.embedding import Embedding
+from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS, BiGRUEncoder
+from vsecore.losses import LOSSES, Step, adopt, info_nce, triplet
 from vsecore.pooling import (
     GPO,
+    POOLS,
     AdaPool,
     AdPool,
     GCNPool,
@@ -25,9 +27,18 @@ from vsecore.pooling import (
     Seq2SeqPool,
     SoftPool,
 )
-from vsecore.recipes import RECIPES, VARIANTS, Recipe, get
+from vsecore.recipes import RECIPES, VARIANTS, Part, Recipe, get, settings
+from vsecore.similarity import SIMILARITIES, Cosine
 
 VOCABULARY = Vocabulary([f"w{i}" for i in range(10)])
+SMALL = {"dim": 8, "text.encoder.word_dim": 4}
+
+
+def loss_of(part, scores, positives, epoch=0):
+    """What a recipe's loss says of a batch of scores."""
+    rows = Embedding(torch.zeros(len(scores), 2))
+    step = Step(scores, positives, rows, rows, (), None, None, Cosine(), epoch)
+    return LOSSES.build(part.name, part.options)(step)
 
 
 def test_the_six_recipes_of_vsepp_carry_its_numbers():
@@ -38,21 +49,18 @@ def test_the_six_recipes_of_vsepp_carry_its_numbers():
         assert recipe.name == name
         assert "Faghri" in recipe.source
         training = recipe.training
-        assert (recipe.dim, recipe.loss.margin, training.batch_size, training.clip_norm) == (
-            1024,
-            0.2,
-            128,
-            2.0,
-        )
+        assert (recipe.dim, training.batch_size, training.clip_norm) == (1024, 128, 2.0)
         assert (training.epochs, training.learning_rate, training.decay_epochs) == (30, 2e-4, 15)
-        assert recipe.loss.warmup_epochs == 1
+        (loss,) = recipe.losses
+        triplet_loss = LOSSES.build(loss.name, loss.options)
+        assert (triplet_loss.margin, triplet_loss.warmup_epochs) == (0.2, 1)
 
 
 def test_the_six_recipes_of_2ad_carry_its_numbers():
     for feature in ("grid", "region", "patch"):
         for text in ("gru", "bert"):
             recipe = get(f"2ad_{feature}_{text}")
-            assert (recipe.image.encoder, recipe.text.encoder) == (feature, text)
+            assert (recipe.image.encoder.name, recipe.text.encoder.name) == (feature, text)
             assert "Zhang" in recipe.source
             # Section 4.2.
             training = recipe.training
@@ -60,14 +68,16 @@ def test_the_six_recipes_of_2ad_carry_its_numbers():
             assert (training.learning_rate, training.schedule) == (5e-4, "step")
             assert (training.decay_epochs, training.decay_factor) == (15, 0.1)
             # Appendix B.
-            assert (recipe.loss.name, recipe.loss.temperature, recipe.loss.margin) == ("adopt", 0.05, 0.2)
-            assert (recipe.text.word_dim, training.pretrained_factor) == (300, 0.1)
-            assert recipe.text.weights == ("bert-base-uncased" if text == "bert" else "")
+            (part,) = recipe.losses
+            loss = LOSSES.build(part.name, part.options)
+            assert (part.name, part.weight, loss.temperature, loss.margin) == ("adopt", 1, 0.05, 0.2)
+            assert training.pretrained_factor == 0.1
+            wanted = {} if text == "gru" else {"weights": "bert-base-uncased"}
+            assert recipe.text.encoder.options == wanted
             # Sections 3.2 and 3.3: the balance is learned, and the rule says how many negatives.
-            assert (recipe.image.pool, recipe.text.pool) == ("adpool", "adpool")
-            assert recipe.image.pool_options == recipe.text.pool_options == {}
-            assert (recipe.loss.rule, recipe.loss.negatives) == ("released", 0)
-            assert recipe.loss.positive_in_denominator
+            assert recipe.image.pool == recipe.text.pool == Part("adpool")
+            assert (loss.rule, loss.negatives) == ("released", None)
+            assert loss.positive_in_denominator
 
 
 def test_an_unknown_recipe_is_answered_with_the_known_ones():
@@ -80,33 +90,42 @@ def test_override_reads_text_as_the_field_wants_it():
         {
             "dim": "64",
             "training.epochs": "3",
-            "loss.margin": "1",
-            "loss.siblings_are_negatives": "true",
-            "text.weights": "/some/where",
+            "losses.triplet.margin": "1",
+            "losses.triplet.siblings_are_negatives": "true",
+            "losses.triplet.weight": "0.5",
+            "text.encoder.weights": "/some/where",
             "training.schedule": "cosine",
             "image.pool": "kmax",
-            "image.pool_options.k": "5",
+            "image.pool.k": "5",
         }
     )
     assert (changed.dim, changed.training.epochs) == (64, 3)
-    assert changed.loss.margin == 1.0
-    assert isinstance(changed.loss.margin, float)
-    assert changed.loss.siblings_are_negatives is True
-    assert changed.text.weights == "/some/where"
+    assert changed.losses == (Part("triplet", {"margin": 1, "siblings_are_negatives": True}, 0.5),)
+    assert changed.text.encoder.options == {"weights": "/some/where"}
     assert changed.training.schedule == "cosine"
-    assert changed.image.pool_options == {"k": 5}
+    assert changed.image.pool == Part("kmax", {"k": 5})
+
+
+def test_parts_are_given_by_name_written_out_or_as_they_are():
+    plain = get("vsepp_grid_gru")
+    for value in ("info_nce", ["info_nce"], '["info_nce"]', [{"name": "info_nce"}], Part("info_nce")):
+        assert plain.override({"losses": value}).losses == (Part("info_nce"),)
+    two = plain.override({"losses": ["triplet", {"name": "adopt", "weight": 0.1}]})
+    assert [(part.name, part.weight) for part in two.losses] == [("triplet", 1.0), ("adopt", 0.1)]
+    assert two.override({"losses.adopt.margin": 0.3}).losses[1].options == {"margin": 0.3}
+    assert plain.override({"image.pool": None}).image.pool is None
 
 
 def test_override_leaves_the_original_alone():
     recipe = get("vsepp_grid_gru")
-    recipe.override({"image.pool": "kmax", "image.pool_options.k": 5, "loss.margin": 0.1})
-    assert (recipe.image.pool, recipe.image.pool_options, recipe.loss.margin) == ("mean", {}, 0.2)
+    recipe.override({"image.pool": "kmax", "image.pool.k": 5, "losses.triplet.margin": 0.1})
+    assert (recipe.image.pool, recipe.losses) == (Part("mean"), (Part("triplet"),))
     with pytest.raises(dataclasses.FrozenInstanceError):
         recipe.dim = 5
 
 
 @pytest.mark.parametrize(
-    "field", ["training.epoch", "epochs", "training", "loss.margin.x", "image..pool", ""]
+    "field", ["training.epoch", "epochs", "training", "training.epochs.x", "image..pool", "image", ""]
 )
 def test_an_unknown_field_is_answered_with_the_known_ones(field):
     with pytest.raises(ValueError, match=r"unknown.*training\.epochs.*"):
@@ -116,19 +135,19 @@ def test_an_unknown_field_is_answered_with_the_known_ones(field):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("training.epochs", "three", "training.epochs is 'three': wanted a whole number"),
-        ("training.epochs", "2.5", "wanted a whole number"),
-        ("training.epochs", True, "wanted a whole number"),
-        ("training.epochs", "0", "training.epochs is 0: wanted at least 1"),
-        ("loss.margin", "wide", "loss.margin is 'wide': wanted a number"),
-        ("loss.margin", "NaN", "loss.margin is nan"),
-        ("loss.margin", -0.1, "loss.margin is -0.1"),
-        ("loss.name", "hinge", "loss.name is 'hinge': wanted one of triplet, info_nce, adopt"),
-        ("loss.siblings_are_negatives", "yes", "wanted true or false"),
-        ("image.element_drop", 1, "image.element_drop is 1.0: wanted at least 0 and below 1"),
-        ("training.learning_rate", 0, "training.learning_rate is 0.0"),
-        ("image.pool_options", "5", "wanted named values"),
-        ("text.weights", "", "text.weights is empty"),
+        ("training.epochs", "three", "training.epochs is 'three': input should be a valid integer"),
+        ("training.epochs", "2.5", "training.epochs is 2.5: input should be a valid integer"),
+        ("training.epochs", True, "input should be a valid integer"),
+        ("training.epochs", "0", "training.epochs is 0: input should be greater than or equal to 1"),
+        ("losses.triplet.margin", "wide", "option margin of loss 'triplet' is 'wide', wanted float"),
+        ("losses.triplet.margin", "NaN", "margin must be a number >= 0, got nan"),
+        ("losses.triplet.margin", -0.1, "margin must be a number >= 0, got -0.1"),
+        ("losses", "hinge", "loss 'hinge' is unknown: there are adopt, info_nce, triplet"),
+        ("losses.triplet.siblings_are_negatives", "yes", "is 'yes', wanted bool"),
+        ("image.element_drop", 1, "image.element_drop is 1: input should be less than 1"),
+        ("training.learning_rate", 0, "training.learning_rate is 0: input should be greater than 0"),
+        ("image.pool", 5, "image.pool is 5: wanted the name of a part"),
+        ("text.encoder.weights", 5, "option weights of caption encoder 'bert' is 5, wanted str"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_by_name(field, value, message):
@@ -138,36 +157,31 @@ def test_a_value_that_does_not_fit_is_refused_by_name(field, value, message):
 
 def test_the_order_of_changes_does_not_matter():
     changes = {
+        "text.encoder.weights": "minilm",
         "text.encoder": "bert",
-        "text.weights": "minilm",
-        "image.pool_options.k": 3,
+        "image.pool.k": 3,
         "image.pool": "kmax",
     }
     one = get("vsepp_grid_gru").override(changes)
     assert one == get("vsepp_grid_gru").override(dict(reversed(changes.items())))
-    assert (one.text.encoder, one.text.weights, one.image.pool_options) == ("bert", "minilm", {"k": 3})
-    assert one.override({"image.pool": "mean", "image.pool_options": "{}"}).image.pool_options == {}
-    with pytest.raises(ValueError, match=r"image\.pool_options is 5: wanted named values"):
-        one.override({"image.pool_options": "5", "image.pool_options.k": 3})
-
-
-def test_single_partners_need_batches_of_pairs():
-    recipe = get("vsepp_grid_gru").override({"loss.siblings_are_negatives": True})
-    with pytest.raises(ValueError, match="single partner"):
-        recipe.override({"training.batches": "pictures"})
+    assert one.text.encoder == Part("bert", {"weights": "minilm"})
+    assert one.image.pool == Part("kmax", {"k": 3})
+    assert one.override({"image.pool": "mean"}).image.pool.options == {}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_variant_changes_what_it_names_and_nothing_else(variant):
-    plain, changed = get("2ad_grid_gru"), get(f"2ad_grid_gru+{variant}")
+    scale = {"training.learning_rate": 2e-3}
+    plain, changed = get("2ad_grid_gru", scale), get(f"2ad_grid_gru+{variant}", scale)
     assert changed.name == f"2ad_grid_gru+{variant}"
     assert changed.hash() != plain.hash()
     assert changed == dataclasses.replace(plain.override(VARIANTS[variant]), name=changed.name)
-    assert changed.training == plain.training
-    pools = {field for field in VARIANTS[variant] if "pool" in field}
-    assert (changed.loss == plain.loss) is bool(pools)  # a pool or the loss, never both
-    model = changed.override({"dim": 8, "text.word_dim": 4}).build(6, VOCABULARY)
-    assert model.encode_pictures(torch.randn(2, 4, 6)).shape == (2, 8)
+    places = {field.partition(".")[0] for field in VARIANTS[variant]}
+    assert (changed.losses == plain.losses) is ("losses" not in places)  # pools, losses or training,
+    assert (changed.training == plain.training) is ("training" not in places)  # never two of them
+    assert len(places - {"text"}) == 1
+    model = changed.override(SMALL).build(6, VOCABULARY)
+    assert model.encode_pictures(torch.randn(2, 4, 6)).vectors.shape == (2, 8)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +202,7 @@ def test_a_variant_changes_what_it_names_and_nothing_else(variant):
     ],
 )
 def test_a_variant_puts_its_pool_into_both_towers(variant, picture, caption):
-    model = get(f"2ad_grid_gru+{variant}").override({"dim": 8, "text.word_dim": 4}).build(6, VOCABULARY)
+    model = get(f"2ad_grid_gru+{variant}").override(SMALL).build(6, VOCABULARY)
     assert (type(model.image_pool), type(model.text_pool)) == (picture, caption)
     for pool in (model.image_pool, model.text_pool):
         assert getattr(pool, "k", 5) == 5  # wherever the largest are averaged, they are five
@@ -200,20 +214,26 @@ def test_variants_that_take_a_part_away_leave_the_other():
     shares = {"without_token": 0.0, "without_embedding": 1.0, "share_25": 0.25, "share_75": 0.75}
     for variant, share in (shares | {"share_random": "random"}).items():
         recipe = get(f"2ad_grid_gru+{variant}")
-        assert recipe.image.pool == recipe.text.pool == "adpool"
-        assert recipe.image.pool_options == recipe.text.pool_options == {"token_share": share}
+        assert recipe.image.pool == recipe.text.pool == Part("adpool", {"token_share": share})
 
 
 def test_variants_follow_each_other_and_later_ones_win():
     both = get("2ad_region_bert+gpo+max_violation")
     assert both.name == "2ad_region_bert+gpo+max_violation"
-    assert (both.image.pool, both.loss.name, both.loss.warmup_epochs) == ("gpo", "triplet", 1)
-    assert (both.image.encoder, both.text.encoder) == ("region", "bert")
+    assert (both.image.pool, both.losses) == (Part("gpo"), (Part("triplet"),))
+    assert (both.image.encoder.name, both.text.encoder.name) == ("region", "bert")
     assert both.hash() == get("2ad_region_bert+max_violation+gpo").hash()
-    assert get("2ad_grid_gru+kmax+mean").image.pool_options == {}  # what the first pool took is gone
+    assert get("2ad_grid_gru+kmax+mean").image.pool.options == {}  # what the first pool took is gone
     assert get("2ad_grid_gru+share_50+share_25").hash() == get("2ad_grid_gru+share_25").hash()
-    assert get("2ad_grid_gru+without_adopt+max_violation").loss.warmup_epochs == 1
-    assert get("vsepp_grid_gru+gpo").text.pool == "gpo"
+    assert get("2ad_grid_gru+without_adopt+max_violation").losses == (Part("triplet"),)
+    assert get("vsepp_grid_gru+gpo").text.pool == Part("gpo")
+
+
+def test_a_scale_comes_before_the_variants():
+    scale = {"training.learning_rate": 2e-3, "dim": 64}
+    assert get("2ad_grid_gru+mean", scale).training.learning_rate == 2e-3
+    slower = get("2ad_grid_gru+paper_rate", scale)
+    assert (slower.training.learning_rate, slower.dim) == (5e-4, 64)
 
 
 @pytest.mark.parametrize(
@@ -228,98 +248,106 @@ def test_an_unknown_variant_is_answered_with_the_known_ones(name):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_survives_json(name):
-    recipe = get(name).override({"image.pool": "kmax", "image.pool_options.k": 3})
+    recipe = get(name).override({"image.pool": "kmax", "image.pool.k": 3})
     assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
 
 
 def test_a_written_recipe_with_odd_fields_is_refused():
     content = get("vsepp_grid_gru").to_dict()
-    content["loss"]["colour"] = "red"
-    with pytest.raises(ValueError, match=r"'loss\.colour' is unknown"):
+    content["training"]["colour"] = "red"
+    with pytest.raises(ValueError, match=r"'training\.colour' is unknown"):
         Recipe.from_dict(content)
-    del content["loss"]["colour"], content["dim"]
-    with pytest.raises(ValueError, match="'dim' is missing"):
-        Recipe.from_dict(content)
+    del content["training"]["colour"], content["dim"]
+    assert Recipe.from_dict(content).dim == 1024  # what is missing has its default
     content["dim"] = "wide"
-    with pytest.raises(ValueError, match="dim is 'wide'"):
+    with pytest.raises(ValueError, match="dim is 'wide': input should be a valid integer"):
         Recipe.from_dict(content)
-    content["loss"] = 5
-    with pytest.raises(ValueError, match="'loss' is 5: wanted name, margin"):
+    content["dim"], content["losses"] = 8, 5
+    with pytest.raises(ValueError, match="losses is 5"):
+        Recipe.from_dict(content)
+    content["losses"] = [{"name": "triplet", "colour": "red"}]
+    with pytest.raises(ValueError, match="colour' is unknown"):
         Recipe.from_dict(content)
 
 
 def test_the_hash_changes_with_every_setting_and_with_nothing_else():
     recipe = get("vsepp_grid_gru")
     others = [
-        recipe.override({"loss.margin": 0.1}),
+        recipe.override({"losses.triplet.margin": 0.1}),
+        recipe.override({"losses.triplet.weight": 0.1}),
         recipe.override({"training.epochs": 3}),
-        recipe.override({"image.pool": "kmax", "image.pool_options.k": 3}),
-        recipe.override({"image.pool": "kmax", "image.pool_options.k": 4}),
+        recipe.override({"image.pool": "kmax", "image.pool.k": 3}),
+        recipe.override({"image.pool": "kmax", "image.pool.k": 4}),
         get("vsepp_grid_bert"),
     ]
-    assert len({other.hash() for other in [recipe, *others]}) == 6
+    assert len({other.hash() for other in [recipe, *others]}) == 7
     assert dataclasses.replace(recipe, name="mine", source="my head").hash() == recipe.hash()
-    assert recipe.override({"loss.margin": "0.2"}).hash() == recipe.hash()
+    assert recipe.override({"losses.triplet.margin": "0.2"}).hash() == recipe.hash()
 
 
-def test_a_field_that_the_house_adds_leaves_older_digests_alone(monkeypatch):
-    recipes_then = [get(name) for name in ("vsepp_grid_gru", "2ad_region_bert", "2ad_grid_gru+share_50")]
-    before = [recipe.hash() for recipe in recipes_then]
+def test_a_setting_or_an_option_that_is_added_leaves_older_digests_alone(monkeypatch):
+    recipes = [get(name) for name in ("vsepp_grid_gru", "2ad_region_bert", "2ad_grid_gru+share_50")]
+    before = [recipe.hash() for recipe in recipes]
     to_dict = Recipe.to_dict
 
-    def to_larger_dict(self, patience=3):
+    def to_larger_dict(self):
         content = to_dict(self)
-        content["training"] |= {"patience": patience}
-        return content | {"mining": {"texts": 300, "pictures": 60}}
+        content["training"] |= {"patience": 3}
+        return content | {"rounds": 1}
 
     monkeypatch.setattr(Recipe, "to_dict", to_larger_dict)
-    assert [recipe.hash() for recipe in recipes_then] == before
-    # Set to anything but its default, it counts.
-    recipe, plain = recipes_then[0], to_larger_dict(Recipe(name="", source=""))
-    monkeypatch.setattr(Recipe, "to_dict", lambda self: to_larger_dict(self, 4) if self.name else plain)
-    assert recipe.hash() != before[0]
+    # What `hash` reads of itself it also reads of the defaults.
+    monkeypatch.setattr(Recipe, "portable", lambda self: to_dict(self))
+    assert [recipe.hash() for recipe in recipes] == before
 
 
 def test_the_defaults_stand_still_for_digests_are_taken_against_them():
-    # Another default would give new runs the digests of older ones: what is new belongs into a recipe.
-    tower = {"pool": "mean", "pool_options": {}}
-    expected = {
-        "dim": 1024,
-        "similarity": "cosine",
-        "image": tower | {"encoder": "grid", "element_drop": 0.0},
-        "text": tower
-        | {"encoder": "gru", "word_dim": 300, "minimum_count": 4, "weights": "", "word_drop": 0.0},
-        "loss": {
-            "name": "triplet",
-            "margin": 0.2,
-            "warmup_epochs": 1,
+    """Another default would give new runs the digests of older ones: what is new belongs into a recipe."""
+    found = Recipe(name="", source="").to_dict()
+    mean = {"name": "mean", "options": {}, "weight": 1.0}
+    assert found["dim"] == 1024
+    assert found["image"] == {"encoder": mean | {"name": "grid"}, "pool": mean, "element_drop": 0.0}
+    assert found["text"] == {"encoder": mean | {"name": "gru"}, "pool": mean, "word_drop": 0.0}
+    assert found["similarity"] == mean | {"name": "cosine"}
+    assert found["losses"] == [mean | {"name": "triplet"}]
+    assert found["training"] == {
+        "epochs": 30,
+        "batch_size": 128,
+        "batches": "pairs",
+        "optimizer": "Adam",
+        "learning_rate": 2e-4,
+        "pretrained_factor": 0.1,
+        "weight_decay": 0.0,
+        "warmup_steps": 0,
+        "schedule": "step",
+        "decay_epochs": 15,
+        "decay_factor": 0.1,
+        "clip_norm": 2.0,
+    }
+    options = {
+        (registry.kind, name): {option: of.default for option, of in registry._options(name).items()}
+        for registry in (IMAGE_ENCODERS, TEXT_ENCODERS, POOLS, SIMILARITIES, LOSSES)
+        for name in registry
+        if registry._options(name)
+    }
+    assert options == {
+        ("caption encoder", "gru"): {"word_dim": 300, "minimum_count": 4},
+        ("caption encoder", "bert"): {"weights": inspect.Parameter.empty},
+        ("pool", "kmax"): {"k": inspect.Parameter.empty},
+        ("pool", "gcn"): {"layers": 4},
+        ("pool", "gpo"): {"position_dim": 32, "hidden": 32, "temperature": 0.1},
+        ("pool", "adpool"): {"per_dimension": False, "token_share": None},
+        ("loss", "triplet"): {"margin": 0.2, "warmup_epochs": 1, "siblings_are_negatives": False},
+        ("loss", "info_nce"): {"temperature": 0.05, "siblings_are_negatives": False},
+        ("loss", "adopt"): {
             "temperature": 0.05,
             "rule": "released",
-            "negatives": 0,
+            "margin": 0.2,
+            "negatives": None,
             "positive_in_denominator": True,
             "siblings_are_negatives": False,
         },
-        "training": {
-            "epochs": 30,
-            "batch_size": 128,
-            "batches": "pairs",
-            "optimizer": "Adam",
-            "learning_rate": 2e-4,
-            "pretrained_factor": 0.1,
-            "weight_decay": 0.0,
-            "warmup_steps": 0,
-            "schedule": "step",
-            "decay_epochs": 15,
-            "decay_factor": 0.1,
-            "clip_norm": 2.0,
-        },
     }
-    found = Recipe(name="", source="").to_dict()
-    for field, value in expected.items():
-        if isinstance(value, dict):
-            assert found[field] | value == found[field], field
-        else:
-            assert found[field] == value, field
 
 
 def test_every_setting_counts_in_the_hash():
@@ -328,19 +356,18 @@ def test_every_setting_counts_in_the_hash():
         "dim": 512,
         "image.encoder": "region",
         "image.pool": "gpo",
-        "image.pool_options.per_dimension": True,
+        "image.pool.per_dimension": True,
         "image.element_drop": 0.1,
-        "text.word_dim": 50,
-        "text.minimum_count": 1,
+        "text.encoder.word_dim": 50,
+        "text.encoder.minimum_count": 1,
         "text.word_drop": 0.1,
-        "loss.name": "info_nce",
-        "loss.margin": 0.0,
-        "loss.warmup_epochs": 0,
-        "loss.temperature": 0.1,
-        "loss.rule": "printed",
-        "loss.negatives": 4,
-        "loss.positive_in_denominator": False,
-        "loss.siblings_are_negatives": True,
+        "losses": "info_nce",
+        "losses.adopt.margin": 0.0,
+        "losses.adopt.temperature": 0.1,
+        "losses.adopt.rule": "printed",
+        "losses.adopt.negatives": 4,
+        "losses.adopt.positive_in_denominator": False,
+        "losses.adopt.siblings_are_negatives": True,
         "training.epochs": 24,
         "training.optimizer": "Adam",
         "training.weight_decay": 0.0,
@@ -349,8 +376,9 @@ def test_every_setting_counts_in_the_hash():
     }
     digests = {recipe.override({field: value}).hash() for field, value in changes.items()}
     assert len(digests | {recipe.hash()}) == len(changes) + 1
-    same = {"loss.temperature": "0.05", "training.epochs": 25, "image.pool_options": {}}
+    same = {"losses.adopt.temperature": "0.05", "training.epochs": 25, "image.pool": "adpool"}
     assert recipe.override(same).hash() == recipe.hash()
+    assert set(settings()) >= {"dim", "image.pool", "losses", "training.epochs"}
 
 
 def test_the_hash_is_the_same_in_another_process():
@@ -364,30 +392,29 @@ def test_where_weights_lie_is_not_what_was_run(tmp_path):
     for place in ("here", "there"):
         folder = tmp_path / place / "minilm"
         folder.mkdir(parents=True)
-        recipe = get("vsepp_grid_bert").override({"text.weights": str(folder)})
+        recipe = get("vsepp_grid_bert").override({"text.encoder.weights": str(folder)})
         hashes.add(recipe.hash())
         contents.append(recipe.portable())
     assert len(hashes) == 1
     assert contents[0] == contents[1]
-    assert contents[0]["text"]["weights"] == "minilm"
-    assert get("vsepp_grid_gru").portable()["text"]["weights"] == ""
+    assert contents[0]["text"]["encoder"]["options"] == {"weights": "minilm"}
+    assert get("vsepp_grid_gru").portable() == get("vsepp_grid_gru").to_dict()
 
 
-@pytest.mark.parametrize("kind", [GridEncoder, RegionEncoder, PatchEncoder])
-def test_build_makes_what_the_recipe_says(kind):
-    feature = {encoder: name for name, encoder in recipes.IMAGE_ENCODERS.items()}[kind]
-    changes = {"dim": 6, "text.word_dim": 5, "text.pool": "kmax", "text.pool_options.k": 2}
+@pytest.mark.parametrize("feature", ["grid", "region", "patch"])
+def test_build_makes_what_the_recipe_says(feature):
+    changes = {"dim": 6, "text.encoder.word_dim": 5, "text.pool": "kmax", "text.pool.k": 2}
     model = get(f"vsepp_{feature}_gru").override(changes).build(7, VOCABULARY)
-    assert type(model.image_encoder) is kind
+    assert type(model.image_encoder) is IMAGE_ENCODERS[feature]
     assert type(model.text_encoder) is BiGRUEncoder
     assert model.text_encoder.embedding.weight.shape == (len(VOCABULARY), 5)
     assert isinstance(model.text_pool, KMaxPool)
-    assert model.encode_pictures(torch.randn(2, 4, 7)).shape == (2, 6)
+    assert model.encode_pictures(torch.randn(2, 4, 7)).vectors.shape == (2, 6)
 
 
 def test_vectors_that_do_not_fit_say_which_setting_would():
     recipe = get("vsepp_grid_gru").override({"dim": 6})
-    with pytest.raises(ValueError, match=r"set text\.word_dim=50"):
+    with pytest.raises(ValueError, match=r"vectors .*50.* word_dim"):
         recipe.build(7, VOCABULARY, torch.zeros(len(VOCABULARY), 50))
     with pytest.raises(ValueError, match="leave them out"):
         get("vsepp_grid_bert").build(7, VOCABULARY, torch.zeros(len(VOCABULARY), 300))
@@ -397,40 +424,39 @@ def test_vectors_that_do_not_fit_say_which_setting_would():
 @pytest.mark.parametrize(
     ("pool", "options", "message"),
     [
-        ("kmaks", {}, "one of ada, adpool, .* kmax, .* soft"),
-        ("kmax", {}, "must include k"),
+        ("kmaks", {}, "unknown: there are ada, adpool, .* kmax, .* soft"),
+        ("kmax", {}, "needs the option 'k'"),
         ("kmax", {"k": 0}, "at least 1"),
         ("mean", {"k": 5}, "takes no options"),
-        ("mean", {"dim": 5}, "dim"),
+        ("mean", {"dim": 5}, "has no option 'dim'"),
         ("adpool", {"token_share": 2}, "token_share must be"),
-        ("adpool", {"token_share": "much"}, "is no pool"),
-        ("gpo", {"hidden": 1.5}, "hidden must be"),
+        ("adpool", {"token_share": "much"}, "option token_share of pool 'adpool' is 'much'"),
+        ("gpo", {"hidden": 1.5}, "option hidden of pool 'gpo' is 1.5, wanted int"),
     ],
 )
 def test_a_pool_that_cannot_be_built_is_refused_at_once(tower, pool, options, message):
-    with pytest.raises(ValueError, match=rf"{tower}\.pool '{pool}' with .*{message}"):
-        get("vsepp_grid_gru").override({f"{tower}.pool": pool, f"{tower}.pool_options": options})
+    with pytest.raises(ValueError, match=rf"{tower}\.pool: .*{message}"):
+        get("vsepp_grid_gru").override({f"{tower}.pool": {"name": pool, "options": options}})
 
 
-@pytest.mark.parametrize("name", pooling.POOLS)
+@pytest.mark.parametrize("name", POOLS)
 def test_every_pool_can_be_chosen_for_either_tower(name):
-    options = {"k": 2} if name == "kmax" else {}
-    changes = {f"{tower}.pool": name for tower in ("image", "text")}
-    changes |= {f"{tower}.pool_options": options for tower in ("image", "text")}
-    recipe = get("vsepp_grid_gru").override(changes | {"dim": 6, "text.word_dim": 5})
+    part = Part(name, {"k": 2} if name == "kmax" else {})
+    changes = {"image.pool": part, "text.pool": part, "dim": 6, "text.encoder.word_dim": 5}
+    recipe = get("vsepp_grid_gru").override(changes)
     model = Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))).build(7, VOCABULARY)
-    assert type(model.image_pool) is type(model.text_pool) is pooling.POOLS[name]
-    assert model.encode_pictures(torch.randn(2, 4, 7)).shape == (2, 6)
+    assert type(model.image_pool) is type(model.text_pool) is POOLS[name]
+    assert model.encode_pictures(torch.randn(2, 4, 7)).vectors.shape == (2, 6)
     tokens, mask = torch.tensor([[4, 5, 6], [7, 0, 0]]), torch.tensor([[True] * 3, [True, False, False]])
-    assert model.encode_captions(tokens, mask).shape == (2, 6)
+    assert model.encode_captions(tokens, mask).vectors.shape == (2, 6)
 
 
 def test_to_make_a_recipe_draws_no_random_number(monkeypatch):
     class PoolWithWeights(torch.nn.Linear):
-        def __init__(self, dim):
+        def __init__(self, dim: int) -> None:
             super().__init__(dim, dim)
 
-    monkeypatch.setitem(pooling.POOLS, "weighted", PoolWithWeights)
+    monkeypatch.setitem(POOLS._entries, "weighted", PoolWithWeights)
     before = torch.get_rng_state()
     get("vsepp_grid_gru").override({"image.pool": "weighted"})
     get("2ad_grid_gru+share_random")
@@ -439,7 +465,7 @@ def test_to_make_a_recipe_draws_no_random_number(monkeypatch):
 
 def test_missing_weights_say_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    recipe = get("vsepp_grid_bert").override({"text.weights": str(tmp_path / "nowhere")})
+    recipe = get("vsepp_grid_bert").override({"text.encoder.weights": str(tmp_path / "nowhere")})
     for step in (lambda: recipe.tokenizer(["a dog"]), lambda: recipe.build(7, VOCABULARY)):
         with pytest.raises(FileNotFoundError, match=r"nowhere.*folder"):
             step()
@@ -447,69 +473,68 @@ def test_missing_weights_say_what_to_do(tmp_path, monkeypatch):
 
 def test_the_vocabulary_is_counted_as_the_recipe_says():
     captions = ["a dog", "a dog", "a cat"]
-    assert set(get("vsepp_grid_gru").override({"text.minimum_count": 2}).tokenizer(captions).words) == {
-        "a",
-        "dog",
-    }
+    recipe = get("vsepp_grid_gru").override({"text.encoder.minimum_count": 2})
+    assert set(recipe.tokenizer(captions).words) == {"a", "dog"}
 
 
 def test_the_first_epochs_learn_from_all_negatives_then_from_the_hardest():
     scores, pairs = torch.tensor([[0.5, 0.4, 0.45], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]]), torch.eye(3).bool()
-    loss = get("vsepp_grid_gru").loss
+    (loss,) = get("vsepp_grid_gru").losses
     # Row 0 breaks the margin of 0.2 twice, columns 1 and 2 once each.
-    torch.testing.assert_close(loss.build(0)(scores, pairs), torch.tensor(0.1 + 0.15 + 0.1 + 0.15))
-    torch.testing.assert_close(loss.build(1)(scores, pairs), torch.tensor(0.15 + 0.1 + 0.15))
+    torch.testing.assert_close(loss_of(loss, scores, pairs, epoch=0), torch.tensor(0.1 + 0.15 + 0.1 + 0.15))
+    torch.testing.assert_close(loss_of(loss, scores, pairs, epoch=1), torch.tensor(0.15 + 0.1 + 0.15))
 
 
-def test_siblings_are_negatives_only_if_the_recipe_says_so():
-    scores = torch.tensor([[0.5, 0.5], [0.5, 0.5]])
-    siblings = torch.ones(2, 2, dtype=torch.bool)
-    for name in ("triplet", "info_nce", "adopt"):
-        loss = get("vsepp_grid_gru").override({"loss.name": name}).loss
-        strict = get("vsepp_grid_gru").override({"loss.name": name, "loss.siblings_are_negatives": True}).loss
-        assert loss.build(1)(scores, siblings) == 0
-        assert strict.build(1)(scores, siblings) > 0
+@pytest.mark.parametrize("name", ["triplet", "info_nce", "adopt"])
+def test_siblings_are_negatives_only_if_the_recipe_says_so(name):
+    scores, siblings = torch.full((2, 2), 0.5), torch.ones(2, 2, dtype=torch.bool)
+    strict = Part(name, {"siblings_are_negatives": True})
+    assert loss_of(Part(name), scores, siblings, epoch=1) == 0
+    assert loss_of(strict, scores, siblings, epoch=1) > 0
+    with pytest.raises(ValueError, match=r"no caption is the one partner.*training\.batches"):
+        loss_of(strict, torch.ones(2, 4), torch.ones(2, 4, dtype=torch.bool))
 
 
-def test_adopt_hears_every_setting():
+def test_adopt_hears_every_option():
     scores = torch.rand(8, 8, generator=torch.Generator().manual_seed(0)) * 0.3
     pairs = torch.eye(8, dtype=torch.bool)
-    recipe = get("vsepp_grid_gru").override({"loss.name": "adopt"})
-    released = recipe.loss.build(0)(scores, pairs)
+    released = loss_of(Part("adopt"), scores, pairs)
     torch.testing.assert_close(released, adopt(scores, margin=0.2))
     changed = {
-        "loss.rule": ("printed", adopt(scores, rule="printed", margin=0.2)),
-        "loss.positive_in_denominator": (False, adopt(scores, positive_in_denominator=False, margin=0.2)),
-        "loss.margin": (0.0, adopt(scores)),
-        "loss.temperature": (0.5, adopt(scores, temperature=0.5, margin=0.2)),
-        "loss.negatives": (1, adopt(scores, margin=0.2, negatives=1)),
+        "rule": ("printed", adopt(scores, rule="printed", margin=0.2)),
+        "positive_in_denominator": (False, adopt(scores, positive_in_denominator=False, margin=0.2)),
+        "margin": (0.0, adopt(scores)),
+        "temperature": (0.5, adopt(scores, temperature=0.5, margin=0.2)),
+        "negatives": (1, adopt(scores, margin=0.2, negatives=1)),
     }
-    for field, (value, expected) in changed.items():
-        loss = recipe.override({field: value}).loss.build(0)(scores, pairs)
+    for option, (value, expected) in changed.items():
+        loss = loss_of(Part("adopt", {option: value}), scores, pairs)
         torch.testing.assert_close(loss, expected)
         assert loss != released
-    with pytest.raises(ValueError, match=r"loss.rule is 'guessed': wanted one of released, printed"):
-        recipe.override({"loss.rule": "guessed"})
-    with pytest.raises(ValueError, match=r"loss.negatives is -1: wanted at least 0"):
-        recipe.override({"loss.negatives": -1})
+    recipe = get("2ad_grid_gru")
+    with pytest.raises(ValueError, match=r"option rule of loss 'adopt' is 'guessed'"):
+        recipe.override({"losses.adopt.rule": "guessed"})
+    with pytest.raises(ValueError, match=r"negatives must be None or a whole number of at least 1, got 0"):
+        recipe.override({"losses.adopt.negatives": 0})
 
 
 def test_the_variants_of_the_loss_are_what_they_say():
     generator = torch.Generator().manual_seed(0)
     scores, pairs = torch.rand(150, 150, generator=generator) * 0.3, torch.eye(150, dtype=torch.bool)
 
-    def loss_of(variant, epoch=0):
-        return get(f"2ad_grid_gru+{variant}").loss.build(epoch)(scores, pairs)
+    def variant(name, epoch=0):
+        (loss,) = get(f"2ad_grid_gru+{name}").losses
+        return loss_of(loss, scores, pairs, epoch)
 
     for k in (1, 4, 16, 64, 127):
-        torch.testing.assert_close(loss_of(f"negatives_{k}"), adopt(scores, margin=0.2, negatives=k))
-    torch.testing.assert_close(loss_of("info_nce"), info_nce(scores))
-    torch.testing.assert_close(loss_of("printed_rule"), adopt(scores, rule="printed", margin=0.2))
+        torch.testing.assert_close(variant(f"negatives_{k}"), adopt(scores, margin=0.2, negatives=k))
+    torch.testing.assert_close(variant("info_nce"), info_nce(scores))
+    torch.testing.assert_close(variant("printed_rule"), adopt(scores, rule="printed", margin=0.2))
     torch.testing.assert_close(
-        loss_of("as_printed"), adopt(scores, rule="printed", positive_in_denominator=False)
+        variant("as_printed"), adopt(scores, rule="printed", positive_in_denominator=False)
     )
-    torch.testing.assert_close(loss_of("without_margin"), adopt(scores))
+    torch.testing.assert_close(variant("without_margin"), adopt(scores))
     hardest, every = triplet(scores, hardest=True), triplet(scores, hardest=False)
-    torch.testing.assert_close(loss_of("without_adopt", epoch=0), hardest)
-    torch.testing.assert_close(loss_of("max_violation", epoch=0), every)
-    torch.testing.assert_close(loss_of("max_violation", epoch=1), hardest)
+    torch.testing.assert_close(variant("without_adopt", epoch=0), hardest)
+    torch.testing.assert_close(variant("max_violation", epoch=0), every)
+    torch.testing.assert_close(variant("max_violation", epoch=1), hardest)

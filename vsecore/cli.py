@@ -203,6 +203,10 @@ def train(
     device: Annotated[
         Literal["auto", "cpu"], typer.Option(help="auto takes a GPU where there is one.")
     ] = "auto",
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"],
+        typer.Option(help="auto takes bfloat16 where the GPU has it in hardware."),
+    ] = "auto",
     seed: Seed = 0,
     record: RecordOption = None,
 ) -> None:
@@ -214,7 +218,7 @@ def train(
     from vsecore.training.distributed import is_main_process
 
     chosen = get(recipe).override(_settings(settings or []))
-    dataset = _open(data, chosen.image.encoder)
+    dataset = _open(data, chosen.image.encoder.name)
     tokenizer = chosen.tokenizer(dataset.train.captions)
     word_vectors, found = None, ""
     if vectors is not None:
@@ -239,6 +243,7 @@ def train(
         callback=tell,
         seed=seed,
         device=device,
+        precision=precision,
         workers=workers,
     )
     if not is_main_process():  # of several processes, one speaks and writes
@@ -280,7 +285,7 @@ def evaluate(
     scores, parts = [], []
     for row, folder in enumerate(runs):
         trained = load_run(folder)
-        dataset = _open(sources[row % len(sources)], trained.recipe.image.encoder)
+        dataset = _open(sources[row % len(sources)], trained.recipe.image.encoder.name)
         parts.append(getattr(dataset, split))
         if parts[row].captions != parts[0].captions or parts[row].picture_ids != parts[0].picture_ids:
             raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from vsecore.embedding import Embedding
 from vsecore.similarity import unit
 
 if TYPE_CHECKING:
     from vsecore.data.batches import Batch
 
+__all__ = ["VSE", "Embedding"]
+
 
 class VSE(nn.Module):
-    """Visual-semantic embedding: pictures and captions as unit vectors, near where they belong together.
+    """Visual-semantic embedding: a picture and a caption that belong together come to lie close together.
 
-    Each tower encodes its elements, pools them to one vector and scales it to length one.
+    Each tower encodes its elements, pools them and scales the result to length one.
+
+    A pool is called as `pool(elements, mask)` and gives vectors (B, D) or sets (B, K, D). One that has more
+    to say gives a pair: the vectors, and a dictionary that becomes `Embedding.extra`.
 
     Args:
         image_encoder: (pictures, mask) -> (elements (B, N, D), mask).
-        image_pool: (elements, mask) -> (B, D).
-        text_encoder: (tokens, mask) -> (elements (C, L, D), mask).
-        text_pool: (elements, mask) -> (C, D).
-        similarity: (v (B, D), t (C, D)) -> (B, C).
+        image_pool: (elements, mask) -> vectors; None: only elements are compared.
+        text_encoder: (tokens, mask, lengths) -> (elements (C, L, D), mask).
+        text_pool: (elements, mask) -> vectors; None: only elements are compared.
+        similarity: compares two `Embedding`s, as `vsecore.similarity.Cosine` does.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1.
     """
@@ -31,10 +37,10 @@ class VSE(nn.Module):
     def __init__(
         self,
         image_encoder: nn.Module,
-        image_pool: nn.Module,
+        image_pool: nn.Module | None,
         text_encoder: nn.Module,
-        text_pool: nn.Module,
-        similarity: Callable[[Tensor, Tensor], Tensor],
+        text_pool: nn.Module | None,
+        similarity: nn.Module,
     ) -> None:
         super().__init__()
         self.image_encoder = image_encoder
@@ -43,32 +49,46 @@ class VSE(nn.Module):
         self.text_pool = text_pool
         self.similarity = similarity
 
-    def encode_pictures(self, pictures: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Pictures (B, N, F), or pixels where the encoder has a backbone, to unit vectors (B, D)."""
+    def encode_pictures(self, pictures: Tensor, mask: Tensor | None = None) -> Embedding:
+        """Embed pictures: features (B, N, F) with their mask (B, N), or pixels (B, 3, H, W)."""
         elements, mask = self.image_encoder(pictures, mask)  # (B, N, D), (B, N)
-        return unit(self.image_pool(elements, mask))  # (B, D)
+        return _pooled(self.image_pool, elements, mask)
 
-    def encode_captions(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Captions (C, L) to unit vectors (C, D)."""
-        elements, mask = self.text_encoder(tokens, mask)  # (C, L, D), (C, L)
-        return unit(self.text_pool(elements, mask))  # (C, D)
+    def encode_captions(
+        self, tokens: Tensor, mask: Tensor | None = None, lengths: Tensor | None = None
+    ) -> Embedding:
+        """Embed captions (C, L) with their mask (C, L).
 
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Embed a batch: pictures v (B, D) and captions t (C, D)."""
-        v = self.encode_pictures(batch.pictures, batch.picture_mask)  # (B, D)
-        t = self.encode_captions(batch.tokens, batch.token_mask)  # (C, D)
+        Args:
+            tokens: numbers of words.
+            mask: bool, True where a word is real.
+            lengths: the number of words of each caption, (C,), on the CPU, in falling order. A recurrent
+                encoder that is not given them reads them from the mask, and a GPU has to be waited for.
+        """
+        elements, mask = self.text_encoder(tokens, mask, lengths)  # (C, L, D), (C, L)
+        return _pooled(self.text_pool, elements, mask)
+
+    def forward(self, batch: Batch) -> tuple[Embedding, Embedding]:
+        """Embed a batch: its B pictures and its C captions."""
+        v = self.encode_pictures(batch.pictures, batch.picture_mask)
+        t = self.encode_captions(batch.tokens, batch.token_mask, batch.lengths)
         return v, t
 
-    def scores(self, v: Tensor, t: Tensor) -> Tensor:
-        """Compare every picture (B, D) with every caption (C, D): (B, C).
-
-        Raises:
-            ValueError: the widths differ.
-        """
-        return self.similarity(v, t)
+    def scores(self, v: Embedding, t: Embedding) -> Tensor:
+        """Compare every picture with every caption: (B, C)."""
+        scores: Tensor = self.similarity(v, t)
+        return scores
 
     def pretrained_parameters(self) -> Iterator[nn.Parameter]:
         """What was trained before it came here (BERT, a CNN), and so wants smaller steps than the rest."""
         for encoder in (self.image_encoder, self.text_encoder):
             if isinstance(encoder.backbone, nn.Module):
                 yield from encoder.backbone.parameters()
+
+
+def _pooled(pool: nn.Module | None, elements: Tensor, mask: Tensor | None) -> Embedding:
+    if pool is None:
+        return Embedding(None, elements, mask)
+    pooled = pool(elements, mask)  # (B, D) or (B, K, D)
+    vectors, extra = pooled if isinstance(pooled, tuple) else (pooled, {})
+    return Embedding(unit(vectors), elements, mask, extra)

@@ -55,6 +55,7 @@ class Record:
     versions: dict[str, str]
     date: str  # year-month-day
     processes: int = 1  # that computed together
+    precision: str = "float32"  # of its products: "float32" or "bfloat16"
 
     def __post_init__(self) -> None:
         """Refuse what could not be trusted, or not be shared.
@@ -102,6 +103,7 @@ def record_run(run: Run, metrics: dict[str, float], note: str = "") -> Record:
         note=note,
         device=run.device,
         processes=run.processes,
+        precision=run.precision,
     )
 
 
@@ -117,6 +119,7 @@ def record(
     note: str = "",
     device: str = "",
     processes: int = 1,
+    precision: str = "float32",
 ) -> Record:
     """A record of anything that gives numbers: what it was is told, with which code is looked up here.
 
@@ -133,6 +136,7 @@ def record(
         device: the name of what computed (see `distributed.hardware`); "": the GPU if there is one, else the
             processor.
         processes: how many computed together.
+        precision: of their products, "float32" or "bfloat16".
     """
     commit, dirty = _code()
     gpu = torch.cuda.is_available()
@@ -154,6 +158,7 @@ def record(
         versions={"python": platform.python_version()} | {package: _version(package) for package in PACKAGES},
         date=datetime.now(UTC).date().isoformat(),
         processes=processes,
+        precision=precision,
     )
 
 

@@ -103,6 +103,10 @@ class Registry(Mapping[str, Callable[..., Any]]):
         self.check(name, options)
         return _call(getattr(self[name], method), options, context)
 
+    def takes(self, name: str, argument: str) -> bool:
+        """Whether the constructor of a part has an argument of this name."""
+        return argument in _parameters(self[name])
+
     def changed(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options that are not as the class has them by default: what tells two parts apart."""
         known = self._options(name)

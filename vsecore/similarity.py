@@ -1,9 +1,16 @@
-"""Similarities: how near a picture is to a caption."""
+"""Similarities: how near a picture is to a caption.
+
+The functions compare tensors. Around each stands a thin module that a recipe can name: it reads what it needs
+of two embeddings, every picture with every caption (`forward`) or row by row (`pairs`).
+"""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from vsecore.embedding import Embedding
+from vsecore.registry import Registry
 
 
 def unit(x: Tensor) -> Tensor:
@@ -18,8 +25,8 @@ def unit(x: Tensor) -> Tensor:
 def cosine(v: Tensor, t: Tensor) -> Tensor:
     """Cosine of the angle between every picture and every caption.
 
-    Computed in float32 at least, under autocast too: bfloat16 tells only some hundred cosines between 0 and 1
-    apart, and scores exist to be compared.
+    Computed in float32 at least, under autocast too: bfloat16 can tell only a few hundred cosines between 0
+    and 1 apart, and scores exist to be compared.
 
     Args:
         v: pictures, (B, D). Need not be unit vectors.
@@ -31,11 +38,55 @@ def cosine(v: Tensor, t: Tensor) -> Tensor:
     Raises:
         ValueError: v or t is not a matrix, or their widths differ.
     """
+    _check_widths(v, t)
+    dtype = torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
+    with torch.autocast(v.device.type, enabled=False):
+        return unit(v.to(dtype)) @ unit(t.to(dtype)).T  # (B, C)
+
+
+class Cosine(nn.Module):
+    """`cosine` of the two sides' vectors.
+
+    Attributes:
+        reads: the field of an `Embedding` that it compares, "vectors" or "elements". Evaluation keeps this
+            of an encoded split, and several processes share it.
+        block: how many pictures and captions evaluation compares at a time.
+    """
+
+    reads = "vectors"
+    block = (4096, 32768)
+
+    def forward(self, v: Embedding, t: Embedding) -> Tensor:
+        """Every picture with every caption: (B, C)."""
+        return cosine(_vectors(v), _vectors(t))
+
+    def pairs(self, v: Embedding, t: Embedding) -> Tensor:
+        """Each picture with the caption of its row: (B,).
+
+        Raises:
+            ValueError: the numbers of rows differ, or as `cosine`.
+        """
+        pictures, captions = _vectors(v), _vectors(t)
+        _check_widths(pictures, captions)
+        if len(pictures) != len(captions):
+            raise ValueError(f"v and t must have as many rows, got {len(pictures)} and {len(captions)}")
+        dtype = torch.promote_types(torch.promote_types(pictures.dtype, captions.dtype), torch.float32)
+        return (unit(pictures.to(dtype)) * unit(captions.to(dtype))).sum(-1)  # (B,)
+
+
+SIMILARITIES = Registry("similarity", {"cosine": Cosine}, context=("dim",))
+"""Every similarity by the name that recipes know it by."""
+
+
+def _vectors(embedding: Embedding) -> Tensor:
+    if embedding.vectors is None:
+        raise ValueError("the embedding has no vectors to compare: give its tower a pool")
+    return embedding.vectors
+
+
+def _check_widths(v: Tensor, t: Tensor) -> None:
     for name, x in (("v", v), ("t", t)):
         if x.ndim != 2 or x.is_complex():
             raise ValueError(f"{name} must be real (vectors, D), got {x.dtype} {tuple(x.shape)}")
     if v.shape[1] != t.shape[1]:
         raise ValueError(f"v and t must have the same width, got v {tuple(v.shape)} and t {tuple(t.shape)}")
-    dtype = torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
-    with torch.autocast(v.device.type, enabled=False):
-        return unit(v.to(dtype)) @ unit(t.to(dtype)).T  # (B, C)

@@ -1,10 +1,12 @@
 """Experiments: systems side by side on the same data, from several seeds, and what they say about a claim.
 
 An experiment is a recipe and some variants of it, its arms. `run` trains what is not recorded yet; `table`
-and `verdicts` read the records. The claims that the arms are held against stand in `assets/claims.yml`.
+and `verdicts` read the records. The claims that the arms are held against stand in `assets/claims.yml`. Each
+work's experiments stand in a file of their own.
 """
 
-from vsecore.experiments.catalogue import EXPERIMENTS, LESSON_SCALE, Arm, Experiment, Member, System
+from vsecore.experiments.catalogue import EXPERIMENTS, get_experiment
+from vsecore.experiments.experiment import LESSON_SCALE, Arm, Experiment, Member, PlannedTraining
 from vsecore.experiments.running import RESULTS, run
 from vsecore.experiments.verdicts import Claim, Outcome, claims, measured, outcomes, table, verdict, verdicts
 
@@ -17,8 +19,9 @@ __all__ = [
     "Experiment",
     "Member",
     "Outcome",
-    "System",
+    "PlannedTraining",
     "claims",
+    "get_experiment",
     "measured",
     "outcomes",
     "run",

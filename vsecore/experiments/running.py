@@ -13,12 +13,14 @@ from typing import Any
 from torch import Tensor
 
 from vsecore import records
-from vsecore.data.splits import Dataset, FeatureKind
+from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.evaluation import ensemble, evaluate
-from vsecore.experiments.catalogue import System, get_experiment, lesson_scale, title_of
-from vsecore.losses import adopt_k
-from vsecore.training import Event, Run, fit, identity, score_split
+from vsecore.experiments.catalogue import get_experiment
+from vsecore.experiments.experiment import PlannedTraining, lesson_scale, title_of
+from vsecore.losses import Rule, negatives_kept
+from vsecore.training import Event, Run, describe_data, fit, score_split
 
+RULES: tuple[Rule, ...] = ("released", "printed")
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results" / "experiments"
 
 
@@ -54,43 +56,25 @@ def run(
     opened = cache(open_data)
     if scale is None:
         scale = lesson_scale(opened(features).name)
-    chosen = {arm: experiment.systems(arm, features, scale) for arm in arms or experiment.arms}
+    chosen = {arm: experiment.trainings(arm, features, scale) for arm in arms or experiment.arms}
     folder.mkdir(parents=True, exist_ok=True)
     for seed in seeds:
         trained: dict[tuple[str, int], _Trained] = {}  # members that several ensembles of a seed share
-        for arm, systems in chosen.items():
-            sources = [_sources(system, opened, vectors, seed) for system in systems]
-            title, digest = title_of(systems)
+        for arm, trainings in chosen.items():
+            sources = [_sources(training, opened, vectors, seed) for training in trainings]
+            title, digest = title_of(trainings)
             done = records.find(folder, name=title, config_hash=digest, seed=seed)
             if any(entry.data == _data(sources) for entry in done):
                 continue
             parts = []
-            for system in systems:
-                key = (system.recipe.hash(), system.seed(seed))
+            for training in trainings:
+                key = (training.recipe.hash(), training.seed(seed))
                 if key not in trained:
-                    trained[key] = _train(system, opened(system.member.features), vectors, seed)
+                    trained[key] = _train(training, opened(training.member.features), vectors, seed)
                 parts.append(trained[key])
-            test = opened(systems[0].member.features).test
-            metrics = evaluate(ensemble(*(part.scores for part in parts)), test.owner)
-            if len(parts) == 1:
-                note = f"best epoch on dev, evaluated on {len(test)} test pictures; {_Watch.note}"
-                entry = records.record_run(parts[0].run, metrics | parts[0].followed, note)
-            else:
-                entry = records.record(
-                    title,
-                    config={"members": [part.run.recipe.portable() for part in parts]},
-                    config_hash=digest,
-                    data=_data(sources),
-                    seed=seed,
-                    metrics=metrics,
-                    seconds=sum(part.run.timings["seconds"] for part in parts),
-                    note=f"mean similarity of {len(parts)} systems, evaluated on {len(test)} test pictures; "
-                    f"seeds {', '.join(str(part.run.seed) for part in parts)}; the seconds are of all",
-                    device=parts[0].run.device,
-                    processes=parts[0].run.processes,
-                )
+            entry = _recorded(title, digest, parts, opened(trainings[0].member.features).test, sources, seed)
             records.write(entry, folder)
-            tell(f"{arm}, seed {seed}: rsum {metrics['rsum']:.1f} in {entry.seconds:.0f} s")
+            tell(f"{arm}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")
 
 
 @dataclass(frozen=True)
@@ -100,31 +84,63 @@ class _Trained:
     followed: dict[str, float]
 
 
-def _train(system: System, data: Dataset, vectors: Callable[[Any], Tensor] | None, seed: int) -> _Trained:
+def _train(
+    training: PlannedTraining, data: Dataset, vectors: Callable[[Any], Tensor] | None, seed: int
+) -> _Trained:
     watch = _Watch()
-    tokenizer = system.recipe.tokenizer(data.train.captions)
+    tokenizer = training.recipe.tokenizer(data.train.captions)
     run = fit(
-        system.recipe,
+        training.recipe,
         data,
         tokenizer=tokenizer,
         vectors=None if vectors is None else vectors(tokenizer),
         callback=watch,
-        seed=system.seed(seed),
+        seed=training.seed(seed),
     )
     return _Trained(run, score_split(run.model, data.test, tokenizer), watch.metrics())
 
 
+def _recorded(
+    title: str,
+    digest: str,
+    parts: Sequence[_Trained],
+    test: Split,
+    sources: Sequence[dict[str, Any]],
+    seed: int,
+) -> records.Record:
+    """The record of an arm: of its one system, or of the mean of its members' similarities."""
+    metrics = evaluate(ensemble(*(part.scores for part in parts)), test.owner)
+    if len(parts) == 1:
+        note = f"best epoch on dev, evaluated on {len(test)} test pictures; {_Watch.note}"
+        return records.record_run(parts[0].run, metrics | parts[0].followed, note)
+    return records.record(
+        title,
+        config={"members": [part.run.recipe.portable() for part in parts]},
+        config_hash=digest,
+        data=_data(sources),
+        seed=seed,
+        metrics=metrics,
+        seconds=sum(part.run.timings["seconds"] for part in parts),
+        note=f"mean similarity of {len(parts)} systems, evaluated on {len(test)} test pictures; "
+        f"seeds {', '.join(str(part.run.seed) for part in parts)}; the seconds are of all",
+        device=parts[0].run.device,
+        precision=parts[0].run.precision,
+        processes=parts[0].run.processes,
+    )
+
+
 def _sources(
-    system: System,
+    training: PlannedTraining,
     opened: Callable[[FeatureKind], Dataset],
     vectors: Callable[[Any], Tensor] | None,
     seed: int,
 ) -> dict[str, Any]:
     """What a system would be trained on, as its record names it."""
-    data = opened(system.member.features)
-    tokenizer = system.recipe.tokenizer(data.train.captions)
+    data = opened(training.member.features)
+    tokenizer = training.recipe.tokenizer(data.train.captions)
     begin = None if vectors is None else vectors(tokenizer)
-    return identity(system.recipe, data, tokenizer, begin, system.seed(seed))["data"]
+    found: dict[str, Any] = describe_data(data, tokenizer, begin)
+    return found
 
 
 def _data(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -144,18 +160,18 @@ class _Watch:
 
     def __init__(self) -> None:
         self.rsum: list[float] = []
-        self.kept: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self.kept: dict[tuple[Rule, int], list[Tensor]] = defaultdict(list)
 
     def __call__(self, event: Event) -> None:
         if event.metrics is not None:
             self.rsum.append(event.metrics["rsum"])
             return
-        for rule in ("released", "printed"):
-            self.kept[rule, event.epoch].append(adopt_k(event.scores, rule))
+        for rule in RULES:  # looked at when all is over: reading one now would wait for a GPU
+            self.kept[rule, event.epoch].append(negatives_kept(event.scores, rule, event.positives))
 
     def metrics(self) -> dict[str, float]:
         followed = {f"dev_rsum_{epoch + 1}": rsum for epoch, rsum in enumerate(self.rsum)}
         return followed | {
-            f"negatives_{rule}_{epoch + 1}": statistics.mean(kept)
+            f"negatives_{rule}_{epoch + 1}": statistics.mean(int(k) for k in kept)
             for (rule, epoch), kept in self.kept.items()
         }

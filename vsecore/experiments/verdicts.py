@@ -13,7 +13,8 @@ import yaml
 
 from vsecore import records
 from vsecore.data.splits import FeatureKind
-from vsecore.experiments.catalogue import Experiment, get_experiment, lesson_scale, title_of
+from vsecore.experiments.catalogue import get_experiment
+from vsecore.experiments.experiment import Experiment, lesson_scale, title_of
 from vsecore.experiments.running import RESULTS
 
 CLAIMS = Path(__file__).resolve().parents[2] / "assets" / "claims.yml"
@@ -85,7 +86,7 @@ def measured(
     entries = records.find(folder, data=data) if folder.is_dir() else []
     found, sources = {}, defaultdict(set)
     for arm in experiment.arms:
-        identified = title_of(experiment.systems(arm, features, scale))
+        identified = title_of(experiment.trainings(arm, features, scale))
         chosen = [entry for entry in entries if (entry.name, entry.config_hash) == identified]
         for entry in chosen:
             for source in entry.data.get("members", [entry.data]):
@@ -109,7 +110,7 @@ def table(name: str, data: str, features: FeatureKind = "grid", folder: Path = R
     """
     experiment, found = get_experiment(name), measured(name, data, features, folder=folder)
     ours = {arm: statistics.mean(by_seed.values()) for arm, by_seed in found.items()}
-    paper = {arm: rsum for arm, rsum in _printed(experiment).items() if arm in found}
+    paper = {arm: rsum for arm, rsum in printed_sums(experiment).items() if arm in found}
     shared = {arm: ours[arm] for arm in paper}  # a place is one among the systems that both have
     places = {
         whose: {arm: 1 + sum(other > value for other in numbers.values()) for arm, value in numbers.items()}
@@ -192,7 +193,7 @@ def verdicts(
     ]
     for outcome in outcomes(work, data, experiment, features, folder):
         claim, differences = outcome.claim, outcome.differences
-        paper = _printed(get_experiment(claim.experiment))
+        paper = printed_sums(get_experiment(claim.experiment))
         told = claim.metric == "rsum" and {claim.better, claim.worse} <= paper.keys()
         cells = [
             f"{claim.statement} ({claim.place})",
@@ -206,7 +207,7 @@ def verdicts(
     return "\n".join(lines)
 
 
-def _printed(experiment: Experiment) -> dict[str, float]:
+def printed_sums(experiment: Experiment) -> dict[str, float]:
     """The rsum that papers print of each arm, all of the same test pictures of COCO.
 
     Of the collections that most arms are printed for, all test pictures come before folds of them.

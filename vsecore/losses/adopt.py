@@ -6,10 +6,11 @@ import math
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from vsecore.losses.positives import check_pairs
+from vsecore.losses.positives import check_pairs, own_pairs
+from vsecore.losses.step import Step
 
 Rule = Literal["released", "printed"]
 
@@ -94,18 +95,28 @@ def adopt_k(scores: Tensor, rule: Rule = "released", positives: Tensor | None = 
 
     Source: Zhang et al. 2022 (2AD), eq. 6, and the released code.
     """
+    return int(negatives_kept(scores, rule, positives))
+
+
+def negatives_kept(scores: Tensor, rule: Rule = "released", positives: Tensor | None = None) -> Tensor:
+    """`adopt_k` as a whole number where the scores are, so that nobody has to wait for a GPU to tell it.
+
+    Returns:
+        K, int64, a scalar.
+
+    Raises:
+        ValueError: as `uniformity`.
+    """
     _check_rule(rule)
-    batch = min(scores.shape) if scores.ndim else 0
     with torch.no_grad():
-        maturity = float(alignment(scores, positives) + uniformity(scores, rule, positives))
-    if not math.isfinite(maturity):
-        return 1
-    if rule == "printed":
-        wanted = math.floor(batch * math.cos(maturity * math.pi / 4))
-    else:
-        # A power of a number below 0 would be none; such a batch is as raw as can be.
-        wanted = math.floor(batch * math.cos(max(maturity, 0.0) ** 1.25)) + 1
-    return max(1, min(wanted, batch - 1))
+        gamma = (alignment(scores, positives) + uniformity(scores, rule, positives)).double()
+        batch = min(scores.shape)
+        if rule == "printed":
+            wanted = (batch * (gamma * math.pi / 4).cos()).floor()
+        else:
+            # A number below 0 has no such power; it means that the batch knows nothing yet.
+            wanted = (batch * (gamma.clamp(min=0) ** 1.25).cos()).floor() + 1
+        return wanted.nan_to_num(nan=1, posinf=1, neginf=1).clamp(max=batch - 1).clamp(min=1).long()
 
 
 def adopt(
@@ -119,8 +130,8 @@ def adopt(
 ) -> Tensor:
     """Contrast each pair with its K hardest negatives, where the batch itself says how large K is.
 
-    Between `triplet` on the hardest negative (K = 1) and `info_nce` (all of them): a young model learns from
-    most of its batch, a grown one from what it still confuses. See `adopt_k`.
+    Between `triplet` on the hardest negative (K = 1) and `info_nce` (all of them): early in training a model
+    learns from most of its batch, later from what it still confuses. See `adopt_k`.
 
     Pairs that belong together are never each other's negatives. The released code hides the positive by a
     score of 0 and then sorts: where fewer than K negatives score above 0, the positive comes back among them.
@@ -134,8 +145,8 @@ def adopt(
             negatives can be driven apart.
         margin: added to the negatives' scores, >= 0; 0.2 in the released code.
         positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
-        negatives: K itself, at least 1, in place of the rule; the released code knows it as constant. As many
-            as there are, where it is more.
+        negatives: K itself, at least 1, in place of the rule; the released code has such a constant, too. If
+            more are asked for than exist, all are used.
 
     Returns:
         The loss, a scalar: the mean over the positive pairs, of both directions added. A pair without any
@@ -147,6 +158,78 @@ def adopt(
 
     Source: Zhang et al. 2022 (2AD), section 3.3, and the released code.
     """
+    _check_arguments(temperature, rule, margin, negatives)
+    kept = negatives_kept(scores, rule, positives) if negatives is None else negatives
+    scores, positives = check_pairs(scores, positives)
+    others = torch.where(positives, -torch.inf, scores)  # (B, C)
+    cost = torch.zeros_like(scores)
+    for dim in (1, 0):  # the captions of each picture, then the pictures of each caption
+        hardest = _hardest(others, dim, kept)  # (B, K) or (K, C)
+        wrong = ((hardest + margin) / temperature).logsumexp(dim, keepdim=True)  # (B, 1) or (1, C)
+        gap = scores / temperature - wrong  # (B, C)   log of e^s⁺ over the sum of the negatives
+        if positive_in_denominator:
+            gap = logsigmoid(gap)
+        cost = cost - torch.where(wrong == -torch.inf, 0, gap)
+    return torch.where(positives, cost, 0).sum() / positives.sum()
+
+
+class AdOpt(nn.Module):
+    """`adopt` of a step.
+
+    Args:
+        temperature: > 0. The lower, the more the hardest negatives decide.
+        rule: how K is found, "released" or "printed".
+        margin: added to the negatives' scores, >= 0; the default is the released code's.
+        negatives: K itself, at least 1, in place of the rule.
+        positive_in_denominator: as released; False: as printed.
+        siblings_are_negatives: treat other captions of the same picture as negatives.
+
+    Raises:
+        ValueError: an argument is out of its range.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.05,
+        rule: Rule = "released",
+        margin: float = 0.2,
+        negatives: int | None = None,
+        positive_in_denominator: bool = True,
+        siblings_are_negatives: bool = False,
+    ) -> None:
+        super().__init__()
+        _check_arguments(temperature, rule, margin, negatives)
+        self.temperature = temperature
+        self.rule = rule
+        self.margin = margin
+        self.negatives = negatives
+        self.positive_in_denominator = positive_in_denominator
+        self.siblings_are_negatives = siblings_are_negatives
+
+    def forward(self, step: Step) -> Tensor:
+        """The loss of a step, a scalar."""
+        return adopt(
+            step.scores,
+            self.temperature,
+            self.rule,
+            self.positive_in_denominator,
+            self.margin,
+            own_pairs(step) if self.siblings_are_negatives else step.positives,
+            self.negatives,
+        )
+
+
+def _hardest(others: Tensor, dim: int, kept: Tensor | int) -> Tensor:
+    """The K largest along an axis, largest first; where K is on a device, the others as -inf behind them."""
+    if isinstance(kept, int):
+        return others.topk(min(kept, others.shape[dim]), dim=dim).values
+    ordered = others.sort(dim=dim, descending=True).values
+    place = torch.arange(others.shape[dim], device=others.device)
+    place = place if dim == 1 else place.unsqueeze(1)
+    return torch.where(place < kept, ordered, -torch.inf)
+
+
+def _check_arguments(temperature: float, rule: str, margin: float, negatives: int | None) -> None:
     if not (temperature > 0 and math.isfinite(temperature)):
         raise ValueError(f"temperature must be a number > 0, got {temperature}")
     if not (margin >= 0 and math.isfinite(margin)):
@@ -154,19 +237,6 @@ def adopt(
     if negatives is not None and (type(negatives) is not int or negatives < 1):
         raise ValueError(f"negatives must be None or a whole number of at least 1, got {negatives!r}")
     _check_rule(rule)
-    k = adopt_k(scores, rule, positives) if negatives is None else negatives
-    scores, positives = check_pairs(scores, positives)
-    others = torch.where(positives, -torch.inf, scores)  # (B, C)
-    captions = others.topk(min(k, scores.shape[1]), dim=1).values  # (B, K)   of each picture
-    pictures = others.topk(min(k, scores.shape[0]), dim=0).values  # (K, C)   of each caption
-    cost = torch.zeros_like(scores)
-    for hardest, dim in ((captions, 1), (pictures, 0)):
-        wrong = ((hardest + margin) / temperature).logsumexp(dim, keepdim=True)  # (B, 1) or (1, C)
-        gap = scores / temperature - wrong  # (B, C)   log of e^s⁺ over the sum of the negatives
-        if positive_in_denominator:
-            gap = logsigmoid(gap)
-        cost = cost - torch.where(wrong == -torch.inf, 0, gap)
-    return torch.where(positives, cost, 0).sum() / positives.sum()
 
 
 def _check_rule(rule: str) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from vsecore.losses.positives import check_pairs
+from vsecore.losses.positives import check_pairs, own_pairs
+from vsecore.losses.step import Step
 
 
 def info_nce(scores: Tensor, temperature: float = 0.05, positives: Tensor | None = None) -> Tensor:
@@ -43,3 +44,27 @@ def info_nce(scores: Tensor, temperature: float = 0.05, positives: Tensor | None
     to_captions = -logsigmoid(logits - negatives.logsumexp(1, keepdim=True))  # (B, C)
     to_pictures = -logsigmoid(logits - negatives.logsumexp(0, keepdim=True))  # (B, C)
     return torch.where(positives, to_captions + to_pictures, 0).sum() / (2 * positives.sum())
+
+
+class InfoNCE(nn.Module):
+    """`info_nce` of a step.
+
+    Args:
+        temperature: > 0. The lower, the more the hardest negatives decide.
+        siblings_are_negatives: treat other captions of the same picture as negatives.
+
+    Raises:
+        ValueError: temperature <= 0.
+    """
+
+    def __init__(self, temperature: float = 0.05, siblings_are_negatives: bool = False) -> None:
+        super().__init__()
+        if not (temperature > 0 and math.isfinite(temperature)):
+            raise ValueError(f"temperature must be a number > 0, got {temperature}")
+        self.temperature = temperature
+        self.siblings_are_negatives = siblings_are_negatives
+
+    def forward(self, step: Step) -> Tensor:
+        """The loss of a step, a scalar."""
+        positives = own_pairs(step) if self.siblings_are_negatives else step.positives
+        return info_nce(step.scores, self.temperature, positives)

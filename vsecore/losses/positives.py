@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vsecore.losses.step import Step
+
 
 def check_pairs(scores: Tensor, positives: Tensor | None) -> tuple[Tensor, Tensor]:
     """Refuse a batch that cannot be learned from, and name its positive pairs.
 
     Whether each row and column has a positive is only looked up on a CPU: on an accelerator the answer would
-    have to be waited for in every step. There a row or column without one simply pays nothing itself.
+    have to be waited for in every step. There a row or column without one adds nothing to the loss.
 
     Args:
         scores: similarities, (B, C).
@@ -45,3 +47,18 @@ def check_pairs(scores: Tensor, positives: Tensor | None) -> tuple[Tensor, Tenso
                     f"positives must give every {what} a partner, {what} {int(alone[0])} has none"
                 )
     return scores, positives
+
+
+def own_pairs(step: Step) -> Tensor:
+    """The pairs of a batch that were drawn together, bool (B, B): the diagonal.
+
+    Raises:
+        ValueError: the batch holds pictures with several captions each, so that no caption is the one partner.
+    """
+    pictures, captions = step.scores.shape
+    if pictures != captions:
+        raise ValueError(
+            f"siblings_are_negatives is true, and the batch has {pictures} pictures with {captions} captions: "
+            'no caption is the one partner of its picture; set training.batches to "pairs"'
+        )
+    return torch.eye(pictures, dtype=torch.bool, device=step.scores.device)

@@ -6,9 +6,10 @@ import math
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from vsecore.losses.positives import check_pairs
+from vsecore.losses.positives import check_pairs, own_pairs
+from vsecore.losses.step import Step
 
 
 def triplet(
@@ -68,3 +69,39 @@ def _all(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
     captions = torch.where(positives[rows], 0, (bar + scores[rows]).relu())  # (P, C)
     pictures = torch.where(positives.T[columns], 0, (bar + scores.T[columns]).relu())  # (P, B)
     return captions.sum() + pictures.sum()
+
+
+class Triplet(nn.Module):
+    """`triplet`, from all negatives at first and then from the hardest.
+
+    Early in training the embeddings are close to random, so the hardest negative is hard only by accident,
+    and learning from it alone can pull everything to one point.
+
+    Args:
+        margin: by how much a positive must win, >= 0.
+        warmup_epochs: how many epochs learn from all negatives before the hardest take over, >= 0.
+        siblings_are_negatives: treat other captions of the same picture as negatives, as VSE++'s released
+            code does.
+
+    Raises:
+        ValueError: margin or warmup_epochs is out of its range.
+
+    Source: Faghri et al. 2018 (VSE++); the first epoch as in the code of Chen et al. 2021 (VSE-infinity).
+    """
+
+    def __init__(
+        self, margin: float = 0.2, warmup_epochs: int = 1, siblings_are_negatives: bool = False
+    ) -> None:
+        super().__init__()
+        if not (margin >= 0 and math.isfinite(margin)):
+            raise ValueError(f"margin must be a number >= 0, got {margin}")
+        if warmup_epochs < 0:
+            raise ValueError(f"warmup_epochs must be at least 0, got {warmup_epochs}")
+        self.margin = margin
+        self.warmup_epochs = warmup_epochs
+        self.siblings_are_negatives = siblings_are_negatives
+
+    def forward(self, step: Step) -> Tensor:
+        """The loss of a step, a scalar."""
+        positives = own_pairs(step) if self.siblings_are_negatives else step.positives
+        return triplet(step.scores, self.margin, step.epoch >= self.warmup_epochs, positives)

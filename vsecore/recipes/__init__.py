@@ -1,27 +1,59 @@
-"""Recipes: every system of the course as plain data, and the model that each describes."""
+"""Recipes: every system of the course as plain data, and the model that each describes. One file a work."""
 
-from vsecore.recipes.recipe import (
-    IMAGE_ENCODERS,
-    RECIPES,
-    SIMILARITIES,
-    VARIANTS,
-    ImageSettings,
-    LossSettings,
-    Recipe,
-    TextSettings,
-    TrainingSettings,
-    get,
-)
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vsecore.recipes import two_ad
+from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training, settings
+from vsecore.recipes.vsepp import vsepp
 
 __all__ = [
-    "IMAGE_ENCODERS",
     "RECIPES",
-    "SIMILARITIES",
     "VARIANTS",
-    "ImageSettings",
-    "LossSettings",
+    "ImageTower",
+    "Part",
     "Recipe",
-    "TextSettings",
-    "TrainingSettings",
+    "TextTower",
+    "Training",
     "get",
+    "settings",
 ]
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for make in (vsepp, two_ad.two_ad)
+    for text in ("gru", "bert")
+    for feature in ("grid", "region", "patch")
+    for recipe in (make(feature, text),)  # type: ignore[arg-type]  # loops forget that these are literals
+}
+"""Every system by its name."""
+
+VARIANTS: dict[str, dict[str, Any]] = {**two_ad.VARIANTS}
+"""Named changes to a recipe: what the papers took out, or put in its place."""
+
+
+def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
+    """The recipe of a name, changed by the variants that follow it.
+
+    Args:
+        name: a key of `RECIPES`, then keys of `VARIANTS`, each after a plus sign; later ones win.
+        scale: changes that come before the variants, such as fewer epochs for everything that is compared.
+
+    Raises:
+        ValueError: there is no such recipe or variant; the message lists those there are.
+
+    Example:
+        >>> get("2ad_region_gru+gpo").image.pool.name
+        'gpo'
+    """
+    base, *variants = name.split("+")
+    if base not in RECIPES:
+        raise ValueError(f"recipe {base!r} is unknown: there are {', '.join(sorted(RECIPES))}")
+    recipe = RECIPES[base].override(scale or {})
+    for variant in variants:
+        if variant not in VARIANTS:
+            raise ValueError(f"variant {variant!r} is unknown: there are {', '.join(sorted(VARIANTS))}")
+        recipe = recipe.override(VARIANTS[variant])
+    return recipe.override({"name": name})

@@ -1,209 +1,209 @@
-"""Recipes: every system of the course as plain data, and the model that each describes.
+"""A system as plain data: two towers, how they are compared, what they learn from, and how.
 
-A recipe is frozen. `override` makes another one; `build` makes the model; `hash` tells one from another.
+A recipe is frozen. `override` makes another one; `build` makes the model; `hash` tells one from another. Each
+part is named as its registry knows it, and the part's own class says which options it takes.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
-from torch import Tensor
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+from torch import Tensor, nn
 
-from vsecore import settings
-from vsecore.data.words import BERTTokenizer, Tokenizer, Vocabulary
-from vsecore.encoders import BERTEncoder, BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
-from vsecore.losses import adopt, info_nce, triplet
+from vsecore.data.words import Tokenizer
+from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
+from vsecore.losses import LOSSES
 from vsecore.model import VSE
-from vsecore.pooling import build_pool
-from vsecore.similarity import cosine
+from vsecore.pooling import POOLS
+from vsecore.registry import Registry
+from vsecore.similarity import SIMILARITIES
 
-IMAGE_ENCODERS = {"grid": GridEncoder, "region": RegionEncoder, "patch": PatchEncoder}
-SIMILARITIES = {"cosine": cosine}
-
-
-@dataclass(frozen=True)
-class ImageSettings:
-    """The picture tower."""
-
-    encoder: Literal["grid", "region", "patch"] = "grid"
-    pool: str = "mean"
-    pool_options: dict[str, Any] = field(default_factory=dict)  # what the pool takes, such as {"k": 5}
-    element_drop: float = 0.0  # the share of elements left out in training
-
-    def __post_init__(self) -> None:
-        """Refuse values of a wrong type or range."""
-        settings.check(self, "image", element_drop=(0, 1))
+STRICT = ConfigDict(strict=True, extra="forbid")
 
 
-@dataclass(frozen=True)
-class TextSettings:
-    """The caption tower."""
+@dataclass(frozen=True, config=STRICT)
+class Part:
+    """A part of a system by its name, with the options that are not as its class has them by default."""
 
-    encoder: Literal["gru", "bert"] = "gru"
-    word_dim: int = 300  # width of a word vector (gru)
-    minimum_count: int = 4  # rarer words of the training captions become the unknown word (gru)
-    weights: str = ""  # a model of the hub, or a folder (bert)
-    pool: str = "mean"
-    pool_options: dict[str, Any] = field(default_factory=dict)
-    word_drop: float = 0.0  # the share of words hidden or left out in training
-
-    def __post_init__(self) -> None:
-        """Refuse values of a wrong type or range."""
-        settings.check(self, "text", word_dim=(1, math.inf), minimum_count=(1, math.inf), word_drop=(0, 1))
-        if self.encoder == "bert" and not self.weights:
-            raise ValueError('text.weights is empty: text.encoder "bert" needs a model\'s name or folder')
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0  # of a loss: its share in the sum
 
 
-@dataclass(frozen=True)
-class LossSettings:
-    """What a score matrix is punished for."""
-
-    name: Literal["triplet", "info_nce", "adopt"] = "triplet"
-    margin: float = 0.2  # triplet, adopt
-    warmup_epochs: int = 1  # triplet: first so many epochs from all negatives, then from the hardest
-    temperature: float = 0.05  # info_nce, adopt
-    rule: Literal["released", "printed"] = "released"  # adopt: how many negatives
-    negatives: int = 0  # adopt: so many in every batch, in place of the rule; 0: as the rule says
-    positive_in_denominator: bool = True  # adopt: as released; false: as printed
-    siblings_are_negatives: bool = (
-        False  # count other captions of the same picture as VSE++'s released code does
-    )
-
-    def __post_init__(self) -> None:
-        """Refuse values of a wrong type or range."""
-        settings.check(
-            self,
-            "loss",
-            margin=(0, math.inf),
-            warmup_epochs=(0, math.inf),
-            temperature=(1e-6, math.inf),
-            negatives=(0, math.inf),
-        )
-
-    def build(self, epoch: int) -> Callable[[Tensor, Tensor], Tensor]:
-        """The loss of an epoch, counted from 0: (scores (B, C), positives (B, C)) -> scalar."""
-
-        def loss(scores: Tensor, positives: Tensor) -> Tensor:
-            pairs = None if self.siblings_are_negatives else positives
-            if self.name == "info_nce":
-                return info_nce(scores, self.temperature, pairs)
-            if self.name == "adopt":
-                in_sum = self.positive_in_denominator
-                fixed = self.negatives or None
-                return adopt(scores, self.temperature, self.rule, in_sum, self.margin, pairs, fixed)
-            return triplet(scores, self.margin, hardest=epoch >= self.warmup_epochs, positives=pairs)
-
-        return loss
+def _named(part: Any) -> Any:
+    """A part may be given by its name alone."""
+    return {"name": part} if isinstance(part, str) else part
 
 
-@dataclass(frozen=True)
-class TrainingSettings:
+# What a person writes as "adpool" is the part of that name.
+AnyPart = Annotated[Part, BeforeValidator(_named)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class ImageTower:
+    """How a picture becomes vectors."""
+
+    encoder: AnyPart = Part("grid")  # of `encoders.IMAGE_ENCODERS`
+    pool: AnyPart | None = Part("mean")  # of `pooling.POOLS`; None: only elements are compared
+    element_drop: Share = 0.0  # the share of elements left out in training
+
+
+@dataclass(frozen=True, config=STRICT)
+class TextTower:
+    """How a caption becomes vectors."""
+
+    encoder: AnyPart = Part("gru")  # of `encoders.TEXT_ENCODERS`
+    pool: AnyPart | None = Part("mean")
+    word_drop: Share = 0.0  # the share of words hidden or left out in training
+
+
+@dataclass(frozen=True, config=STRICT)
+class Training:
     """How the weights are found."""
 
-    epochs: int = 30
-    batch_size: int = 128  # of the joint batch, over all processes
-    batches: Literal["pairs", "pictures"] = (
-        "pairs"  # captions with their picture, or pictures with all captions
-    )
+    epochs: Count = 30
+    batch_size: Count = 128  # of the joint batch, over all processes
+    batches: Literal["pairs", "pictures"] = "pairs"  # captions with their picture, or pictures with all theirs
     optimizer: Literal["Adam", "AdamW"] = "Adam"
-    learning_rate: float = 2e-4
-    pretrained_factor: float = 0.1  # the learning rate of weights that were trained before, as a share
-    weight_decay: float = 0.0
-    warmup_steps: int = 0  # the learning rate grows linearly over so many steps
+    learning_rate: Positive = 2e-4
+    pretrained_factor: NotNegative = 0.1  # the learning rate of weights that were trained before, as a share
+    weight_decay: NotNegative = 0.0
+    warmup_steps: Annotated[int, Field(ge=0)] = 0  # the learning rate grows linearly over so many steps
     schedule: Literal["constant", "step", "cosine", "linear", "exponential"] = "step"
-    decay_epochs: int = 15  # step: every so many epochs; exponential: after so many
-    decay_factor: float = 0.1  # step, exponential: times this
-    clip_norm: float = 2.0  # the longest a gradient may be
-
-    def __post_init__(self) -> None:
-        """Refuse values of a wrong type or range."""
-        counts = dict.fromkeys(("epochs", "batch_size", "decay_epochs"), (1, math.inf))
-        shares = dict.fromkeys(("pretrained_factor", "weight_decay", "warmup_steps"), (0, math.inf))
-        rates = dict.fromkeys(("learning_rate", "decay_factor", "clip_norm"), (1e-12, math.inf))
-        settings.check(self, "training", **counts, **shares, **rates)
+    decay_epochs: Count = 15  # step: every so many epochs; exponential: after so many
+    decay_factor: Positive = 0.1  # step, exponential: times this
+    clip_norm: Positive = 2.0  # the longest a gradient may be
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Recipe:
-    """A system: two towers, how they are compared, what they learn from, and how."""
+    """A system. Its `losses` are added up, each times its weight."""
 
     name: str
     source: str  # where the numbers come from
-    dim: int = 1024  # width of the joint space
-    image: ImageSettings = field(default_factory=ImageSettings)
-    text: TextSettings = field(default_factory=TextSettings)
-    similarity: Literal["cosine"] = "cosine"
-    loss: LossSettings = field(default_factory=LossSettings)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
+    dim: Annotated[int, Field(ge=2)] = 1024  # width of the joint space
+    image: ImageTower = ImageTower()
+    text: TextTower = TextTower()
+    similarity: AnyPart = Part("cosine")
+    losses: tuple[AnyPart, ...] = (Part("triplet"),)
+    training: Training = Training()
 
     def __post_init__(self) -> None:
-        """Refuse values of a wrong type or range."""
-        settings.check(self, "", dim=(2, math.inf))
-        _check_pool("image", self.image, self.dim)
-        _check_pool("text", self.text, self.dim)
-        if self.loss.siblings_are_negatives and self.training.batches != "pairs":
-            raise ValueError(
-                f"loss.siblings_are_negatives is true and training.batches is {self.training.batches!r}: "
-                'a picture with all its captions has no single partner; set training.batches to "pairs"'
-            )
+        """Refuse parts that cannot be built: now, not when hours of preparation are over."""
+        for place, registry, part in self._parts():
+            try:
+                registry.check(part.name, part.options)
+                if registry not in (IMAGE_ENCODERS, TEXT_ENCODERS):  # those need data, or load their weights
+                    with torch.device("meta"):  # takes no memory and draws nothing from the generator
+                        registry.build(
+                            part.name, part.options, dim=self.dim, target_dim=1, vocabulary_size=1
+                        )
+            except ValueError as error:
+                raise ValueError(f"{place}: {error}") from error
+        names = [part.name for part in self.losses]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"losses are {names}: wanted at least one, and none twice")
+
+    def _parts(self) -> list[tuple[str, Registry, Part]]:
+        """Every part with its place in the recipe and the registry that knows it."""
+        places = [
+            ("image.encoder", IMAGE_ENCODERS, self.image.encoder),
+            ("image.pool", POOLS, self.image.pool),
+            ("text.encoder", TEXT_ENCODERS, self.text.encoder),
+            ("text.pool", POOLS, self.text.pool),
+            ("similarity", SIMILARITIES, self.similarity),
+            *(("losses", LOSSES, part) for part in self.losses),
+        ]
+        return [(place, registry, part) for place, registry, part in places if part is not None]
 
     def override(self, changes: Mapping[str, Any]) -> Recipe:
         """The same recipe with other values.
 
         Args:
-            changes: from a field's full name to its value, or to its value as text.
+            changes: from a field's full name to its value, or to its value as text. A part is changed by
+                another name (its options are then the defaults), or option by option.
 
         Raises:
             ValueError: a field is unknown, or a value is of the wrong type or range.
 
         Example:
-            >>> get("vsepp_grid_gru").override({"training.epochs": "3", "loss.margin": 0.1})
+            >>> get("vsepp_grid_gru").override({"training.epochs": "3", "losses.triplet.margin": 0.1})
+            >>> get("vsepp_grid_gru").override({"image.pool": "kmax", "image.pool.k": 5})
         """
-        return settings.override(self, changes)
+        content = self.to_dict()
+        # A part's name comes before its options, whatever the order in which they are given.
+        for name, value in sorted(changes.items(), key=lambda change: change[0].count(".")):
+            _change(content, name, value)
+        return Recipe.from_dict(content)
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON knows it; `from_dict` is the way back."""
-        return asdict(self)
+        content: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # type: ignore[call-overload]
+        return content
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
-        """The recipe that `to_dict` wrote down.
+        """The recipe that `to_dict` wrote down; a field that is missing has its default.
 
         Raises:
-            ValueError: a field is unknown, missing, or of the wrong type or range.
+            ValueError: a field is unknown, or of the wrong type or range.
         """
-        return settings.from_dict(cls, content)
+        try:
+            return _READER.validate_json(json.dumps(content))
+        except ValidationError as error:
+            raise ValueError(_told(error)) from None
 
     def portable(self) -> dict[str, Any]:
         """As `to_dict`, but a folder of weights goes by its name alone: its path differs between machines."""
         content = self.to_dict()
-        folder = Path(self.text.weights).expanduser()
-        if self.text.weights and (folder.is_absolute() or folder.is_dir()):
-            content["text"]["weights"] = folder.resolve().name
+        for tower in ("image", "text"):
+            options = content[tower]["encoder"]["options"]
+            folder = Path(str(options.get("weights", ""))).expanduser()
+            if options.get("weights") and (folder.is_absolute() or folder.is_dir()):
+                options["weights"] = folder.resolve().name
         return content
 
     def hash(self) -> str:
-        """Twelve digits that change with every field but the name and the source, and with nothing else.
+        """Twelve digits that change with every setting but the name and the source, and with nothing else.
 
-        Only what differs from the defaults is read, so that a field that the house adds later leaves the
-        digits of older records as they are.
+        Only what differs from the defaults is read, those of the parts' classes included, so that a field
+        that is added later leaves the digits of older records as they are.
         """
-        plain = Recipe(name="", source="").to_dict()
-        content = _changed(self.portable() | {"name": "", "source": ""}, plain)
+        recipe = Recipe.from_dict(self.portable())
+        content = _changed(recipe._without_default_options(), Recipe("", "")._without_default_options())
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+    def _without_default_options(self) -> dict[str, Any]:
+        content = self.to_dict() | {"name": "", "source": ""}
+        registries = [("image", IMAGE_ENCODERS), ("text", TEXT_ENCODERS)]
+        for tower, encoders in registries:
+            for field, registry in (("encoder", encoders), ("pool", POOLS)):
+                _leave_defaults_out(content[tower][field], registry)
+        _leave_defaults_out(content["similarity"], SIMILARITIES)
+        for part in content["losses"]:
+            _leave_defaults_out(part, LOSSES)
+        return content
 
     def tokenizer(self, captions: Sequence[str]) -> Tokenizer:
         """The tokenizer that the text encoder reads with, its words counted in the training captions."""
-        if self.text.encoder == "bert":
-            return BERTTokenizer(self.text.weights)
-        return Vocabulary.build(captions, minimum_count=self.text.minimum_count)
+        encoder = self.text.encoder
+        tokenizer: Tokenizer = TEXT_ENCODERS.call(
+            encoder.name, "tokenizer", encoder.options, captions=captions
+        )
+        return tokenizer
 
     def build(
         self,
@@ -217,37 +217,135 @@ class Recipe:
         Args:
             feature_dim: width of a picture's elements.
             tokenizer: whose words the text encoder reads.
-            vectors: what the word vectors begin as, (len(tokenizer), text.word_dim); for the gru alone.
-            architecture: a folder with the `config.json` of the pretrained text encoder: for weights that
-                come from a checkpoint, in place of `text.weights`.
+            vectors: what the word vectors begin as, (len(tokenizer), width), for an encoder that takes them.
+            architecture: a run's folder, in which encoders that need it find what `save_architecture` wrote:
+                for weights that come from a checkpoint.
 
         Raises:
             ValueError: vectors that do not fit, or that no encoder reads.
             FileNotFoundError: the pretrained weights are nowhere to be found.
         """
-        image_encoder = IMAGE_ENCODERS[self.image.encoder](feature_dim, self.dim)
-        text_encoder: BiGRUEncoder | BERTEncoder
-        if self.text.encoder == "bert":
-            if vectors is not None:
-                raise ValueError(
-                    f"vectors are given, and recipe {self.name!r} reads with BERT: leave them out"
-                )
-            weights = architecture or self.text.weights
-            text_encoder = BERTEncoder(weights, self.dim, pretrained=architecture is None)
-        else:
-            if vectors is not None and vectors.shape[-1] != self.text.word_dim:
-                raise ValueError(
-                    f"vectors are {vectors.shape[-1]} wide and text.word_dim is {self.text.word_dim}: "
-                    f"set text.word_dim={vectors.shape[-1]}"
-                )
-            text_encoder = BiGRUEncoder(len(tokenizer), self.text.word_dim, self.dim, vectors)
+        reader = self.text.encoder
+        if vectors is not None and not TEXT_ENCODERS.takes(reader.name, "vectors"):
+            raise ValueError(
+                f"vectors are given, and recipe {self.name!r} reads with {reader.name!r}: leave them out"
+            )
         return VSE(
-            image_encoder,
-            build_pool(self.image.pool, self.dim, **self.image.pool_options),
-            text_encoder,
-            build_pool(self.text.pool, self.dim, **self.text.pool_options),
-            SIMILARITIES[self.similarity],
+            IMAGE_ENCODERS.build(
+                self.image.encoder.name,
+                self.image.encoder.options,
+                feature_dim=feature_dim,
+                dim=self.dim,
+                architecture=architecture,
+            ),
+            self._pool(self.image.pool),
+            TEXT_ENCODERS.build(
+                reader.name,
+                reader.options,
+                vocabulary_size=len(tokenizer),
+                dim=self.dim,
+                vectors=vectors,
+                architecture=architecture,
+            ),
+            self._pool(self.text.pool),
+            SIMILARITIES.build(self.similarity.name, self.similarity.options, dim=self.dim),
         )
+
+    def _pool(self, part: Part | None) -> nn.Module | None:
+        return None if part is None else POOLS.build(part.name, part.options, dim=self.dim)
+
+
+_READER = TypeAdapter(Recipe)
+
+
+@functools.cache
+def settings(kind: Any = Recipe) -> dict[str, Any]:
+    """The fields of a recipe by their full names, each with its type; those of inner settings among them."""
+    found: dict[str, Any] = {}
+    for name, hint in get_type_hints(kind).items():
+        if is_dataclass(hint) and hint is not Part:
+            found |= {f"{name}.{inner}": of for inner, of in settings(hint).items()}
+        else:
+            found[name] = hint
+    return found
+
+
+def _change(content: dict[str, Any], name: str, value: Any) -> None:
+    """Put a value at the place that a full name says."""
+    field = next((field for field in settings() if name == field or name.startswith(f"{field}.")), None)
+    if field is None:
+        raise ValueError(f"setting {name!r} is unknown: there are {', '.join(settings())}")
+    if name in ("name", "source"):
+        content[name] = value
+        return
+    value = _parsed(value)
+    *outer, last = field.split(".")
+    holder = functools.reduce(lambda inner, key: inner[key], outer, content)
+    if field == "losses":
+        if name == field:
+            listed = value if isinstance(value, list | tuple) else [value]
+            holder[last] = [_full(part, name) for part in listed]
+            return
+        loss, _, option = name.removeprefix("losses.").partition(".")
+        part = next((part for part in holder[last] if part["name"] == loss), None)
+        if part is None or not option:
+            known = ", ".join(part["name"] for part in holder[last])
+            raise ValueError(f"setting {name!r} is unknown: this recipe's losses are {known}")
+        _change_part(part, option, value)
+    elif name == field:
+        holder[last] = _full(value, name) if _is_part(settings()[field]) and value is not None else value
+    elif _is_part(settings()[field]) and holder[last] is not None:
+        _change_part(holder[last], name.removeprefix(f"{field}."), value)
+    else:
+        raise ValueError(f"setting {name!r} is unknown: there are {', '.join(settings())}")
+
+
+def _change_part(part: dict[str, Any], option: str, value: Any) -> None:
+    if option == "weight":
+        part["weight"] = value
+    else:
+        part["options"][option.removeprefix("options.")] = value
+
+
+def _full(value: Any, name: str) -> dict[str, Any]:
+    """A part as `to_dict` writes it, from its name alone, from what was written, or from a `Part`."""
+    if isinstance(value, Part):
+        value = asdict(value)  # type: ignore[call-overload]
+    if isinstance(value, str):
+        value = {"name": value}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} is {value!r}: wanted the name of a part")
+    return {"options": {}, **value}
+
+
+def _is_part(hint: Any) -> bool:
+    return hint is Part or any(_is_part(inner) for inner in get_args(hint)) if get_origin(hint) else hint is Part
+
+
+def _parsed(value: Any) -> Any:
+    """Text as the value that it spells; what spells nothing else stays text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError:
+        return value
+
+
+def _told(error: ValidationError) -> str:
+    """The first mistake in a sentence that names the field."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"] if part != "function-before[_named(), Part]")
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"setting {place!r} is unknown: there are {', '.join(settings())}"
+    if first["type"] == "value_error":  # one of ours, which names the field itself
+        return str(first["ctx"]["error"])
+    return f"{place} is {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}"
+
+
+def _leave_defaults_out(part: dict[str, Any] | None, registry: Registry) -> None:
+    if part is not None:
+        part["options"] = registry.changed(part["name"], part["options"])
 
 
 def _changed(content: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
@@ -260,139 +358,3 @@ def _changed(content: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
         elif key not in plain or value != plain[key]:
             found[key] = value
     return found
-
-
-def _check_pool(place: str, tower: ImageSettings | TextSettings, dim: int) -> None:
-    """Refuse a pool that cannot be built: now, not when hours of preparation are over."""
-    try:
-        with torch.device("meta"):  # neither takes memory nor draws from the global generator
-            build_pool(tower.pool, dim, **tower.pool_options)
-    except (ValueError, TypeError) as error:
-        raise ValueError(
-            f"{place}.pool {tower.pool!r} with {place}.pool_options {tower.pool_options} is no pool: {error}"
-        ) from error
-
-
-def _vsepp(feature: Literal["grid", "region", "patch"], text: Literal["gru", "bert"]) -> Recipe:
-    sources = {
-        "grid": "a convolutional map's cells in place of its mean",
-        "region": "regions and their encoder from Chen et al. 2021 (VSE-infinity)",
-        "patch": "a vision transformer's patches as in Zhang et al. 2022 (2AD)",
-        "gru": "BiGRU from Lee et al. 2018 (SCAN), words pooled by their mean",
-        "bert": "BERT and its tenth of the learning rate from Chen et al. 2021",
-    }
-    return Recipe(
-        name=f"vsepp_{feature}_{text}",
-        source=(
-            "Faghri et al. 2018 (VSE++): margin, Adam, learning rate and its fall after 15 of 30 "
-            f"epochs, batch, widths; gradient clipping from its code; {sources[feature]}; {sources[text]}; "
-            "an epoch of all negatives before the hardest from Chen et al. 2021's code"
-        ),
-        image=ImageSettings(encoder=feature),
-        text=TextSettings(encoder=text, weights="bert-base-uncased" if text == "bert" else ""),
-    )
-
-
-def _two_ad(feature: Literal["grid", "region", "patch"], text: Literal["gru", "bert"]) -> Recipe:
-    return Recipe(
-        name=f"2ad_{feature}_{text}",
-        source=(
-            "Zhang et al. 2022 (2AD), section 4.2 and appendix B: width, batch, epochs, learning rate and "
-            "its fall, temperature; its released code: AdamW, the decay that it sets (for regions and "
-            "patches with BiGRU it sets none, and torch's is a hundred times as large), gradient clipping, a "
-            "fifth of the elements and words left out in training, the margin on the negatives; features as "
-            "they were extracted, where the paper trains the networks of grids and patches too"
-        ),
-        image=ImageSettings(encoder=feature, pool="adpool", element_drop=0.2),
-        text=TextSettings(
-            encoder=text,
-            weights="bert-base-uncased" if text == "bert" else "",
-            pool="adpool",
-            word_drop=0.2,
-        ),
-        loss=LossSettings(name="adopt"),
-        training=TrainingSettings(epochs=25, optimizer="AdamW", learning_rate=5e-4, weight_decay=1e-4),
-    )
-
-
-RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe
-    for make in (_vsepp, _two_ad)
-    for text in ("gru", "bert")
-    for feature in ("grid", "region", "patch")
-    for recipe in (make(feature, text),)
-}
-"""Every system by its name."""
-
-
-def _pools(name: str, **options: Any) -> dict[str, Any]:
-    """The same pool in both towers."""
-    return {
-        f"{tower}.{field}": value
-        for tower in ("image", "text")
-        for field, value in (("pool", name), ("pool_options", options))
-    }
-
-
-VARIANTS: dict[str, dict[str, Any]] = {
-    # 2AD, table 3: what each part is worth.
-    "without_token": _pools("adpool", token_share=0.0),
-    "without_embedding": _pools("adpool", token_share=1.0),
-    "without_adopt": {"loss.name": "triplet", "loss.warmup_epochs": 0},
-    # 2AD, table 4: other poolers. Without AdPool, table 3 takes the mean.
-    "mean": _pools("mean"),
-    "max": _pools("max"),
-    "kmax": _pools("kmax", k=5),
-    "soft": _pools("soft"),
-    "ada": _pools("ada"),
-    "lip": _pools("lip"),
-    "seq2seq": _pools("seq2seq"),
-    "gcn": _pools("gcn"),
-    "self_attention": _pools("self_attention"),
-    "gpo": _pools("gpo"),
-    "manual": _pools("mean") | {"image.pool": "kmax", "image.pool_options": {"k": 5}},
-    # 2AD, table C-2: the balance is not learned.
-    "share_25": _pools("adpool", token_share=0.25),
-    "share_50": _pools("adpool", token_share=0.5),
-    "share_75": _pools("adpool", token_share=0.75),
-    "share_random": _pools("adpool", token_share="random"),
-    # The released code of 2AD, where it departs from the print.
-    "per_dimension": _pools("adpool", per_dimension=True),
-    # 2AD, figures A.2-1 and C-2: other answers to how many negatives.
-    "max_violation": {"loss.name": "triplet", "loss.warmup_epochs": 1},
-    "info_nce": {"loss.name": "info_nce"},
-    "printed_rule": {"loss.name": "adopt", "loss.rule": "printed"},
-    "as_printed": {
-        "loss.name": "adopt",
-        "loss.rule": "printed",
-        "loss.positive_in_denominator": False,
-        "loss.margin": 0.0,
-    },
-    "without_margin": {"loss.margin": 0.0},
-    **{f"negatives_{k}": {"loss.name": "adopt", "loss.negatives": k} for k in (1, 4, 16, 64, 127)},
-}
-"""Changes to a recipe by the name that `get` knows them by: what the papers took out, or put in its place."""
-
-
-def get(name: str) -> Recipe:
-    """The recipe of a name, changed by the variants that follow it.
-
-    Args:
-        name: a key of `RECIPES`, then keys of `VARIANTS`, each after a plus sign; later ones win.
-
-    Raises:
-        ValueError: there is no such recipe or variant; the message lists those there are.
-
-    Example:
-        >>> get("2ad_region_gru+gpo").image.pool
-        'gpo'
-    """
-    base, *changes = name.split("+")
-    if base not in RECIPES:
-        raise ValueError(f"recipe {base!r} is unknown: there are {', '.join(sorted(RECIPES))}")
-    recipe = RECIPES[base]
-    for change in changes:
-        if change not in VARIANTS:
-            raise ValueError(f"variant {change!r} is unknown: there are {', '.join(sorted(VARIANTS))}")
-        recipe = recipe.override(VARIANTS[change])
-    return recipe.override({"name": name})

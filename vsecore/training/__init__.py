@@ -1,14 +1,17 @@
 """Training: one loop for every recipe (`fit`), what it leaves behind (`Run`), and what a model is worth."""
 
-from vsecore.training.loop import (
-    Event,
-    Run,
-    encode,
-    evaluate_split,
-    fit,
-    identity,
-    load_run,
-    score_split,
-)
+from vsecore.training.embedding import encode, evaluate_split, score_split
+from vsecore.training.loop import Event, Run, describe_data, fit, load_run
+from vsecore.training.system import System
 
-__all__ = ["Event", "Run", "encode", "evaluate_split", "fit", "identity", "load_run", "score_split"]
+__all__ = [
+    "Event",
+    "Run",
+    "System",
+    "describe_data",
+    "encode",
+    "evaluate_split",
+    "fit",
+    "load_run",
+    "score_split",
+]

@@ -1,6 +1,6 @@
-"""Checkpoints: tensors and facts in one safetensors file, so that no kill can part them.
+"""Checkpoints: weights, the best weights, moments and facts in one safetensors file, so that no kill can part them.
 
-No pickle: a checkpoint from a stranger can hold wrong numbers, never code.
+No pickle: a checkpoint that somebody hands over can hold wrong numbers, never code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from vsecore.data.files import read_json, write_atomically
 
-BEST, LAST, RUN = "best.safetensors", "last.safetensors", "run.json"
+CHECKPOINT, RUN = "checkpoint.safetensors", "run.json"
 
 IDENTITY = {
     "recipe.name": str,
@@ -30,9 +30,13 @@ IDENTITY = {
     "data.feature_dim": int,
     "data.tokenizer": str,
     "data.vectors": str,
+    "precision": str,
     "seed": int,
 }
 """What `run.json` says of any run."""
+
+LATER = {"precision": "float32"}
+"""Fields that runs of older versions do not have, with what they were."""
 
 DAY = 24 * 3600
 AGAIN = "put the run's own file back, or train again in another folder"
@@ -40,9 +44,10 @@ AGAIN = "put the run's own file back, or train again in another folder"
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write tensors and facts (whatever JSON knows) as one file, whole or not at all."""
-    cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # Copies: safetensors refuses tensors that share memory, as tied weights do.
+    copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     with write_atomically(path) as file:
-        file.write(safetensors.torch.save(cpu, metadata={"facts": json.dumps(facts)}))
+        file.write(safetensors.torch.save(copies, metadata={"facts": json.dumps(facts)}))
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -92,7 +97,7 @@ class State:
     epoch: int = 0  # the one that is on, or comes next
     batch: int = 0  # how many of its batches have been learned from
     step: int = 0  # how many batches ever
-    loss_sum: float = 0.0  # over this epoch's batches
+    loss_sums: dict[str, float] = field(default_factory=dict)  # over this epoch's batches, by the term
     history: list[dict[str, float]] = field(default_factory=list)  # an entry for each epoch that is over
     best: dict[str, float] = field(default_factory=dict)  # its entry with the highest rsum
     seconds: float = 0.0  # of the whole run
@@ -109,7 +114,7 @@ def read_identity(folder: Path) -> dict[str, Any]:
         FileNotFoundError: there is no run.
         ValueError: `run.json` is damaged.
     """
-    identity = read_json(folder / RUN)
+    identity = LATER | read_json(folder / RUN)
     said = flatten(identity)
     for name, kind in IDENTITY.items():
         if not isinstance(said.get(name), kind):
@@ -119,56 +124,49 @@ def read_identity(folder: Path) -> dict[str, Any]:
     return identity
 
 
-def read_last(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], State]:
-    """The tensors of `last.safetensors`, its facts, and the state among them.
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint holds."""
+
+    path: Path
+    system: dict[str, Tensor]  # weights and state of model and losses
+    best: dict[str, Tensor]  # the model's weights at its best epoch; empty before the first is over
+    moments: dict[str, Tensor]  # of the optimizer, see `optimizer_state`
+    optimizer: list[dict[str, Any]]  # its settings
+    schedule: dict[str, Any]
+    state: State
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The checkpoint of the run in a folder.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is damaged, or another kind of checkpoint.
+        FileNotFoundError: there is none.
+        ValueError: it is damaged, or no checkpoint of a run.
     """
-    tensors, facts = load(folder / LAST)
+    path = folder / CHECKPOINT
+    tensors, facts = load(path)
     try:
-        if missing := {"optimizer", "schedule", "state"} - facts.keys():
-            raise KeyError(min(missing))
-        return tensors, facts, State(**facts["state"])
+        state = State(**facts["state"])
+        optimizer, schedule = facts["optimizer"], facts["schedule"]
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{folder / LAST} does not say where a run stands ({error}): {AGAIN}") from error
+        raise ValueError(f"{path} does not say where a run stands ({error}): {AGAIN}") from error
+    parts = (_under(f"{part}.", tensors) for part in ("system", "best", "optimizer"))
+    return Checkpoint(path, *parts, optimizer, schedule, state)
 
 
-def best_weights(folder: Path, model: nn.Module, last: dict[str, Tensor], state: State) -> dict[str, Tensor]:
-    """The weights of the epoch that the state calls the best.
-
-    Right after that epoch they are those of `last.safetensors`, whether or not a kill came before
-    `best.safetensors` was written; from the next save on, they are in `best.safetensors`.
-
-    Args:
-        folder: of the run.
-        model: that they are for.
-        last: the tensors of `last.safetensors`.
-        state: what it says.
+def load_best(checkpoint: Checkpoint, model: nn.Module) -> None:
+    """Give a model the weights of its best epoch.
 
     Raises:
-        FileNotFoundError: there is no `best.safetensors`, and it is needed.
-        ValueError: it is damaged, of another epoch or of another model.
+        ValueError: they are of another model.
     """
-    if state.batch == 0 and state.best["epoch"] == state.epoch - 1:
-        path, weights = folder / LAST, _under("model.", last)
-    else:
-        path = folder / BEST
-        weights, entry = load(path)
-        if entry != state.best:
-            raise ValueError(
-                f"{path} has the weights of {entry}, and the best epoch of {LAST} is {state.best}: {AGAIN}"
-            )
-    _check_shapes(path, weights, {name: weight.shape for name, weight in model.state_dict().items()})
-    return weights
+    _check_shapes(checkpoint.path, checkpoint.best, _shapes(model))
+    model.load_state_dict(checkpoint.best)
 
 
 class RunFolder:
-    """A run on disk: what is run, its best weights, and all that is needed to go on.
-
-    `last.safetensors` and `best.safetensors` are replaced whole, and in this order (see `best_weights`), so
-    that a kill at any moment leaves a usable run.
+    """A run on disk: what is run, and the one file that is replaced whole, so that a kill leaves a usable run.
 
     Args:
         folder: where; None: nothing is written, and the best weights are kept in memory alone.
@@ -185,11 +183,11 @@ class RunFolder:
     def open(
         self,
         resume: bool,
-        model: nn.Module,
+        system: nn.Module,
         optimizer: torch.optim.Optimizer,
         schedule: LRScheduler,
     ) -> State:
-        """Begin a run, or bring model, optimizer and schedule back to where it stopped.
+        """Begin a run, or bring system, optimizer and schedule back to where it stopped.
 
         Raises:
             ValueError: the folder holds a run and `resume` is False, or a run of something else, or a file of
@@ -197,76 +195,94 @@ class RunFolder:
         """
         if self.folder is None:
             return State()
-        last = self.folder / LAST
-        if last.is_file() and not resume:
+        begun = (self.folder / CHECKPOINT).is_file()
+        if begun and not resume:
             raise ValueError(f"{self.folder} holds a run already: resume it, or choose another folder")
-        if not last.is_file():
+        if not begun:
             if self.writes:
                 with write_atomically(self.folder / RUN, "w") as file:
                     json.dump(self.identity, file, indent=2)
             return State()
-        self._compare(read_identity(self.folder))
-        tensors, facts, state = read_last(self.folder)
-        moments = _under("optimizer.", tensors)
-        shapes = {f"model.{name}": weight.shape for name, weight in model.state_dict().items()}
-        shapes |= {f"optimizer.{name}": shape for name, shape in _moment_shapes(optimizer, moments).items()}
-        _check_shapes(last, tensors, shapes)
-        if state.best:
-            self.best = best_weights(self.folder, model, tensors, state)
-        model.load_state_dict(_under("model.", tensors))
-        load_optimizer_state(optimizer, moments, facts["optimizer"])
-        schedule.load_state_dict(facts["schedule"])
+        checkpoint = read_checkpoint(self.folder)
+        _check_shapes(checkpoint.path, checkpoint.system, _shapes(system))
+        _check_shapes(checkpoint.path, checkpoint.moments, _moment_shapes(optimizer, checkpoint.moments))
+        if checkpoint.state.best:
+            _check_shapes(checkpoint.path, checkpoint.best, {name: x.shape for name, x in _model(system).items()})
+            self.best = checkpoint.best
+        system.load_state_dict(checkpoint.system)
+        load_optimizer_state(optimizer, checkpoint.moments, checkpoint.optimizer)
+        schedule.load_state_dict(checkpoint.schedule)
         if self.writes:
-            if state.best:
-                save(self.folder / BEST, self.best, state.best)  # a kill may have come before this was done
             self._clear()
-        return state
+        return checkpoint.state
+
+    def keep_best(self, system: nn.Module) -> None:
+        """Remember the weights of the model: those of the best epoch so far. `save` writes them."""
+        self.best = {name: weight.detach().cpu().clone() for name, weight in _model(system).items()}
+
+    def save(
+        self, system: nn.Module, optimizer: torch.optim.Optimizer, schedule: LRScheduler, state: State
+    ) -> None:
+        """Write all that is needed to go on from here."""
+        if self.folder is None or not self.writes:
+            return
+        moments, groups = optimizer_state(optimizer)
+        tensors = {
+            f"{part}.{name}": tensor
+            for part, named in (("system", system.state_dict()), ("best", self.best), ("optimizer", moments))
+            for name, tensor in named.items()
+        }
+        facts = {"state": asdict(state), "schedule": schedule.state_dict(), "optimizer": groups}
+        save(self.folder / CHECKPOINT, tensors, facts)
 
     def _clear(self) -> None:
-        """Remove what a kill in the middle of writing left; what is young may still be written to."""
+        """Remove what a kill in the middle of writing left; a recent file may still be written to."""
         assert self.folder is not None
         for left in self.folder.glob(".*.part"):
             with contextlib.suppress(FileNotFoundError):  # it was finished, or removed, a moment ago
                 if time.time() - left.stat().st_mtime > DAY:
                     left.unlink()
 
-    def save_last(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, schedule: LRScheduler, state: State
-    ) -> None:
-        """Write all that is needed to go on from here. After an epoch this comes before `save_best`."""
-        if self.folder is None or not self.writes:
-            return
-        moments, groups = optimizer_state(optimizer)
-        tensors = {f"model.{name}": weight for name, weight in model.state_dict().items()}
-        tensors |= {f"optimizer.{name}": moment for name, moment in moments.items()}
-        facts = {"state": asdict(state), "schedule": schedule.state_dict(), "optimizer": groups}
-        save(self.folder / LAST, tensors, facts)
 
-    def save_best(self, model: nn.Module, entry: dict[str, float]) -> None:
-        """Keep the weights, and write them with the epoch's entry in the history."""
-        self.best = {name: weight.detach().cpu().clone() for name, weight in model.state_dict().items()}
-        if self.folder is not None and self.writes:
-            save(self.folder / BEST, self.best, entry)
+def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with a run as something else than it was.
 
-    def _compare(self, before: dict[str, Any]) -> None:
-        then, now = flatten(before), flatten(self.identity)
-        for name in sorted(then.keys() | now.keys()):
-            if then.get(name) != now.get(name):
-                raise ValueError(
-                    f"{self.folder} holds a run with {name} = {then.get(name)!r}, and it is now "
-                    f"{now.get(name)!r}: resume with the same, or choose another folder"
-                )
+    Raises:
+        ValueError: naming the first setting that differs.
+    """
+    then, today = flatten(before), flatten(now)
+    for name in sorted(then.keys() | today.keys()):
+        if then.get(name) != today.get(name):
+            raise ValueError(
+                f"{folder} holds a run with {name} = {then.get(name)!r}, and it is now "
+                f"{today.get(name)!r}: resume with the same, or choose another folder"
+            )
 
 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings as one level: {"loss": {"margin": 0.2}} becomes {"loss.margin": 0.2}."""
+    """Nested settings as one level: {"training": {"epochs": 3}} becomes {"training.epochs": 3}.
+
+    A list of parts is read by their names: {"losses": [{"name": "triplet", "weight": 1.0}]} becomes
+    {"losses.triplet.weight": 1.0}.
+    """
     flat: dict[str, Any] = {}
     for key, value in content.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, list | tuple) and value and all(isinstance(part, Mapping) for part in value):
+            value = {str(part.get("name", place)): part for place, part in enumerate(value)}
+        if isinstance(value, Mapping):
             flat.update(flatten(value, f"{prefix}{key}."))
         else:
             flat[prefix + key] = value
     return flat
+
+
+def _model(system: nn.Module) -> dict[str, Tensor]:
+    """The weights of a system's model, by their names within it."""
+    return _under("model.", system.state_dict())
+
+
+def _shapes(module: nn.Module) -> dict[str, torch.Size]:
+    return {name: weight.shape for name, weight in module.state_dict().items()}
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

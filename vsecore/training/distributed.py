@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from accelerate.utils import broadcast_object_list
 from torch import Tensor
+
+T = TypeVar("T")
 
 
 def make_accelerator(
@@ -48,6 +52,11 @@ def is_main_process() -> bool:
     return int(os.environ.get("RANK", "0")) == 0  # set by torchrun and accelerate launch
 
 
+def precision_of(accelerator: Accelerator) -> str:
+    """The type that products are computed in: "bfloat16" or "float32"."""
+    return "bfloat16" if accelerator.mixed_precision == "bf16" else "float32"
+
+
 def hardware(device: torch.device) -> str:
     """The name of the processor behind a device, such as "NVIDIA H200"."""
     if device.type == "cuda":
@@ -58,7 +67,7 @@ def hardware(device: torch.device) -> str:
     return platform.processor() or platform.machine()
 
 
-def gather(x: Tensor, sizes: list[int] | None = None) -> Tensor:
+def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
     """The rows of all processes, in their order, each process's own gradient reaching it from all the others.
 
     With one process this is x. When the same loss of the gathered rows is computed in every process and the
@@ -67,7 +76,8 @@ def gather(x: Tensor, sizes: list[int] | None = None) -> Tensor:
 
     Args:
         x: this process's rows, (n, ...).
-        sizes: n of each process, where they differ (see `sizes_of`); None: all have as many.
+        sizes: n of each process, where they differ; None: all have as many. They are plain numbers, known
+            without asking a GPU.
 
     Returns:
         (the sum of all n, ...).
@@ -76,17 +86,20 @@ def gather(x: Tensor, sizes: list[int] | None = None) -> Tensor:
     """
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return x
-    sizes = sizes or [len(x)] * dist.get_world_size()
-    return _Gather.apply(x, sizes)
+    return _Gather.apply(x, list(sizes or [len(x)] * dist.get_world_size()))
 
 
-def sizes_of(x: Tensor) -> list[int]:
-    """How many rows every process has of something."""
+def from_main_process(work: Callable[[], T]) -> T:
+    """Do some work in one process, and give its result to all of them.
+
+    Args:
+        work: a function of nothing, whose result is plain data.
+    """
     if not dist.is_initialized() or dist.get_world_size() == 1:
-        return [len(x)]
-    sizes = [torch.zeros(1, dtype=torch.int64, device=x.device) for _ in range(dist.get_world_size())]
-    dist.all_gather(sizes, torch.tensor([len(x)], device=x.device))
-    return [int(size) for size in sizes]
+        return work()
+    results = [work() if dist.get_rank() == 0 else None]
+    broadcast_object_list(results)
+    return cast(T, results[0])
 
 
 class _Gather(torch.autograd.Function):

@@ -1,8 +1,7 @@
-"""Training: one loop for every recipe (`fit`), what it leaves behind (`Run`), and what a model is worth."""
+"""The training loop (`fit`), what it leaves behind (`Run`), and how a run is opened again."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import tempfile
 import time
@@ -11,24 +10,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from accelerate import Accelerator
-from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch import Tensor
 
-from vsecore.data.batches import Batch, make_loader
-from vsecore.data.files import progress, write_atomically
-from vsecore.data.splits import Dataset, Split
-from vsecore.data.words import Tokenizer, load_tokenizer
-from vsecore.encoders import BERTEncoder
-from vsecore.evaluation import evaluate
+from vsecore.data.batches import Batch, OfflineNegatives, make_loader
+from vsecore.data.files import progress
+from vsecore.data.splits import Dataset
+from vsecore.data.words import TokenizedCaptions, Tokenizer, load_tokenizer
+from vsecore.encoders import IMAGE_ENCODERS
 from vsecore.model import VSE
 from vsecore.recipes import Recipe
 from vsecore.training import checkpoints
 from vsecore.training.checkpoints import RunFolder, State
-from vsecore.training.distributed import gather, hardware, make_accelerator, sizes_of
+from vsecore.training.distributed import from_main_process, hardware, make_accelerator, precision_of
+from vsecore.training.embedding import evaluate_split
 from vsecore.training.optimization import LossMeter, make_optimizer, make_schedule
+from vsecore.training.system import System
 
 
 @dataclass(frozen=True)
@@ -38,11 +36,22 @@ class Event:
     kind: Literal["step", "evaluated"]
     epoch: int  # counted from 0
     step: int  # steps taken since the beginning
-    model: VSE
+    system: System
     learning_rate: float  # of the step
-    loss: Tensor  # of the step; on a GPU, reading it waits for the GPU
+    terms: dict[str, Tensor]  # of the step's loss by name; on a GPU, reading one waits for the GPU
     scores: Tensor  # (B, C) of the step's joint batch
+    positives: Tensor  # (B, C) bool, which of them belong together
     metrics: dict[str, float] | None = None  # of the dev split, when evaluated
+
+    @property
+    def model(self) -> VSE:
+        """The model within the system."""
+        return self.system.model
+
+    @property
+    def loss(self) -> Tensor:
+        """The sum of the terms."""
+        return torch.stack(list(self.terms.values())).sum()
 
 
 @dataclass
@@ -54,6 +63,7 @@ class Run:
     recipe: Recipe
     data: dict[str, Any]  # name, fingerprint, feature_kind, feature_dim; digests of tokenizer and vectors
     seed: int
+    precision: str  # "float32" or "bfloat16"
     history: list[dict[str, float]]  # of each epoch: epoch, step, learning_rate, loss, and the metrics of dev
     best: dict[str, float]  # the entry of the epoch with the highest rsum
     timings: dict[str, float]  # seconds; step_seconds, the mean; data_wait, the share of a step spent waiting
@@ -69,6 +79,7 @@ def fit(
     resume: bool = False,
     tokenizer: Tokenizer | None = None,
     vectors: Tensor | None = None,
+    negatives: OfflineNegatives | None = None,
     callback: Callable[[Event], None] | None = None,
     seed: int = 0,
     device: Literal["auto", "cpu"] = "auto",
@@ -83,9 +94,8 @@ def fit(
     on the way.
 
     Started by `torchrun` or `accelerate launch`, several processes share each batch. The loss sees the joint
-    batch, so they learn what one process would, up to rounding, if no layer looks at other rows or rolls
-    dice. Batch normalisation (`RegionEncoder`) does see the joint batch on GPUs, but on CPUs only its
-    process's share; dropout (BERT) is drawn by each process for itself.
+    batch, so they learn what one process would, up to rounding, if no layer rolls dice: dropout (BERT) is
+    drawn by each process for itself.
 
     Args:
         recipe: what to train.
@@ -93,7 +103,8 @@ def fit(
         folder: where the run is kept, see `checkpoints.RunFolder`; None: nowhere.
         resume: go on with the run in the folder, or begin if there is none yet.
         tokenizer: whose words are read; None: the recipe makes one from the training captions.
-        vectors: what the word vectors begin as, (len(tokenizer), text.word_dim).
+        vectors: what the word vectors begin as, (len(tokenizer), width).
+        negatives: hard negatives from the whole training set, drawn anew for each pair (`Batch.offline`).
         callback: is called with an `Event` after each step and each evaluation. What it raises ends the run.
         seed: of the weights, the order, and what is dropped.
         device: "auto" takes a GPU where there is one.
@@ -106,8 +117,8 @@ def fit(
 
     Raises:
         ValueError: recipe and data do not fit; the folder holds a run and `resume` is False; it holds a run
-            of another recipe, data, tokenizer, vectors or seed; or the run is damaged.
-        FloatingPointError: the loss or its gradient became NaN or infinite. The checkpoints are from before.
+            of another recipe, data, tokenizer, vectors, precision or seed; or the run is damaged.
+        FloatingPointError: the loss or its gradient became NaN or infinite. The checkpoint is from before.
     """
     _check_kinds(recipe, data)
     settings = recipe.training
@@ -115,146 +126,67 @@ def fit(
     tokenizer = tokenizer or recipe.tokenizer(data.train.captions)
 
     torch.manual_seed(seed)
-    model = recipe.build(data.feature_dim, tokenizer, vectors).to(accelerator.device)
-    if accelerator.num_processes > 1 and accelerator.device.type == "cuda":
-        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # normalise by the joint batch
-    optimizer = make_optimizer(model, settings)
-    batches = functools.partial(_batches, recipe, data.train, tokenizer, seed, workers, accelerator)
-    schedule = make_schedule(optimizer, settings, steps_an_epoch=len(batches(epoch=0, start=0)))
+    system = System.build(recipe, data, tokenizer, vectors).to(accelerator.device)
+    optimizer = make_optimizer(system, settings)
+    batches = _Batches(recipe, data, tokenizer, negatives, seed, workers, accelerator)
+    schedule = make_schedule(optimizer, settings, steps_an_epoch=len(batches.of_epoch(0)))
 
-    sources = identity(recipe, data, tokenizer, vectors, seed)
-    keeper = RunFolder(None if folder is None else Path(folder), sources, writes=accelerator.is_main_process)
-    state = keeper.open(resume, model, optimizer, schedule)
+    sources = {
+        "recipe": recipe.portable(),
+        "data": describe_data(data, tokenizer, vectors, negatives),
+        "seed": seed,
+        "precision": precision_of(accelerator),
+    }
+    run_folder = _open_folder(folder, resume, sources, system, tokenizer, accelerator)
+    state = run_folder.open(resume, system, optimizer, schedule)
     state.device, state.processes = hardware(accelerator.device), accelerator.num_processes
-    if keeper.folder is not None and keeper.writes:
-        _save_reader(keeper.folder, tokenizer, model)
     began = time.perf_counter() - state.seconds
-    towers, optimizer = accelerator.prepare(model, optimizer)
+    shared, optimizer = accelerator.prepare(system, optimizer)
 
     while state.epoch < settings.epochs:
-        criterion = recipe.loss.build(state.epoch)
-        loader = batches(epoch=state.epoch, start=state.batch)
+        loader = batches.of_epoch(state.epoch, start=state.batch)
         last = state.batch + len(loader)
-        meter = LossMeter(state.loss_sum, accelerator.device)
-        model.train()
+        meter = LossMeter(state.loss_sums, accelerator.device)
+        system.train()
         for batch in _shown(_timed(loader, state), state, last, settings.epochs, accelerator):
             _seed_step(seed, state.step, accelerator.process_index)
-            v, t, positives = joint_batch(batch.to(accelerator.device), towers)  # (B, D), (C, D), (B, C)
-            scores = model.scores(v, t)  # (B, C)
-            loss = criterion(scores, positives)
+            terms, scored = shared(batch.to(accelerator.device), state.epoch)
 
             optimizer.zero_grad()
-            accelerator.backward(loss)
-            norm = accelerator.clip_grad_norm_(model.parameters(), settings.clip_norm)
+            accelerator.backward(torch.stack(list(terms.values())).sum())
+            norm = accelerator.clip_grad_norm_(system.parameters(), settings.clip_norm)
             rate = float(schedule.get_last_lr()[0])
             optimizer.step()
             schedule.step()
 
             state.step, state.batch = state.step + 1, state.batch + 1
-            meter.add(loss.detach(), norm, state.step, rate)
-            event = Event("step", state.epoch, state.step, model, rate, loss.detach(), scores.detach())
+            meter.add(terms, norm, state.step, rate)
+            terms = {name: term.detach() for name, term in terms.items()}
+            event = Event(
+                "step", state.epoch, state.step, system, rate, terms, scored.scores, scored.positives
+            )
             if callback:
                 callback(event)
             if save_every and state.step % save_every == 0 and state.batch < last:
-                state.loss_sum, state.seconds = meter.read(), time.perf_counter() - began
-                keeper.save_last(model, optimizer, schedule, state)
+                state.loss_sums, state.seconds = meter.read(), time.perf_counter() - began
+                run_folder.save(system, optimizer, schedule, state)
 
-        loss_mean = meter.read() / last
-        metrics = evaluate_split(model, data.dev, tokenizer)
-        entry = {
-            "epoch": state.epoch,
-            "step": state.step,
-            "learning_rate": rate,
-            "loss": loss_mean,
-            **metrics,
-        }
+        losses = {name: total / last for name, total in meter.read().items()}
+        metrics = from_main_process(lambda: evaluate_split(system.model, data.dev, tokenizer))
+        entry = _entry(state, rate, losses, metrics)
         state.history.append(entry)
-        better = not state.best or entry["rsum"] > state.best["rsum"]
-        if better:
+        if not state.best or entry["rsum"] > state.best["rsum"]:
             state.best = entry
-        state.epoch, state.batch, state.loss_sum = state.epoch + 1, 0, 0.0
+            run_folder.keep_best(system)
+        state.epoch, state.batch, state.loss_sums = state.epoch + 1, 0, {}
         state.seconds = time.perf_counter() - began
-        keeper.save_last(model, optimizer, schedule, state)
-        if better:
-            keeper.save_best(model, entry)
+        run_folder.save(system, optimizer, schedule, state)
         if callback:
             callback(replace(event, kind="evaluated", metrics=metrics))
 
-    model = accelerator.unwrap_model(towers, keep_fp32_wrapper=False)
-    model.load_state_dict(keeper.best)
+    model = accelerator.unwrap_model(shared, keep_fp32_wrapper=False).model
+    model.load_state_dict(run_folder.best)
     return _run(model.cpu().eval(), tokenizer, recipe, sources, state)
-
-
-def joint_batch(
-    batch: Batch, towers: Callable[[Batch], tuple[Tensor, Tensor]]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Embed a batch, and bring together what all processes made of their shares, with gradient.
-
-    Args:
-        batch: this process's share of the joint batch.
-        towers: a `VSE`, or what accelerate made of it.
-
-    Returns:
-        Pictures (B, D), captions (C, D) and positives (B, C) of the joint batch, the same in every process.
-    """
-    captions = sizes_of(batch.owner_rows)  # pictures are shared evenly, but some may have more captions
-    rows, owners = gather(batch.picture_rows), gather(batch.owner_rows, captions)
-    v, t = towers(batch)
-    return gather(v), gather(t, captions), rows[:, None] == owners[None, :]
-
-
-@torch.inference_mode()
-def encode(model: VSE, split: Split, tokenizer: Tokenizer, batch_size: int = 256) -> tuple[Tensor, Tensor]:
-    """Embed a split: every picture once, every caption once, in the split's order.
-
-    Args:
-        model: on any device; its mode, training or not, is as before when this returns.
-        split: what to embed.
-        tokenizer: the one that the model was trained with.
-        batch_size: how many at a time; the result does not depend on it.
-
-    Returns:
-        Pictures (Ni, D) and captions (Nc, D), float32 unit vectors on the CPU.
-    """
-    was_training, device = model.training, next(model.parameters()).device
-    model.eval()
-    count, elements, _ = split.pictures.shape
-    pictures = []
-    for start in range(0, count, batch_size):
-        rows = slice(start, start + batch_size)
-        features = torch.from_numpy(np.array(split.pictures[rows], dtype=np.float32)).to(device)  # (b, N, F)
-        mask = None
-        if split.picture_counts is not None:
-            counts = torch.as_tensor(split.picture_counts[rows])
-            mask = (torch.arange(elements) < counts[:, None]).to(device)  # (b, N)
-        pictures.append(model.encode_pictures(features, mask).float().cpu())
-
-    tokens, token_mask = tokenizer.encode(split.captions)  # (Nc, L) each
-    lengths = token_mask.sum(1)
-    order = lengths.argsort(stable=True)  # captions of one length together: little padding to go through
-    captions = []
-    for chosen in order.split(batch_size):
-        longest = int(lengths[chosen].max())
-        part = model.encode_captions(
-            tokens[chosen, :longest].to(device), token_mask[chosen, :longest].to(device)
-        )
-        captions.append(part.float().cpu())
-    model.train(was_training)
-    return torch.cat(pictures), torch.cat(captions)[order.argsort()]
-
-
-@torch.inference_mode()
-def score_split(model: VSE, split: Split, tokenizer: Tokenizer, batch_size: int = 256) -> Tensor:
-    """Compare every picture of a split with every caption: similarities (Ni, Nc), on the CPU."""
-    v, t = encode(model, split, tokenizer, batch_size)  # (Ni, D), (Nc, D)
-    return model.scores(v, t)
-
-
-def evaluate_split(
-    model: VSE, split: Split, tokenizer: Tokenizer, folds: int | None = None, batch_size: int = 256
-) -> dict[str, float]:
-    """Recalls, ranks and rsum of a model on a split (see `evaluation.evaluate`)."""
-    return evaluate(score_split(model, split, tokenizer, batch_size), split.owner, folds)
 
 
 def load_run(folder: str | Path) -> Run:
@@ -266,70 +198,115 @@ def load_run(folder: str | Path) -> Run:
     """
     folder = Path(folder)
     sources = checkpoints.read_identity(folder)
-    try:
-        recipe = Recipe.from_dict(sources["recipe"])
-    except ValueError as error:
-        raise ValueError(f"{folder / checkpoints.RUN}: recipe: {error}") from error
+    recipe = _recipe(folder, sources)
     tokenizer = load_tokenizer(folder)
-    tensors, _, state = checkpoints.read_last(folder)
-    if not state.best:
+    checkpoint = checkpoints.read_checkpoint(folder)
+    if not checkpoint.state.best:
         raise FileNotFoundError(f"{folder} holds no finished epoch yet: resume its training")
     model = recipe.build(sources["data"]["feature_dim"], tokenizer, architecture=folder)
-    model.load_state_dict(checkpoints.best_weights(folder, model, tensors, state))
-    return _run(model.eval(), tokenizer, recipe, sources, state)
+    checkpoints.load_best(checkpoint, model)
+    return _run(model.eval(), tokenizer, recipe, sources, checkpoint.state)
 
 
-def identity(
-    recipe: Recipe, data: Dataset, tokenizer: Tokenizer, vectors: Tensor | None, seed: int
+def describe_data(
+    data: Dataset,
+    tokenizer: Tokenizer,
+    vectors: Tensor | None = None,
+    negatives: OfflineNegatives | None = None,
 ) -> dict[str, Any]:
-    """What a run is a run of, as JSON knows it: only with the same does it go on, and its record names it."""
-    return {
-        "recipe": recipe.portable(),
-        "data": {
-            "name": data.name,
-            "fingerprint": data.fingerprint(),
-            "feature_kind": data.feature_kind,
-            "feature_dim": data.feature_dim,
-            "tokenizer": _tokenizer_digest(tokenizer),
-            "vectors": "" if vectors is None else _digest(vectors.detach().float().cpu().numpy().tobytes()),
-        },
-        "seed": seed,
+    """What a run learns from, as its record names it: names, and digests of all that is read."""
+    described = {
+        "name": data.name,
+        "fingerprint": data.fingerprint(),
+        "feature_kind": data.feature_kind,
+        "feature_dim": data.feature_dim,
+        "tokenizer": _tokenizer_digest(tokenizer),
+        "vectors": "" if vectors is None else _digest(vectors.detach().float().cpu().numpy().tobytes()),
     }
+    if negatives is not None:
+        described["negatives"] = _digest(negatives.texts.tobytes() + negatives.pictures.tobytes())
+    return described
 
 
 def _check_kinds(recipe: Recipe, data: Dataset) -> None:
-    if recipe.image.encoder != data.feature_kind:
+    encoder = recipe.image.encoder.name
+    reads = getattr(IMAGE_ENCODERS[encoder], "reads", encoder)  # "grid" reads grids, unless it says otherwise
+    if reads != data.feature_kind:
         raise ValueError(
-            f"recipe {recipe.name!r} reads {recipe.image.encoder} features and data {data.name!r} holds "
+            f"recipe {recipe.name!r} reads {reads} features and data {data.name!r} holds "
             f"{data.feature_kind} features: choose a recipe for {data.feature_kind} features"
         )
 
 
-def _batches(
-    recipe: Recipe,
-    split: Split,
+class _Batches:
+    """This process's share of every epoch's batches; the captions are tokenised once."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: Dataset,
+        tokenizer: Tokenizer,
+        negatives: OfflineNegatives | None,
+        seed: int,
+        workers: int,
+        accelerator: Accelerator,
+    ) -> None:
+        self.split = data.train
+        self.tokens = TokenizedCaptions.encode(tokenizer, data.train.captions)
+        self.options: dict[str, Any] = {
+            "batch_size": recipe.training.batch_size,
+            "mode": recipe.training.batches,
+            "seed": seed,
+            "element_drop": recipe.image.element_drop,
+            "word_drop": recipe.text.word_drop,
+            "negatives": negatives,
+            "workers": workers,
+            "rank": accelerator.process_index,
+            "world": accelerator.num_processes,
+        }
+
+    def of_epoch(self, epoch: int, start: int = 0) -> Any:
+        """The batches of an epoch, from `start` on."""
+        return make_loader(self.split, self.tokens, epoch=epoch, start=start, **self.options)
+
+
+def _open_folder(
+    folder: str | Path | None,
+    resume: bool,
+    sources: dict[str, Any],
+    system: System,
     tokenizer: Tokenizer,
-    seed: int,
-    workers: int,
     accelerator: Accelerator,
-    epoch: int,
-    start: int,
-) -> DataLoader[Batch]:
-    """This process's share of an epoch's batches, from `start` on."""
-    return make_loader(
-        split,
-        tokenizer,
-        recipe.training.batch_size,
-        mode=recipe.training.batches,
-        seed=seed,
-        epoch=epoch,
-        start=start,
-        element_drop=recipe.image.element_drop,
-        word_drop=recipe.text.word_drop,
-        workers=workers,
-        rank=accelerator.process_index,
-        world=accelerator.num_processes,
-    )
+) -> RunFolder:
+    """The run's folder, with what `load_run` needs besides weights: the tokenizer and the architectures."""
+    path = None if folder is None else Path(folder)
+    if path is not None and resume and (path / checkpoints.CHECKPOINT).is_file():
+        before = checkpoints.read_identity(path)
+        # Settings that were added since have their defaults in both.
+        checkpoints.compare(path, before | {"recipe": _recipe(path, before).portable()}, sources)
+    run_folder = RunFolder(path, sources, writes=accelerator.is_main_process)
+    if path is not None and run_folder.writes and not (path / checkpoints.CHECKPOINT).is_file():
+        tokenizer.save(path)
+        for encoder in (system.model.image_encoder, system.model.text_encoder):
+            if hasattr(encoder, "save_architecture"):
+                encoder.save_architecture(path)
+    return run_folder
+
+
+def _recipe(folder: Path, sources: dict[str, Any]) -> Recipe:
+    try:
+        return Recipe.from_dict(sources["recipe"])
+    except ValueError as error:
+        raise ValueError(f"{folder / checkpoints.RUN}: recipe: {error}") from error
+
+
+def _entry(
+    state: State, rate: float, losses: dict[str, float], metrics: dict[str, float]
+) -> dict[str, float]:
+    """What the history says of an epoch: the loss, its terms where there are several, and dev's metrics."""
+    terms = {f"loss_{name}": loss for name, loss in losses.items()} if len(losses) > 1 else {}
+    head = {"epoch": state.epoch, "step": state.step, "learning_rate": rate, "loss": sum(losses.values())}
+    return {**head, **terms, **metrics}
 
 
 def _timed(loader: Iterable[Batch], state: State) -> Iterator[Batch]:
@@ -370,14 +347,6 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-def _save_reader(folder: Path, tokenizer: Tokenizer, model: VSE) -> None:
-    """Write what `load_run` needs besides weights: the tokenizer, and a pretrained encoder's architecture."""
-    tokenizer.save(folder)
-    if isinstance(model.text_encoder, BERTEncoder):
-        with write_atomically(folder / "config.json", "w") as file:
-            file.write(model.text_encoder.backbone.config.to_json_string())
-
-
 def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, sources: dict[str, Any], state: State) -> Run:
     timings = {
         "seconds": state.seconds,
@@ -390,6 +359,7 @@ def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, sources: dict[str, An
         recipe=recipe,
         data=sources["data"],
         seed=sources["seed"],
+        precision=sources["precision"],
         history=state.history,
         best=state.best,
         timings=timings,

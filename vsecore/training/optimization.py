@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 from torch.optim import lr_scheduler
 
-from vsecore.model import VSE
-from vsecore.recipes import TrainingSettings
+from vsecore.recipes import Training
+from vsecore.training.system import System
 
 
-def make_optimizer(model: VSE, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Adam or AdamW, with smaller steps for weights that were trained before."""
-    pretrained = {id(parameter) for parameter in model.pretrained_parameters()}
-    fresh = [parameter for parameter in model.parameters() if id(parameter) not in pretrained]
-    groups: list[dict[str, Any]] = [{"params": fresh, "lr": settings.learning_rate}]
-    if pretrained:
-        rate = settings.learning_rate * settings.pretrained_factor
-        groups.append({"params": list(model.pretrained_parameters()), "lr": rate})
+def make_optimizer(system: System, settings: Training) -> torch.optim.Optimizer:
+    """Adam or AdamW over what is to be trained, with smaller steps for weights that were trained before."""
+    pretrained = {id(parameter) for parameter in system.pretrained_parameters()}
+    trained = [parameter for parameter in system.parameters() if parameter.requires_grad]
+    rates = (settings.learning_rate, settings.learning_rate * settings.pretrained_factor)
+    groups = [
+        {"params": [one for one in trained if (id(one) in pretrained) is before], "lr": rate}
+        for before, rate in zip((False, True), rates, strict=True)
+    ]
     kind = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}[settings.optimizer]
-    return kind(groups, weight_decay=settings.weight_decay, fused=True)  # fused: one kernel, not one a weight
+    # fused: one kernel, not one a weight
+    return kind([group for group in groups if group["params"]], weight_decay=settings.weight_decay, fused=True)
 
 
 def make_schedule(
-    optimizer: torch.optim.Optimizer, settings: TrainingSettings, steps_an_epoch: int
+    optimizer: torch.optim.Optimizer, settings: Training, steps_an_epoch: int
 ) -> lr_scheduler.LRScheduler:
     """The learning rate, step by step: a linear warm-up times a schedule of torch's."""
     steps, decay = settings.epochs * steps_an_epoch, settings.decay_epochs * steps_an_epoch
@@ -47,36 +49,39 @@ def make_schedule(
 
 
 class LossMeter:
-    """Adds up an epoch's losses and watches that they stay finite.
+    """Adds up the terms of an epoch's losses and watches that they stay finite.
 
     Both happen where the losses are. A GPU that is asked for a number first finishes all that it was given to
-    do; so it is asked once in fifty steps.
+    do, so it is asked once in fifty steps.
 
     Args:
-        total: what the epoch's earlier steps, before a run was resumed, add up to.
+        totals: what the epoch's earlier steps, before a run was resumed, add up to, by the term's name.
         device: where the losses are.
     """
 
-    def __init__(self, total: float, device: torch.device) -> None:
-        self.total = torch.tensor(total, device=device)
+    def __init__(self, totals: Mapping[str, float], device: torch.device) -> None:
+        self.totals = {name: torch.tensor(total, device=device) for name, total in totals.items()}
         self.first_bad = torch.tensor(-1, device=device)
         self.patience = 1 if device.type == "cpu" else 50
 
-    def add(self, loss: Tensor, norm: Tensor, step: int, learning_rate: float) -> None:
-        """Take in a step's loss, and the length of its gradient.
+    def add(self, terms: Mapping[str, Tensor], norm: Tensor, step: int, learning_rate: float) -> None:
+        """Take in the terms of a step's loss, and the length of its gradient.
 
         Raises:
             FloatingPointError: one of the last fifty was NaN or infinite.
         """
         self.step, self.learning_rate = step, learning_rate
-        self.total += loss
-        bad = ~(loss.isfinite() & norm.isfinite()) & (self.first_bad < 0)
-        self.first_bad = torch.where(bad, step, self.first_bad)
+        bad = ~norm.isfinite()
+        for name, term in terms.items():
+            value = term.detach()
+            self.totals[name] = self.totals[name] + value if name in self.totals else value.clone()
+            bad = bad | ~value.isfinite()
+        self.first_bad = torch.where(bad & (self.first_bad < 0), step, self.first_bad)
         if step % self.patience == 0:
             self.read()
 
-    def read(self) -> float:
-        """The sum so far.
+    def read(self) -> dict[str, float]:
+        """The sums so far, by the term's name.
 
         Raises:
             FloatingPointError: one of the losses was NaN or infinite.
@@ -87,4 +92,4 @@ class LossMeter:
                 f"{self.learning_rate:.3g}): lower training.learning_rate, raise training.warmup_steps, or "
                 "look for odd values in the features; the last checkpoint is from before"
             )
-        return float(self.total)
+        return {name: float(total) for name, total in self.totals.items()}

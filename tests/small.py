@@ -1,0 +1,52 @@
+"""What tests of training share: a dataset of a few random pictures, and recipes small enough for it."""
+
+import numpy as np
+
+from vsecore.data.splits import Dataset, Split
+from vsecore.recipes import get
+from vsecore.training import fit
+
+SMALL = {
+    "dim": 16,
+    "text.encoder.word_dim": 8,
+    "text.encoder.minimum_count": 1,
+    "training.batch_size": 10,
+    "training.epochs": 3,
+    "training.learning_rate": 0.01,
+}
+
+
+def small_split(name, count, seed=0, captions_of=lambda picture: 2, counts=True, **fields):
+    """Pictures of random cells; a caption says which things are in the picture, its own number among them."""
+    dice = np.random.default_rng(seed)
+    owner = np.concatenate([np.full(captions_of(picture), picture) for picture in range(count)])
+    captions = [
+        f"thing{picture} " + " ".join(f"word{dice.integers(9)}" for _ in range(dice.integers(1, 6)))
+        for picture in owner
+    ]
+    return Split(
+        name,
+        dice.standard_normal((count, 5, 7)).astype(np.float16),
+        captions,
+        owner,
+        [f"{name}{picture}" for picture in range(count)],
+        dice.integers(1, 6, count) if counts else None,
+        **fields,
+    )
+
+
+def small_data(kind="grid", **options):
+    """Twenty pictures that are train, dev and test at once."""
+    split = small_split("train", 20, **options)
+    return Dataset("small", split, split, split, kind)
+
+
+def recipe(name="vsepp_grid_gru", **changes):
+    """A recipe at the small scale; in the names of changes, two underscores stand for a dot."""
+    small = {key: value for key, value in SMALL.items() if "gru" in name or "encoder" not in key}
+    return get(name).override(small | {key.replace("__", "."): value for key, value in changes.items()})
+
+
+def train(a_recipe=None, data=None, **options):
+    """Train on the CPU."""
+    return fit(a_recipe or recipe(), data or small_data(), device="cpu", **options)

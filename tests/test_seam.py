@@ -1,0 +1,305 @@
+"""The seam: a new system is a few lines beside the package; nothing in `fit`, `VSE` or `Recipe` knows of it."""
+
+import numpy as np
+import pytest
+import torch
+from small import recipe, small_data, small_split, train
+from torch import nn
+from torch.nn.functional import normalize
+
+from vsecore.data.batches import OfflineNegatives
+from vsecore.data.splits import Dataset, Split
+from vsecore.encoders import IMAGE_ENCODERS
+from vsecore.losses import LOSSES, triplet
+from vsecore.pooling import POOLS
+from vsecore.similarity import SIMILARITIES
+from vsecore.training import encode, evaluate_split, load_run, score_split
+
+
+@pytest.fixture
+def add(monkeypatch):
+    """Register a part for one test."""
+
+    def register(registry, name, entry):
+        monkeypatch.setitem(registry._entries, name, entry)
+
+    return register
+
+
+class StopError(Exception):
+    """Raised by a callback to end a run."""
+
+
+def assert_resumes_with_the_same_bits(tmp_path, a_recipe, data=None, stop=6, **options):
+    """Stop a run in the middle of an epoch, go on, and compare with one that was never stopped."""
+
+    def callback(event):
+        last.clear()
+        last.update({name: x.detach().clone() for name, x in event.system.state_dict().items()})
+        if event.step == stopping:
+            raise StopError
+
+    last, stopping = {}, stop
+    with pytest.raises(StopError):
+        train(a_recipe, data, folder=tmp_path, save_every=1, callback=callback, **options)
+    stopping = None
+    resumed = train(a_recipe, data, folder=tmp_path, resume=True, callback=callback, **options)
+    state = dict(last)
+    whole = train(a_recipe, data, callback=callback, **options)
+    assert resumed.history == whole.history
+    assert state.keys() == last.keys()
+    assert all(torch.equal(state[name], last[name]) for name in last)
+    return state
+
+
+# A loss with parameters.
+
+
+class WordCount(nn.Module):
+    """Read off a caption's vector how many words it has."""
+
+    def __init__(self, dim: int, hidden: int = 4) -> None:
+        super().__init__()
+        self.read = nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, 1))
+
+    def forward(self, step):
+        return (self.read(step.t.vectors).squeeze(-1) - step.batch.lengths).square().mean()
+
+
+def test_a_loss_with_parameters_is_trained_saved_and_resumed(add, tmp_path):
+    add(LOSSES, "word_count", WordCount)
+    a_recipe = recipe(losses=["triplet", {"name": "word_count", "options": {"hidden": 8}, "weight": 0.1}])
+    state = assert_resumes_with_the_same_bits(tmp_path, a_recipe)
+    assert state["losses.word_count.read.0.weight"].shape == (8, 16)
+    run = train(a_recipe)
+    assert run.history[-1]["loss_word_count"] < run.history[0]["loss_word_count"]
+    terms = run.history[0]["loss_triplet"] + run.history[0]["loss_word_count"]
+    assert run.history[0]["loss"] == pytest.approx(terms)
+    assert load_run(tmp_path).best["rsum"] > 0
+
+
+# A loss with state.
+
+
+class Multiplier(nn.Module):
+    """Weigh the loss by a number that grows while the loss is above a bound: used first, then stepped."""
+
+    def __init__(self, bound: float = 1.0) -> None:
+        super().__init__()
+        self.bound = bound
+        self.register_buffer("value", torch.ones(()))
+
+    def forward(self, step):
+        loss = triplet(step.scores, positives=step.positives, reduction="mean")
+        weighted = self.value * loss
+        if self.training:
+            self.value = (self.value + 0.1 * (loss.detach() - self.bound)).clamp(0, 100)
+        return weighted
+
+
+def test_a_loss_with_state_goes_on_where_it_stopped(add, tmp_path):
+    add(LOSSES, "multiplier", Multiplier)
+    state = assert_resumes_with_the_same_bits(tmp_path, recipe(losses="multiplier"))
+    assert 0 < state["losses.multiplier.value"] != 1
+
+
+# A head that gives sets, with more to say, and a similarity of sets.
+
+
+class Slots(nn.Module):
+    """K learned queries, each of which attends to the elements."""
+
+    def __init__(self, dim: int, slots: int = 3) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(slots, dim))
+
+    def forward(self, x, mask=None):
+        weights = torch.where(mask.unsqueeze(1), self.queries @ x.mT, -torch.inf).softmax(-1)  # (B, K, N)
+        slots = weights @ x  # (B, K, D)
+        return slots + x.mean(1, keepdim=True), {"slots": slots}
+
+
+class BestPair(nn.Module):
+    """The similarity of two sets is that of their nearest elements."""
+
+    reads, block = "vectors", (7, 11)
+
+    def forward(self, v, t):
+        return torch.einsum("bkd,cld->bckl", v.vectors, t.vectors).amax((-2, -1))
+
+    def pairs(self, v, t):
+        return torch.einsum("bkd,bld->bkl", v.vectors, t.vectors).amax((-2, -1))
+
+
+class Apart(nn.Module):
+    """Slots of one set should differ."""
+
+    reads = ("slots",)
+
+    def forward(self, step):
+        return normalize(step.v.extra["slots"], dim=-1).mean(1).norm(dim=-1).mean()
+
+
+def test_a_head_gives_sets_and_a_loss_reads_its_slots(add, tmp_path):
+    add(POOLS, "slots", Slots)
+    add(SIMILARITIES, "best_pair", BestPair)
+    add(LOSSES, "apart", Apart)
+    changes = {"image.pool": "slots", "image.pool.slots": 4, "text.pool": "slots", "similarity": "best_pair"}
+    a_recipe = recipe(losses=["triplet", {"name": "apart", "weight": 0.01}]).override(changes)
+    assert_resumes_with_the_same_bits(tmp_path, a_recipe)
+    run, data = load_run(tmp_path), small_data()
+    v, t = encode(run.model, data.dev, run.tokenizer)
+    assert v.vectors.shape == (20, 4, 16)
+    whole = run.model.scores(v, t)
+    torch.testing.assert_close(score_split(run.model, data.dev, run.tokenizer), whole)  # in blocks of 7 by 11
+    torch.testing.assert_close(run.model.similarity.pairs(v, t[::2]), whole[:, ::2].diagonal())
+
+
+# A similarity that reads elements.
+
+
+class WordsFindCells(nn.Module):
+    """Each word finds its cell; a caption is as near as its words are on average."""
+
+    reads, block = "elements", (4, 6)
+
+    def forward(self, v, t):
+        affinity = torch.einsum("bnd,cld->bcnl", normalize(v.elements, dim=-1), normalize(t.elements, dim=-1))
+        best = torch.where(v.mask[:, None, :, None], affinity, -torch.inf).amax(2)  # (B, C, L)
+        return torch.where(t.mask, best, 0).sum(-1) / t.mask.sum(-1)  # (B, C)
+
+    def pairs(self, v, t):
+        return self(v, t).diagonal()
+
+
+def test_a_similarity_may_read_elements_and_need_no_vectors(add, tmp_path):
+    add(SIMILARITIES, "words_find_cells", WordsFindCells)
+    changes = {"image.pool": None, "text.pool": None, "similarity": "words_find_cells"}
+    a_recipe = recipe(training__epochs=12).override(changes)
+    assert_resumes_with_the_same_bits(tmp_path, a_recipe)
+    run, data = load_run(tmp_path), small_data()
+    v, t = encode(run.model, data.dev, run.tokenizer)
+    assert v.vectors is None
+    torch.testing.assert_close(
+        score_split(run.model, data.dev, run.tokenizer, batch_size=3), run.model.scores(v, t)
+    )
+    assert run.best["rsum"] > 2 * run.history[0]["rsum"] or run.history[0]["rsum"] > 300
+
+
+# Offline pairs.
+
+
+class OfflineHinge(nn.Module):
+    """A pair should be nearer than its picture is to an offline caption, and its caption to an offline picture."""
+
+    def forward(self, step):
+        (_, texts), (pictures, _) = step.offline
+        own = step.similarity.pairs(step.v, step.t)  # (B,)
+        wrong = step.similarity.pairs(step.v, texts), step.similarity.pairs(pictures, step.t)
+        return sum((0.2 - own + negative).relu().sum() for negative in wrong)
+
+
+def test_offline_pairs_travel_with_a_batch_row_by_row(add, tmp_path):
+    add(LOSSES, "offline_hinge", OfflineHinge)
+    split = small_data().train
+    texts = np.array([np.flatnonzero(split.owner != picture)[:9] for picture in range(20)])
+    pictures = np.array([np.delete(np.arange(20), owner)[-5:] for owner in split.owner])
+    negatives = OfflineNegatives(texts, pictures)
+    a_recipe = recipe(losses=["triplet", "offline_hinge"])
+    assert_resumes_with_the_same_bits(tmp_path, a_recipe, negatives=negatives)
+    with pytest.raises(ValueError, match=r"data\.negatives"):
+        train(a_recipe, folder=tmp_path, resume=True, negatives=OfflineNegatives(texts[:, :5], pictures))
+    history = train(a_recipe, negatives=negatives).history
+    assert history[-1]["loss_offline_hinge"] < history[0]["loss_offline_hinge"]
+
+
+# Targets of captions.
+
+
+class PredictTarget(nn.Module):
+    """Turn a caption's vector into the target of that caption."""
+
+    def __init__(self, dim: int, target_dim: int) -> None:
+        super().__init__()
+        self.decode = nn.Linear(dim, target_dim, bias=False)
+
+    def forward(self, step):
+        return (self.decode(step.t.vectors) - step.targets).square().mean()
+
+
+def test_targets_travel_with_their_captions(add, tmp_path):
+    add(LOSSES, "predict_target", PredictTarget)
+    targets = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
+    split = small_split("train", 20, targets=targets)
+    data = Dataset("small", split, split, split, "grid")
+    a_recipe = recipe(losses=["triplet", "predict_target"])
+    assert_resumes_with_the_same_bits(tmp_path, a_recipe, data)
+    history = train(a_recipe, data).history
+    assert history[-1]["loss_predict_target"] < history[0]["loss_predict_target"]
+    with pytest.raises(ValueError, match="'predict_target' predicts targets, and data 'small' has none"):
+        train(a_recipe)
+
+
+# A frozen backbone on pixels, end to end.
+
+
+class FrozenConvolution(nn.Module):
+    """Pixels to cells through a network that stays as it is, and a projection that learns."""
+
+    reads = "pixels"
+
+    def __init__(self, feature_dim: int, dim: int) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Conv2d(feature_dim, 8, 4, 4), nn.BatchNorm2d(8)).requires_grad_(False)
+        self.project = nn.Linear(8, dim)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.backbone.eval()  # its running statistics stay too
+        return self
+
+    def forward(self, pictures, mask=None):
+        cells = self.backbone(pictures.float() / 255).flatten(2).mT  # (B, N, 8)
+        return self.project(cells), None
+
+
+def test_pixels_are_read_end_to_end_through_a_frozen_backbone(add, tmp_path):
+    add(IMAGE_ENCODERS, "frozen", FrozenConvolution)
+    features = small_split("train", 20)
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 3, 8, 8), dtype=np.uint8)
+    split = Split("train", pixels, features.captions, features.owner, features.picture_ids)
+    data = Dataset("small", split, split, split, "pixels")
+    a_recipe = recipe(image__encoder="frozen", training__epochs=2)
+    state = assert_resumes_with_the_same_bits(tmp_path, a_recipe, data)
+    torch.manual_seed(0)
+    begun = a_recipe.build(3, a_recipe.tokenizer(split.captions)).state_dict()
+    for name, weight in begun.items():
+        frozen = name.startswith("image_encoder.backbone")
+        assert torch.equal(weight, state[f"model.{name}"]) is frozen or "num_batches" in name, name
+    run = load_run(tmp_path)
+    assert evaluate_split(run.model, split, run.tokenizer)["rsum"] == run.best["rsum"]
+    with pytest.raises(ValueError, match="reads grid features and data 'small' holds pixels"):
+        train(recipe(), data)
+
+
+# And all of it is refused by name where it does not fit.
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"losses": "hinge"}, "losses: loss 'hinge' is unknown: there are adopt, info_nce, triplet"),
+        ({"losses": []}, "losses are \\[\\]: wanted at least one"),
+        ({"losses": ["triplet", "triplet"]}, "none twice"),
+        ({"losses.triplet.margn": 1}, "loss 'triplet' has no option 'margn': it takes margin"),
+        ({"losses.triplet.margin": "wide"}, "option margin of loss 'triplet' is 'wide', wanted float"),
+        ({"losses.adopt.margin": 1}, "'losses.adopt.margin' is unknown: this recipe's losses are triplet"),
+        ({"losses.triplet.weight": -1}, "weight is -1"),
+        ({"similarity": "dot"}, "similarity: similarity 'dot' is unknown"),
+        ({"similarity.k": 1}, "similarity 'cosine' has no option 'k'"),
+        ({"image.encoder": "eyes"}, "image.encoder: picture encoder 'eyes' is unknown"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_by_name(changes, message):
+    with pytest.raises(ValueError, match=message):
+        recipe().override(changes)

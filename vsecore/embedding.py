@@ -1,0 +1,54 @@
+"""What a tower makes of its side of a batch, and what every similarity and loss may read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Embedding:
+    """Pictures or captions as a tower gives them. Each reader takes what it needs.
+
+    Attributes:
+        vectors: unit vectors (B, D), or sets of them (B, K, D); None where only elements are compared.
+        elements: the vectors before pooling, (B, N, D): cells, regions, patches or words; None where nobody
+            who comes later reads them.
+        mask: bool (B, N), True where an element is real; None: all are.
+        extra: what else a head has to say, by name, each with B rows: "slots" before a global vector is
+            added, "log_variance".
+    """
+
+    vectors: Tensor | None
+    elements: Tensor | None = None
+    mask: Tensor | None = None
+    extra: dict[str, Tensor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """B, the number of pictures or captions."""
+        for tensor in (self.vectors, self.elements):
+            if tensor is not None:
+                return len(tensor)
+        raise ValueError("the embedding holds neither vectors nor elements")
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Embedding:
+        """The same embedding with every tensor changed by a function."""
+        vectors, elements, mask = (
+            None if tensor is None else change(tensor) for tensor in (self.vectors, self.elements, self.mask)
+        )
+        return Embedding(vectors, elements, mask, {name: change(x) for name, x in self.extra.items()})
+
+    def __getitem__(self, rows: slice | Tensor) -> Embedding:
+        """Some of the rows."""
+        return self.map(lambda tensor: tensor[rows])
+
+    def to(self, device: torch.device | str) -> Embedding:
+        """The embedding on a device."""
+        return self.map(lambda tensor: tensor.to(device))
+
+    def float(self) -> Embedding:
+        """The embedding in float32, its mask as it is."""
+        return self.map(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)

@@ -1,0 +1,73 @@
+"""2AD: adaptive pooling and optimisation, whole and with parts taken out or put in their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
+from vsecore.recipes.vsepp import TEXT_ENCODERS, Feature, Reader
+
+
+def two_ad(feature: Feature, text: Reader) -> Recipe:
+    """AdPool in both towers, trained with AdOpt.
+
+    Source: Zhang et al. 2022 (2AD).
+    """
+    return Recipe(
+        name=f"2ad_{feature}_{text}",
+        source=(
+            "Zhang et al. 2022 (2AD), section 4.2 and appendix B: width, batch, epochs, learning rate and "
+            "its fall, temperature; its released code: AdamW, the decay that it sets (for regions and "
+            "patches with BiGRU it sets none, and torch's is a hundred times as large), gradient clipping, a "
+            "fifth of the elements and words left out in training, the margin on the negatives; features as "
+            "they were extracted, where the paper trains the networks of grids and patches too"
+        ),
+        image=ImageTower(encoder=Part(feature), pool=Part("adpool"), element_drop=0.2),
+        text=TextTower(encoder=TEXT_ENCODERS[text], pool=Part("adpool"), word_drop=0.2),
+        losses=(Part("adopt"),),
+        training=Training(epochs=25, optimizer="AdamW", learning_rate=5e-4, weight_decay=1e-4),
+    )
+
+
+def _pools(name: str, **options: Any) -> dict[str, Any]:
+    """The same pool in both towers."""
+    return dict.fromkeys(("image.pool", "text.pool"), Part(name, options))
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    # Table 3: what each part is worth.
+    "without_token": _pools("adpool", token_share=0.0),
+    "without_embedding": _pools("adpool", token_share=1.0),
+    "without_adopt": {"losses": Part("triplet", {"warmup_epochs": 0})},
+    # Table 4: other poolers. Without AdPool, table 3 takes the mean.
+    "mean": _pools("mean"),
+    "max": _pools("max"),
+    "kmax": _pools("kmax", k=5),
+    "soft": _pools("soft"),
+    "ada": _pools("ada"),
+    "lip": _pools("lip"),
+    "seq2seq": _pools("seq2seq"),
+    "gcn": _pools("gcn"),
+    "self_attention": _pools("self_attention"),
+    "gpo": _pools("gpo"),
+    "manual": _pools("mean") | {"image.pool": Part("kmax", {"k": 5})},
+    # Table C-2: the balance is not learned.
+    "share_25": _pools("adpool", token_share=0.25),
+    "share_50": _pools("adpool", token_share=0.5),
+    "share_75": _pools("adpool", token_share=0.75),
+    "share_random": _pools("adpool", token_share="random"),
+    # The released code, where it departs from the print.
+    "per_dimension": _pools("adpool", per_dimension=True),
+    # Figures A.2-1 and C-2: other answers to how many negatives.
+    "max_violation": {"losses": Part("triplet")},
+    "info_nce": {"losses": Part("info_nce")},
+    "printed_rule": {"losses": Part("adopt", {"rule": "printed"})},
+    "as_printed": {
+        "losses": Part("adopt", {"rule": "printed", "positive_in_denominator": False, "margin": 0.0})
+    },
+    "without_margin": {"losses.adopt.margin": 0.0},
+    **{f"negatives_{k}": {"losses": Part("adopt", {"negatives": k})} for k in (1, 4, 16, 64, 127)},
+    # The paper's learning rate, where an experiment's scale has a higher one.
+    "paper_rate": {"training.learning_rate": 5e-4},
+}
+"""What the paper takes out, or puts in its place, by name: changes to a recipe."""

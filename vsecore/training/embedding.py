@@ -1,0 +1,114 @@
+"""What a trained model makes of a split: its embedding, its scores, its table row."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vsecore.data.splits import Split
+from vsecore.data.words import TokenizedCaptions, Tokenizer
+from vsecore.embedding import Embedding
+from vsecore.evaluation import evaluate
+from vsecore.model import VSE
+
+
+@torch.inference_mode()
+def encode(
+    model: VSE, split: Split, tokenizer: Tokenizer, batch_size: int = 256
+) -> tuple[Embedding, Embedding]:
+    """Embed a split: every picture once, every caption once, in the split's order.
+
+    Args:
+        model: on any device; its mode, training or not, is as before when this returns.
+        split: what to embed.
+        tokenizer: the one that the model was trained with.
+        batch_size: how many at a time; the result does not depend on it.
+
+    Returns:
+        The Ni pictures and the Nc captions, float32 on the CPU: what the model's similarity reads, its
+        vectors or its elements, and nothing else.
+    """
+    was_training, device = model.training, next(model.parameters()).device
+    model.eval()
+    pictures = [
+        _kept(model, model.encode_pictures(*_pictures(split, start, batch_size, device)))
+        for start in range(0, len(split), batch_size)
+    ]
+    tokens = TokenizedCaptions.encode(tokenizer, split.captions)
+    order = np.argsort(-tokens.lengths, kind="stable")  # captions of one length together: little padding
+    captions = []
+    for start in range(0, len(order), batch_size):
+        chosen = order[start : start + batch_size]
+        numbers, mask = tokens.rows(chosen)  # (b, L) each
+        lengths = torch.from_numpy(tokens.lengths[chosen])
+        captions.append(_kept(model, model.encode_captions(numbers.to(device), mask.to(device), lengths)))
+    model.train(was_training)
+    return _joined(pictures), _joined(captions)[torch.from_numpy(np.argsort(order))]
+
+
+@torch.inference_mode()
+def score_split(model: VSE, split: Split, tokenizer: Tokenizer, batch_size: int = 256) -> Tensor:
+    """Compare every picture of a split with every caption, in blocks, on the model's device.
+
+    Returns:
+        Similarities (Ni, Nc), float32 on the CPU.
+    """
+    v, t = encode(model, split, tokenizer, batch_size)
+    device = next(model.parameters()).device
+    rows, columns = model.similarity.block
+    scores = torch.empty(len(v), len(t))
+    for left in range(0, len(t), columns):
+        captions = t[left : left + columns].to(device)
+        for top in range(0, len(v), rows):
+            block = model.scores(v[top : top + rows].to(device), captions)
+            scores[top : top + rows, left : left + columns] = block
+    return scores
+
+
+def evaluate_split(
+    model: VSE, split: Split, tokenizer: Tokenizer, folds: int | None = None, batch_size: int = 256
+) -> dict[str, float]:
+    """Recalls, ranks and rsum of a model on a split (see `evaluation.evaluate`)."""
+    return evaluate(score_split(model, split, tokenizer, batch_size), split.owner, folds)
+
+
+def _pictures(
+    split: Split, start: int, count: int, device: torch.device
+) -> tuple[Tensor, Tensor | None]:
+    """Some pictures, and which of their elements are real."""
+    rows = slice(start, start + count)
+    pictures = torch.from_numpy(np.array(split.pictures[rows])).to(device)  # (b, N, F) or (b, 3, H, W)
+    if pictures.is_floating_point():
+        pictures = pictures.float()  # on the device: half precision travels at half the width
+    if split.picture_counts is None:
+        return pictures, None
+    counts = torch.as_tensor(split.picture_counts[rows]).to(device)
+    return pictures, torch.arange(pictures.shape[1], device=device) < counts[:, None]  # (b, N)
+
+
+def _kept(model: VSE, embedding: Embedding) -> Embedding:
+    """What the similarity reads, on the CPU."""
+    if model.similarity.reads == "vectors":
+        return Embedding(embedding.vectors).float().to("cpu")
+    elements, mask = embedding.elements, embedding.mask
+    if elements is not None and mask is None:
+        mask = torch.ones(elements.shape[:2], dtype=torch.bool, device=elements.device)
+    return Embedding(None, elements, mask).float().to("cpu")
+
+
+def _joined(parts: list[Embedding]) -> Embedding:
+    """Embeddings behind one another; sets of fewer elements are padded to the largest."""
+    if parts[0].elements is None:
+        return Embedding(torch.cat([part.vectors for part in parts if part.vectors is not None]))
+    most = max(part.elements.shape[1] for part in parts if part.elements is not None)
+
+    def padded(x: Tensor) -> Tensor:
+        return torch.cat([x, x.new_zeros(len(x), most - x.shape[1], *x.shape[2:])], dim=1)
+
+    wide = [part.map(padded) for part in parts]
+    return Embedding(
+        None,
+        torch.cat([part.elements for part in wide if part.elements is not None]),
+        torch.cat([part.mask for part in wide if part.mask is not None]),
+    )

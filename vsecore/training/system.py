@@ -1,0 +1,121 @@
+"""A model and its losses as one module: prepared, optimised, saved and resumed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vsecore.data.batches import Batch
+from vsecore.data.splits import Dataset
+from vsecore.data.words import Tokenizer
+from vsecore.embedding import Embedding
+from vsecore.losses import LOSSES, Step
+from vsecore.model import VSE
+from vsecore.recipes import Recipe
+from vsecore.training.distributed import gather
+
+
+class System(nn.Module):
+    """All that has weights or state: two towers, their similarity, and the losses.
+
+    Args:
+        model: the towers and what compares them.
+        losses: called as `loss(step)`, each by its name.
+        weights: the share of each loss in the sum, by its name.
+    """
+
+    def __init__(self, model: VSE, losses: Mapping[str, nn.Module], weights: Mapping[str, float]) -> None:
+        super().__init__()
+        self.model = model
+        self.losses = nn.ModuleDict(losses)
+        self.weights = dict(weights)
+
+    @classmethod
+    def build(
+        cls, recipe: Recipe, data: Dataset, tokenizer: Tokenizer, vectors: Tensor | None = None
+    ) -> System:
+        """What a recipe describes, its new weights drawn from torch's global generator.
+
+        Raises:
+            ValueError: recipe and data do not fit.
+        """
+        model = recipe.build(data.feature_dim, tokenizer, vectors)
+        context: dict[str, Any] = {"dim": recipe.dim, "vocabulary_size": len(tokenizer)}
+        if data.train.targets is not None:
+            context["target_dim"] = data.train.targets.shape[1]
+        losses = {}
+        for part in recipe.losses:
+            if LOSSES.takes(part.name, "target_dim") and "target_dim" not in context:
+                raise ValueError(f"loss {part.name!r} predicts targets, and data {data.name!r} has none")
+            losses[part.name] = LOSSES.build(part.name, part.options, **context)
+        return cls(model, losses, {part.name: part.weight for part in recipe.losses})
+
+    def forward(self, batch: Batch, epoch: int) -> tuple[dict[str, Tensor], Scored]:
+        """Embed a batch, compare it, and ask every loss.
+
+        Args:
+            batch: this process's share of the joint batch.
+            epoch: counted from 0.
+
+        Returns:
+            The terms of the loss by name, each a scalar times its weight, so that they add up to what is
+            minimised; and the scores of the joint batch.
+        """
+        pairs = [self.model(part) for part in (batch, *(batch.offline or ()))]
+        with torch.autocast(batch.tokens.device.type, enabled=False):
+            step = self._step(batch, pairs, epoch)
+            terms = {name: self.weights[name] * loss(step) for name, loss in self.losses.items()}
+        return terms, Scored(step.scores.detach(), step.positives)
+
+    def _step(self, batch: Batch, pairs: list[tuple[Embedding, Embedding]], epoch: int) -> Step:
+        """What all processes made of their shares, with gradient, as one batch."""
+        read = {self.model.similarity.reads}.union(*(getattr(loss, "reads", ()) for loss in self.losses.values()))
+        shares = batch.shares or None  # the captions of each process; pictures are shared evenly
+        (v, t), *offline = [
+            (_joint(v.float(), read, None), _joint(t.float(), read, shares if place == 0 else None))
+            for place, (v, t) in enumerate(pairs)
+        ]
+        rows, owners = gather(batch.picture_rows), gather(batch.owner_rows, shares)
+        return Step(
+            scores=self.model.scores(v, t),
+            positives=rows[:, None] == owners[None, :],
+            v=v,
+            t=t,
+            offline=tuple(offline),
+            targets=None if batch.targets is None else gather(batch.targets, shares),
+            batch=batch,
+            similarity=self.model.similarity,
+            epoch=epoch,
+        )
+
+    def pretrained_parameters(self) -> Iterator[nn.Parameter]:
+        """What was trained before it came here, and so wants smaller steps than the rest."""
+        yield from self.model.pretrained_parameters()
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A joint batch compared, without gradient."""
+
+    scores: Tensor  # (B, C)
+    positives: Tensor  # (B, C) bool
+
+
+def _joint(embedding: Embedding, read: set[str], shares: tuple[int, ...] | None) -> Embedding:
+    """The rows of all processes, of what is read; with one process, everything as it is."""
+    if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+        return embedding
+
+    def of(name: str, tensor: Tensor | None) -> Tensor | None:
+        return gather(tensor, shares) if tensor is not None and name in read else None
+
+    return Embedding(
+        of("vectors", embedding.vectors),
+        of("elements", embedding.elements),
+        of("elements", embedding.mask),
+        {name: gather(tensor, shares) for name, tensor in embedding.extra.items() if name in read},
+    )
