@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vsecore.data.karpathy import CaptionSplit, check, load_karpathy
+from vsecore.data.karpathy import CaptionSplit, check_photographs, load_karpathy
 from vsecore.data.pictures import open_picture
 
 Album = Callable[..., Path]
@@ -95,7 +95,7 @@ def test_text_files_give_the_same_as_the_json(album: Album) -> None:
 
 def test_ids_without_a_picture_are_told_and_do_no_harm(album: Album) -> None:
     folder = album()
-    report = check(folder, text_files(folder))
+    report = check_photographs(folder, text_files(folder))
     assert report.problems == []
     assert "2 ids (lost.jpg, lost.jpg.1) with captions and no picture: not used" in report.facts
 
@@ -107,13 +107,16 @@ def test_missing_pictures_are_counted_and_named(album: Album) -> None:
     wanted = r"4 pictures \(train0.jpg, train1.jpg, train2.jpg, ...\) of split 'train'"
     with pytest.raises(FileNotFoundError, match=wanted):
         load_karpathy(folder)
-    assert "4 pictures (train0.jpg, train1.jpg, train2.jpg, ...) not found" in check(folder).problems[0]
+    assert (
+        "4 pictures (train0.jpg, train1.jpg, train2.jpg, ...) not found"
+        in check_photographs(folder).problems[0]
+    )
 
 
 def test_a_missing_folder_or_annotation_is_named(album: Album, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere"):
         load_karpathy(tmp_path / "nowhere")
-    assert "nowhere" in check(tmp_path / "nowhere").problems[0]
+    assert "nowhere" in check_photographs(tmp_path / "nowhere").problems[0]
     with pytest.raises(FileNotFoundError, match=r"holds no dataset_\*.json"):
         load_karpathy(tmp_path)
     folder = album()
@@ -152,7 +155,7 @@ def test_a_damaged_json_is_named_with_its_field(album: Album, change: Callable, 
     edit(folder, change)
     with pytest.raises(ValueError, match=f"dataset_album.json.*{message}"):
         load_karpathy(folder)
-    assert check(folder).problems
+    assert check_photographs(folder).problems
 
 
 def test_damaged_text_files_are_named(album: Album) -> None:
@@ -173,19 +176,19 @@ def test_damaged_text_files_are_named(album: Album) -> None:
 
 def test_a_check_opens_every_picture(album: Album) -> None:
     folder = album()
-    assert check(folder).problems == []
+    assert check_photographs(folder).problems == []
     broken = folder / "images" / "test1.jpg"
     broken.write_bytes(broken.read_bytes()[:400])
     (folder / "images" / "val0.jpg").write_text("no picture")
-    problems = "\n".join(check(folder).problems)
+    problems = "\n".join(check_photographs(folder).problems)
     assert "test1.jpg is no picture" in problems and "val0.jpg is no picture" in problems
 
 
 def test_a_check_finds_pictures_with_too_few_captions(album: Album) -> None:
     folder = album(captions=6)
-    assert check(folder).problems == []  # the first five are used
+    assert check_photographs(folder).problems == []  # the first five are used
     edit(folder, lambda content: content["images"][3].update(sentences=[{"raw": "A dog ."}]))
-    (problem,) = check(folder).problems
+    (problem,) = check_photographs(folder).problems
     assert problem.startswith("split 'train': 1 picture (train3.jpg) with fewer than 5 captions")
     assert len(load_karpathy(folder)["train"].captions) == 26  # reading them is allowed
 
@@ -195,7 +198,7 @@ def test_a_picture_that_would_fill_the_memory_is_a_problem(
 ) -> None:
     folder = album()
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    problems = check(folder).problems
+    problems = check_photographs(folder).problems
     assert len(problems) == 10 and "train0.jpg is no picture that can be read" in problems[0]
 
 

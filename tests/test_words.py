@@ -1,13 +1,18 @@
 import importlib.metadata
 import json
+import os
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from vsecore.data import words
 from vsecore.data.karpathy import load_karpathy
 from vsecore.data.words import (
     BERTTokenizer,
+    TokenizedCaptions,
     Vocabulary,
     load_tokenizer,
     load_vectors,
@@ -80,6 +85,55 @@ def test_words_that_make_no_vocabulary_are_refused() -> None:
         Vocabulary(["dog"]).encode([])
 
 
+SENTENCES = ["a dog", "the cat sees a dog", "", "kite", "a dog and a cat and a dog", "cat"]
+
+
+def test_tokenised_captions_are_what_the_tokenizer_gives() -> None:
+    vocabulary = Vocabulary(["a", "dog", "cat"])
+    captions = TokenizedCaptions.encode(vocabulary, SENTENCES)
+    assert len(captions) == 6 and captions.lengths.tolist() == [4, 7, 2, 3, 10, 3]
+    assert (captions.pad, captions.blank, captions.special) == (0, 3, {0, 1, 2})
+    for rows in ([0, 1], [4, 2, 4], [5], range(6)):
+        tokens, mask = captions.rows(np.array(rows))
+        wanted = vocabulary.encode([SENTENCES[row] for row in rows])
+        assert torch.equal(tokens, wanted[0]) and torch.equal(mask, wanted[1])
+        assert (tokens.dtype, mask.dtype) == (torch.int64, torch.bool)
+    wide, mask = captions.rows(np.array([5, 2]), width=6)
+    assert wide.tolist() == [[1, 6, 2, 0, 0, 0], [1, 2, 0, 0, 0, 0]] and mask.sum() == 5
+
+
+def test_many_captions_are_tokenised_in_blocks_and_stay_small() -> None:
+    vocabulary, many = Vocabulary(["a", "dog", "cat"]), SENTENCES * 2000
+    captions = TokenizedCaptions.encode(vocabulary, many)
+    assert len(captions) == 12000 and captions.numbers.dtype == np.int32
+    assert len(captions.numbers) == 2000 * 29  # without padding
+    rows = np.array([4095, 4096, 8191, 11998])  # where blocks meet
+    assert torch.equal(captions.rows(rows)[0], vocabulary.encode([many[row] for row in rows])[0])
+
+
+def test_padding_on_the_left_is_moved_to_the_right() -> None:
+    class Leftward(Vocabulary):
+        def encode(self, captions):
+            tokens, mask = super().encode(captions)
+            turned = [torch.cat([row[~real], row[real]]) for row, real in zip(tokens, mask, strict=True)]
+            return torch.stack(turned), mask.flip(1)
+
+    plain, leftward = (
+        TokenizedCaptions.encode(kind(["a", "dog"]), SENTENCES) for kind in (Vocabulary, Leftward)
+    )
+    assert np.array_equal(plain.numbers, leftward.numbers)
+
+
+def test_captions_that_cannot_be_tokenised_are_refused() -> None:
+    with pytest.raises(ValueError, match="captions is empty"):
+        TokenizedCaptions.encode(Vocabulary(["dog"]), [])
+    marks = {"pad": 0, "blank": 3, "special": frozenset({0})}
+    with pytest.raises(ValueError, match="lengths add up to 3 and there are 4 numbers"):
+        TokenizedCaptions(np.arange(4), np.array([1, 2]), **marks)
+    with pytest.raises(ValueError, match="caption 1 has no tokens"):
+        TokenizedCaptions(np.arange(4), np.array([4, 0]), **marks)
+
+
 GLOVE = "the 1 2 3\nDog 4 5 6\ndog 7 8 9\ncat 1 1 -1\nFrisbee 0 0 1\n. . . 9 9 9\n"
 
 
@@ -106,6 +160,46 @@ def test_noise_of_missing_words_comes_from_the_seed(tmp_path: Path) -> None:
     path, vocabulary = vectors_file(tmp_path, GLOVE), Vocabulary(["dog", "the", "zyzzyva"])
     first, again, other = (load_vectors(path, vocabulary, seed)[0] for seed in (0, 0, 1))
     assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The vectors files that were read, in order."""
+    seen = []
+    read = words._vector_rows
+    monkeypatch.setattr(words, "_vector_rows", lambda path: seen.append(path) or read(path))
+    return seen
+
+
+def test_a_file_is_read_once_for_a_vocabulary(tmp_path: Path, reads: list[Path]) -> None:
+    path = vectors_file(tmp_path, GLOVE)
+    first, report = load_vectors(path, Vocabulary(["dog", "the", "zyzzyva"]))
+    kept = first.clone()
+    first.zero_()  # what a caller does with its vectors is its own affair
+    again, report_again = load_vectors(str(path), Vocabulary(["dog", "the", "zyzzyva"]))
+    assert torch.equal(again, kept) and report_again == report
+    load_vectors(path, Vocabulary(["dog", "the", "zyzzyva"]), seed=1)
+    assert len(reads) == 1
+    load_vectors(path, Vocabulary(["dog", "zyzzyva", "the"]))
+    assert len(reads) == 2
+
+
+def test_a_file_that_has_changed_is_read_again(tmp_path: Path, reads: list[Path]) -> None:
+    path, vocabulary = vectors_file(tmp_path, GLOVE), Vocabulary(["dog", "the"])
+    load_vectors(path, vocabulary)
+    written = path.stat().st_mtime_ns
+    path.write_text(GLOVE.replace("7 8 9", "0 0 0"))
+    os.utime(path, ns=(written, written + 10**9))
+    assert torch.equal(load_vectors(path, vocabulary)[0][4], torch.zeros(3))
+    assert len(reads) == 2
+
+
+def test_few_files_are_kept(tmp_path: Path, reads: list[Path]) -> None:
+    path = vectors_file(tmp_path, GLOVE)
+    for _ in range(2):
+        for number in range(40):
+            load_vectors(path, Vocabulary(["dog", f"word{number}"]))
+    assert len(reads) == 80
 
 
 @pytest.mark.parametrize(
@@ -153,6 +247,24 @@ def test_bert_cuts_what_it_cannot_hold(bert: BERTTokenizer) -> None:
     assert bert.encode(["dog " * 1000])[0].shape == (1, 512)
     with pytest.raises(ValueError, match="captions is empty"):
         bert.encode([])
+
+
+def test_a_models_own_code_is_never_run(
+    bert: BERTTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # should it ask, the answer is yes
+    model = tmp_path / "model"
+    shutil.copytree(offline_minilm(), model, ignore=shutil.ignore_patterns("*.safetensors"))
+    for file, kind in (("tokenizer_config.json", "AutoTokenizer"), ("config.json", "AutoConfig")):
+        settings = json.loads((model / file).read_text())
+        settings |= {"auto_map": {kind: "strange.Strange"}, "model_type": "strange"}
+        settings.pop("tokenizer_class", None)
+        (model / file).write_text(json.dumps(settings))
+    trace = tmp_path / "was_run"
+    (model / "strange.py").write_text(f"open({str(trace)!r}, 'w')\n")
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        BERTTokenizer(model)
+    assert not trace.exists()
 
 
 def test_a_damaged_bert_tokenizer_is_named(tmp_path: Path) -> None:

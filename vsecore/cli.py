@@ -154,9 +154,9 @@ def data_check(
 ) -> None:
     """Look for everything that is wrong with a folder of photographs or of features."""
     from vsecore.data.features import check_precomp
-    from vsecore.data.karpathy import check
+    from vsecore.data.karpathy import check_photographs
 
-    report = check_precomp(root) if list(root.glob("*_ims.npy")) else check(root)
+    report = check_precomp(root) if list(root.glob("*_ims.npy")) else check_photographs(root)
     for fact in report.facts:
         typer.echo(fact)
     for problem in report.problems:

@@ -6,8 +6,9 @@ changes what a model sees.
 """
 
 import hashlib
-from dataclasses import dataclass, fields
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,20 +17,43 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from vsecore.data.splits import Split
-from vsecore.data.words import Tokenizer
+from vsecore.data.words import TokenizedCaptions, Tokenizer
 
 
 @dataclass
 class Batch:
-    """B pictures of N elements and C captions of L words, with the rows they come from."""
+    """B pictures of N elements and C captions of L words, with the rows they come from.
 
-    pictures: Tensor  # (B, N, F) float32
-    picture_mask: Tensor  # (B, N) bool, True where real
-    tokens: Tensor  # (C, L) int64
-    token_mask: Tensor  # (C, L) bool, True where real
-    picture_rows: Tensor  # (B,) int64: the row of each picture in its split
-    caption_rows: Tensor  # (C,) int64: the row of each caption in its split
-    owner_rows: Tensor  # (C,) int64: the picture row that each caption belongs to
+    Captions stand in the order of falling length, and where each has its own picture the pictures stand with
+    them: so a recurrent network can pack them as they are. `caption_rows` says which caption is which.
+    """
+
+    pictures: Tensor
+    """Features (B, N, F) or pixels (B, 3, H, W), as they are stored: `to` makes floats float32."""
+    picture_mask: Tensor | None
+    """(B, N) bool, True where real; None for pixels."""
+    tokens: Tensor
+    """(C, L) int64."""
+    token_mask: Tensor
+    """(C, L) bool, True where real."""
+    lengths: Tensor
+    """(C,) int64: how many tokens of each caption are real. Always on the CPU: a GPU is never asked."""
+    picture_rows: Tensor
+    """(B,) int64: the row of each picture in its split."""
+    caption_rows: Tensor
+    """(C,) int64: the row of each caption in its split."""
+    owner_rows: Tensor
+    """(C,) int64: the picture row that each caption belongs to."""
+    targets: Tensor | None = None
+    """(C, T) float32: the split's targets of these captions, if it has any."""
+    offline: tuple["Batch", "Batch"] | None = None
+    """Hard negatives of each pair (`OfflineNegatives`): row r of both belongs to pair r of this batch.
+
+    The first holds the hard captions T_o, each with its own picture; the second the hard pictures I_o, each
+    with a caption of its own. Neither is in the order of falling length.
+    """
+    shares: tuple[int, ...] = ()
+    """How many captions of the joint batch each process has; () where there is one process."""
 
     @property
     def positives(self) -> Tensor:
@@ -37,17 +61,83 @@ class Batch:
         return self.picture_rows[:, None] == self.owner_rows[None, :]
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The batch on a device. The copy does not wait where the batch lies in pinned memory."""
-        return Batch(*(getattr(self, field.name).to(device, non_blocking=True) for field in fields(self)))
+        """The batch on a device, its pictures in float32 unless they are whole numbers; `lengths` stay here.
+
+        The copy does not wait where the batch lies in pinned memory. Pictures of half precision are made
+        float32 on the device, so that half as many bytes travel.
+        """
+        moved = self._with_each(lambda tensor: tensor.to(device, non_blocking=True))
+        if moved.pictures.is_floating_point():
+            moved.pictures = moved.pictures.float()
+        if self.offline is not None:
+            moved.offline = (self.offline[0].to(device), self.offline[1].to(device))
+        return moved
 
     def pin_memory(self) -> "Batch":
         """The batch in page-locked memory, from which a GPU reads fastest (the loader calls this)."""
-        return Batch(*(getattr(self, field.name).pin_memory() for field in fields(self)))
+        pinned = self._with_each(Tensor.pin_memory)
+        if self.offline is not None:
+            pinned.offline = (self.offline[0].pin_memory(), self.offline[1].pin_memory())
+        return pinned
+
+    def _with_each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """A batch whose tensors are changed, but for `lengths`."""
+        tensors: dict[str, Any] = {
+            name: change(value)
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor) and name != "lengths"
+        }
+        return replace(self, **tensors)
+
+
+@dataclass(frozen=True, eq=False)
+class OfflineNegatives:
+    """For each picture the hardest captions that are not its own, and for each caption the hardest pictures.
+
+    They are mined from the whole training set, where a batch has only what happens to be in it.
+
+    Source: Chen, Deng and Luo 2020 (AOQ), section 3.2; there 300 captions and 60 pictures.
+    """
+
+    texts: np.ndarray
+    """(n, k) whole numbers: rows of captions, for each picture."""
+    pictures: np.ndarray
+    """(Nc, k) whole numbers: rows of pictures, for each caption."""
+
+    def check(self, split: Split) -> None:
+        """Hold the rows against a split.
+
+        Raises:
+            ValueError: shapes or types do not fit, a row does not exist, or one is the anchor's own.
+        """
+        own = np.arange(len(split))
+        for name, rows, anchors, items in (
+            ("texts", self.texts, len(split), len(split.captions)),
+            ("pictures", self.pictures, len(split.captions), len(split)),
+        ):
+            if rows.ndim != 2 or len(rows) != anchors or not rows.size or rows.dtype.kind not in "iu":
+                raise ValueError(
+                    f"{name} of the offline negatives is {rows.dtype} {rows.shape}: wanted whole numbers "
+                    f"({anchors}, k) for split {split.name!r}, k at least 1"
+                )
+            if rows.min() < 0 or rows.max() >= items:
+                raise ValueError(
+                    f"{name} of the offline negatives names rows {rows.min()} to {rows.max()}: "
+                    f"split {split.name!r} has 0 to {items - 1}"
+                )
+        own_texts = (split.owner[self.texts] == own[:, None]).any(1)
+        own_pictures = (self.pictures == split.owner[:, None]).any(1)
+        for name, anchor, is_own in (("texts", "picture", own_texts), ("pictures", "caption", own_pictures)):
+            if is_own.any():
+                raise ValueError(
+                    f"{name} of the offline negatives, row {is_own.argmax()}: one belongs to that {anchor}; "
+                    "wanted only what is not its own"
+                )
 
 
 def make_loader(
     split: Split,
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer | TokenizedCaptions,
     batch_size: int,
     *,
     mode: Literal["pairs", "pictures"] = "pairs",
@@ -58,6 +148,7 @@ def make_loader(
     drop_last: bool = True,
     element_drop: float = 0.0,
     word_drop: float = 0.0,
+    negatives: OfflineNegatives | None = None,
     workers: int = 0,
     rank: int = 0,
     world: int = 1,
@@ -67,6 +158,10 @@ def make_loader(
     "pairs": a batch is `batch_size` captions, each with its picture (B = C); an epoch is every caption once.
     "pictures": a batch is `batch_size` pictures, each once and with all its captions (C is usually 5 B).
 
+    Within a batch (within a process's share of it) the longest caption comes first, after words are dropped;
+    captions of one length keep their order. In mode "pairs" the pictures move with their captions, in mode
+    "pictures" they stay. This holds for `shuffle=False` too: `caption_rows` tells which caption is which.
+
     Dropping elements and words makes a model rely on no single one. A dropped element is masked: it stays
     in the batch, as padding. Of the words chosen to be dropped, half are hidden behind `tokenizer.blank` and
     half are left out, so that a model learns both to guess and to do without. At least one element of a
@@ -74,34 +169,40 @@ def make_loader(
 
     Args:
         split: what to go through.
-        tokenizer: turns its captions into numbers.
+        tokenizer: turns its captions into numbers. Whoever makes a loader for each epoch gives the captions
+            tokenised, so that it is done once.
         batch_size: of the joint batch, over all processes.
         mode: "pairs" or "pictures".
-        shuffle: a new order for each (seed, epoch); False: the order of the split.
+        shuffle: a new order for each (seed, epoch); False: batches go through the split from its beginning.
         seed: of the order and of what is dropped.
         epoch: likewise; another epoch, another order.
         start: leave out so many batches of the epoch: an interrupted epoch goes on exactly where it stopped.
         drop_last: leave out the last batch if it is smaller than the others.
-        element_drop: the probability that an element of a picture is dropped, in [0, 1).
+        element_drop: the probability that an element of a picture is dropped, in [0, 1). 0 for pixels.
         word_drop: the probability that a word of a caption is dropped, in [0, 1).
+        negatives: mode "pairs" only: for each pair of the batch a caption and a picture of these are drawn,
+            see `Batch.offline`. If the two belong together they are drawn again, up to ten times.
         workers: processes that prepare batches ahead; 0: batches are made as they are asked for.
         rank: which of the `world` processes this is. It gets its contiguous share of each joint batch.
-        world: the number of processes that train together.
+        world: the number of processes that train together. With more than one, captions are padded to the
+            longest of the joint batch, so that all processes hold tensors of the same shape.
 
     Returns:
         An iterable of `Batch`, whose `len` is the number of batches left in the epoch.
 
     Raises:
-        ValueError: an argument out of its range.
+        ValueError: an argument out of its range, or one that does not fit the split.
 
     Source: pairs as in Faghri et al. 2018 (VSE++); dropping as in Chen et al. 2021 (VSE-infinity), there with
-    probability 0.2 for both.
+    probability 0.2 for both; negatives as in Chen, Deng and Luo 2020 (AOQ), section 3.2.
     """
     if mode not in ("pairs", "pictures"):
         raise ValueError(f'mode is {mode!r}: wanted "pairs" or "pictures"')
     for name, value in (("element_drop", element_drop), ("word_drop", word_drop)):
         if not 0 <= value < 1:
             raise ValueError(f"{name} is {value}: wanted a probability of at least 0 and below 1")
+    if element_drop and split.has_pixels:
+        raise ValueError(f"element_drop is {element_drop}: pixels have no elements to drop, set it to 0")
     if not 0 <= rank < world:
         raise ValueError(f"rank is {rank} of world {world}: wanted 0 to world - 1")
     if batch_size < 1 or batch_size % world:
@@ -110,6 +211,12 @@ def make_loader(
         raise ValueError(
             "drop_last is False with world > 1: a smaller batch cannot be shared evenly; set it to True"
         )
+    if negatives is not None:
+        if mode != "pairs":
+            raise ValueError(
+                f'negatives are given with mode {mode!r}: they belong to pairs, use mode "pairs"'
+            )
+        negatives.check(split)
     count = len(split.captions) if mode == "pairs" else len(split)
     if drop_last and count < batch_size:
         things = "captions" if mode == "pairs" else "pictures"
@@ -117,22 +224,32 @@ def make_loader(
             f"batch_size is {batch_size}, more than the {count} {things} of split {split.name!r}: "
             "make it smaller or set drop_last=False"
         )
+    if isinstance(tokenizer, TokenizedCaptions):
+        captions = tokenizer
+    else:
+        captions = TokenizedCaptions.encode(tokenizer, split.captions)
+    if len(captions) != len(split.captions):
+        raise ValueError(
+            f"tokenizer holds {len(captions)} tokenised captions: split {split.name!r} has "
+            f"{len(split.captions)}"
+        )
 
     if shuffle:
         order = np.argsort(noise(seed, epoch, "order", np.arange(count)), kind="stable")
     else:
         order = np.arange(count)
-    batches = [order[first : first + batch_size] for first in range(0, count, batch_size)]
-    if drop_last and len(batches[-1]) < batch_size:
-        batches.pop()
-    if not 0 <= start <= len(batches):
-        raise ValueError(f"start is {start}: the epoch has {len(batches)} batches")
-    share = batch_size // world
-    shares = [batch[rank * share : (rank + 1) * share] for batch in batches[start:]]
+    joint = [order[first : first + batch_size] for first in range(0, count, batch_size)]
+    if drop_last and len(joint[-1]) < batch_size:
+        joint.pop()
+    if not 0 <= start <= len(joint):
+        raise ValueError(f"start is {start}: the epoch has {len(joint)} batches")
+    maker = _BatchMaker(
+        split, captions, mode, seed, epoch, element_drop, word_drop, negatives, rank=rank, world=world
+    )
     return DataLoader(
-        _Rows(split, tokenizer, mode, seed, epoch, element_drop, word_drop),
+        maker,
         batch_size=None,  # an item is a whole batch
-        sampler=shares,
+        sampler=joint[start:],
         num_workers=workers,
         pin_memory=torch.cuda.is_available(),
         # Its own generator: else each epoch would take a number from the global one, and dropout with it.
@@ -140,70 +257,129 @@ def make_loader(
     )
 
 
-class _Rows(TorchDataset[Batch]):
-    """Makes the batch of given rows: of captions in mode "pairs", of pictures in mode "pictures"."""
+@dataclass(frozen=True, eq=False)
+class _BatchMaker(TorchDataset[Batch]):
+    """Makes this process's share of a joint batch from its rows: of captions ("pairs") or of pictures."""
 
-    def __init__(
+    split: Split
+    captions: TokenizedCaptions
+    mode: str
+    seed: int
+    epoch: int
+    element_drop: float
+    word_drop: float
+    negatives: OfflineNegatives | None
+    rank: int
+    world: int
+
+    def __getitem__(self, joint: np.ndarray) -> Batch:
+        size = len(joint) // self.world
+        mine = joint[self.rank * size : (self.rank + 1) * size] if self.world > 1 else joint
+        captions, pairs = self._captions_of(mine), self.mode == "pairs"
+        tokens, mask = self._read(captions, self._joint_width(self._captions_of(joint)))
+        longest_first = np.argsort(-mask.sum(1), kind="stable")  # (C,)
+        captions = captions[longest_first]
+        # In pairs a picture with two captions in the batch stands there twice, with other elements dropped.
+        batch = self._batch(
+            pictures=self.split.owner[captions] if pairs else mine,
+            captions=captions,
+            tokens=tokens[longest_first],
+            mask=mask[longest_first],
+            drawn_by=captions if pairs else mine,
+            shares=self._shares(joint),
+        )
+        if self.negatives is not None:
+            hard = _draw_offline(self.negatives, self.split, captions, self.seed, self.epoch)
+            widths: tuple[int | None, ...] = (None, None)
+            if self.world > 1:
+                joint_hard = _draw_offline(self.negatives, self.split, joint, self.seed, self.epoch)
+                widths = tuple(map(self._joint_width, joint_hard))
+            batch.offline = (
+                self._pairs(hard[0], widths[0], batch.shares),
+                self._pairs(hard[1], widths[1], batch.shares),
+            )
+        return batch
+
+    def _pairs(self, captions: np.ndarray, width: int | None, shares: tuple[int, ...]) -> Batch:
+        """Captions as they come, each with its own picture."""
+        tokens, mask = self._read(captions, width)
+        pictures = self.split.owner[captions]
+        return self._batch(pictures, captions, tokens, mask, drawn_by=captions, shares=shares)
+
+    def _batch(
         self,
-        split: Split,
-        tokenizer: Tokenizer,
-        mode: str,
-        seed: int,
-        epoch: int,
-        element_drop: float,
-        word_drop: float,
-    ) -> None:
-        self.split, self.tokenizer, self.mode = split, tokenizer, mode
-        self.seed, self.epoch = seed, epoch
-        self.element_drop, self.word_drop = element_drop, word_drop
-        # The captions of picture p are by_picture[first[p] : first[p + 1]].
-        self.by_picture = np.argsort(split.owner, kind="stable")
-        self.first = np.searchsorted(split.owner[self.by_picture], np.arange(len(split) + 1))
-
-    def __getitem__(self, rows: np.ndarray) -> Batch:
-        if self.mode == "pairs":
-            captions, pictures = rows, self.split.owner[rows]
-        else:
-            captions = np.concatenate([self.by_picture[self.first[p] : self.first[p + 1]] for p in rows])
-            pictures = rows
-        tokens, token_mask = self.tokenizer.encode([self.split.captions[row] for row in captions])
-        if self.word_drop:
-            tokens, token_mask = self._drop_words(tokens, token_mask, captions)
-        # In the pairs' order of captions, a picture with two captions in the batch stands there twice.
-        drawn_by = captions if self.mode == "pairs" else pictures
+        pictures: np.ndarray,
+        captions: np.ndarray,
+        tokens: np.ndarray,
+        mask: np.ndarray,
+        *,
+        drawn_by: np.ndarray,
+        shares: tuple[int, ...],
+    ) -> Batch:
+        picture_mask = None if self.split.has_pixels else self._picture_mask(pictures, drawn_by)
+        targets = self.split.targets
         return Batch(
-            pictures=torch.from_numpy(np.ascontiguousarray(self.split.pictures[pictures])).float(),
-            picture_mask=torch.from_numpy(self._picture_mask(pictures, drawn_by)),
-            tokens=tokens,
-            token_mask=token_mask,
+            pictures=torch.from_numpy(np.ascontiguousarray(self.split.pictures[pictures])),
+            picture_mask=None if picture_mask is None else torch.from_numpy(picture_mask),
+            tokens=torch.from_numpy(tokens),
+            token_mask=torch.from_numpy(mask),
+            lengths=torch.from_numpy(mask.sum(1)),
             picture_rows=torch.from_numpy(pictures),
             caption_rows=torch.from_numpy(captions),
             owner_rows=torch.from_numpy(self.split.owner[captions]),
+            targets=None if targets is None else torch.from_numpy(targets[captions].astype(np.float32)),
+            shares=shares,
         )
 
+    def _captions_of(self, rows: np.ndarray) -> np.ndarray:
+        """The captions of the epoch's rows, (C,)."""
+        return rows if self.mode == "pairs" else self.split.captions_of(rows)
+
+    def _joint_width(self, captions: np.ndarray) -> int | None:
+        """What several processes pad captions to: the longest of all of them; None: each its own longest."""
+        return int(self.captions.lengths[captions].max()) if self.world > 1 else None
+
+    def _shares(self, joint: np.ndarray) -> tuple[int, ...]:
+        """How many captions each process has."""
+        if self.world == 1:
+            return ()
+        counts = np.ones_like(joint) if self.mode == "pairs" else self.split.caption_counts[joint]
+        return tuple(counts.reshape(self.world, -1).sum(1).tolist())
+
     def _picture_mask(self, pictures: np.ndarray, drawn_by: np.ndarray) -> np.ndarray:
+        """Which elements are real and not dropped, (B, N); the luck is that of the rows `drawn_by`."""
         elements = self.split.pictures.shape[1]
-        mask = np.ones((len(pictures), elements), dtype=bool)
-        if self.split.picture_counts is not None:
+        if self.split.picture_counts is None:
+            mask = np.ones((len(pictures), elements), dtype=bool)
+        else:
             mask = np.arange(elements) < np.asarray(self.split.picture_counts)[pictures, None]
         if not self.element_drop:
             return mask
         luck = noise(self.seed, self.epoch, "elements", drawn_by, elements)  # (B, N)
         return _keep(mask, luck, self.element_drop)
 
-    def _drop_words(self, tokens: Tensor, mask: Tensor, captions: np.ndarray) -> tuple[Tensor, Tensor]:
+    def _read(self, captions: np.ndarray, width: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """The captions' numbers and their mask, (C, L) each, words dropped.
+
+        Without a width they are padded to the longest that is left.
+        """
+        tokens, mask = (tensor.numpy() for tensor in self.captions.rows(captions, width))
+        if not self.word_drop:
+            return tokens, mask
+        words = mask.copy()
+        for number in self.captions.special:
+            words &= tokens != number
         luck = noise(self.seed, self.epoch, "words", captions, tokens.shape[1])  # (C, L)
-        special = np.isin(tokens.numpy(), list(self.tokenizer.special))
-        words = mask.numpy() & ~special
-        dropped = torch.from_numpy(words & ~_keep(words, luck, self.word_drop))
+        dropped = words & ~_keep(words, luck, self.word_drop)
         # The lower half of the luck below word_drop is hidden, the upper half left out.
-        hidden = dropped & torch.from_numpy(luck < self.word_drop / 2)
-        tokens = torch.where(hidden, self.tokenizer.blank, tokens)
-        left = mask & (hidden | ~dropped)
-        order = torch.argsort((~left).long(), dim=1, stable=True)  # what is left, in its order, then padding
-        longest = int(left.sum(1).max())
-        left = left.gather(1, order)[:, :longest]
-        return torch.where(left, tokens.gather(1, order)[:, :longest], self.tokenizer.pad), left
+        tokens[dropped & (luck < self.word_drop / 2)] = self.captions.blank
+        left = mask & ~(dropped & (luck >= self.word_drop / 2))
+        lengths = left.sum(1)
+        width = int(lengths.max()) if width is None else width
+        mask = np.arange(width) < lengths[:, None]
+        closed = np.full(mask.shape, self.captions.pad, np.int64)
+        closed[mask] = tokens[left]  # both go row by row: what is left moves together, in its order
+        return closed, mask
 
 
 def _keep(mask: np.ndarray, luck: np.ndarray, drop: float) -> np.ndarray:
@@ -213,6 +389,44 @@ def _keep(mask: np.ndarray, luck: np.ndarray, drop: float) -> np.ndarray:
     rows = np.arange(len(mask))
     kept[rows, luckiest] = mask[rows, luckiest]
     return kept
+
+
+def _draw_offline(
+    negatives: OfflineNegatives, split: Split, captions: np.ndarray, seed: int, epoch: int, tries: int = 10
+) -> tuple[np.ndarray, np.ndarray]:
+    """Two captions for each pair of a batch: a hard one, and one of a hard picture.
+
+    Args:
+        negatives: what to draw from.
+        split: whose rows they are.
+        captions: those of the pairs, (C,).
+        seed: of the draw.
+        epoch: likewise.
+        tries: how often a caption and a picture are drawn until they do not belong to each other; the last
+            ones are kept in any case.
+
+    Returns:
+        Rows of captions, (C,) each: T_o, and a caption of I_o. Their owners are I(T_o) and I_o.
+    """
+    luck = noise(seed, epoch, "offline texts", captions, tries)  # (C, tries)
+    hard_texts = _choose(negatives.texts, split.owner[captions], luck)
+    luck = noise(seed, epoch, "offline pictures", captions, tries)
+    hard_pictures = _choose(negatives.pictures, captions, luck)
+    apart = split.owner[hard_texts] != hard_pictures
+    attempt = np.where(apart.any(1), apart.argmax(1), tries - 1)  # the first at which they are apart
+    rows = np.arange(len(captions))
+    hard_text, hard_picture = hard_texts[rows, attempt], hard_pictures[rows, attempt]  # (C,)
+
+    counts = split.caption_counts[hard_picture]
+    which = noise(seed, epoch, "offline captions", captions) * counts
+    own = split.captions_of(hard_picture)[np.cumsum(counts) - counts + which.astype(np.int64)]
+    return hard_text.astype(np.int64), own
+
+
+def _choose(options: np.ndarray, anchors: np.ndarray, luck: np.ndarray) -> np.ndarray:
+    """From row `anchors[c]` of the options (A, k), one for each number of luck (C, T) in [0, 1): (C, T)."""
+    places = (luck * options.shape[1]).astype(np.int64)
+    return options[anchors[:, None], places]
 
 
 def noise(seed: int, epoch: int, purpose: str, rows: np.ndarray, width: int | None = None) -> np.ndarray:

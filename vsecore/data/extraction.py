@@ -325,6 +325,6 @@ def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
 
 
 def first_bad(features: np.ndarray) -> int | None:
-    """The first row of (n, N, F) that holds NaN or infinity."""
-    bad = ~np.isfinite(features).all((1, 2))
+    """The first row of (n, ...) that holds NaN or infinity."""
+    bad = ~np.isfinite(features).all(tuple(range(1, features.ndim)))
     return int(bad.argmax()) if bad.any() else None

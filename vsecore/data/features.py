@@ -13,7 +13,7 @@ import numpy as np
 from vsecore.data import files
 from vsecore.data.backbones import Backbone, load_backbone
 from vsecore.data.extraction import META, UNFINISHED, extract, first_bad
-from vsecore.data.karpathy import CAPTIONS_A_PICTURE, Report, check_dataset_name
+from vsecore.data.karpathy import CAPTIONS_A_PICTURE, DataReport, check_dataset_name
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, FeatureKind, Split
 
@@ -54,7 +54,7 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
     )
 
 
-def check_precomp(folder: str | Path, test: str = "test") -> Report:
+def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
     """Look for everything that is wrong with a folder of features, and read every number.
 
     Args:
@@ -64,7 +64,7 @@ def check_precomp(folder: str | Path, test: str = "test") -> Report:
     Returns:
         What is there, and every problem; no problems: the folder is ready.
     """
-    report = Report()
+    report = DataReport()
     try:
         folder = _precomp_folder(folder)
         meta = _meta(folder)

@@ -61,7 +61,7 @@ class CaptionSplit:
 
 
 @dataclass
-class Report:
+class DataReport:
     """What a check of data has found."""
 
     facts: list[str] = field(default_factory=list)
@@ -133,7 +133,7 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
     return splits
 
 
-def check(root: str | Path, json_path: str | Path | None = None) -> Report:
+def check_photographs(root: str | Path, json_path: str | Path | None = None) -> DataReport:
     """Look for everything that is wrong with a folder of photographs, and open every picture.
 
     Args:
@@ -143,7 +143,7 @@ def check(root: str | Path, json_path: str | Path | None = None) -> Report:
     Returns:
         What is there, and every problem; no problems: `extract` will take the folder.
     """
-    report = Report()
+    report = DataReport()
     try:
         root = _folder(root)
         annotations = find_annotations(root, json_path)

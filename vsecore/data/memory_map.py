@@ -1,4 +1,4 @@
-"""Features that are mapped from disk and travel between processes by their file's name."""
+"""Features or pixels that are mapped from disk and travel between processes by their file's name."""
 
 from pathlib import Path
 from typing import Any
@@ -7,12 +7,12 @@ import numpy as np
 
 
 class MappedPictures:
-    """Features that stay on disk: rows are read when they are asked for.
+    """Features or pixels that stay on disk: rows are read when they are asked for.
 
     Unlike numpy's own memory map it can be sent to another process by the file's name, not by its content.
 
     Args:
-        path: a `.npy` file of (n, N, F) floats.
+        path: a `.npy` file of features, (n, N, F) floats, or of pixels, (n, 3, H, W) uint8 or floats.
         rows: which of its rows these pictures are; None: all.
 
     Raises:
@@ -26,9 +26,9 @@ class MappedPictures:
         self.rows = range(len(self._map)) if rows is None else rows
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """(n, N, F)."""
-        return len(self.rows), self._map.shape[1], self._map.shape[2]
+    def shape(self) -> tuple[int, ...]:
+        """(n, N, F) or (n, 3, H, W)."""
+        return len(self.rows), *self._map.shape[1:]
 
     @property
     def dtype(self) -> np.dtype:
@@ -40,7 +40,7 @@ class MappedPictures:
         return len(self.rows)
 
     def __getitem__(self, rows: Any) -> Any:
-        """A slice: fewer pictures, still on disk. A number or an array of numbers: their features."""
+        """A slice: fewer pictures, still on disk. A number or an array of numbers: those pictures."""
         if isinstance(rows, slice):
             return MappedPictures(self.path, self.rows[rows])
         if isinstance(rows, tuple) or np.asarray(rows).dtype.kind not in "iu":
@@ -65,8 +65,13 @@ def _open_npy(path: Path) -> np.ndarray:
         mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{path} is no .npy file, or is cut off ({error}): get the file again") from None
-    if mapped.ndim != 3 or mapped.dtype.kind != "f" or 0 in mapped.shape:
+    is_features = mapped.ndim == 3 and mapped.dtype.kind == "f"
+    is_pixels = (
+        mapped.ndim == 4 and mapped.shape[1] == 3 and (mapped.dtype.kind == "f" or mapped.dtype == np.uint8)
+    )
+    if 0 in mapped.shape or not (is_features or is_pixels):
         raise ValueError(
-            f"{path} holds {mapped.dtype} {mapped.shape}: wanted floats (pictures, elements, width)"
+            f"{path} holds {mapped.dtype} {mapped.shape}: wanted floats (pictures, elements, width), "
+            "or pixels (pictures, 3, height, width) as uint8 or floats"
         )
     return mapped

@@ -1,29 +1,36 @@
 """Pictures with captions as arrays: a part of a collection (`Split`), and its three parts (`Dataset`)."""
 
+import functools
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
-FeatureKind = Literal["grid", "region", "patch"]
+FeatureKind = Literal["grid", "region", "patch", "pixels"]
+"""What a picture is given as: elements of one of three kinds, or its pixels."""
 
 
 class Pictures(Protocol):
-    """The features of n pictures, in memory or on disk. A numpy array, or a memory map, is one.
+    """n pictures as features or as pixels, in memory or on disk. A numpy array, or a memory map, is one.
 
-    Numbers may be of half precision; a batch makes them float32.
+    Numbers may be of half precision; a batch makes them float32 once it is on its device.
     """
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n, N, F): pictures, elements of each, width of an element."""
+        """(n, N, F): pictures, elements of each, width of an element; or pixels (n, 3, H, W)."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numbers' type: floats, or uint8 for pixels."""
 
     def __len__(self) -> int:
         """The number of pictures."""
 
     def __getitem__(self, rows: Any, /) -> Any:
-        """With an array of B rows: their features, (B, N, F). With a slice: those pictures, as `Pictures`."""
+        """With an array of B rows: those pictures, (B, ...). With a slice: those pictures, as `Pictures`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,11 +39,14 @@ class Split:
 
     Args:
         name: "train", "dev" or "test".
-        pictures: features of the pictures' elements, (n, N, F).
+        pictures: features of the pictures' elements, (n, N, F) floats; or pixels, (n, 3, H, W), uint8 or
+            floats.
         captions: Nc sentences.
         owner: the picture of each caption, (Nc,) whole numbers below n. Every picture owns a caption.
         picture_ids: n names, file names or numbers as the source calls them.
         picture_counts: how many of the N elements of each picture are real, (n,); None: all.
+        targets: something to be predicted for each caption, such as a sentence encoder's vectors, (Nc, T)
+            floats; None: nothing.
 
     Raises:
         ValueError: the parts do not fit each other.
@@ -48,16 +58,12 @@ class Split:
     owner: np.ndarray
     picture_ids: list[str]
     picture_counts: np.ndarray | None = None
+    targets: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit each other, before hours of training do it."""
-        shape = tuple(self.pictures.shape)
-        if len(shape) != 3 or 0 in shape:
-            raise ValueError(
-                f"pictures of split {self.name!r} have shape {shape}: "
-                "wanted (pictures, elements, width), none of them 0"
-            )
-        count = shape[0]
+        self._check_pictures()
+        count = len(self)
         if not self.captions:
             raise ValueError(f"split {self.name!r} has no captions: each of its {count} pictures needs one")
         owner = np.asarray(self.owner)
@@ -71,36 +77,111 @@ class Split:
                 f"owner of split {self.name!r} names pictures {owner.min()} to {owner.max()}: "
                 f"there are pictures 0 to {count - 1}"
             )
+        object.__setattr__(self, "owner", owner.astype(np.int64))
         if len(self.picture_ids) != count:
             raise ValueError(
                 f"picture_ids of split {self.name!r} has {len(self.picture_ids)} entries: "
                 f"wanted {count}, one for each picture"
             )
-        alone = np.flatnonzero(np.bincount(owner, minlength=count) == 0)
+        alone = np.flatnonzero(self.caption_counts == 0)
         if alone.size:
             raise ValueError(
                 f"split {self.name!r} has {alone.size} pictures without a caption, the first is "
                 f"{self.picture_ids[alone[0]]!r} (row {alone[0]}): give each a caption, or leave it out"
             )
-        if self.picture_counts is not None:
-            counts = np.asarray(self.picture_counts)
-            if counts.shape != (count,) or counts.min() < 1 or counts.max() > shape[1]:
+        self._check_picture_counts()
+        self._check_targets()
+
+    def _check_pictures(self) -> None:
+        shape, dtype = tuple(self.pictures.shape), self.pictures.dtype
+        if 0 in shape or not (len(shape) == 3 or (len(shape) == 4 and shape[1] == 3)):
+            raise ValueError(
+                f"pictures of split {self.name!r} have shape {shape}: wanted features (pictures, elements, "
+                "width) or pixels (pictures, 3, height, width), none of them 0"
+            )
+        if dtype.kind != "f" and not (self.has_pixels and dtype == np.uint8):
+            wanted = "uint8 or floats for pixels" if self.has_pixels else "floats for features"
+            raise ValueError(f"pictures of split {self.name!r} are {dtype}: wanted {wanted}")
+
+    def _check_picture_counts(self) -> None:
+        if self.picture_counts is None:
+            return
+        if self.has_pixels:
+            raise ValueError(
+                f"picture_counts of split {self.name!r} is given for pixels, which have no elements: "
+                "leave it out"
+            )
+        counts, (count, elements) = np.asarray(self.picture_counts), self.pictures.shape[:2]
+        if counts.shape != (count,) or counts.min() < 1 or counts.max() > elements:
+            raise ValueError(
+                f"picture_counts of split {self.name!r} has shape {counts.shape}, values {counts.min()} "
+                f"to {counts.max()}: wanted ({count},) with values 1 to {elements}"
+            )
+
+    def _check_targets(self) -> None:
+        if self.targets is None:
+            return
+        targets = np.asarray(self.targets)
+        rows = len(self.captions)
+        if targets.ndim != 2 or len(targets) != rows or not targets.size or targets.dtype.kind != "f":
+            raise ValueError(
+                f"targets of split {self.name!r} are {targets.dtype} {targets.shape}: "
+                f"wanted floats, a row for each caption, ({rows}, width)"
+            )
+        for start, block in _blocks(targets):
+            bad = ~np.isfinite(block).all(1)
+            if bad.any():
                 raise ValueError(
-                    f"picture_counts of split {self.name!r} has shape {counts.shape}, values {counts.min()} "
-                    f"to {counts.max()}: wanted ({count},) with values 1 to {shape[1]}"
+                    f"targets of split {self.name!r}, row {start + bad.argmax()}, hold NaN or infinity: "
+                    "wanted finite numbers"
                 )
-        object.__setattr__(self, "owner", owner.astype(np.int64))
 
     def __len__(self) -> int:
         """The number of pictures."""
-        return len(self.pictures)
+        return int(self.pictures.shape[0])
 
     def __repr__(self) -> str:
         """One line: the captions of COCO would fill a notebook."""
-        count, elements, width = self.pictures.shape
-        return (
-            f"Split({self.name!r}: {count} pictures of ({elements}, {width}), {len(self.captions)} captions)"
-        )
+        count, *rest = self.pictures.shape
+        size = f"{rest[1]}×{rest[2]} pixels" if self.has_pixels else f"({rest[0]}, {rest[1]})"
+        targets = "" if self.targets is None else f", targets of width {self.targets.shape[1]}"
+        return f"Split({self.name!r}: {count} pictures of {size}, {len(self.captions)} captions{targets})"
+
+    @property
+    def has_pixels(self) -> bool:
+        """Whether its pictures are pixels; else they are features."""
+        return len(self.pictures.shape) == 4
+
+    @functools.cached_property
+    def caption_counts(self) -> np.ndarray:
+        """How many captions each picture has, (n,) int64."""
+        return np.bincount(self.owner, minlength=len(self))
+
+    @functools.cached_property
+    def _captions_by_picture(self) -> np.ndarray:
+        """The captions' rows, (Nc,), picture after picture."""
+        return np.argsort(self.owner, kind="stable")
+
+    @functools.cached_property
+    def _first_captions(self) -> np.ndarray:
+        """Where each picture's captions begin in `_captions_by_picture`, (n,)."""
+        return np.cumsum(self.caption_counts) - self.caption_counts
+
+    def captions_of(self, pictures: np.ndarray) -> np.ndarray:
+        """The rows of all captions of some pictures.
+
+        Args:
+            pictures: B rows of pictures.
+
+        Returns:
+            (C,) int64: the captions of the first picture, then those of the second, and so on.
+        """
+        counts = self.caption_counts[pictures]  # (B,)
+        begins = self._first_captions[pictures]  # (B,)   where its captions begin in the list by picture
+        within = np.arange(counts.sum()) - np.repeat(
+            np.cumsum(counts) - counts, counts
+        )  # (C,)   0 1 2 0 1 ...
+        return self._captions_by_picture[np.repeat(begins, counts) + within]
 
     def subset(self, pictures: int) -> "Split":
         """The first so many pictures, with their captions.
@@ -118,10 +199,11 @@ class Split:
             owner=self.owner[kept],
             picture_ids=self.picture_ids[:pictures],
             picture_counts=None if self.picture_counts is None else self.picture_counts[:pictures],
+            targets=None if self.targets is None else self.targets[kept],
         )
 
     def fingerprint(self) -> str:
-        """A sha256 that changes with the captions, their pictures, or the features.
+        """A sha256 that changes with the captions, their pictures, the targets, or the features.
 
         Of the features it reads their shape and 64 rows spread evenly, so that 33 GB on disk stay there.
         """
@@ -135,6 +217,10 @@ class Split:
         rows = np.unique(np.linspace(0, len(self) - 1, 64).astype(np.int64))
         digest.update(str(tuple(self.pictures.shape)).encode())
         digest.update(np.asarray(self.pictures[rows]).astype("<f4").tobytes())
+        if self.targets is not None:
+            digest.update(f"targets {self.targets.shape}".encode())
+            for _, block in _blocks(self.targets):
+                digest.update(block.astype("<f4").tobytes())
         return digest.hexdigest()
 
 
@@ -147,10 +233,11 @@ class Dataset:
         train: what models learn from, and vocabularies are made of.
         dev: what decides when a model is best.
         test: what is reported.
-        feature_kind: what an element of a picture is: a cell of a "grid", a "region" or a "patch".
+        feature_kind: what a picture is given as: cells of a "grid", "region"s, "patch"es, or "pixels".
 
     Raises:
-        ValueError: an unknown kind, or splits whose features differ in width.
+        ValueError: an unknown kind, one that the pictures are not of, or splits that differ in the width of
+            their features, the size of their pictures, or their targets.
     """
 
     name: str
@@ -161,21 +248,51 @@ class Dataset:
 
     def __post_init__(self) -> None:
         """Refuse splits that one model could not read."""
-        if self.feature_kind not in ("grid", "region", "patch"):
-            raise ValueError(f'feature_kind is {self.feature_kind!r}: wanted "grid", "region" or "patch"')
-        widths = {split.name: split.pictures.shape[2] for split in (self.train, self.dev, self.test)}
-        if len(set(widths.values())) > 1:
+        kinds = get_args(FeatureKind)
+        if self.feature_kind not in kinds:
+            raise ValueError(f"feature_kind is {self.feature_kind!r}: wanted one of {', '.join(kinds)}")
+        splits = (self.train, self.dev, self.test)
+        pixels = self.feature_kind == "pixels"
+        for split in splits:
+            if split.has_pixels != pixels:
+                raise ValueError(
+                    f"feature_kind is {self.feature_kind!r} and pictures of split {split.name!r} have shape "
+                    f'{tuple(split.pictures.shape)}: wanted "pixels" for (pictures, 3, height, width) and '
+                    "another kind for (pictures, elements, width)"
+                )
+        if pixels:
+            sizes = {split.name: tuple(split.pictures.shape[2:]) for split in splits}
+            if len(set(sizes.values())) > 1:
+                raise ValueError(
+                    f"splits of {self.name!r} differ in the size of their pictures, {sizes}: "
+                    "scale all to one size"
+                )
+        else:
+            widths = {split.name: split.pictures.shape[2] for split in splits}
+            if len(set(widths.values())) > 1:
+                raise ValueError(
+                    f"splits of {self.name!r} differ in the width of their features, {widths}: "
+                    "make all with one backbone"
+                )
+        targets = {split.name: split.targets.shape[1] for split in splits if split.targets is not None}
+        if targets and (self.train.targets is None or len(set(targets.values())) > 1):
             raise ValueError(
-                f"splits of {self.name!r} differ in the width of their features, {widths}: "
-                "make all with one backbone"
+                f"splits of {self.name!r} have targets of widths {targets}: "
+                "wanted one width, and targets for the training split if any split has them"
             )
 
     @property
     def feature_dim(self) -> int:
-        """F, the width of a picture's elements."""
-        return int(self.train.pictures.shape[2])
+        """F, the width of a picture's elements; 3, the colours, for pixels."""
+        return int(self.train.pictures.shape[1 if self.train.has_pixels else 2])
 
     def fingerprint(self) -> str:
         """A sha256 that changes with any split (see `Split.fingerprint`)."""
         parts = [self.name, self.feature_kind, *(s.fingerprint() for s in (self.train, self.dev, self.test))]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _blocks(rows: np.ndarray, size: int = 65536) -> Iterator[tuple[int, np.ndarray]]:
+    """An array in blocks of rows, each with the row that it begins at: no copy of the whole is made."""
+    for start in range(0, len(rows), size):
+        yield start, rows[start : start + size]

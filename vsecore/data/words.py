@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 import huggingface_hub
+import numpy as np
 import tokenizers
 import torch
 from torch import Tensor
@@ -51,6 +52,88 @@ class Tokenizer(Protocol):
 
     def save(self, folder: str | Path) -> None:
         """Write what `load` needs into a folder."""
+
+
+class TokenizedCaptions:
+    """Captions as numbers, tokenised once: a batch takes its rows and reads no sentence again.
+
+    All numbers stand in one array, caption after caption, without padding: COCO's 566,000 training captions
+    need some 30 MB.
+
+    Args:
+        numbers: the tokens of all Nc captions, one after the other, whole numbers.
+        lengths: how many of them each caption has, (Nc,), each at least 1.
+        pad: what shorter captions are filled up with.
+        blank: what stands where a word is hidden on purpose.
+        special: numbers that are no words.
+
+    Raises:
+        ValueError: the lengths do not add up to the numbers, or a caption has none.
+    """
+
+    def __init__(
+        self, numbers: np.ndarray, lengths: np.ndarray, *, pad: int, blank: int, special: frozenset[int]
+    ) -> None:
+        self.numbers, self.lengths = numbers.astype(np.int32), lengths.astype(np.int64)
+        self.pad, self.blank, self.special = pad, blank, special
+        if self.lengths.sum() != len(self.numbers):
+            raise ValueError(
+                f"lengths add up to {self.lengths.sum()} and there are {len(self.numbers)} numbers: "
+                "wanted the same"
+            )
+        if (self.lengths < 1).any():
+            raise ValueError(
+                f"caption {(self.lengths < 1).argmax()} has no tokens: wanted at least one in each"
+            )
+        self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])  # (Nc + 1,)
+
+    @classmethod
+    def encode(cls, tokenizer: Tokenizer, captions: Sequence[str]) -> "TokenizedCaptions":
+        """Tokenise captions.
+
+        Args:
+            tokenizer: turns sentences into numbers.
+            captions: Nc sentences.
+
+        Raises:
+            ValueError: `captions` is empty or one string.
+        """
+        sentences = _sentences(captions)
+        numbers, lengths = [], []
+        # In blocks, since a tokenizer pads all that it is given to the longest.
+        for start in range(0, len(sentences), 4096):
+            tokens, mask = tokenizer.encode(sentences[start : start + 4096])
+            numbers.append(tokens[mask].numpy())
+            lengths.append(mask.sum(1).numpy())
+        return cls(
+            np.concatenate(numbers),
+            np.concatenate(lengths),
+            pad=tokenizer.pad,
+            blank=tokenizer.blank,
+            special=tokenizer.special,
+        )
+
+    def __len__(self) -> int:
+        """Nc, the number of captions."""
+        return len(self.lengths)
+
+    def rows(self, rows: np.ndarray, width: int | None = None) -> tuple[Tensor, Tensor]:
+        """Some captions, as `Tokenizer.encode` would give them.
+
+        Args:
+            rows: C rows of captions.
+            width: L, at least the longest of them; None: the longest.
+
+        Returns:
+            Numbers (C, L) int64 and their mask (C, L) bool.
+        """
+        lengths = self.lengths[rows]
+        width = int(lengths.max()) if width is None else width
+        mask = np.arange(width) < lengths[:, None]  # (C, L)
+        places = self.offsets[rows][:, None] + np.arange(width)  # (C, L)   runs on into the next caption,
+        read = self.numbers.take(places, mode="clip")
+        tokens = np.where(mask, read, np.int64(self.pad))  # which is padded over here
+        return torch.from_numpy(tokens), torch.from_numpy(mask)
 
 
 class Vocabulary:
@@ -164,7 +247,7 @@ class BERTTokenizer:
     def __init__(self, name_or_path: str | Path) -> None:
         from transformers import AutoTokenizer  # seconds of import, for those who read with BERT alone
 
-        loaded = AutoTokenizer.from_pretrained(model_folder(name_or_path))
+        loaded = AutoTokenizer.from_pretrained(model_folder(name_or_path), trust_remote_code=False)
         special = {name: getattr(loaded, f"{name}_token_id") for name in ("pad", "unk", "mask", "cls", "sep")}
         lacking = [name for name, number in special.items() if number is None]
         if lacking or not loaded.is_fast:
@@ -256,6 +339,9 @@ class VectorReport:
 def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tuple[Tensor, VectorReport]:
     """Trained vectors for the words of a vocabulary, from a text file of GloVe or fastText.
 
+    A file of 400,000 lines takes seconds to read. What it said of a vocabulary is kept, so that a second call
+    does not read it again, unless the file has changed.
+
     A word that the file lacks is looked for in lower case. Words still missing, and the special ones, start
     near the mean of the others: the mean, and a tenth of the usual spread as noise. Padding is zero.
 
@@ -276,37 +362,58 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no vectors file {path}: get a text file of GloVe or fastText and name it")
+    state = path.stat()
+    found, words, by_lower_case = _read_vectors(
+        path.resolve(), (state.st_mtime_ns, state.st_size), tuple(vocabulary.words)
+    )
+    dice = torch.Generator().manual_seed(seed)
+    spread = 0.1 * found.std(0, correction=0)
+    matrix = found.mean(0) + spread * torch.randn(len(vocabulary), found.shape[1], generator=dice)  # (V, d)
+    matrix[torch.tensor([vocabulary.numbers[word] for word in words])] = found
+    matrix[vocabulary.pad] = 0
+    known = set(words)
+    missing = [word for word in vocabulary.words if word not in known]
+    return matrix, VectorReport(len(found), by_lower_case, missing)
+
+
+@functools.lru_cache(maxsize=4)
+def _read_vectors(
+    path: Path, version: tuple[int, int], words: tuple[str, ...]
+) -> tuple[Tensor, tuple[str, ...], int]:
+    """What a file knows of some words; kept, since each system of an experiment asks the same.
+
+    Args:
+        path: as for `load_vectors`.
+        version: when the file was written and its size: a file that has changed is read again.
+        words: the known words of the vocabulary.
+
+    Returns:
+        The vectors found, (found, d); their words, in the same order; how many were found in lower case.
+    """
     exact: dict[str, list[float]] = {}
     folded: dict[str, list[float]] = {}
-    known, known_folded = set(vocabulary.words), {word.lower() for word in vocabulary.words}
+    wanted, wanted_folded = set(words), {word.lower() for word in words}
     for number, word, values in _vector_rows(path):
-        if word not in known and word.lower() not in known_folded:
+        if word not in wanted and word.lower() not in wanted_folded:
             continue
         try:
             vector = [float(value) for value in values]
         except ValueError:
             raise ValueError(f"{path}, line {number} ({word!r}): wanted numbers after the word") from None
         exact.setdefault(word, vector)
-        folded.setdefault(
-            word.lower(), vector
-        )  # the first is the most frequent: both kinds of file are sorted
+        # The first is the most frequent: both kinds of file are sorted.
+        folded.setdefault(word.lower(), vector)
 
-    rows = {word: exact.get(word, folded.get(word.lower())) for word in vocabulary.words}
-    missing = [word for word, row in rows.items() if row is None]
-    found = torch.tensor([row for row in rows.values() if row is not None])  # (found, d)
-    if not len(found):
+    rows = {word: exact.get(word, folded.get(word.lower())) for word in words}
+    found = {word: row for word, row in rows.items() if row is not None}
+    if not found:
         raise ValueError(
-            f"{path} has no vector for any of the {len(rows)} words: is it a file of word vectors?"
+            f"{path} has no vector for any of the {len(words)} words: is it a file of word vectors?"
         )
-    if not found.isfinite().all():
+    vectors = torch.tensor(list(found.values()))  # (found, d)
+    if not vectors.isfinite().all():
         raise ValueError(f"{path} holds NaN or infinite numbers: get the file again")
-    dice = torch.Generator().manual_seed(seed)
-    spread = 0.1 * found.std(0, correction=0)
-    matrix = found.mean(0) + spread * torch.randn(len(vocabulary), found.shape[1], generator=dice)  # (V, d)
-    matrix[torch.tensor([vocabulary.numbers[word] for word in rows if rows[word] is not None])] = found
-    matrix[vocabulary.pad] = 0
-    by_lower_case = sum(row is not None and word not in exact for word, row in rows.items())
-    return matrix, VectorReport(len(found), by_lower_case, missing)
+    return vectors, tuple(found), sum(word not in exact for word in found)
 
 
 def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:

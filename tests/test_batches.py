@@ -1,0 +1,482 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from vsecore.data.batches import Batch, OfflineNegatives, make_loader, noise
+from vsecore.data.splits import Split
+from vsecore.data.words import TokenizedCaptions, Vocabulary
+
+WORDS = ["a", "red", "kite", "above", "the", "beach", "and", "two", "small", "dogs", "run", "past"]
+
+
+def small_split(pictures: int = 23, name: str = "train", counts: bool = False) -> Split:
+    """Picture p has features p and 1 to 5 captions that begin with word p; a target names its row."""
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(pictures), rng.integers(1, 6, pictures))
+    rng.shuffle(owner)
+    captions = [" ".join([WORDS[p % 12], *rng.choice(WORDS, rng.integers(1, 9))]) for p in owner]
+    return Split(
+        name=name,
+        pictures=np.broadcast_to(
+            np.arange(pictures, dtype=np.float16)[:, None, None], (pictures, 7, 4)
+        ).copy(),
+        captions=captions,
+        owner=owner,
+        picture_ids=[f"{p}.jpg" for p in range(pictures)],
+        picture_counts=rng.integers(1, 8, pictures) if counts else None,
+        targets=np.arange(2.0 * len(owner)).reshape(-1, 2),
+    )
+
+
+def pixel_split() -> Split:
+    split = small_split()
+    pixels = np.random.default_rng(0).integers(0, 256, (len(split), 3, 4, 6), dtype=np.uint8)
+    return replace(split, pictures=pixels)
+
+
+def hard_negatives(split: Split, texts: int = 4, pictures: int = 3) -> OfflineNegatives:
+    """Some captions and pictures that are not the anchor's own, drawn at random."""
+    rng, rows = np.random.default_rng(1), np.arange(len(split.captions))
+    return OfflineNegatives(
+        texts=np.stack([rng.choice(rows[split.owner != p], texts, False) for p in range(len(split))]),
+        pictures=np.stack(
+            [rng.choice(np.delete(np.arange(len(split)), p), pictures, False) for p in split.owner]
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return Vocabulary(WORDS)
+
+
+def same(a: Batch, b: Batch) -> bool:
+    for x, y in zip(vars(a).values(), vars(b).values(), strict=True):
+        if isinstance(x, Tensor):
+            if x.dtype != y.dtype or not torch.equal(x, y):
+                return False
+        elif isinstance(x, tuple) and x and isinstance(x[0], Batch):
+            if not all(map(same, x, y)):
+                return False
+        elif x != y:
+            return False
+    return True
+
+
+def rows_seen(batches: list[Batch], field: str) -> list[int]:
+    return torch.cat([getattr(batch, field) for batch in batches]).tolist()
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_an_epoch_of_pairs_shows_every_caption_once_with_its_picture(vocabulary, shuffle) -> None:
+    split = small_split()
+    batches = list(make_loader(split, vocabulary, 8, shuffle=shuffle, drop_last=False))
+    seen = rows_seen(batches, "caption_rows")
+    assert sorted(seen) == list(range(len(split.captions)))
+    assert (sorted(seen[:8]) == list(range(8))) is not shuffle
+    for batch in batches:
+        assert torch.equal(batch.picture_rows, torch.from_numpy(split.owner)[batch.caption_rows])
+        assert torch.equal(batch.pictures[:, 0, 0], batch.picture_rows.half())
+        assert torch.equal(batch.targets[:, 0], 2 * batch.caption_rows.float())
+        tokens, mask = vocabulary.encode([split.captions[row] for row in batch.caption_rows])
+        assert torch.equal(batch.tokens, tokens) and torch.equal(batch.token_mask, mask)
+
+
+def test_an_epoch_of_pictures_shows_every_picture_once_with_all_its_captions(vocabulary) -> None:
+    split = small_split()
+    batches = list(make_loader(split, vocabulary, 8, mode="pictures", drop_last=False))
+    assert sorted(rows_seen(batches, "picture_rows")) == list(range(len(split)))
+    assert sorted(rows_seen(batches, "caption_rows")) == list(range(len(split.captions)))
+    for batch in batches:
+        assert set(batch.owner_rows.tolist()) == set(batch.picture_rows.tolist())
+
+
+@pytest.mark.parametrize("mode", ["pairs", "pictures"])
+def test_positives_agree_with_the_double_loop(vocabulary, mode) -> None:
+    split = small_split()
+    for batch in make_loader(split, vocabulary, 10, mode=mode):
+        for b, picture in enumerate(batch.picture_rows):
+            for c, caption in enumerate(batch.caption_rows):
+                assert batch.positives[b, c] == (split.owner[caption] == picture)
+
+
+DROPS = {"element_drop": 0.3, "word_drop": 0.4}
+
+
+def slow_epoch(split: Split, vocabulary: Vocabulary, size: int, mode: str, world: int = 1, drops=DROPS):
+    """What each process gets of each batch, row by row: caption, tokens, picture, its mask and the width."""
+    count = len(split.captions) if mode == "pairs" else len(split)
+    order = sorted(range(count), key=lambda row: noise(5, 2, "order", np.array([row]))[0])
+    for start in range(0, count - size + 1, size):
+        joint, shares = order[start : start + size], []
+        own = [[c for c, owner in enumerate(split.owner) if owner == p] for p in range(len(split))]
+        captions_of = {row: [row] if mode == "pairs" else own[row] for row in joint}
+        widest = max(
+            len(vocabulary.encode([split.captions[c]])[0][0]) for row in joint for c in captions_of[row]
+        )
+        for rank in range(world):
+            rows = joint[rank * size // world : (rank + 1) * size // world]
+            captions = [caption for row in rows for caption in captions_of[row]]
+            read = {c: slow_words(c, split, vocabulary, drops["word_drop"]) for c in captions}
+            captions.sort(key=lambda caption: -len(read[caption]))  # Python's sort is stable
+            drawn_by = captions if mode == "pairs" else rows
+            pictures = [int(split.owner[c]) for c in captions] if mode == "pairs" else rows
+            masks = [
+                slow_mask(*pair, split, drops["element_drop"])
+                for pair in zip(pictures, drawn_by, strict=True)
+            ]
+            width = widest if world > 1 else max(map(len, read.values()))
+            shares.append((captions, [read[c] for c in captions], pictures, masks, width))
+        yield shares
+
+
+def slow_words(caption: int, split: Split, vocabulary: Vocabulary, drop: float) -> list[int]:
+    """A caption's tokens: with luck below half of `drop` a word is hidden, below `drop` it is left out."""
+    tokens = vocabulary.encode([split.captions[caption]])[0][0].tolist()
+    luck = noise(5, 2, "words", np.array([caption]), len(tokens))[0]
+    places = range(1, len(tokens) - 1)
+    luckiest = max(places, key=lambda place: luck[place])
+    kept = []
+    for place, token in enumerate(tokens):
+        if place not in places or place == luckiest or luck[place] >= drop:
+            kept.append(token)
+        elif luck[place] < drop / 2:
+            kept.append(vocabulary.unknown)
+    return kept
+
+
+def slow_mask(picture: int, drawn_by: int, split: Split, drop: float) -> list[bool]:
+    luck = noise(5, 2, "elements", np.array([drawn_by]), 7)[0]
+    real = range(7 if split.picture_counts is None else split.picture_counts[picture])
+    luckiest = max(real, key=lambda place: luck[place])
+    return [place in real and (luck[place] >= drop or place == luckiest) for place in range(7)]
+
+
+@pytest.mark.parametrize("mode", ["pairs", "pictures"])
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("drops", [DROPS, {"element_drop": 0.0, "word_drop": 0.0}], ids=["drops", "whole"])
+@pytest.mark.parametrize("counts", [False, True])
+def test_batches_are_those_that_are_made_row_by_row(vocabulary, mode, world, drops, counts) -> None:
+    split = small_split(counts=counts)
+    options = {"mode": mode, "seed": 5, "epoch": 2, "world": world, **drops}
+    loaders = [make_loader(split, vocabulary, 8, rank=rank, **options) for rank in range(world)]
+    epoch = list(slow_epoch(split, vocabulary, 8, mode, world, drops))
+    assert len(epoch) == len(loaders[0]) > 1
+    for slow, fast in zip(epoch, zip(*loaders, strict=True), strict=True):
+        sizes = tuple(len(captions) for captions, *_ in slow)
+        for (captions, read, pictures, masks, width), batch in zip(slow, fast, strict=True):
+            assert batch.caption_rows.tolist() == captions
+            assert batch.tokens.tolist() == [row + [vocabulary.pad] * (width - len(row)) for row in read]
+            assert batch.lengths.tolist() == [len(row) for row in read] == batch.token_mask.sum(1).tolist()
+            assert torch.equal(batch.token_mask, torch.arange(width) < batch.lengths[:, None])
+            assert batch.picture_rows.tolist() == pictures
+            assert batch.picture_mask.tolist() == masks
+            assert np.array_equal(batch.pictures, split.pictures[pictures])
+            assert batch.owner_rows.tolist() == split.owner[captions].tolist()
+            assert batch.shares == (sizes if world > 1 else ())
+
+
+@pytest.mark.parametrize("mode", ["pairs", "pictures"])
+def test_an_epoch_begun_in_the_middle_goes_on_as_if_never_stopped(vocabulary, mode) -> None:
+    hard = hard_negatives(small_split()) if mode == "pairs" else None
+    options = {"mode": mode, "seed": 3, "epoch": 2, "negatives": hard, **DROPS}
+    whole = list(make_loader(small_split(), vocabulary, 4, **options))
+    rest = list(make_loader(small_split(), vocabulary, 4, start=2, **options))
+    assert len(rest) == len(whole) - 2 > 0
+    assert all(same(a, b) for a, b in zip(whole[2:], rest, strict=True))
+    assert list(make_loader(small_split(), vocabulary, 4, start=len(whole), **options)) == []
+
+
+def test_workers_change_nothing(vocabulary) -> None:
+    options = {"negatives": hard_negatives(small_split()), **DROPS}
+    alone = list(make_loader(small_split(), vocabulary, 8, **options))
+    helped = list(make_loader(small_split(), vocabulary, 8, workers=2, **options))
+    assert all(same(a, b) for a, b in zip(alone, helped, strict=True))
+
+
+@pytest.mark.parametrize("mode", ["pairs", "pictures"])
+def test_processes_share_the_joint_batch_and_pad_alike(vocabulary, mode) -> None:
+    options = {"mode": mode, "negatives": hard_negatives(small_split()) if mode == "pairs" else None, **DROPS}
+    joint = list(make_loader(small_split(), vocabulary, 8, **options))
+    parts = [make_loader(small_split(), vocabulary, 8, rank=rank, world=4, **options) for rank in range(4)]
+    for batch, *shared in zip(joint, *parts, strict=True):
+        for name in ("caption_rows", "picture_rows"):
+            together = torch.cat([getattr(part, name) for part in shared])
+            assert sorted(together.tolist()) == sorted(getattr(batch, name).tolist())
+        groups = (
+            [shared, *zip(*(part.offline for part in shared), strict=True)] if mode == "pairs" else [shared]
+        )
+        for group in groups:
+            assert len({part.tokens.shape[1] for part in group}) == 1
+            assert {part.shares for part in group} == {tuple(len(part.tokens) for part in group)}
+
+
+def test_the_order_changes_with_the_epoch_and_with_the_seed(vocabulary) -> None:
+    orders = [
+        rows_seen(list(make_loader(small_split(), vocabulary, 4, seed=seed, epoch=epoch)), "caption_rows")
+        for seed, epoch in ((0, 0), (0, 1), (1, 0))
+    ]
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+
+
+def test_batches_take_nothing_from_the_global_dice(vocabulary) -> None:
+    torch.manual_seed(0)
+    wanted = torch.rand(1)
+    torch.manual_seed(0)
+    list(make_loader(small_split(), vocabulary, 8, **DROPS))
+    assert torch.equal(torch.rand(1), wanted)
+
+
+def test_padding_elements_are_masked_and_at_least_one_element_stays(vocabulary) -> None:
+    split = small_split(counts=True)
+    batches = list(make_loader(split, vocabulary, 8, element_drop=0.95))
+    for batch in batches:
+        real = torch.arange(7) < torch.from_numpy(split.picture_counts)[batch.picture_rows, None]
+        assert not (batch.picture_mask & ~real).any()
+        assert batch.picture_mask.any(1).all()
+
+
+def test_elements_are_dropped_as_often_as_asked(vocabulary) -> None:
+    split = replace(small_split(), pictures=np.zeros((23, 400, 1), np.float16))
+    batch = next(iter(make_loader(split, vocabulary, 23, element_drop=0.25)))
+    assert batch.picture_mask.shape == (23, 400)
+    assert batch.picture_mask.float().mean() == pytest.approx(0.75, abs=0.02)
+
+
+def test_half_of_the_dropped_words_are_hidden_and_half_left_out(vocabulary) -> None:
+    long = [" ".join(WORDS * 10)] * 20
+    split = Split(
+        "train", np.zeros((20, 1, 1), np.float32), long, np.arange(20), [str(row) for row in range(20)]
+    )
+    batch = next(iter(make_loader(split, vocabulary, 20, word_drop=0.4, shuffle=False)))
+    words = batch.token_mask.sum(1) - 2
+    assert words.float().mean() / 120 == pytest.approx(0.8, abs=0.03)
+    assert (batch.tokens == vocabulary.unknown).sum() / (20 * 120) == pytest.approx(0.2, abs=0.03)
+    original = vocabulary.encode(long[:1])[0][0].tolist()
+    for tokens, mask in zip(batch.tokens.tolist(), batch.token_mask, strict=True):
+        kept = tokens[: int(mask.sum())]
+        assert kept[0] == vocabulary.start and kept[-1] == vocabulary.end
+        rest = iter(original)  # the words that are left stand in their old order
+        assert all(token in rest for token in kept if token != vocabulary.unknown)
+
+
+def test_a_word_always_stays(vocabulary) -> None:
+    split = small_split()
+    for batch in make_loader(split, vocabulary, 8, word_drop=0.99):
+        assert (batch.tokens > vocabulary.unknown).any(1).all()
+
+
+def test_what_is_dropped_does_not_depend_on_the_neighbours_in_the_batch(vocabulary) -> None:
+    def by_caption(batch_size: int) -> dict[int, tuple]:
+        loader = make_loader(small_split(), vocabulary, batch_size, drop_last=False, **DROPS)
+        return {
+            int(row): (batch.tokens[i][batch.token_mask[i]].tolist(), batch.picture_mask[i].tolist())
+            for batch in loader
+            for i, row in enumerate(batch.caption_rows)
+        }
+
+    assert by_caption(3) == by_caption(17)
+
+
+def test_noise_is_uniform_and_knows_its_place() -> None:
+    numbers = noise(1, 2, "elements", np.arange(2000), 50)
+    assert numbers.min() >= 0 and numbers.max() < 1
+    counts, _ = np.histogram(numbers, 20, (0, 1))
+    assert ((counts - 5000) ** 2 / 5000).sum() < 44  # chi square, 19 degrees of freedom: 1 in 1,000
+    assert np.array_equal(noise(1, 2, "elements", np.array([7, 3]), 9), numbers[[7, 3], :9])
+    for other in ((0, 2, "elements"), (1, 0, "elements"), (1, 2, "words")):
+        assert (
+            abs(np.corrcoef(noise(*other, np.arange(2000)), noise(1, 2, "elements", np.arange(2000)))[0, 1])
+            < 0.1
+        )
+
+
+def test_a_batch_moves_to_a_device_and_its_lengths_stay(vocabulary) -> None:
+    batch = next(iter(make_loader(small_split(), vocabulary, 8, negatives=hard_negatives(small_split()))))
+    moved = batch.to("meta")
+    for one, other in ((moved, batch), *zip(moved.offline, batch.offline, strict=True)):
+        for name, tensor in vars(one).items():
+            if isinstance(tensor, Tensor):
+                assert tensor.device.type == ("cpu" if name == "lengths" else "meta")
+        assert other.pictures.dtype == torch.float16 and one.pictures.dtype == torch.float32
+        assert one.shares == other.shares and torch.equal(one.lengths, other.lengths)
+    here = batch.to("cpu")
+    assert torch.equal(here.pictures, batch.pictures.float())
+    assert same(replace(here, pictures=batch.pictures, offline=None), replace(batch, offline=None))
+    if torch.cuda.is_available():
+        assert batch.pin_memory().pictures.is_pinned() and batch.pin_memory().offline[1].tokens.is_pinned()
+
+
+def test_pixels_make_batches_without_a_mask_and_stay_bytes(vocabulary) -> None:
+    split = pixel_split()
+    for mode in ("pairs", "pictures"):
+        for batch in make_loader(split, vocabulary, 8, mode=mode, word_drop=0.2):
+            assert batch.picture_mask is None and batch.pictures.dtype == torch.uint8
+            assert np.array_equal(batch.pictures, split.pictures[batch.picture_rows])
+            assert batch.to("cpu").pictures.dtype == torch.uint8
+    with pytest.raises(ValueError, match=r"element_drop is 0\.1: pixels have no elements"):
+        make_loader(split, vocabulary, 8, element_drop=0.1)
+
+
+def test_captions_may_come_tokenised(vocabulary) -> None:
+    split = small_split()
+    tokenised = TokenizedCaptions.encode(vocabulary, split.captions)
+    one, other = (list(make_loader(split, words, 8, **DROPS)) for words in (vocabulary, tokenised))
+    assert all(map(same, one, other))
+    with pytest.raises(ValueError, match="tokenised captions: split 'train' has"):
+        make_loader(split.subset(20), tokenised, 8)
+
+
+def test_hard_negatives_are_drawn_from_their_lists_and_never_belong_together(vocabulary) -> None:
+    split = small_split()
+    negatives = hard_negatives(split)
+    seen = set()
+    for epoch in range(40):
+        for batch in make_loader(split, vocabulary, 8, negatives=negatives, epoch=epoch, drop_last=False):
+            texts, pictures = batch.offline
+            for side in (texts, pictures):
+                assert torch.equal(side.picture_rows, side.owner_rows)  # each pair belongs together
+                assert torch.equal(side.owner_rows, torch.from_numpy(split.owner)[side.caption_rows])
+                tokens, mask = vocabulary.encode([split.captions[row] for row in side.caption_rows])
+                assert torch.equal(side.tokens, tokens) and torch.equal(side.token_mask, mask)
+                assert torch.equal(side.lengths, mask.sum(1))
+                assert torch.equal(side.pictures[:, 0, 0], side.picture_rows.half())
+                assert torch.equal(side.targets[:, 0], 2 * side.caption_rows.float())
+            for r, caption in enumerate(batch.caption_rows.tolist()):
+                text, picture = int(texts.caption_rows[r]), int(pictures.picture_rows[r])
+                assert text in negatives.texts[split.owner[caption]]
+                assert picture in negatives.pictures[caption]
+                assert split.owner[text] != picture
+                seen.add((caption, text))
+    # With forty draws of one in four, hardly any of the possible pairs is never drawn.
+    possible = sum(negatives.texts.shape[1] for _ in split.captions)
+    assert len(seen) > 0.98 * possible
+
+
+def test_hard_negatives_are_a_matter_of_the_pair_alone(vocabulary) -> None:
+    split = small_split()
+
+    def by_caption(**options) -> dict[int, tuple]:
+        loader = make_loader(
+            split, vocabulary, negatives=hard_negatives(split), drop_last=False, **options, **DROPS
+        )
+        return {
+            int(row): tuple(
+                (
+                    int(side.caption_rows[r]),
+                    side.tokens[r][side.token_mask[r]].tolist(),
+                    side.picture_mask[r].tolist(),
+                )
+                for side in batch.offline
+            )
+            for batch in loader
+            for r, row in enumerate(batch.caption_rows)
+        }
+
+    assert by_caption(batch_size=3) == by_caption(batch_size=17, shuffle=False)
+    assert by_caption(batch_size=3) != by_caption(batch_size=3, epoch=1)
+
+
+def test_words_and_elements_of_hard_negatives_are_dropped_as_those_of_their_own_pair(vocabulary) -> None:
+    split = small_split()
+    loader = make_loader(split, vocabulary, 8, negatives=hard_negatives(split), drop_last=False, **DROPS)
+    batches = list(loader)
+
+    def seen(batch: Batch) -> dict[int, tuple]:
+        return {
+            int(row): (batch.tokens[r][batch.token_mask[r]].tolist(), batch.picture_mask[r].tolist())
+            for r, row in enumerate(batch.caption_rows)
+        }
+
+    online = {row: what for batch in batches for row, what in seen(batch).items()}
+    for batch in batches:
+        for side in batch.offline:
+            assert all(online[row] == what for row, what in seen(side).items())
+
+
+def test_every_hard_negative_and_every_caption_of_a_hard_picture_is_as_likely() -> None:
+    """One picture with 3 captions, and 400 pictures that all have it as their only hard picture."""
+    owner = np.concatenate([[0, 0, 0], np.arange(1, 401)])
+    split = Split("train", np.zeros((401, 1, 1), np.float32), ["a kite"] * 403, owner, ["x"] * 401)
+    texts = np.stack([np.delete(np.arange(403), np.flatnonzero(owner == p))[-4:] for p in range(401)])
+    texts[-4:] = [3, 4, 5, 6]
+    negatives = OfflineNegatives(texts, np.where(owner[:, None] == 0, 1, 0))
+    counts = np.zeros((2, 403))
+    for epoch in range(5):
+        for batch in make_loader(split, Vocabulary(["kite"]), 403, negatives=negatives, epoch=epoch):
+            for side, count in zip(batch.offline, counts, strict=True):
+                np.add.at(count, side.caption_rows.numpy(), 1)
+    for drawn in (counts[0, 399:], counts[1, :3]):
+        expected = drawn.mean()
+        assert expected > 400
+        assert ((drawn - expected) ** 2 / expected).sum() < 20  # chi square with 3 or 2 degrees of freedom
+
+
+def test_what_always_belongs_together_is_kept_after_ten_draws(vocabulary) -> None:
+    """Each caption's hard picture owns the only hard captions: drawing again never helps."""
+    split = Split("train", np.zeros((2, 1, 1), np.float32), ["a kite", "the beach"], np.arange(2), ["x", "y"])
+    negatives = OfflineNegatives(np.array([[1], [0]]), np.array([[1], [0]]))
+    (batch,) = make_loader(split, vocabulary, 2, negatives=negatives)
+    assert torch.equal(batch.offline[0].caption_rows, 1 - batch.caption_rows)
+    assert torch.equal(batch.offline[1].picture_rows, 1 - batch.picture_rows)
+
+
+@pytest.mark.parametrize(
+    ("side", "damage", "message"),
+    [
+        ("texts", lambda rows, split: rows[1:], "texts of the offline negatives is int64"),
+        ("texts", lambda rows, split: rows[:, :0], "k at least 1"),
+        ("texts", lambda rows, split: rows.astype(float), "texts of the offline negatives is float64"),
+        ("pictures", lambda rows, split: rows[:, 0], "pictures of the offline negatives is int64"),
+        ("pictures", lambda rows, split: np.where(rows == rows[0, 0], 23, rows), "names rows 0 to 23"),
+        ("texts", lambda rows, split: rows - 1000, "texts of the offline negatives names rows -"),
+        (
+            "texts",
+            lambda rows, split: np.where(
+                np.arange(23)[:, None] == 7, split.captions_of(np.array([7]))[0], rows
+            ),
+            "texts of the offline negatives, row 7: one belongs to that picture",
+        ),
+        (
+            "pictures",
+            lambda rows, split: np.where(np.arange(len(rows))[:, None] == 9, split.owner[9], rows),
+            "pictures of the offline negatives, row 9: one belongs to that caption",
+        ),
+    ],
+)
+def test_negatives_that_do_not_fit_the_split_are_refused(vocabulary, side, damage, message) -> None:
+    split = small_split()
+    negatives = hard_negatives(split)
+    negatives.check(split)
+    damaged = replace(negatives, **{side: damage(getattr(negatives, side), split)})
+    with pytest.raises(ValueError, match=message):
+        damaged.check(split)
+    with pytest.raises(ValueError, match=message):
+        make_loader(split, vocabulary, 8, negatives=damaged)
+
+
+def test_negatives_belong_to_pairs(vocabulary) -> None:
+    with pytest.raises(ValueError, match='use mode "pairs"'):
+        make_loader(small_split(), vocabulary, 8, mode="pictures", negatives=hard_negatives(small_split()))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "triples"}, "mode is 'triples'"),
+        ({"element_drop": 1.0}, "element_drop is 1.0"),
+        ({"word_drop": -0.1}, "word_drop is -0.1"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 1000}, "batch_size is 1000, more than"),
+        ({"world": 3}, "multiple of world"),
+        ({"rank": 2, "world": 2}, "rank is 2"),
+        ({"world": 2, "drop_last": False}, "drop_last is False"),
+        ({"start": 99}, "start is 99"),
+    ],
+)
+def test_options_out_of_range_are_refused(vocabulary, options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_loader(small_split(), vocabulary, **{"batch_size": 8, **options})

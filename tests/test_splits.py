@@ -1,0 +1,177 @@
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vsecore.data.features import MappedPictures
+from vsecore.data.splits import Dataset, Split
+
+OWNER = np.array([1, 0, 2, 1, 3, 4, 4, 1])
+
+
+def small_split(name: str = "train", pixels: bool = False, **changes) -> Split:
+    """Five pictures, of (3, 2) features or of 4×6 pixels, with eight captions."""
+    rng = np.random.default_rng(0)
+    features = np.arange(30, dtype=np.float16).reshape(5, 3, 2) / 8
+    pictures = rng.integers(0, 256, (5, 3, 4, 6), dtype=np.uint8) if pixels else features
+    captions = [f"caption {row} of picture {picture}" for row, picture in enumerate(OWNER)]
+    return replace(Split(name, pictures, captions, OWNER, [f"{p}.jpg" for p in range(5)]), **changes)
+
+
+def targets(width: int = 2) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((8, width)).astype(np.float32)
+
+
+def test_the_captions_of_pictures_come_picture_after_picture() -> None:
+    split = small_split()
+    for pictures in ([1, 0, 4], [2], [3, 3], []):
+        wanted = [row for picture in pictures for row in np.flatnonzero(split.owner == picture)]
+        assert split.captions_of(np.array(pictures, np.int64)).tolist() == wanted
+    assert split.caption_counts.tolist() == [1, 3, 1, 1, 2]
+
+
+def test_a_subset_keeps_the_captions_of_its_pictures() -> None:
+    split = small_split(picture_counts=np.array([1, 2, 3, 2, 1]), targets=targets())
+    part = split.subset(2)
+    assert len(part) == 2 and part.picture_ids == ["0.jpg", "1.jpg"]
+    assert part.picture_counts.tolist() == [1, 2] and part.caption_counts.tolist() == [1, 3]
+    kept = [0, 1, 3, 7]
+    assert part.captions == [split.captions[row] for row in kept]
+    assert np.array_equal(part.targets, split.targets[kept])
+    with pytest.raises(ValueError, match="pictures is 6"):
+        split.subset(6)
+
+
+def test_a_fingerprint_changes_with_every_part() -> None:
+    split = small_split(picture_counts=np.array([1, 2, 3, 2, 1]), targets=targets())
+    other, moved = split.pictures.copy(), targets()
+    other[3] += 1
+    moved[7, 1] += 1
+    changed = [
+        split,
+        replace(split, captions=[*split.captions[1:], "new"]),
+        replace(split, owner=split.owner[::-1]),
+        replace(split, picture_ids=[*split.picture_ids[1:], "new"]),
+        replace(split, picture_counts=None),
+        replace(split, pictures=other),
+        replace(split, targets=None),
+        replace(split, targets=moved),
+    ]
+    assert len({part.fingerprint() for part in changed}) == len(changed)
+    assert pickle.loads(pickle.dumps(split)).fingerprint() == split.fingerprint()
+
+
+def test_fingerprints_are_those_that_records_name() -> None:
+    counted = small_split(picture_counts=np.array([1, 2, 3, 2, 1]))
+    assert small_split().fingerprint() == "2f01bac9ab1ffe5eab211c0f808dd7b7aabf91b7da6c2b1da10ab9a1d08196e1"
+    assert counted.fingerprint() == "daa388cbbc04f1da413fae8dce3486adc41207faeb251dabd9b9f52477bcd76c"
+    data = Dataset("small", counted, small_split("dev"), small_split("test"), feature_kind="grid")
+    assert data.fingerprint() == "a8e4e842c383988aab89928e3dbfefdfbb800069fa026a5609ae5c915e7aded9"
+
+
+def test_pixels_are_pictures_too() -> None:
+    split = small_split(pixels=True)
+    assert split.has_pixels and not small_split().has_pixels
+    assert repr(split) == "Split('train': 5 pictures of 4×6 pixels, 8 captions)"
+    assert split.subset(2).pictures.shape == (2, 3, 4, 6)
+    assert split.fingerprint() != small_split(pixels=True, pictures=split.pictures[::-1]).fingerprint()
+    parts = [small_split(name, pixels=True) for name in ("train", "dev", "test")]
+    assert Dataset("small", *parts, feature_kind="pixels").feature_dim == 3
+    for kind in (np.float16, np.float32):
+        assert replace(split, pictures=split.pictures.astype(kind)).has_pixels
+
+
+def test_pixels_stay_on_disk_too(tmp_path: Path) -> None:
+    split = small_split(pixels=True)
+    np.save(tmp_path / "pixels.npy", split.pictures)
+    mapped = replace(split, pictures=MappedPictures(tmp_path / "pixels.npy"))
+    assert mapped.pictures.dtype == np.uint8
+    assert np.array_equal(mapped.pictures[np.array([3, 1])], split.pictures[[3, 1]])
+    assert mapped.subset(3).fingerprint() == split.subset(3).fingerprint()
+    np.save(tmp_path / "pixels.npy", split.pictures.astype(np.int64))
+    with pytest.raises(ValueError, match=r"holds int64 \(5, 3, 4, 6\): wanted .* pixels"):
+        MappedPictures(tmp_path / "pixels.npy")
+
+
+def test_a_split_says_what_it_holds_in_one_line() -> None:
+    assert repr(small_split()) == "Split('train': 5 pictures of (3, 2), 8 captions)"
+    wide = small_split(targets=targets(7))
+    assert repr(wide) == "Split('train': 5 pictures of (3, 2), 8 captions, targets of width 7)"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pictures": np.zeros((5, 4))}, r"pictures of split 'train' have shape \(5, 4\): wanted features"),
+        ({"pictures": np.zeros((5, 0, 4))}, "none of them 0"),
+        (
+            {"pictures": np.zeros((5, 4, 4, 3))},
+            r"shape \(5, 4, 4, 3\).*pixels \(pictures, 3, height, width\)",
+        ),
+        ({"pictures": np.zeros((5, 3, 4, 4), int)}, "are int64: wanted uint8 or floats for pixels"),
+        ({"pictures": np.zeros((5, 3, 2), np.uint8)}, "are uint8: wanted floats for features"),
+        ({"captions": [], "owner": np.zeros(0, int)}, "split 'train' has no captions"),
+        ({"owner": np.zeros(3, int)}, "owner of split 'train'"),
+        ({"owner": np.zeros(8)}, "owner of split 'train' is float64"),
+        ({"owner": np.full(8, 5)}, "names pictures"),
+        ({"owner": OWNER % 4}, "without a caption, the first is '4.jpg'"),
+        ({"picture_ids": ["a"]}, "picture_ids of split 'train' has 1 entries"),
+        ({"picture_counts": np.full(5, 4)}, "picture_counts of split 'train'.*values 1 to 3"),
+        ({"targets": targets()[:7]}, r"targets of split 'train' are float32 \(7, 2\)"),
+        ({"targets": np.zeros((8, 2), int)}, "targets of split 'train' are int64"),
+        ({"targets": np.zeros(8)}, r"a row for each caption, \(8, width\)"),
+        ({"targets": np.where(np.arange(16).reshape(8, 2) == 7, np.nan, 1)}, "row 3, hold NaN"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(change, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        small_split(**change)
+
+
+def test_pixels_have_no_elements_to_count() -> None:
+    with pytest.raises(ValueError, match="picture_counts of split 'train' is given for pixels"):
+        small_split(pixels=True, picture_counts=np.ones(5, int))
+
+
+def of(**changes) -> dict[str, Split]:
+    """The three splits, those that are named changed."""
+    return {name: small_split(name, **changes.get(name, {})) for name in ("train", "dev", "test")}
+
+
+def test_a_dataset_knows_its_width() -> None:
+    data = Dataset("small", **of(), feature_kind="region")
+    assert data.feature_dim == 2
+    assert data.fingerprint() != Dataset("small", **of(), feature_kind="grid").fingerprint()
+    assert "5 pictures of (3, 2)" in repr(data)
+    Dataset("small", **of(dev={"pictures": np.zeros((5, 9, 2))}), feature_kind="region")  # N may differ
+
+
+@pytest.mark.parametrize(
+    ("kind", "splits", "message"),
+    [
+        ("pixel", of(), "feature_kind is 'pixel': wanted one of grid, region, patch, pixels"),
+        ("grid", of(test={"pictures": np.zeros((5, 3, 5))}), "differ in the width.*'test': 5"),
+        ("pixels", of(), r"feature_kind is 'pixels'.*'train' have shape \(5, 3, 2\)"),
+        ("grid", of(dev={"pixels": True}), r"feature_kind is 'grid'.*'dev' have shape \(5, 3, 4, 6\)"),
+        (
+            "pixels",
+            of(train={"pixels": True}, dev={"pixels": True}, test={"pictures": np.zeros((5, 3, 4, 4))}),
+            "differ in the size of their pictures",
+        ),
+        ("grid", of(dev={"targets": targets()}), "targets for the training split"),
+        (
+            "grid",
+            of(train={"targets": targets()}, dev={"targets": targets(3)}),
+            "widths {'train': 2, 'dev': 3}",
+        ),
+    ],
+)
+def test_splits_that_do_not_belong_together_are_refused(kind, splits, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        Dataset("small", **splits, feature_kind=kind)
+
+
+def test_the_training_split_alone_may_have_targets() -> None:
+    assert Dataset("small", **of(train={"targets": targets()}), feature_kind="grid").train.targets is not None
