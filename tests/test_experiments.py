@@ -31,7 +31,7 @@ from vsecore.experiments import (
     verdicts,
 )
 from vsecore.experiments.experiment import title_of
-from vsecore.experiments.verdicts import printed_sums
+from vsecore.experiments.ledger import printed_sums
 from vsecore.losses import adopt_k
 from vsecore.training import fit, score_split
 
@@ -417,7 +417,7 @@ CLAIM = {
 def write_claims(folder, monkeypatch, entries):
     path = folder / "claims.yml"
     path.write_text(yaml.safe_dump(entries), encoding="utf-8")
-    monkeypatch.setattr(sys.modules["vsecore.experiments.verdicts"], "CLAIMS", path)
+    monkeypatch.setattr(sys.modules["vsecore.experiments.ledger"], "CLAIMS", path)
 
 
 def test_every_claim_is_told_once_and_borne_out_by_the_papers_own_numbers():
