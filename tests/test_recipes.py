@@ -10,7 +10,7 @@ import torch
 
 from vsecore import pooling, recipes
 from vsecore.data.words import Vocabulary
-from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
+from vsecore.encoders import BiGRUEncoder, CellEncoder, RegionEncoder
 from vsecore.losses import adopt, info_nce, triplet
 from vsecore.pooling import (
     GPO,
@@ -373,7 +373,7 @@ def test_where_weights_lie_is_not_what_was_run(tmp_path):
     assert get("vsepp_grid_gru").portable()["text"]["weights"] == ""
 
 
-@pytest.mark.parametrize("kind", [GridEncoder, RegionEncoder, PatchEncoder])
+@pytest.mark.parametrize("kind", [CellEncoder, RegionEncoder])
 def test_build_makes_what_the_recipe_says(kind):
     feature = {encoder: name for name, encoder in recipes.IMAGE_ENCODERS.items()}[kind]
     changes = {"dim": 6, "text.word_dim": 5, "text.pool": "kmax", "text.pool_options.k": 2}

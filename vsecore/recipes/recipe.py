@@ -18,13 +18,13 @@ from torch import Tensor
 
 from vsecore import settings
 from vsecore.data.words import BERTTokenizer, Tokenizer, Vocabulary
-from vsecore.encoders import BERTEncoder, BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
+from vsecore.encoders import BERTEncoder, BiGRUEncoder, CellEncoder, RegionEncoder
 from vsecore.losses import adopt, info_nce, triplet
 from vsecore.model import VSE
 from vsecore.pooling import build_pool
 from vsecore.similarity import cosine
 
-IMAGE_ENCODERS = {"grid": GridEncoder, "region": RegionEncoder, "patch": PatchEncoder}
+IMAGE_ENCODERS = {"grid": CellEncoder, "region": RegionEncoder, "patch": CellEncoder}
 SIMILARITIES = {"cosine": cosine}
 
 
@@ -232,8 +232,7 @@ class Recipe:
                 raise ValueError(
                     f"vectors are given, and recipe {self.name!r} reads with BERT: leave them out"
                 )
-            weights = architecture or self.text.weights
-            text_encoder = BERTEncoder(weights, self.dim, pretrained=architecture is None)
+            text_encoder = BERTEncoder(self.text.weights, self.dim, architecture)
         else:
             if vectors is not None and vectors.shape[-1] != self.text.word_dim:
                 raise ValueError(

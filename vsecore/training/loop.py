@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from vsecore.data.batches import Batch, make_loader
-from vsecore.data.files import progress, write_atomically
+from vsecore.data.files import progress
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer, load_tokenizer
 from vsecore.encoders import BERTEncoder
@@ -374,8 +374,7 @@ def _save_reader(folder: Path, tokenizer: Tokenizer, model: VSE) -> None:
     """Write what `load_run` needs besides weights: the tokenizer, and a pretrained encoder's architecture."""
     tokenizer.save(folder)
     if isinstance(model.text_encoder, BERTEncoder):
-        with write_atomically(folder / "config.json", "w") as file:
-            file.write(model.text_encoder.backbone.config.to_json_string())
+        model.text_encoder.save_architecture(folder)
 
 
 def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, sources: dict[str, Any], state: State) -> Run:
