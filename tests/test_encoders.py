@@ -1,16 +1,33 @@
-"""Encoders: what they make of a picture and of a caption, and what can never change it."""
+"""Encoders: what they make of a picture and of a caption, and what must not change it."""
 
 import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+import safetensors.torch
 import timm
 import torch
 from torch import nn
 from transformers import BertConfig, BertModel
 
-from vsecore.encoders import BERTEncoder, BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
+from vsecore.data.words import BERTTokenizer, Vocabulary
+from vsecore.encoders import (
+    IMAGE_ENCODERS,
+    TEXT_ENCODERS,
+    BERTEncoder,
+    BiGRUEncoder,
+    CellEncoder,
+    RegionEncoder,
+)
+from vsecore.encoders.normalisation import ElementNorm
 
-IMAGE_ENCODERS = [GridEncoder, RegionEncoder, PatchEncoder]
+PICTURE_ENCODERS = [CellEncoder, RegionEncoder]
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +44,7 @@ def bert_folder(tmp_path_factory):
         max_position_embeddings=12,
     )
     BertModel(config).save_pretrained(folder)
-    return folder
+    return str(folder)
 
 
 def text_encoders(bert_folder):
@@ -39,7 +56,7 @@ def prefix_mask(lengths, longest):
     return torch.arange(longest) < torch.tensor(lengths)[:, None]
 
 
-@pytest.mark.parametrize("kind", IMAGE_ENCODERS)
+@pytest.mark.parametrize("kind", PICTURE_ENCODERS)
 def test_every_element_gets_the_joint_width(kind):
     mask = prefix_mask([3, 5], 5)
     elements, same = kind(7, 6)(torch.randn(2, 5, 7), mask)
@@ -47,23 +64,28 @@ def test_every_element_gets_the_joint_width(kind):
     assert same is mask
 
 
-@pytest.mark.parametrize("kind", IMAGE_ENCODERS)
+@pytest.mark.parametrize("kind", PICTURE_ENCODERS)
 @pytest.mark.parametrize("training", [True, False])
-def test_padding_of_pictures_never_changes_a_real_element(kind, training):
+@pytest.mark.parametrize("junk", [1e6, float("nan"), float("inf")])
+def test_padding_of_pictures_never_changes_a_real_element(kind, training, junk):
     torch.manual_seed(0)
     encoder = kind(7, 6).double().train(training)
     x, mask = torch.randn(3, 4, 7, dtype=torch.float64), prefix_mask([4, 2, 3], 4)
-    garbage = torch.full((3, 3, 7), 1e6, dtype=torch.float64)
-    padded = torch.cat([torch.where(mask[..., None], x, 1e6), garbage], 1)
+    garbage = torch.full((3, 3, 7), junk, dtype=torch.float64)
+    padded = torch.cat([torch.where(mask[..., None], x, junk), garbage], 1)
     short, _ = encoder(torch.where(mask[..., None], x, 0), mask)
     long, _ = encoder(padded, torch.cat([mask, torch.zeros(3, 3, dtype=torch.bool)], 1))
     torch.testing.assert_close(long[:, :4][mask], short[mask], rtol=1e-12, atol=1e-12)
+    gradients = [
+        torch.autograd.grad(e.square()[:, :4][mask].sum(), encoder.project.weight) for e in (long, short)
+    ]
+    torch.testing.assert_close(gradients[0], gradients[1])
 
 
 def test_no_mask_is_a_mask_of_all():
     torch.manual_seed(0)
     x, all_of_them = torch.randn(3, 4, 7), torch.ones(3, 4, dtype=torch.bool)
-    for kind in IMAGE_ENCODERS:
+    for kind in PICTURE_ENCODERS:
         encoder = kind(7, 6).eval()
         torch.testing.assert_close(encoder(x)[0], encoder(x, all_of_them)[0])
 
@@ -80,17 +102,101 @@ def test_region_encoder_is_a_projection_and_a_small_network():
     torch.testing.assert_close(elements.reshape(10, 6), wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", IMAGE_ENCODERS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_element_norm_is_batch_norm_of_the_real_elements(masked):
+    torch.manual_seed(0)
+    ours, theirs = ElementNorm(6).double(), nn.BatchNorm1d(6).double()
+    nn.init.normal_(ours.weight)
+    nn.init.normal_(ours.bias)
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
+    theirs.load_state_dict(ours.state_dict())
+    mask = prefix_mask([4, 1, 3], 4) if masked else torch.ones(3, 4, dtype=torch.bool)
+    for training in (True, True, False):
+        ours.train(training), theirs.train(training)
+        x = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
+        weights = torch.randn(3, 4, 6, dtype=torch.float64)
+        one, other = ours(x, mask if masked else None)[mask], theirs(x[mask])
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+        gradients = [
+            torch.autograd.grad((y * weights[mask]).sum(), [x, norm.weight, norm.bias])
+            for y, norm in ((one, ours), (other, theirs))
+        ]
+        torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-10, atol=1e-12)
+        for name, wanted in theirs.state_dict().items():
+            torch.testing.assert_close(ours.state_dict()[name], wanted, rtol=1e-12, atol=1e-12, msg=name)
+
+
+def test_element_norm_keeps_full_precision_under_autocast():
+    torch.manual_seed(0)
+    x = 100 + torch.randn(8, 9, 6)
+    norm = ElementNorm(6)
+    exact = norm(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(norm(x), exact)
+
+
+def region_worker(out, rank, world):
+    """What each process runs: its share of the regions, and the loss of all."""
+    torch.set_num_threads(1)
+    if world > 1:
+        torch.distributed.init_process_group("gloo", rank=rank, world_size=world)
+    torch.manual_seed(0)
+    encoder = RegionEncoder(7, 6).double()
+    x, mask = torch.randn(5, 4, 7, dtype=torch.float64), prefix_mask([4, 2, 3, 1, 4], 4)
+    weights = torch.randn(5, 4, 6, dtype=torch.float64)
+    share = slice(0, 5) if world == 1 else (slice(0, 3), slice(3, 5))[rank]  # 3 pictures here, 2 there
+    elements, _ = encoder(x[share], mask[share])
+    real = mask[share].unsqueeze(-1)
+    (torch.where(real, elements, 0).square() * weights[share]).sum().backward()
+    found = {f"gradient.{name}": p.grad for name, p in encoder.named_parameters()}
+    if world > 1:
+        for gradient in found.values():
+            torch.distributed.all_reduce(gradient)
+    found |= {f"state.{name}": value for name, value in encoder.state_dict().items()}
+    found["elements"] = torch.where(real, elements, 0).detach()
+    safetensors.torch.save_file(found, Path(out) / f"{rank}-of-{world}.safetensors")
+    if world > 1:
+        torch.distributed.destroy_process_group()
+
+
+def test_two_processes_normalise_regions_by_their_joint_batch(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PYTHONPATH": paths}
+    workers = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                f"import test_encoders as t; t.region_worker({str(tmp_path)!r}, {rank}, 2)",
+            ],
+            env=environment,
+        )
+        for rank in range(2)
+    ]
+    region_worker(tmp_path, 0, 1)
+    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
+    alone = safetensors.torch.load_file(tmp_path / "0-of-1.safetensors")
+    shared = [safetensors.torch.load_file(tmp_path / f"{rank}-of-2.safetensors") for rank in range(2)]
+    together = torch.cat([part.pop("elements") for part in shared])
+    torch.testing.assert_close(together, alone.pop("elements"), rtol=1e-12, atol=1e-12)
+    for part in shared:
+        torch.testing.assert_close(part, alone, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", PICTURE_ENCODERS)
 def test_gradients_reach_every_parameter_of_picture_encoders(kind):
     encoder = kind(7, 6)
     encoder(torch.randn(4, 5, 7), prefix_mask([5, 1, 2, 3], 5))[0].square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in encoder.parameters())
 
 
-def test_grid_encoder_reads_pixels_through_its_backbone():
+def test_cell_encoder_reads_pixels_through_its_backbone():
     torch.manual_seed(0)
     backbone = nn.Conv2d(3, 7, 4, stride=4)
-    encoder = GridEncoder(7, 6, backbone)
+    encoder = CellEncoder(7, 6, backbone)
     pixels = torch.randn(2, 3, 8, 12)
     elements, _ = encoder(pixels)
     assert elements.shape == (2, 6, 6)  # 2 x 3 cells
@@ -98,19 +204,19 @@ def test_grid_encoder_reads_pixels_through_its_backbone():
     torch.testing.assert_close(elements[1, 5], encoder.project(cell))
 
 
-def test_patch_encoder_leaves_out_the_class_token():
+def test_cell_encoder_leaves_out_the_class_token():
     torch.manual_seed(0)
     vit = timm.create_model(
         "vit_tiny_patch16_224", img_size=32, depth=1, embed_dim=24, num_heads=2, num_classes=0, global_pool=""
     ).eval()
-    encoder = PatchEncoder(24, 6, vit)
+    encoder = CellEncoder(24, 6, vit)
     pixels = torch.randn(2, 3, 32, 32)
     elements, _ = encoder(pixels)
     assert elements.shape == (2, 4, 6)  # 2 x 2 patches, no class token
     torch.testing.assert_close(elements, encoder.project(vit(pixels)[:, 1:]))
 
 
-@pytest.mark.parametrize("kind", IMAGE_ENCODERS)
+@pytest.mark.parametrize("kind", PICTURE_ENCODERS)
 def test_pictures_of_a_wrong_shape_are_refused_by_name(kind):
     encoder = kind(7, 6)
     with pytest.raises(ValueError, match=r"\(B, N, 7\).*\(2, 5, 8\)"):
@@ -125,7 +231,7 @@ def test_pictures_of_a_wrong_shape_are_refused_by_name(kind):
 
 def test_features_are_no_pixels():
     with pytest.raises(ValueError, match="pixels"):
-        GridEncoder(7, 6, nn.Identity())(torch.randn(2, 5, 7))
+        CellEncoder(7, 6, nn.Identity())(torch.randn(2, 5, 7))
 
 
 def test_padding_of_captions_never_changes_a_real_word(bert_folder):
@@ -139,7 +245,7 @@ def test_padding_of_captions_never_changes_a_real_word(bert_folder):
         torch.testing.assert_close(long[:, :5][mask], short[mask], rtol=1e-10, atol=1e-12)
 
 
-def test_company_never_changes_a_caption(bert_folder):
+def test_the_other_captions_of_a_batch_never_change_a_caption(bert_folder):
     for encoder in text_encoders(bert_folder):
         encoder.double()
         tokens, mask = torch.randint(0, 30, (4, 6)), prefix_mask([2, 6, 1, 4], 6)
@@ -162,6 +268,92 @@ def test_a_word_is_the_mean_of_both_readings():
         states, _ = one_way(ordered)
         elements = elements - (states.flip(1) if direction else states) / 2
     torch.testing.assert_close(elements, torch.zeros_like(elements), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("counts", [[6, 4, 4, 1], [2, 6, 1, 4]])
+def test_lengths_that_are_known_change_nothing(counts, bert_folder):
+    for encoder in text_encoders(bert_folder):
+        tokens, mask = torch.randint(0, 30, (4, 6)), prefix_mask(counts, 6)
+        expected, _ = encoder(tokens, mask)
+        elements, same = encoder(tokens, mask, torch.tensor(counts))
+        assert torch.equal(elements, expected)
+        assert same is mask
+
+
+@pytest.mark.parametrize(
+    ("lengths", "mask", "message"),
+    [
+        (torch.tensor([3, 1]), prefix_mask([3, 2], 3), "lengths gives caption 1 .* 1 words, the mask 2"),
+        (torch.tensor([3, 2]), None, "lengths gives caption 1 .* 2 words, the mask 3"),
+        (
+            torch.tensor([3.0, 2.0]),
+            prefix_mask([3, 2], 3),
+            r"lengths must be int64 \(2,\) on the CPU.*float32",
+        ),
+        (torch.tensor([3]), prefix_mask([3, 2], 3), r"lengths must be int64 \(2,\) .*\(1,\)"),
+    ],
+)
+def test_lengths_that_do_not_fit_are_refused(lengths, mask, message):
+    with pytest.raises(ValueError, match=message):
+        BiGRUEncoder(30, 8, 6)(torch.zeros(2, 3, dtype=torch.int64), mask, lengths)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_recurrent_network_leaves_autocast(device, masked):
+    torch.manual_seed(0)
+    encoder = BiGRUEncoder(30, 8, 6).to(device)
+    tokens, mask = torch.randint(0, 30, (4, 6), device=device), prefix_mask([6, 4, 4, 1], 6).to(device)
+    exact, _ = encoder(tokens, mask if masked else None)
+    with torch.autocast(device, torch.bfloat16):
+        states, _ = encoder(tokens, mask if masked else None)
+    assert states.dtype == torch.float32
+    assert torch.equal(states, exact)
+
+
+def test_registries_build_each_encoder_from_what_a_model_knows(bert_folder):
+    for name, kind in {"grid": CellEncoder, "region": RegionEncoder, "patch": CellEncoder}.items():
+        encoder = IMAGE_ENCODERS.build(name, {}, feature_dim=7, dim=6, backbone=None)
+        assert type(encoder) is kind
+        assert encoder.backbone is None
+    gru = {"word_dim": 8, "minimum_count": 1}
+    vocabulary = TEXT_ENCODERS.call("gru", "tokenizer", gru, captions=["a red dog"])
+    assert isinstance(vocabulary, Vocabulary)
+    known = {"vocabulary_size": len(vocabulary), "dim": 6, "vectors": None, "architecture": None}
+    encoder = TEXT_ENCODERS.build("gru", gru, **known)
+    assert encoder.embedding.weight.shape == (7, 8)
+    assert BiGRUEncoder(30).embedding.weight.shape == (30, 300)
+    assert isinstance(TEXT_ENCODERS.build("bert", {"weights": bert_folder}, **known).backbone, BertModel)
+    with pytest.raises(ValueError, match=r"'gru' has no option 'weights': it takes word_dim, minimum_count"):
+        TEXT_ENCODERS.check("gru", {"weights": bert_folder})
+    with pytest.raises(ValueError, match="'bert' needs the option 'weights'"):
+        TEXT_ENCODERS.check("bert", {})
+
+
+def test_tokenizers_come_from_the_encoders():
+    assert BiGRUEncoder.tokenizer(["a dog"] * 4 + ["a cat"] * 3).words == ["a", "dog"]
+    assert BiGRUEncoder.tokenizer(["a cat"], minimum_count=1).words == ["a", "cat"]
+    words = pytest.importorskip("vsecore.data.words")
+    try:
+        folder = words.offline_minilm()
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
+    assert isinstance(BERTEncoder.tokenizer([], str(folder)), BERTTokenizer)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: BiGRUEncoder(30, 0, 6), "word_dim must be a whole number of at least 1, got 0"),
+        (lambda: BiGRUEncoder(30, 8.0, 6), "word_dim must be .* got 8.0"),
+        (lambda: BiGRUEncoder.tokenizer(["a"], 0), "minimum_count must be .* got 0"),
+        (lambda: BERTEncoder("", 6), "weights is empty"),
+        (lambda: BERTEncoder.tokenizer(["a"], ""), "weights is empty"),
+    ],
+)
+def test_what_makes_no_encoder_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 def test_word_vectors_begin_as_they_are_given():
@@ -222,13 +414,39 @@ def test_more_pieces_than_positions_are_refused(bert_folder):
 
 
 def test_bert_without_weights_has_its_architecture(bert_folder, tmp_path):
-    (tmp_path / "config.json").write_text((bert_folder / "config.json").read_text())
-    bare = BERTEncoder(tmp_path, 6, pretrained=False)
     full = BERTEncoder(bert_folder, 6)
+    full.save_architecture(tmp_path)
+    bare = BERTEncoder("a model that is nowhere", 6, tmp_path)
     bare.load_state_dict(full.state_dict())
     tokens = torch.randint(0, 30, (2, 4))
     torch.testing.assert_close(bare.eval()(tokens)[0], full.eval()(tokens)[0])
     assert json.loads((tmp_path / "config.json").read_text())["hidden_size"] == 16
+
+
+@pytest.mark.parametrize("kind", ["bert", "a kind of its own"])
+@pytest.mark.parametrize("pretrained", [True, False])
+def test_code_in_a_models_folder_is_never_run(kind, pretrained, bert_folder, tmp_path):
+    folder, ran = tmp_path / "model", tmp_path / "ran"
+    folder.mkdir()
+    for file in Path(bert_folder).iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": kind, "auto_map": {"AutoConfig": "code.Config", "AutoModel": "code.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "code.py").write_text(
+        f"import pathlib; pathlib.Path({str(ran)!r}).touch()\n"
+        "from transformers import BertConfig as Config, BertModel as Model\n"
+    )
+
+    def build():
+        return BERTEncoder(str(folder), 6, None if pretrained else folder)
+
+    if kind == "bert":
+        assert isinstance(build().backbone, BertModel)  # transformers' own code serves
+    else:
+        with pytest.raises(ValueError, match=r"trust_remote_code|a kind of its own"):
+            build()
+    assert not ran.exists()
 
 
 def test_in_batch_no_bar_is_shown(bert_folder, monkeypatch, capfd):
@@ -243,7 +461,7 @@ def test_minilm_tells_a_dog_from_a_boat():
         folder = words.offline_minilm()
     except FileNotFoundError as missing:
         pytest.skip(str(missing))
-    encoder = BERTEncoder(folder, 6).eval()
+    encoder = BERTEncoder(str(folder), 6).eval()
     tokens, mask = words.BERTTokenizer(folder).encode(
         ["A dog runs on the grass.", "A puppy is running over a lawn.", "Two boats lie in the harbour."]
     )
@@ -253,3 +471,24 @@ def test_minilm_tells_a_dog_from_a_boat():
         elements, _ = encoder(tokens, mask)
     assert vectors[0] @ vectors[1] > 0.6 > 0.3 > vectors[0] @ vectors[2]
     assert elements.shape == (*tokens.shape, 6)
+
+
+@needs_gpu
+@pytest.mark.parametrize("masked", [False, True])
+def test_nothing_waits_for_a_gpu(masked, bert_folder):
+    torch.manual_seed(0)
+    lengths = torch.tensor([6, 4, 4, 1])
+    mask = prefix_mask([6, 4, 4, 1], 6).cuda() if masked else None
+    tokens, pictures = torch.randint(0, 30, (4, 6)).cuda(), torch.randn(4, 6, 7).cuda()
+    known = lengths if masked else torch.full_like(lengths, 6)
+    runs = [(encoder.cuda(), (tokens, mask, known)) for encoder in text_encoders(bert_folder)]
+    runs += [(kind(7, 6).cuda(), (pictures, mask)) for kind in PICTURE_ENCODERS]
+    for encoder, inputs in runs:
+        encoder.train()
+        encoder(*inputs)[0].sum().backward()  # cuDNN and cuBLAS make their preparations
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            encoder(*inputs)[0].sum().backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")

@@ -514,7 +514,10 @@ def test_mobilenet_sees_dogs_where_captions_say_dog(photographs: Path, mobilenet
     said = np.array([" dog " in caption.lower() for caption in test.captions]).reshape(-1, 5).sum(1)
     dogs, others = np.flatnonzero(said == 5)[:12], np.flatnonzero(said == 0)[:12]
     pictures = torch.stack(
-        [torch.from_numpy(extraction._decode(test.files[row], 224).copy()) for row in [*dogs, *others]]
+        [
+            torch.from_numpy(extraction._decode_picture(test.files[row], 224).copy())
+            for row in [*dogs, *others]
+        ]
     )
     with torch.inference_mode():
         cells = mobilenet(pictures.permute(0, 3, 1, 2))  # (24, 49, 1280)

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from vsecore.data.karpathy import CaptionSplit, check_photographs, load_karpathy
-from vsecore.data.pictures import open_picture
+from vsecore.data.picture_files import open_picture
 
 Album = Callable[..., Path]
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from vsecore.data.batches import Batch
-from vsecore.encoders import BiGRUEncoder, GridEncoder, RegionEncoder
+from vsecore.encoders import BiGRUEncoder, CellEncoder, RegionEncoder
 from vsecore.model import VSE
 from vsecore.pooling import MaxPool, MeanPool
 from vsecore.similarity import cosine
@@ -13,7 +13,7 @@ from vsecore.similarity import cosine
 
 def model(image_encoder=None, width=6):
     torch.manual_seed(0)
-    return VSE(image_encoder or GridEncoder(7, width), MeanPool(), BiGRUEncoder(30, 8, 6), MaxPool(), cosine)
+    return VSE(image_encoder or CellEncoder(7, width), MeanPool(), BiGRUEncoder(30, 8, 6), MaxPool(), cosine)
 
 
 def batch():
@@ -69,5 +69,5 @@ def test_towers_of_different_width_are_refused():
 def test_pretrained_parameters_are_those_of_the_backbones():
     backbone = nn.Conv2d(3, 7, 4)
     assert list(model().pretrained_parameters()) == []
-    found = list(model(GridEncoder(7, 6, backbone)).pretrained_parameters())
+    found = list(model(CellEncoder(7, 6, backbone)).pretrained_parameters())
     assert {id(p) for p in found} == {id(p) for p in backbone.parameters()}

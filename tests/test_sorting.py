@@ -1,4 +1,4 @@
-"""Sorting each dimension: what `torch.sort` gives, by either way, with gradients that find their way back."""
+"""Sorting each dimension: every way agrees with `torch.sort` and sends gradients where they belong."""
 
 import itertools
 import math
@@ -8,17 +8,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vsecore.pooling import sort_descending, sorting
+from vsecore.pooling import cpu, sort_descending, sorting
+
+WAYS = ("numpy", "network", "torch.sort")
 
 
-@pytest.fixture(params=["network", "torch.sort"])
+def take(patch, way):
+    """Sort by numpy, in parts of a few sets; by the network, as if compiled; or by torch.sort, as on a GPU."""
+    patch.setattr(cpu, "VALUES_AT_A_TIME", 100)
+    if way != "numpy":
+        patch.setattr(cpu, "sorts", lambda x: False)
+    if way == "network":
+        patch.setattr(sorting, "_network_compiles", lambda x: True)
+
+
+@pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
-    """Small things take the network too, in parts of a few rows of the batch; or nothing takes it."""
-    if request.param == "network":
-        monkeypatch.setattr(sorting, "LEAST_COLUMNS", 0)
-        monkeypatch.setattr("vsecore.pooling.masking.VALUES_AT_A_TIME", 100)
-    else:
-        monkeypatch.setattr(sorting, "MOST_ELEMENTS", 0)
+    take(monkeypatch, request.param)
     return request.param
 
 
@@ -55,20 +61,19 @@ def test_gives_what_a_stable_sort_gives_and_sends_each_gradient_home(seed, eleme
     for row, place, dim in itertools.product(*map(range, x.shape)):
         if origin[row, place, dim] >= 0:
             expected[row, origin[row, place, dim], dim] = gradient[row, place, dim]
-    for least in (0, math.inf):
+    for way in WAYS:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sorting, "LEAST_COLUMNS", least)
-            patch.setattr("vsecore.pooling.masking.VALUES_AT_A_TIME", 100)
+            take(patch, way)
             leaf = x.clone().requires_grad_()
             result = sort_descending(leaf, mask)
-            assert torch.equal(sort_descending(x, mask), values)  # no gradient wanted: another network
+            assert torch.equal(sort_descending(x, mask), values)  # without a gradient other code runs
             assert torch.equal(result, values)
             assert torch.equal(torch.autograd.grad(result, leaf, gradient)[0], expected)
 
 
-@pytest.mark.parametrize("elements", [1, 2, 3, 31, 32, 33, 64, 100, 1024, 1025])
+@pytest.mark.parametrize("elements", [1, 2, 3, 31, 32, 33, 64, 100, 1025, cpu.MOST_ELEMENTS, 40_000])
 def test_any_number_of_elements(elements):
-    x = torch.randn(1, elements, 1024, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(1, elements, 3, generator=torch.Generator().manual_seed(0))
     expected = x.sort(dim=1, descending=True, stable=True)
     leaf = x.clone().requires_grad_()
     values = sort_descending(leaf)
@@ -81,8 +86,13 @@ def test_any_number_of_elements(elements):
 def test_the_network_sorts_every_pattern_of_zeros_and_ones():
     for count in range(1, 13):  # and so, by the 0-1 principle, everything
         patterns = torch.tensor(list(itertools.product([0.0, 1.0], repeat=count))).T  # (N, 2^N)
-        rows = sorting._network(patterns.clone().unsqueeze(0))[0]
-        assert torch.equal(rows, patterns.sort(dim=0, descending=True).values)
+        rows = sorting.sort_rows(list(patterns), lambda a, b: (torch.maximum(a, b), torch.minimum(a, b)))
+        assert torch.equal(torch.stack(rows), patterns.sort(dim=0, descending=True).values)
+
+
+def test_the_network_needs_few_comparisons():
+    counts = {count: len(list(sorting.comparisons(count))) for count in (1, 2, 4, 8, 16, 32)}
+    assert counts == {1: 0, 2: 1, 4: 5, 8: 19, 16: 63, 32: 191}  # Knuth 1998, section 5.3.4
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from vsecore import evaluation, pooling, scenes
-from vsecore.encoders import BiGRUEncoder, GridEncoder, PatchEncoder, RegionEncoder
+from vsecore.encoders import BiGRUEncoder, CellEncoder, RegionEncoder
 from vsecore.losses import adopt, adopt_k, alignment, triplet, uniformity
 from vsecore.similarity import cosine
 
@@ -93,11 +93,11 @@ def elements(width: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def cells_of_pictures() -> None:
-    for theirs in (GridEncoder(7, 6).double(), PatchEncoder(7, 6).double()):
-        ours = taught("02")["Cells"](7, 6).double()
-        ours.load_state_dict(theirs.state_dict())
-        x, _ = elements(7)
-        torch.testing.assert_close(ours(x), theirs(x)[0])
+    theirs = CellEncoder(7, 6).double()
+    ours = taught("02")["Cells"](7, 6).double()
+    ours.load_state_dict(theirs.state_dict())
+    x, _ = elements(7)
+    torch.testing.assert_close(ours(x), theirs(x)[0])
 
 
 def regions_of_pictures() -> None:
@@ -266,7 +266,7 @@ def by_a_network() -> None:
 def softmax_without_padding() -> None:
     for width in (1, 6):
         x, mask = elements(width)
-        theirs = pooling.elements.softmax_over_real(x, mask)
+        theirs = pooling.masking.softmax_over_real(x, mask)
         torch.testing.assert_close(taught("10")["safe_softmax"](x, mask), theirs)
 
 

@@ -16,7 +16,7 @@ from vsecore.data.backbones import MOBILENET, Backbone, load_backbone
 from vsecore.data.features import extract, open_precomp
 from vsecore.data.files import cache_folder
 from vsecore.data.karpathy import load_karpathy
-from vsecore.data.pictures import open_picture
+from vsecore.data.picture_files import open_picture
 from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.scenes.build import NETWORK_OF
 from vsecore.scenes.facts import SIDE

@@ -132,7 +132,7 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
         overlay = {"file": str(Path(folder) / file_name)}
         network = timm.create_model(architecture, pretrained=True, pretrained_cfg_overlay=overlay, **options)
     config = timm.data.resolve_model_data_config(network)
-    size = _size(
+    size = _checked_picture_size(
         name, config["input_size"][-1], picture_size, bool(config.get("fixed_input_size")) or _is_vit(network)
     )
     mean, std = (config["mean"], config["std"]) if name != MOBILENET else ((0.5,) * 3, (0.5,) * 3)
@@ -163,7 +163,7 @@ def _torchvision_backbone(name: str, weights: str | Path | None, picture_size: i
         network = torchvision.models.get_model(architecture, weights=None)
         _load_weights(network, weights, name)
     is_vit = isinstance(network, torchvision.models.VisionTransformer)
-    size = _size(name, published.transforms().crop_size[0], picture_size, is_vit)
+    size = _checked_picture_size(name, published.transforms().crop_size[0], picture_size, is_vit)
     normalise = _Normalise(published.transforms().mean, published.transforms().std)
     if is_vit:
         return Backbone(name, _TorchvisionPatches(network), normalise, size)
@@ -239,7 +239,7 @@ def _is_vit(network: nn.Module) -> bool:
     return hasattr(network, "patch_embed")
 
 
-def _size(name: str, trained: int, wanted: int | None, fixed: bool) -> int:
+def _checked_picture_size(name: str, trained: int, wanted: int | None, fixed: bool) -> int:
     if wanted is None or wanted == trained:
         return trained
     if fixed:

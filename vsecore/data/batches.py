@@ -66,7 +66,7 @@ class Batch:
         The copy does not wait where the batch lies in pinned memory. Pictures of half precision are made
         float32 on the device, so that half as many bytes travel.
         """
-        moved = self._with_each(lambda tensor: tensor.to(device, non_blocking=True))
+        moved = self._map_tensors(lambda tensor: tensor.to(device, non_blocking=True))
         if moved.pictures.is_floating_point():
             moved.pictures = moved.pictures.float()
         if self.offline is not None:
@@ -75,12 +75,12 @@ class Batch:
 
     def pin_memory(self) -> "Batch":
         """The batch in page-locked memory, from which a GPU reads fastest (the loader calls this)."""
-        pinned = self._with_each(Tensor.pin_memory)
+        pinned = self._map_tensors(Tensor.pin_memory)
         if self.offline is not None:
             pinned.offline = (self.offline[0].pin_memory(), self.offline[1].pin_memory())
         return pinned
 
-    def _with_each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+    def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """A batch whose tensors are changed, but for `lengths`."""
         tensors: dict[str, Any] = {
             name: change(value)
@@ -276,7 +276,7 @@ class _BatchMaker(TorchDataset[Batch]):
         size = len(joint) // self.world
         mine = joint[self.rank * size : (self.rank + 1) * size] if self.world > 1 else joint
         captions, pairs = self._captions_of(mine), self.mode == "pairs"
-        tokens, mask = self._read(captions, self._joint_width(self._captions_of(joint)))
+        tokens, mask = self._tokens_of(captions, self._joint_width(self._captions_of(joint)))
         longest_first = np.argsort(-mask.sum(1), kind="stable")  # (C,)
         captions = captions[longest_first]
         # In pairs a picture with two captions in the batch stands there twice, with other elements dropped.
@@ -302,7 +302,7 @@ class _BatchMaker(TorchDataset[Batch]):
 
     def _pairs(self, captions: np.ndarray, width: int | None, shares: tuple[int, ...]) -> Batch:
         """Captions as they come, each with its own picture."""
-        tokens, mask = self._read(captions, width)
+        tokens, mask = self._tokens_of(captions, width)
         pictures = self.split.owner[captions]
         return self._batch(pictures, captions, tokens, mask, drawn_by=captions, shares=shares)
 
@@ -356,9 +356,9 @@ class _BatchMaker(TorchDataset[Batch]):
         if not self.element_drop:
             return mask
         luck = noise(self.seed, self.epoch, "elements", drawn_by, elements)  # (B, N)
-        return _keep(mask, luck, self.element_drop)
+        return _drop(mask, luck, self.element_drop)
 
-    def _read(self, captions: np.ndarray, width: int | None) -> tuple[np.ndarray, np.ndarray]:
+    def _tokens_of(self, captions: np.ndarray, width: int | None) -> tuple[np.ndarray, np.ndarray]:
         """The captions' numbers and their mask, (C, L) each, words dropped.
 
         Without a width they are padded to the longest that is left.
@@ -370,7 +370,7 @@ class _BatchMaker(TorchDataset[Batch]):
         for number in self.captions.special:
             words &= tokens != number
         luck = noise(self.seed, self.epoch, "words", captions, tokens.shape[1])  # (C, L)
-        dropped = words & ~_keep(words, luck, self.word_drop)
+        dropped = words & ~_drop(words, luck, self.word_drop)
         # The lower half of the luck below word_drop is hidden, the upper half left out.
         tokens[dropped & (luck < self.word_drop / 2)] = self.captions.blank
         left = mask & ~(dropped & (luck >= self.word_drop / 2))
@@ -382,7 +382,7 @@ class _BatchMaker(TorchDataset[Batch]):
         return closed, mask
 
 
-def _keep(mask: np.ndarray, luck: np.ndarray, drop: float) -> np.ndarray:
+def _drop(mask: np.ndarray, luck: np.ndarray, drop: float) -> np.ndarray:
     """Where the mask is True and luck at least `drop`; in each row the luckiest True always stays."""
     kept = mask & (luck >= drop)
     luckiest = np.where(mask, luck, -1.0).argmax(1)
@@ -409,9 +409,9 @@ def _draw_offline(
         Rows of captions, (C,) each: T_o, and a caption of I_o. Their owners are I(T_o) and I_o.
     """
     luck = noise(seed, epoch, "offline texts", captions, tries)  # (C, tries)
-    hard_texts = _choose(negatives.texts, split.owner[captions], luck)
+    hard_texts = _draw_from(negatives.texts, split.owner[captions], luck)
     luck = noise(seed, epoch, "offline pictures", captions, tries)
-    hard_pictures = _choose(negatives.pictures, captions, luck)
+    hard_pictures = _draw_from(negatives.pictures, captions, luck)
     apart = split.owner[hard_texts] != hard_pictures
     attempt = np.where(apart.any(1), apart.argmax(1), tries - 1)  # the first at which they are apart
     rows = np.arange(len(captions))
@@ -423,7 +423,7 @@ def _draw_offline(
     return hard_text.astype(np.int64), own
 
 
-def _choose(options: np.ndarray, anchors: np.ndarray, luck: np.ndarray) -> np.ndarray:
+def _draw_from(options: np.ndarray, anchors: np.ndarray, luck: np.ndarray) -> np.ndarray:
     """From row `anchors[c]` of the options (A, k), one for each number of luck (C, T) in [0, 1): (C, T)."""
     places = (luck * options.shape[1]).astype(np.int64)
     return options[anchors[:, None], places]

@@ -116,12 +116,12 @@ def measured(benchmark: Benchmark, captions: Lists, pictures: Lists) -> dict[str
         fractions `i2t_r_precision i2t_map_at_r t2i_r_precision t2i_map_at_r`.
     """
     if benchmark == "cxc":
-        found = _asked(("cxc_recalls",), captions, pictures)
+        found = _measured_quietly(("cxc_recalls",), captions, pictures)
         row = {
             f"{way}_r{k}": 100 * float(found[f"cxc_r{k}"][way]) for way in ("i2t", "t2i") for k in (1, 5, 10)
         }
         return row | {"rsum": sum(row.values())}
-    found = _asked(("eccv_r1", "eccv_rprecision", "eccv_map_at_r"), captions, pictures)
+    found = _measured_quietly(("eccv_r1", "eccv_rprecision", "eccv_map_at_r"), captions, pictures)
     return {
         f"{way}_{ours}": scale * float(found[f"eccv_{theirs}"][way])
         for way in ("i2t", "t2i")
@@ -133,7 +133,9 @@ def measured(benchmark: Benchmark, captions: Lists, pictures: Lists) -> dict[str
     }
 
 
-def _asked(metrics: tuple[str, ...], captions: Lists, pictures: Lists) -> Mapping[str, Mapping[str, float]]:
+def _measured_quietly(
+    metrics: tuple[str, ...], captions: Lists, pictures: Lists
+) -> Mapping[str, Mapping[str, float]]:
     # The package's own progress bars cannot be turned off for ECCV: they go nowhere.
     with contextlib.redirect_stderr(io.StringIO()):
         return _package().compute_all_metrics(captions, pictures, target_metrics=metrics, Ks=(1, 5, 10))

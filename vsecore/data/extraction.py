@@ -24,7 +24,7 @@ from torch import Tensor
 from vsecore.data import files
 from vsecore.data.backbones import Backbone
 from vsecore.data.karpathy import CAPTIONS_A_PICTURE, CaptionSplit
-from vsecore.data.pictures import open_picture
+from vsecore.data.picture_files import open_picture
 
 try:
     import fcntl
@@ -87,20 +87,20 @@ def extract(
     }
     folder = Path(folder).expanduser()
     # Complete: nothing is to be written, and perhaps this process may not write there.
-    if (folder / META).exists() and _Work.begin(folder, settings).is_whole():
+    if (folder / META).exists() and _ExtractionState.begin(folder, settings).is_whole():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone_in(folder):
-        work = _Work.begin(folder, settings)
-        if not ((folder / META).exists() and work.is_whole()):  # else the other process has done it all
-            work.refuse_a_full_disk()
-            _look(work, caption_splits, backbone, batch_size, device, workers)
-            work.end()
+    with _locked(folder):
+        state = _ExtractionState.begin(folder, settings)
+        if not ((folder / META).exists() and state.is_whole()):  # else the other process has done it all
+            state.refuse_a_full_disk()
+            _extract_splits(state, caption_splits, backbone, batch_size, device, workers)
+            state.finish()
     return folder
 
 
-def _look(
-    work: "_Work",
+def _extract_splits(
+    state: "_ExtractionState",
     caption_splits: Mapping[str, CaptionSplit],
     backbone: Backbone,
     batch_size: int,
@@ -113,20 +113,20 @@ def _look(
     pool = ThreadPoolExecutor(workers or min(os.cpu_count() or 1, 16))
     try:
         for name, split in caption_splits.items():
-            if work.is_complete(name):
+            if state.is_complete(name):
                 continue
-            _fill(work, name, split, backbone, batch_size, device, pool)
-            with files.write_atomically(work.folder / f"{name}_caps.txt", "w") as file:
+            _extract_rows(state, name, split, backbone, batch_size, device, pool)
+            with files.write_atomically(state.folder / f"{name}_caps.txt", "w") as file:
                 file.writelines(f"{caption}\n" for caption in split.captions)
-            with files.write_atomically(work.folder / f"{name}_ids.txt", "w") as file:
+            with files.write_atomically(state.folder / f"{name}_ids.txt", "w") as file:
                 file.writelines(f"{identity}\n" for identity in split.picture_ids)
-            work.complete(name)
+            state.finish_split(name)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Keep every other extraction out of a folder; the system lets go of the lock if this process is killed.
 
     Where there are no such locks (Windows, some network disks) nobody is kept out.
@@ -155,8 +155,8 @@ def _alone_in(folder: Path) -> Iterator[None]:
         lock.close()
 
 
-def _fill(
-    work: "_Work",
+def _extract_rows(
+    state: "_ExtractionState",
     name: str,
     split: CaptionSplit,
     backbone: Backbone,
@@ -165,9 +165,9 @@ def _fill(
     pool: ThreadPoolExecutor,
 ) -> None:
     """Make the rows of a split that are not there yet. What is there stays, also after an error."""
-    features = work.open_rows(name)  # (n, N, F), on disk
-    start = work.done[name]
-    pictures_left = _decoded(split.files[start:], batch_size, backbone.picture_size, pool)
+    features = state.open_partial_file(name)  # (n, N, F), on disk
+    start = state.done[name]
+    pictures_left = _decode_ahead(split.files[start:], batch_size, backbone.picture_size, pool)
     try:
         with files.progress(desc=name, total=len(split.files), initial=start, unit="picture") as bar:
             for pictures in pictures_left:
@@ -177,22 +177,22 @@ def _fill(
                     seen = backbone(batch).float().cpu().numpy()  # (B, N, F)
                 with np.errstate(over="ignore"):  # numbers too large for half precision are told below
                     features[start:stop] = seen
-                bad = first_bad(features[start:stop])
+                bad = first_not_finite(features[start:stop])
                 if bad is not None:
                     raise ValueError(
                         f"features of {split.files[start + bad]} by {backbone.name} are not finite in "
                         f'{features.dtype}: set dtype="float32", or use other weights'
                     )
-                work.done[name] = start = stop
+                state.done[name] = start = stop
                 bar.update(len(pictures))
-                if work.is_time_to_keep():
-                    work.keep(features)
+                if state.should_save():
+                    state.save(features)
     finally:
-        work.keep(features)
+        state.save(features)
 
 
 @dataclass
-class _Work:
+class _ExtractionState:
     """The state of an extraction, kept in its folder: how many rows of each split are done."""
 
     folder: Path
@@ -202,7 +202,7 @@ class _Work:
     """Rows done when the state was last written."""
 
     @classmethod
-    def begin(cls, folder: Path, settings: dict[str, Any]) -> "_Work":
+    def begin(cls, folder: Path, settings: dict[str, Any]) -> "_ExtractionState":
         """A new extraction, or the one that the folder holds, if it was begun with these settings."""
         finished, unfinished = folder / META, folder / UNFINISHED
         if not finished.exists() and not unfinished.exists():
@@ -225,14 +225,14 @@ class _Work:
                 )
         return cls(folder, settings, state["done"])
 
-    def rows(self, name: str) -> Path:
+    def finished_file(self, name: str) -> Path:
         return self.folder / f"{name}_ims.npy"
 
-    def partial(self, name: str) -> Path:
+    def partial_file(self, name: str) -> Path:
         return self.folder / f".{name}_ims.npy.part"
 
     def is_complete(self, name: str) -> bool:
-        return self.rows(name).exists()
+        return self.finished_file(name).exists()
 
     def is_whole(self) -> bool:
         return all(map(self.is_complete, self.settings["pictures"]))
@@ -256,41 +256,45 @@ class _Work:
                 "make room, or name a folder on another disk"
             )
 
-    def open_rows(self, name: str) -> np.memmap:
+    def open_partial_file(self, name: str) -> np.memmap:
         """The hidden file of a split, made if it is not there."""
         shape = (self.settings["pictures"][name], self.settings["elements"], self.settings["feature_dim"])
-        if not self.partial(name).exists():
+        if not self.partial_file(name).exists():
             self.done[name] = 0
         self.done.setdefault(name, 0)
         mode: Any = "r+" if self.done[name] else "w+"
         return np.lib.format.open_memmap(
-            self.partial(name), mode=mode, dtype=np.dtype(self.settings["dtype"]), shape=shape
+            self.partial_file(name), mode=mode, dtype=np.dtype(self.settings["dtype"]), shape=shape
         )
 
-    def is_time_to_keep(self) -> bool:
+    def should_save(self) -> bool:
         """Every thousand pictures: a process that is killed loses no more than these."""
         return sum(self.done.values()) - self.kept >= 1000
 
-    def keep(self, features: np.memmap) -> None:
+    def save(self, features: np.memmap) -> None:
         features.flush()  # first the rows, then the word that they are there
         with files.write_atomically(self.folder / UNFINISHED, "w") as file:
             json.dump({"settings": self.settings, "done": self.done}, file, indent=1)
         self.kept = sum(self.done.values())
 
-    def complete(self, name: str) -> None:
-        self.partial(name).replace(self.rows(name))
+    def finish_split(self, name: str) -> None:
+        self.partial_file(name).replace(self.finished_file(name))
 
-    def end(self) -> None:
+    def finish(self) -> None:
         with files.write_atomically(self.folder / META, "w") as file:
             json.dump(self.settings, file, indent=1)
         (self.folder / UNFINISHED).unlink(missing_ok=True)
 
 
-def _decoded(paths: list[Path], batch_size: int, size: int, pool: ThreadPoolExecutor) -> Iterator[Tensor]:
+def _decode_ahead(
+    paths: list[Path], batch_size: int, size: int, pool: ThreadPoolExecutor
+) -> Iterator[Tensor]:
     """Batches of pictures (B, 3, size, size) uint8: two batches are decoded ahead, and no more."""
     waiting: collections.deque[list[Future[np.ndarray]]] = collections.deque()
     for first in range(0, len(paths), batch_size):
-        waiting.append([pool.submit(_decode, path, size) for path in paths[first : first + batch_size]])
+        waiting.append(
+            [pool.submit(_decode_picture, path, size) for path in paths[first : first + batch_size]]
+        )
         if len(waiting) > 2:
             yield _stack(waiting.popleft())
     while waiting:
@@ -302,7 +306,7 @@ def _stack(futures: list[Future[np.ndarray]]) -> Tensor:
     return torch.from_numpy(pictures).permute(0, 3, 1, 2)  # (B, 3, size, size)
 
 
-def _decode(path: Path, size: int) -> np.ndarray:
+def _decode_picture(path: Path, size: int) -> np.ndarray:
     """One picture, squashed to a square: (size, size, 3) uint8."""
     # Decoded at no less than twice the size: faster, and still twice as fine as wanted.
     picture = open_picture(path, at_least=2 * size)
@@ -324,7 +328,7 @@ def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
             )
 
 
-def first_bad(features: np.ndarray) -> int | None:
+def first_not_finite(features: np.ndarray) -> int | None:
     """The first row of (n, ...) that holds NaN or infinity."""
     bad = ~np.isfinite(features).all(tuple(range(1, features.ndim)))
     return int(bad.argmax()) if bad.any() else None

@@ -12,7 +12,7 @@ import numpy as np
 
 from vsecore.data import files
 from vsecore.data.backbones import Backbone, load_backbone
-from vsecore.data.extraction import META, UNFINISHED, extract, first_bad
+from vsecore.data.extraction import META, UNFINISHED, extract, first_not_finite
 from vsecore.data.karpathy import CAPTIONS_A_PICTURE, DataReport, check_dataset_name
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, FeatureKind, Split
@@ -39,12 +39,12 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
         ValueError: a file is cut off, holds NaN, or does not fit the others; the extraction is unfinished.
     """
     folder = _precomp_folder(folder)
-    meta = _meta(folder)
+    meta = _read_meta(folder)
     splits = {}
     for ours, theirs in _split_names(test).items():
         splits[ours], pictures = _open_split(folder, theirs, ours, meta)
         rows = np.unique(np.linspace(0, len(pictures) - 1, 32).astype(np.int64))
-        bad = first_bad(pictures[rows])
+        bad = first_not_finite(pictures[rows])
         if bad is not None:
             raise ValueError(_nan_message(pictures, int(rows[bad])))
     return Dataset(
@@ -67,7 +67,7 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
     report = DataReport()
     try:
         folder = _precomp_folder(folder)
-        meta = _meta(folder)
+        meta = _read_meta(folder)
     except (ValueError, OSError) as error:
         report.problems.append(str(error))
         return report
@@ -83,7 +83,7 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
         block = 256
         blocks = range(0, len(split), block)
         for start in files.progress(blocks, desc=f"read {ours}", unit="block"):
-            bad = first_bad(np.asarray(pictures[start : start + block]))
+            bad = first_not_finite(np.asarray(pictures[start : start + block]))
             if bad is not None:
                 report.problems.append(_nan_message(pictures, start + bad))
                 break
@@ -105,7 +105,7 @@ def _split_names(test: str) -> dict[str, str]:
     return {"train": "train", "dev": "dev", "test": test}
 
 
-def _meta(folder: Path) -> dict[str, Any]:
+def _read_meta(folder: Path) -> dict[str, Any]:
     if not (folder / META).exists():
         return {}
     meta = files.read_json(folder / META)
@@ -114,7 +114,7 @@ def _meta(folder: Path) -> dict[str, Any]:
     return meta
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: it belongs beside the features")
     try:
@@ -131,9 +131,9 @@ def _lines(path: Path) -> list[str]:
 def _open_split(folder: Path, theirs: str, ours: str, meta: dict[str, Any]) -> tuple[Split, MappedPictures]:
     pictures = MappedPictures(folder / f"{theirs}_ims.npy")
     caption_file, id_file = folder / f"{theirs}_caps.txt", folder / f"{theirs}_ids.txt"
-    captions = _lines(caption_file)
+    captions = _read_lines(caption_file)
     rows, each = len(pictures), meta.get("captions_a_picture", CAPTIONS_A_PICTURE)
-    if len(captions) == rows and rows % REPEATS == 0 and _repeats(pictures):
+    if len(captions) == rows and rows % REPEATS == 0 and _repeats_pictures(pictures):
         pictures, each = pictures[::REPEATS], REPEATS
     elif len(captions) != each * rows:
         raise ValueError(
@@ -143,7 +143,7 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: dict[str, Any]) -> t
         )
     identities = [str(row) for row in range(len(pictures))]
     if id_file.is_file():
-        identities = _lines(id_file)
+        identities = _read_lines(id_file)
         if len(identities) in (rows, len(captions)) and len(identities) % len(pictures) == 0:
             identities = identities[:: len(identities) // len(pictures)]
         else:
@@ -160,7 +160,7 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: dict[str, Any]) -> t
     return split, pictures
 
 
-def _repeats(pictures: MappedPictures) -> bool:
+def _repeats_pictures(pictures: MappedPictures) -> bool:
     """Whether rows come in fives of the same picture, by the first, a middle and the last five."""
     groups = len(pictures) // REPEATS
     for group in {0, groups // 2, groups - 1}:

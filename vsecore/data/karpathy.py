@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from vsecore.data import files
-from vsecore.data.pictures import open_picture
+from vsecore.data.picture_files import open_picture
 
 CAPTIONS_A_PICTURE = 5
 SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
 """The JSON's word for a split, and ours. COCO's "restval" is used for training, as everybody does."""
 
-FOLDERS = (
+PICTURE_FOLDERS = (
     "",
     "images",
     "Images",
@@ -100,10 +100,10 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
     Source: Karpathy and Fei-Fei 2015 for the splits and the format; Hodosh, Young and Hockenmaier 2013 for
     the text files.
     """
-    root = _folder(root)
+    root = _existing_folder(root)
     annotations = find_annotations(root, json_path)
-    dataset, entries = _read(annotations)
-    finder = _Finder(root)
+    dataset, entries = _read_annotations(annotations)
+    finder = _PictureFinder(root)
     splits = {}
     for name in ("train", "dev", "test"):
         chosen = [entry for entry in entries if entry.split == name]
@@ -113,12 +113,14 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
         if len(silent) == len(chosen):
             raise ValueError(f"{annotations}: split {name!r} has no captions, each picture needs one")
         if silent:
-            raise ValueError(f"{annotations}: {_some(silent, 'picture')} of split {name!r} without captions")
+            raise ValueError(
+                f"{annotations}: {_counted(silent, 'picture')} of split {name!r} without captions"
+            )
         found = [finder.find(entry) for entry in chosen]
         missing = [entry.file_name for entry, path in zip(chosen, found, strict=True) if path is None]
         if missing:
             raise FileNotFoundError(
-                f"{_some(missing, 'picture')} of split {name!r} not in {root}, nor in its folders "
+                f"{_counted(missing, 'picture')} of split {name!r} not in {root}, nor in its folders "
                 f'"images" and {chosen[0].folder or "such"!r}: put them there, or name another root'
             )
         owner = np.repeat(np.arange(len(chosen)), [len(entry.captions) for entry in chosen])
@@ -145,14 +147,14 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
     """
     report = DataReport()
     try:
-        root = _folder(root)
+        root = _existing_folder(root)
         annotations = find_annotations(root, json_path)
-        dataset, entries = _read(annotations)
+        dataset, entries = _read_annotations(annotations)
     except (ValueError, OSError) as error:
         report.problems.append(str(error))
         return report
     report.facts.append(f"{dataset}, from {annotations}")
-    finder = _Finder(root)
+    finder = _PictureFinder(root)
     present: list[Path] = []
     for name in ("train", "dev", "test"):
         chosen = [entry for entry in entries if entry.split == name]
@@ -166,20 +168,20 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
         if not chosen:
             report.problems.append(f"split {name!r} has no pictures")
         if silent:
-            report.problems.append(f"split {name!r}: {_some(silent, 'picture')} without captions")
+            report.problems.append(f"split {name!r}: {_counted(silent, 'picture')} without captions")
         if terse:
             report.problems.append(
-                f"split {name!r}: {_some(terse, 'picture')} with fewer than {CAPTIONS_A_PICTURE} captions: "
-                "give them so many, or leave them out"
+                f"split {name!r}: {_counted(terse, 'picture')} with fewer than "
+                f"{CAPTIONS_A_PICTURE} captions: give them so many, or leave them out"
             )
         if missing:
-            report.problems.append(f"split {name!r}: {_some(missing, 'picture')} not found")
+            report.problems.append(f"split {name!r}: {_counted(missing, 'picture')} not found")
     unused = [entry for entry in entries if not entry.split]
     lost = [entry.file_name for entry in unused if finder.find(entry) is None]
     if unused:
         report.facts.append(f"{len(unused)} more ids have captions and belong to no split")
     if lost:
-        report.facts.append(f"{_some(lost, 'id')} with captions and no picture: not used")
+        report.facts.append(f"{_counted(lost, 'id')} with captions and no picture: not used")
     with ThreadPoolExecutor() as pool:
         readable = pool.map(_problem_with, present)
         for problem in files.progress(readable, total=len(present), desc="open pictures", unit="picture"):
@@ -196,7 +198,7 @@ def _problem_with(path: Path) -> str | None:
     return None
 
 
-class _Finder:
+class _PictureFinder:
     """Finds picture files by listing each folder once: asking for 123,287 files one by one is slow."""
 
     def __init__(self, root: Path) -> None:
@@ -216,11 +218,11 @@ class _Finder:
         if entry.folder:
             yield self.root / entry.folder
             yield self.root / "images" / entry.folder
-        for folder in FOLDERS:
+        for folder in PICTURE_FOLDERS:
             yield self.root / folder
 
 
-def _folder(root: str | Path) -> Path:
+def _existing_folder(root: str | Path) -> Path:
     root = Path(root).expanduser()
     if not root.is_dir():
         raise FileNotFoundError(
@@ -256,14 +258,14 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
     )
 
 
-def _read(annotations: Path) -> tuple[str, list[_Entry]]:
+def _read_annotations(annotations: Path) -> tuple[str, list[_Entry]]:
     """The dataset's name and its pictures, each split by our word, or "" for those that no split holds."""
     if annotations.suffix == ".txt":
-        return "flickr8k", _read_text(annotations)
+        return "flickr8k", _read_flickr8k_texts(annotations)
     content = files.read_json(annotations)
     if not isinstance(content.get("images"), list):
         raise ValueError(f'{annotations} lacks the list "images": wanted a file in Karpathy\'s format')
-    entries = [_entry(annotations, row, image) for row, image in enumerate(content["images"])]
+    entries = [_parse_entry(annotations, row, image) for row, image in enumerate(content["images"])]
     name = content.get("dataset") or annotations.stem.removeprefix("dataset_")
     return check_dataset_name(name, annotations), entries
 
@@ -281,7 +283,7 @@ def check_dataset_name(name: Any, file: Path) -> str:
     return name
 
 
-def _entry(annotations: Path, row: int, image: dict) -> _Entry:
+def _parse_entry(annotations: Path, row: int, image: dict) -> _Entry:
     place = f"{annotations}: images[{row}]"
     for name in ("filename", "split", "sentences"):
         if name not in image:
@@ -296,11 +298,11 @@ def _entry(annotations: Path, row: int, image: dict) -> _Entry:
         folder=image.get("filepath", ""),
         file_name=image["filename"],
         identity=str(image.get("cocoid", image["filename"])),
-        captions=_captions(sentence["raw"] for sentence in image["sentences"]),
+        captions=_first_captions(sentence["raw"] for sentence in image["sentences"]),
     )
 
 
-def _read_text(annotations: Path) -> list[_Entry]:
+def _read_flickr8k_texts(annotations: Path) -> list[_Entry]:
     captions: dict[str, list[str]] = {}
     for number, line in enumerate(annotations.read_text("utf-8").splitlines(), start=1):
         head, tab, caption = line.partition("\t")
@@ -317,18 +319,20 @@ def _read_text(annotations: Path) -> list[_Entry]:
             )
         splits |= dict.fromkeys(listing.read_text("utf-8").split(), name)
     return [
-        _Entry(splits.get(file_name, ""), "", file_name, file_name, _captions(captions.get(file_name, [])))
+        _Entry(
+            splits.get(file_name, ""), "", file_name, file_name, _first_captions(captions.get(file_name, []))
+        )
         for file_name in splits | captions  # the order of the lists, then what no list holds
     ]
 
 
-def _captions(raw: Iterable[str]) -> list[str]:
+def _first_captions(raw: Iterable[str]) -> list[str]:
     """The first five that say something, each on one line: some of COCO's hold an end of line."""
     tidy = (" ".join(sentence.split()) for sentence in raw)
     return [sentence for sentence in tidy if sentence][:CAPTIONS_A_PICTURE]
 
 
-def _some(names: list[str], thing: str) -> str:
+def _counted(names: list[str], thing: str) -> str:
     """A count and the first few: "7 pictures (a.jpg, b.jpg, c.jpg, ...)"."""
     shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
     return f"{len(names)} {thing}{'s' if len(names) > 1 else ''} ({shown})"

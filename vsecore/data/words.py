@@ -98,7 +98,7 @@ class TokenizedCaptions:
         Raises:
             ValueError: `captions` is empty or one string.
         """
-        sentences = _sentences(captions)
+        sentences = _checked_sentences(captions)
         numbers, lengths = [], []
         # In blocks, since a tokenizer pads all that it is given to the longest.
         for start in range(0, len(sentences), 4096):
@@ -177,7 +177,7 @@ class Vocabulary:
 
         Source: the threshold of 4 is that of Faghri et al. 2018 (VSE++).
         """
-        counts = Counter(word for caption in _sentences(captions) for word in tokenize(caption))
+        counts = Counter(word for caption in _checked_sentences(captions) for word in tokenize(caption))
         kept = [word for word, count in counts.items() if count >= minimum_count]
         if not kept:
             raise ValueError(f"minimum_count is {minimum_count}: no word of the captions occurs so often")
@@ -202,7 +202,7 @@ class Vocabulary:
         """
         rows = [
             [self.start, *(self.numbers.get(word, self.unknown) for word in tokenize(caption)), self.end]
-            for caption in _sentences(captions)
+            for caption in _checked_sentences(captions)
         ]
         longest = max(map(len, rows))
         tokens = torch.tensor([row + [self.pad] * (longest - len(row)) for row in rows])  # (C, L)
@@ -255,9 +255,9 @@ class BERTTokenizer:
         pieces = loaded.backend_tokenizer
         pieces.enable_padding(pad_id=special["pad"], pad_token=loaded.pad_token)
         pieces.enable_truncation(min(loaded.model_max_length, 512))
-        self._fill(pieces, special)
+        self._set_up(pieces, special)
 
-    def _fill(self, pieces: tokenizers.Tokenizer, numbers: dict[str, int]) -> None:
+    def _set_up(self, pieces: tokenizers.Tokenizer, numbers: dict[str, int]) -> None:
         self._pieces, self._numbers = pieces, numbers
         self.pad, self.unknown, self.blank = numbers["pad"], numbers["unk"], numbers["mask"]
         self.special = frozenset({numbers["pad"], numbers["cls"], numbers["sep"]})
@@ -278,7 +278,7 @@ class BERTTokenizer:
         Raises:
             ValueError: `captions` is empty or one string.
         """
-        rows = self._pieces.encode_batch(_sentences(captions))
+        rows = self._pieces.encode_batch(_checked_sentences(captions))
         return torch.tensor([row.ids for row in rows]), torch.tensor(
             [row.attention_mask for row in rows]
         ).bool()
@@ -302,7 +302,7 @@ class BERTTokenizer:
         if not {"numbers", "pieces"} <= content.keys():
             raise ValueError(f'{path} lacks "numbers" or "pieces": write it anew with BERTTokenizer.save')
         tokenizer = cls.__new__(cls)
-        tokenizer._fill(tokenizers.Tokenizer.from_str(json.dumps(content["pieces"])), content["numbers"])
+        tokenizer._set_up(tokenizers.Tokenizer.from_str(json.dumps(content["pieces"])), content["numbers"])
         return tokenizer
 
 
@@ -431,7 +431,7 @@ def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
                 width = len(first) - 1
             # From the right: a few words of GloVe 840B hold blanks.
             word, *values = line.rsplit(" ", width)
-            if len(values) < width or not width or _is_number(word.rpartition(" ")[2], " " in word):
+            if len(values) < width or not width or _ends_in_number(word):
                 raise ValueError(
                     f"{path}, line {number} has {line.count(' ')} numbers, the rows before it {width}: "
                     "wanted a word and so many numbers in each row; get the file again, it may be cut off"
@@ -439,15 +439,14 @@ def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
             yield number, word, values
 
 
-def _is_number(text: str, matters: bool) -> bool:
-    """Whether the end of a word with blanks is a number: then the row is too wide, not the word odd."""
-    if not matters:
-        return False
+def _ends_in_number(word: str) -> bool:
+    """Whether a word with blanks ends in a number: then the row is too wide, and it is no odd word."""
+    _, blank, last = word.rpartition(" ")
     try:
-        float(text)
+        float(last)
     except ValueError:
         return False
-    return True
+    return bool(blank)
 
 
 @functools.cache
@@ -517,7 +516,7 @@ def model_folder(name_or_path: str | Path) -> Path:
         ) from error
 
 
-def _sentences(captions: Iterable[str]) -> list[str]:
+def _checked_sentences(captions: Iterable[str]) -> list[str]:
     if isinstance(captions, str):
         raise ValueError(f"captions is one string ({captions[:30]!r}): wanted a list of them")
     sentences = list(captions)

@@ -1,9 +1,32 @@
 """Encoders: a picture or a caption becomes elements, vectors of one width.
 
-Pooling them to one vector, or predicting a set from them, is not theirs: see `vsecore.model`.
+Pooling them to one vector, or predicting a set from them, comes after: see `vsecore.model`.
 """
 
-from vsecore.encoders.pictures import GridEncoder, PatchEncoder, RegionEncoder
+from vsecore.encoders.pictures import CellEncoder, RegionEncoder
 from vsecore.encoders.words import BERTEncoder, BiGRUEncoder
+from vsecore.registry import Registry
 
-__all__ = ["BERTEncoder", "BiGRUEncoder", "GridEncoder", "PatchEncoder", "RegionEncoder"]
+IMAGE_ENCODERS = Registry(
+    "picture encoder",
+    {"grid": CellEncoder, "region": RegionEncoder, "patch": CellEncoder},
+    context=("feature_dim", "dim", "backbone"),
+)
+"""Picture encoders by name."""
+
+TEXT_ENCODERS = Registry(
+    "caption encoder",
+    {"gru": BiGRUEncoder, "bert": BERTEncoder},
+    context=("vocabulary_size", "dim", "vectors", "architecture", "captions"),
+    methods=("tokenizer",),
+)
+"""Caption encoders by name; the options of each include those of its tokenizer."""
+
+__all__ = [
+    "IMAGE_ENCODERS",
+    "TEXT_ENCODERS",
+    "BERTEncoder",
+    "BiGRUEncoder",
+    "CellEncoder",
+    "RegionEncoder",
+]

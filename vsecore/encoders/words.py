@@ -1,11 +1,13 @@
 """From the words of a caption to elements of the joint width.
 
-Every encoder is called as `encoder(tokens, mask)` with tokens (C, L) and a bool mask (C, L), True where a
-word is real (None: all are), and returns the elements (C, L, D) with their mask.
+Every encoder is called as `encoder(tokens, mask, lengths)` with tokens (C, L), a bool mask (C, L), True where
+a word is real (None: all are), and the captions' lengths (C,) on the CPU, if they are known. It returns the
+elements (C, L, D) with their mask.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from vsecore.data.files import in_batch
-from vsecore.data.words import model_folder
+from vsecore.data.files import in_batch, write_atomically
+from vsecore.data.words import BERTTokenizer, Vocabulary, model_folder
 from vsecore.encoders.pictures import projection
 
 if TYPE_CHECKING:
@@ -22,24 +24,28 @@ if TYPE_CHECKING:
 
 
 class BiGRUEncoder(nn.Module):
-    """Word vectors read forwards and backwards by a recurrent network; a word is the mean of both readings.
+    """Word vectors read by a recurrent network in both directions; a word is the mean of its two states.
 
     Args:
-        vocabulary_size: how many words there are.
+        vocabulary_size: number of words.
         word_dim: width of a word vector.
-        dim: width D of the joint space, and of each reading.
-        vectors: what the word vectors begin as, (vocabulary_size, word_dim), such as GloVe's; they are
-            trained on.
+        dim: width D of the joint space, and of the state in each direction.
+        vectors: the word vectors at the start, (vocabulary_size, word_dim), such as GloVe's; training
+            changes them. Without them the vectors start at random.
 
     Raises:
-        ValueError: vectors of another shape.
+        ValueError: vectors of another shape, or a width that is not a whole number of at least 1.
 
-    Source: Faghri et al. 2018 (VSE++) with one direction; both, averaged, as in Lee et al. 2018 (SCAN).
+    Source: Faghri et al. 2018 (VSE++) with one direction; the mean of both as in Lee et al. 2018 (SCAN).
     """
 
-    def __init__(self, vocabulary_size: int, word_dim: int, dim: int, vectors: Tensor | None = None) -> None:
+    def __init__(
+        self, vocabulary_size: int, word_dim: int = 300, dim: int = 1024, vectors: Tensor | None = None
+    ) -> None:
         super().__init__()
-        self.backbone: nn.Module | None = None  # nothing here was trained before, but the vectors
+        for name, number in (("vocabulary_size", vocabulary_size), ("word_dim", word_dim), ("dim", dim)):
+            _check_positive(name, number)
+        self.backbone: nn.Module | None = None  # only the word vectors may have been trained before
         self.embedding = nn.Embedding(vocabulary_size, word_dim)
         if vectors is None:
             nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # as VSE++'s released code
@@ -50,24 +56,54 @@ class BiGRUEncoder(nn.Module):
             self.embedding.weight.data.copy_(vectors)
         self.gru = nn.GRU(word_dim, dim, batch_first=True, bidirectional=True)
 
-    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Encode captions (C, L).
+    @classmethod
+    def tokenizer(cls, captions: Sequence[str], minimum_count: int = 4) -> Vocabulary:
+        """The words of these captions, which should be those of the training split.
+
+        Args:
+            captions: sentences.
+            minimum_count: how often a word must occur to be kept; rarer ones become the unknown word.
 
         Raises:
-            ValueError: another shape, a caption without a word, or padding before a word.
+            ValueError: minimum_count < 1, or no word occurs so often.
+        """
+        _check_positive("minimum_count", minimum_count)
+        return Vocabulary.build(captions, minimum_count)
+
+    def forward(
+        self, tokens: Tensor, mask: Tensor | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Encode captions (C, L).
+
+        Args:
+            tokens: word numbers, (C, L).
+            mask: bool, (C, L), with the words of a caption first and its padding last.
+            lengths: words in each caption, (C,) int64 on the CPU. Give them if they are known: without them
+                they are read from the mask, which waits for a GPU. Falling lengths save a sort.
+
+        Raises:
+            ValueError: another shape, a caption without a word, padding before a word, or lengths that do
+                not fit the mask (on a GPU neither padding before a word nor such lengths are looked for).
         """
         check_tokens(tokens, mask)
+        if lengths is not None:
+            _check_lengths(lengths, tokens, mask)
+        elif mask is not None:
+            lengths = _lengths(mask)
         words = self.embedding(tokens)  # (C, L, W)
-        if mask is None:
-            states, _ = self.gru(words)  # (C, L, 2D)
-        else:
-            # Packed, the backward reading begins at each caption's last word, and never sees the padding.
-            packed = pack_padded_sequence(words, _lengths(mask), batch_first=True, enforce_sorted=False)
-            states, _ = pad_packed_sequence(
-                self.gru(packed)[0], batch_first=True, total_length=tokens.shape[1]
-            )  # (C, L, 2D)
-        forwards, backwards = states.chunk(2, dim=-1)  # (C, L, D) each
-        return (forwards + backwards) / 2, mask
+        # Half precision, which autocast would choose on a GPU, loses small updates of the state.
+        with torch.autocast(words.device.type, enabled=False):
+            if mask is None or lengths is None:
+                states, _ = self.gru(words)  # (C, L, 2D)
+            else:
+                # Packed, the backward reading begins at each caption's last word, and never sees the padding.
+                falling = bool((lengths[1:] <= lengths[:-1]).all())
+                packed = pack_padded_sequence(words, lengths, batch_first=True, enforce_sorted=falling)
+                states, _ = pad_packed_sequence(
+                    self.gru(packed)[0], batch_first=True, total_length=tokens.shape[1]
+                )  # (C, L, 2D)
+            forwards, backwards = states.chunk(2, dim=-1)  # (C, L, D) each
+            return (forwards + backwards) / 2, mask
 
 
 class BERTEncoder(nn.Module):
@@ -76,24 +112,55 @@ class BERTEncoder(nn.Module):
     Its special tokens at the start and end are elements like the others.
 
     Args:
-        name_or_path: a model of the hub, or a folder with `config.json` and `model.safetensors` (see
+        weights: a model of the hub, or a folder with `config.json` and `model.safetensors` (see
             `data.words.model_folder`).
         dim: width D of the joint space.
-        pretrained: load the weights; False: the architecture alone, for weights that come from a checkpoint.
+        architecture: a folder written by `save_architecture`. It is read in place of `weights`, and the
+            parameters start at random: for a model whose weights come from a checkpoint.
 
     Raises:
-        FileNotFoundError: the model is no folder, and cannot be downloaded.
+        FileNotFoundError: the model is not a folder, and cannot be downloaded.
+        ValueError: weights is empty, or the model is of a kind that would need code from its folder.
 
     Source: Devlin et al. 2019; as a caption encoder, Chen et al. 2021 (VSE-infinity).
     """
 
-    def __init__(self, name_or_path: str | Path, dim: int, pretrained: bool = True) -> None:
+    def __init__(self, weights: str, dim: int, architecture: Path | None = None) -> None:
         super().__init__()
-        self.backbone: PreTrainedModel = _transformer(name_or_path, pretrained)
+        _check_weights(weights)
+        _check_positive("dim", dim)
+        self.backbone: PreTrainedModel = _transformer(weights, architecture)
         self.project = projection(self.backbone.config.hidden_size, dim)
 
-    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    @classmethod
+    def tokenizer(cls, captions: Sequence[str], weights: str) -> BERTTokenizer:
+        """The tokenizer that a model was trained with.
+
+        Args:
+            captions: not looked at: the word pieces are the model's own.
+            weights: as for the encoder.
+
+        Raises:
+            FileNotFoundError: the model is not a folder, and cannot be downloaded.
+            ValueError: weights is empty, or the model has no tokenizer of BERT's kind.
+        """
+        _check_weights(weights)
+        return BERTTokenizer(weights)
+
+    def save_architecture(self, folder: str | Path) -> None:
+        """Write `config.json`, from which the encoder can be built again without its first weights."""
+        with write_atomically(Path(folder) / "config.json", "w") as file:
+            file.write(self.backbone.config.to_json_string())
+
+    def forward(
+        self, tokens: Tensor, mask: Tensor | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Encode captions (C, L).
+
+        Args:
+            tokens: numbers of word pieces, (C, L).
+            mask: bool, (C, L).
+            lengths: ignored; `BiGRUEncoder` has a use for them.
 
         Raises:
             ValueError: another shape, or more pieces than the model has positions for.
@@ -104,8 +171,13 @@ class BERTEncoder(nn.Module):
             raise ValueError(
                 f"tokens are {tokens.shape[1]} long: this model reads at most {positions} pieces"
             )
-        attended = torch.ones_like(tokens) if mask is None else mask.to(tokens.dtype)
-        states = self.backbone(input_ids=tokens, attention_mask=attended).last_hidden_state  # (C, L, H)
+        added = None
+        if mask is not None:
+            # What the attention adds to its logits. Of a mask (C, L) transformers would ask whether it is all
+            # True, and so wait for a GPU.
+            lowest = torch.finfo(self.backbone.dtype).min
+            added = (~mask).to(self.backbone.dtype).mul(lowest)[:, None, None]  # (C, 1, 1, L)
+        states = self.backbone(input_ids=tokens, attention_mask=added).last_hidden_state  # (C, L, H)
         return self.project(states), mask  # (C, L, D)
 
 
@@ -122,6 +194,37 @@ def check_tokens(tokens: Tensor, mask: Tensor | None) -> None:
         raise ValueError(f"mask must be bool {shape}, got {mask.dtype} {tuple(mask.shape)}")
 
 
+def _check_positive(name: str, number: int) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
+
+
+def _check_weights(weights: str) -> None:
+    if not weights:
+        raise ValueError('weights is empty: name a model, such as "bert-base-uncased", or its folder')
+
+
+def _check_lengths(lengths: Tensor, tokens: Tensor, mask: Tensor | None) -> None:
+    """Refuse lengths that cannot be right. The mask is only read if it lies on the CPU, as they do."""
+    captions, longest = tokens.shape
+    if lengths.dtype != torch.int64 or lengths.shape != (captions,) or lengths.device.type != "cpu":
+        raise ValueError(
+            f"lengths must be int64 ({captions},) on the CPU, "
+            f"got {lengths.dtype} {tuple(lengths.shape)} on {lengths.device.type}"
+        )
+    if mask is None:
+        found = torch.full_like(lengths, longest)
+    elif mask.device.type == "cpu":
+        found = _lengths(mask)
+    else:
+        found = lengths.clamp(1, longest)
+    if not torch.equal(lengths, found):
+        row = int((lengths != found).nonzero()[0])
+        raise ValueError(
+            f"lengths gives caption {row} of the batch {int(lengths[row])} words, the mask {int(found[row])}"
+        )
+
+
 def _lengths(mask: Tensor) -> Tensor:
     mask = mask.cpu()
     lengths = mask.sum(1)  # (C,)
@@ -136,17 +239,20 @@ def _lengths(mask: Tensor) -> Tensor:
     return lengths
 
 
-def _transformer(name_or_path: str | Path, pretrained: bool) -> PreTrainedModel:
-    from transformers import AutoConfig, AutoModel  # seconds of import, for those who read with BERT alone
+def _transformer(weights: str, architecture: Path | None) -> PreTrainedModel:
+    from transformers import AutoConfig, AutoModel  # takes seconds, and only BERT needs it
     from transformers.utils import logging
 
     if in_batch():
-        logging.disable_progress_bar()  # a bar, too, that would end up in a stored notebook
-    folder = model_folder(name_or_path)
-    # safetensors alone: other weights would be pickles, which can run code.
-    if pretrained:
-        model = AutoModel.from_pretrained(folder, use_safetensors=True)
+        logging.disable_progress_bar()  # it would end up in a stored notebook
+    # A folder may name Python files of its own that the model needs: they are never run. And weights are read
+    # from safetensors alone, because pickled ones can run code too.
+    if architecture is None:
+        model = AutoModel.from_pretrained(
+            model_folder(weights), use_safetensors=True, trust_remote_code=False
+        )
     else:
-        model = AutoModel.from_config(AutoConfig.from_pretrained(folder))
-    model.pooler = None  # its output is not used, and weights without a gradient would stop several processes
+        config = AutoConfig.from_pretrained(architecture, trust_remote_code=False)
+        model = AutoModel.from_config(config, trust_remote_code=False)
+    model.pooler = None  # not used, and several processes would wait for the gradients of its weights
     return model

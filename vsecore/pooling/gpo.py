@@ -6,22 +6,21 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vsecore.pooling.masking import check_elements, count_real
 from vsecore.pooling.sorting import sort_descending
 
 
 class GPO(nn.Module):
-    """Sort each dimension, then weigh the places: the largest values by one weight, the second by another.
+    """Sort each dimension, then give each place its weight: one for the largest values, one for the second.
 
-    A small recurrent network reads the numbers of the places, as sines and cosines, forwards and backwards,
-    and so learns weights for any number of elements. They depend on nothing else: two pictures of 36 regions
-    are weighed alike. `MeanPool`, `MaxPool` and `KMaxPool` are among what it can learn; `AdPool` looks at the
-    values too.
+    A small recurrent network reads the numbers of the places, as sines and cosines, in both directions, and
+    turns them into weights for any number of elements. The weights depend on that number alone: any two
+    pictures of 36 regions share them. It can learn to be `MeanPool`, `MaxPool` or `KMaxPool`. `AdPool` looks
+    at the values too.
 
-    Training should show it sets of many sizes ("size augmentation"). This drops elements, not weights, and so
-    is the loader's part: `image.element_drop` and `text.word_drop` of a recipe, 0.2 in the paper.
+    Train it on sets of many sizes ("size augmentation"): let the loader drop elements, as a recipe's
+    `image.element_drop` and `text.word_drop` do. The paper drops 0.2 of them.
 
     Args:
         position_dim: width of the encoding of a place, an even number.
@@ -48,40 +47,62 @@ class GPO(nn.Module):
         self.linear = nn.Linear(hidden, 1, bias=False)
 
     def weights(self, counts: Tensor) -> Tensor:
-        """The weights of the places for sets of some sizes.
+        """The weights of the places for sets of these sizes. It reads `counts`, and so waits for a GPU.
 
         Args:
             counts: how many elements each set has, whole numbers of at least 1, (B,).
 
         Returns:
-            (B, N), N the largest count: weights that add up to 1 over the places that a set has, 0 beyond.
+            (B, N), N the largest count: weights that add up to 1 over a set's places, and 0 beyond them.
 
         Raises:
-            ValueError: counts are no whole numbers (B,) of at least 1.
+            ValueError: counts are not whole numbers (B,) of at least 1.
         """
         if counts.ndim != 1 or counts.is_floating_point() or len(counts) == 0 or int(counts.min()) < 1:
             raise ValueError(
                 f"counts must be whole numbers (B,) of at least 1, got {counts.dtype} {tuple(counts.shape)}"
             )
-        return self._weights(counts, int(counts.max()))
+        return self._weights_of(counts, int(counts.max()))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
         check_elements(x, mask)
-        weights = self._weights(count_real(x, mask), x.shape[1]).to(x.dtype)  # (B, N)
-        return (weights.unsqueeze(1) @ sort_descending(x, mask)).squeeze(1)  # (B, D)
+        if mask is None:
+            weights = self._weights(torch.full((1,), x.shape[1], device=x.device), x.shape[1])  # (1, N)
+            weights = weights.expand(len(x), -1)
+        else:
+            weights = self._weights_of(count_real(x, mask), x.shape[1])  # (B, N)
+        return (weights.to(x.dtype).unsqueeze(1) @ sort_descending(x, mask)).squeeze(1)  # (B, D)
 
-    def _weights(self, counts: Tensor, places: int) -> Tensor:
-        # Sets of one size have the same weights: each size is read once.
-        sizes, which = counts.unique(return_inverse=True)  # (S,), (B,)
-        with torch.autocast(counts.device.type, enabled=False):  # small, and the temperature makes it touchy
-            encoded = self._places(places).expand(len(sizes), -1, -1)  # (S, N, P)
-            packed = pack_padded_sequence(encoded, sizes.cpu(), batch_first=True, enforce_sorted=False)
-            states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=places)
-            forwards, backwards = states.chunk(2, dim=-1)  # (S, N, H) each
-            scores = self.linear((forwards + backwards) / 2).squeeze(-1) / self.temperature  # (S, N)
-            taken = torch.arange(places, device=counts.device) < sizes.unsqueeze(-1)  # (S, N)
-            return torch.where(taken, scores, -torch.inf).softmax(1)[which]  # (B, N)
+    def _weights_of(self, counts: Tensor, places: int) -> Tensor:
+        """A row of weights for each set, (B, N)."""
+        if len(counts) < places:
+            sizes = torch.cat([counts, counts.new_full((1,), places)])  # (B + 1,)
+            return self._weights(sizes, places)[:-1]
+        # Sets of one size have the same weights: each size that can occur is read once.
+        sizes = torch.arange(1, places + 1, device=counts.device)  # (N,)
+        return self._weights(sizes, places).index_select(0, counts - 1)
+
+    def _weights(self, sizes: Tensor, places: int) -> Tensor:
+        """One row of weights for each size, (S, N); the last size must be N, the number of places."""
+        with torch.autocast(sizes.device.type, enabled=False):  # small, and the temperature makes it touchy
+            scores = self._scores(sizes, places) / self.temperature  # (S, N)
+            taken = torch.arange(places, device=sizes.device) < sizes.unsqueeze(-1)  # (S, N)
+            return torch.where(taken, scores, -torch.inf).softmax(1)
+
+    def _scores(self, sizes: Tensor, places: int) -> Tensor:
+        # Aligned to the right, every size has its last place in the last column. The reading from right to
+        # left then begins at the same column for all, and no lengths need to be known on the CPU.
+        shift = places - sizes.unsqueeze(-1)  # (S, 1)   columns before place 0
+        columns = torch.arange(places, device=sizes.device)  # (N,)
+        encoded = self._places(places)[(columns - shift).clamp(min=0)]  # (S, N, P)
+        states, _ = self.gru(encoded)  # (S, N, 2H)
+        forwards, backwards = states.chunk(2, dim=-1)  # (S, N, H) each
+        # From left to right all sizes read the same places: the row of all places has every state.
+        ahead = self.linear(forwards[-1]).squeeze(-1)  # (N,)
+        back = self.linear(backwards).squeeze(-1)  # (S, N)
+        back = back.gather(1, (columns + shift).clamp(max=places - 1))  # (S, N)   aligned to the left again
+        return (ahead + back) / 2  # (S, N)
 
     def _places(self, places: int) -> Tensor:
         """Places 0 to N - 1 as sines and cosines of falling frequency, (N, P)."""

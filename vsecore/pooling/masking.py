@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
-
-# Values worked on at a time: enough for the work to outweigh the calls, few enough for a processor's cache.
-VALUES_AT_A_TIME = 2**19
-# From here on (32 MB of float32) each tensor's memory is fetched anew from the system, which takes longer
-# than most work on it.
-VALUES_TOO_MANY_TO_KEEP = 2**23
 
 
 def check_elements(x: Tensor, mask: Tensor | None, dim: int | None = None) -> None:
@@ -91,42 +81,3 @@ def sorted_mask(x: Tensor, mask: Tensor | None) -> Tensor | None:
     if mask is None:
         return None
     return torch.arange(x.shape[1], device=x.device) < mask.sum(1, keepdim=True)
-
-
-def cache_sized_parts(x: Tensor) -> list[slice]:
-    """Cut a batch (B, N, D) into parts of as many rows as a processor's cache holds.
-
-    What is made on the way from one part's input to its result then never leaves the cache, and its memory
-    serves the next part. A GPU has no use for that, and a compiler cuts by itself: there all is one part.
-    """
-    if x.device.type != "cpu" or torch.compiler.is_compiling():
-        return [slice(None)]
-    size = max(1, VALUES_AT_A_TIME // max(1, x.shape[1] * x.shape[2]))
-    return [slice(start, start + size) for start in range(0, len(x), size)]
-
-
-def pool_by_parts(pool: Callable[[Tensor, Tensor | None], Tensor], x: Tensor, mask: Tensor | None) -> Tensor:
-    """Pool a few sets at a time, for formulas that make many tensors of the input's size on their way.
-
-    The way back needs those tensors again. Of a small batch torch keeps them, as always, and then there is
-    nothing to gain from parts. Of a large one they are made a second time, part by part: that costs less than
-    the memory would, and the memory need not be there.
-
-    Args:
-        pool: from elements (B, N, D) and mask to (B, D), each set by itself.
-        x: elements, (B, N, D).
-        mask: bool, (B, N), or None.
-
-    Returns:
-        What the pool makes of all, (B, D).
-    """
-    parts, learning = cache_sized_parts(x), torch.is_grad_enabled()
-    if len(parts) <= 1 or (learning and x.numel() < VALUES_TOO_MANY_TO_KEEP):
-        return pool(x, mask)
-    size = parts[0].stop
-    masks = [None] * len(parts) if mask is None else mask.split(size)
-    each = zip(x.split(size), masks, strict=True)
-    if not learning:
-        return torch.cat([pool(sets, real) for sets, real in each])
-    again = partial(checkpoint, pool, use_reentrant=False, preserve_rng_state=False)  # nothing is drawn
-    return torch.cat([again(sets, real) for sets, real in each])

@@ -4,44 +4,54 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from vsecore.pooling.masking import check_dim, check_elements, count_real, without_padding
 
 
 class Seq2SeqPool(nn.Module):
-    """A recurrent network reads the elements forwards and backwards; what it remembers last is the pool.
+    """Two recurrent networks read the elements, one in each direction; their last states are averaged.
 
-    The one pooler here to which the order of the elements matters: they are read in the order given, padding
-    left out. For words that is the sentence; for regions it is whatever order the detector wrote.
+    This is the only pooler here for which the order of the elements matters. They are read in the order
+    given, without the padding. For words that is the sentence; for regions it is whatever order the detector
+    wrote.
 
     Args:
-        dim: width D of the elements and of each reading, whose last states are averaged.
+        dim: width D of the elements and of each network's state.
 
     Raises:
-        ValueError: dim is no whole number of at least 1.
+        ValueError: dim is not a whole number of at least 1.
 
-    Source: the encoder of sequence-to-sequence models (Sutskever et al. 2014), as the course's caption
-    encoder reads (`encoders.BiGRUEncoder`). Zhang et al. 2022 (2AD) compare a pooler of this name, after Hu
-    et al. 2019, without its details.
+    Source: the encoder of sequence-to-sequence models (Sutskever et al. 2014). Zhang et al. 2022 (2AD)
+    compare a pooler of this name, after Hu et al. 2019, and give no details.
     """
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         check_dim(dim)
         self.dim = dim
-        self.gru = nn.GRU(dim, dim, batch_first=True, bidirectional=True)
+        self.forwards = nn.GRU(dim, dim, batch_first=True)
+        self.backwards = nn.GRU(dim, dim, batch_first=True)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
         check_elements(x, mask, self.dim)
-        if mask is None:
-            _, last = self.gru(x)  # (2, B, D)
-        else:
-            # Real elements first, in their order. Packed, the backward reading begins at the last of them.
-            order = (~mask).to(torch.uint8).argsort(dim=1, stable=True).unsqueeze(-1)  # (B, N, 1)
-            ordered = without_padding(x, mask).gather(1, order.expand_as(x))  # (B, N, D)
-            lengths = count_real(x, mask).cpu()
-            packed = pack_padded_sequence(ordered, lengths, batch_first=True, enforce_sorted=False)
-            _, last = self.gru(packed)  # (2, B, D)
-        return last.mean(0)  # (B, D)
+        # With the padding at the end, each network has read all real elements before it meets any. Packing
+        # would need the lengths on the CPU, and so wait for a GPU.
+        ordered = _real_first(x, mask)  # (B, N, D)
+        reversed_ = _real_first(x.flip(1), None if mask is None else mask.flip(1))  # (B, N, D)
+        last = (count_real(x, mask) - 1).view(-1, 1, 1).expand(-1, 1, self.dim)  # (B, 1, D)
+        weight = next(self.parameters())
+        with torch.autocast(
+            x.device.type, enabled=False
+        ):  # in half precision small updates of a state vanish
+            ahead = self.forwards(ordered.to(weight.dtype))[0].gather(1, last)  # (B, 1, D)
+            back = self.backwards(reversed_.to(weight.dtype))[0].gather(1, last)  # (B, 1, D)
+        return ((ahead + back) / 2).squeeze(1).to(x.dtype)  # (B, D)
+
+
+def _real_first(x: Tensor, mask: Tensor | None) -> Tensor:
+    """The real elements in their order, then zeros."""
+    if mask is None:
+        return x
+    order = (~mask).to(torch.uint8).argsort(dim=1, stable=True).unsqueeze(-1)  # (B, N, 1)
+    return without_padding(x, mask).gather(1, order.expand_as(x))  # (B, N, D)

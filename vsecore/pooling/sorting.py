@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from vsecore.pooling.masking import cache_sized_parts, check_elements, sorted_mask, without_padding
+from vsecore.pooling import cpu
+from vsecore.pooling.masking import check_elements, sorted_mask, without_padding
 
-# Where the network wins, measured on a processor: from a few hundred columns (B·D) on, whatever the number of
-# elements up to 1024. Below, calling its many small steps costs more than the sorting itself.
-LEAST_COLUMNS = 512
-MOST_ELEMENTS = 1024
-# A compiler unrolls the network; above this many elements it would work for minutes.
+# A compiler unrolls the network; with more elements than this it would work for minutes.
 MOST_ELEMENTS_COMPILED = 64
+
+Row = TypeVar("Row")
 
 
 def sort_descending(x: Tensor, mask: Tensor | None = None) -> Tensor:
     """Sort each dimension by itself, the largest value first and padding last.
 
-    Row m of the result holds the m-th largest value of every dimension, so that its D values may come from D
+    Row m of the result holds the m-th largest value of every dimension, so its D values may come from D
     different elements. Pooling is then a question of weights: all on the first row is `MaxPool`, the same on
     every row is `MeanPool`.
 
     In the backward pass each gradient goes to the element that its value came from. Of equal values the
-    earlier element counts as the larger one; how 0 and -0 stand to each other is left open. Infinities sort
-    as numbers do. A NaN among the real elements makes its dimension of its row NaN throughout: nothing hides
-    it.
+    earlier element counts as the larger one; the order of 0 and -0 is left open. Infinities sort as numbers
+    do. A NaN among the real elements of a set makes that whole dimension NaN, so that it cannot go unnoticed.
 
     Args:
         x: elements, (B, N, D).
         mask: bool, (B, N), True where an element is real; None means that all are.
 
     Returns:
-        The sorted values, (B, N, D); 0 in the last rows, where a short row of the batch has no more elements.
+        The sorted values, (B, N, D); 0 in the last rows of a set that has fewer than N elements.
 
     Raises:
         ValueError: as `check_elements`.
@@ -46,136 +44,51 @@ def sort_descending(x: Tensor, mask: Tensor | None = None) -> Tensor:
                  [2., 5.],
                  [1., 4.]]])
 
-    Source: the odd-even merge sort of Batcher 1968, as algorithm M of Knuth 1998, section 5.2.2. On the same
-    task `torch.sort` gathers each column, sorts it and writes it back; the network compares whole rows.
+    Source: the sorting network is Batcher's odd-even merge sort (1968), as algorithm M of Knuth 1998, section
+    5.2.2.
     """
     check_elements(x, mask)
     real = None if mask is None else mask.unsqueeze(-1)  # (B, N, 1)
-    if torch.is_grad_enabled() and x.requires_grad:
-        values = _Sort.apply(x, real)  # (B, N, D)
-    elif _network_wins(x):
-        values = _sort_values(x, real)
-    else:
-        values, _ = _fallback(x, real)
+    learns = torch.is_grad_enabled() and x.requires_grad
+    values = _Sort.apply(x, real) if learns else _sort_values(x, real)  # (B, N, D)
     return without_padding(values, sorted_mask(x, mask))  # (B, N, D)
 
 
-class _Sort(torch.autograd.Function):
-    """Sorting that remembers where each value came from.
+def sort_rows(rows: list[Row], compare: Callable[[Row, Row], tuple[Row, Row]]) -> list[Row]:
+    """Batcher's network: sort rows in place by comparing two at a time, in an order that never changes.
 
-    To carry the numbers of the elements through the network beside the values, with a comparison and two
-    choices for each, takes three times as long as the values alone; so does keeping what every comparison
-    said, to undo the network with. Written into the bits that a value does not need (see `_sort_keys`), the
-    numbers ride along for little more than the wider type costs, and the way back is one scatter.
+    Because the order does not depend on the values, one comparison serves every column of the rows at once:
+    with tensors it is a maximum and a minimum.
+
+    Args:
+        rows: what to sort, such as N tensors (B, D).
+        compare: two rows -> the larger and the smaller, column by column.
+
+    Returns:
+        The same list, the largest first.
+
+    Example:
+        >>> sort_rows([2, 3, 1], lambda a, b: (max(a, b), min(a, b)))
+        [3, 2, 1]
     """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, real: Tensor | None) -> Tensor:
-        if _network_wins(x) and x.dtype != torch.float64:
-            values, origin = _sort_keys(x, real)
-        else:
-            values, origin = _fallback(x, real)
-        ctx.save_for_backward(origin)
-        return values
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (origin,) = ctx.saved_tensors
-        result = torch.zeros_like(gradient, memory_format=torch.contiguous_format)
-        for part in cache_sized_parts(gradient):
-            result[part].scatter_(1, origin[part].long(), gradient[part])
-        return result, None
+    for i, j in comparisons(len(rows)):
+        rows[i], rows[j] = compare(rows[i], rows[j])
+    return rows
 
 
-def _network_wins(x: Tensor) -> bool:
-    if torch.compiler.is_compiling():
-        return x.shape[1] <= MOST_ELEMENTS_COMPILED
-    # On a GPU each step would be three kernels or six, each a pass over the memory, unless compiled to one.
-    columns = x.shape[0] * x.shape[2]
-    return x.device.type == "cpu" and x.shape[1] <= MOST_ELEMENTS and columns >= LEAST_COLUMNS
-
-
-def _sort_values(x: Tensor, real: Tensor | None) -> Tensor:
-    values = torch.empty_like(x, memory_format=torch.contiguous_format)
-    for part in cache_sized_parts(x):
-        elements = x[part].clone(memory_format=torch.contiguous_format)
-        if real is not None:
-            elements.masked_fill_(~real[part], -torch.inf)
-        values[part] = _network(elements)
-    return values
-
-
-def _sort_keys(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Values and the numbers of the elements that they came from, by one network of plain numbers.
-
-    A float64 has 29 bits more than a float32 for the digits of a number. The lowest 16 of them take the
-    element's number, so written that of equal values the earlier element is the larger key.
-    """
-    values = torch.empty_like(x, memory_format=torch.contiguous_format)
-    origin = torch.empty_like(values, dtype=torch.int16)
-    numbers = torch.arange(x.shape[1], device=x.device).unsqueeze(-1)  # (N, 1)
-    for part in cache_sized_parts(x):
-        # An infinity with digits would be a NaN: a power of two beyond every float32 stands for it.
-        keys = x[part].contiguous().double().clamp_(-(2.0**1000), 2.0**1000)  # (b, N, D)
-        if real is not None:
-            keys = torch.where(real[part], keys, -(2.0**1001))  # padding is below all
-        bits = keys.view(torch.int64)
-        # The more digits a number below 0 has, the less it is: there they take the element's number itself,
-        # above 0 its complement.
-        bits |= (bits >> 63).bitwise_xor_(~numbers).bitwise_and_(0xFFFF)
-        keys = _network(keys)
-        values[part] = keys  # rounded to a float32 it is the value again
-        digits = keys.view(torch.int64).short()  # the element's number, or below 0 its complement
-        origin[part] = (digits >> 15).bitwise_xor_(digits)
-    # In a dimension with a NaN the digits mean nothing: they must still name an element.
-    return values, origin.clamp_(max=x.shape[1] - 1)
-
-
-def _fallback(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The same by `torch.sort`, which puts a NaN first."""
-    if real is None:
-        values, origin = x.sort(dim=1, descending=True, stable=True)
-    else:
-        # Real elements first, whatever they are: a real -inf must not be taken for padding.
-        order = (~real).to(torch.uint8).argsort(dim=1, stable=True).expand_as(x)  # (B, N, D)
-        packed = torch.where(real, x, -torch.inf).gather(1, order)
-        values, origin = packed.sort(dim=1, descending=True, stable=True)
-        origin = order.gather(1, origin)
-    return torch.where(values[:, :1].isnan(), torch.nan, values), origin
-
-
-def _network(x: Tensor) -> Tensor:
-    """Sort each column of (B, N, D), where possible in place, by comparing whole rows with each other."""
-    count = x.shape[1]
-    if torch.compiler.is_compiling():  # single rows are what a compiler fuses best
-        rows = list(x.unbind(1))  # (B, D) each
-        for step, offset, distance in _steps(count):
-            for i in range(offset, count - distance):
-                if i & step == offset:
-                    j = i + distance
-                    rows[i], rows[j] = torch.maximum(rows[i], rows[j]), torch.minimum(rows[i], rows[j])
-        return torch.stack(rows, 1)
+def comparisons(count: int) -> Iterator[tuple[int, int]]:
+    """The pairs (i, j), i < j, that Batcher's network compares one after the other to sort `count` rows."""
     for step, offset, distance in _steps(count):
-        # Of the rows from the offset on, `step` take part and `step` do not, and so on.
-        highs, lows = x[:, offset : count - distance], x[:, offset + distance :]
-        runs = (highs.shape[1] + step) // (2 * step)
-        if runs:
-            _compare(highs.unfold(1, step, 2 * step), lows.unfold(1, step, 2 * step))  # (B, runs, D, step)
-        if highs.shape[1] > runs * 2 * step:
-            _compare(highs[:, runs * 2 * step :], lows[:, runs * 2 * step :])
-    return x
-
-
-def _compare(highs: Tensor, lows: Tensor) -> None:
-    larger = torch.maximum(highs, lows)
-    torch.minimum(highs, lows, out=lows)
-    highs.copy_(larger)
+        for i in range(offset, count - distance):
+            if i & step == offset:
+                yield i, i + distance
 
 
 def _steps(count: int) -> Iterator[tuple[int, int, int]]:
-    """What a network for `count` rows compares: (step, offset, distance), 21 of them for 36 rows.
+    """The network's steps for `count` rows: (step, offset, distance), 21 of them for 36 rows.
 
-    In each step, row i is compared with row i + distance for every i with i & step == offset.
+    In each, row i is compared with row i + distance for every i with i & step == offset. Within a step no row
+    occurs twice.
     """
     step = longest = (1 << (count - 1).bit_length()) >> 1
     while step:
@@ -186,3 +99,76 @@ def _steps(count: int) -> Iterator[tuple[int, int, int]]:
                 break
             span, offset, distance = span >> 1, step, span - step
         step >>= 1
+
+
+def _sort_values(x: Tensor, real: Tensor | None) -> Tensor:
+    if cpu.sorts(x):
+        return cpu.sort_values(x, real)
+    if _network_compiles(x):
+        padded = x if real is None else torch.where(real, x, -torch.inf)
+        rows = sort_rows(
+            list(padded.unbind(1)), lambda a, b: (torch.maximum(a, b), torch.minimum(a, b))
+        )  # N times (B, D)
+        return torch.stack(rows, 1)  # (B, N, D)
+    return _sort_by_torch(x, real)[0]
+
+
+class _Sort(torch.autograd.Function):
+    """Sorting that remembers where each value came from, so that the way back is one scatter."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, real: Tensor | None) -> Tensor:
+        if cpu.sorts(x):
+            values, origin = cpu.sort_with_origin(x, real)
+        elif _network_compiles(x):
+            values, origin = _sort_with_origin(x, real)
+        else:
+            values, origin = _sort_by_torch(x, real)
+        ctx.save_for_backward(origin)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (origin,) = ctx.saved_tensors
+        if origin.dtype == torch.int16:
+            return cpu.unsort(gradient, origin), None
+        return torch.empty_like(gradient).scatter_(1, origin, gradient), None  # origin is a permutation
+
+
+def _network_compiles(x: Tensor) -> bool:
+    # Compiled, all comparisons become one kernel. Without a compiler each would be a pass over the memory.
+    return torch.compiler.is_compiling() and x.shape[1] <= MOST_ELEMENTS_COMPILED
+
+
+def _sort_with_origin(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The network on pairs of a value and its element's number."""
+    count = x.shape[1]
+    numbers = torch.arange(count, device=x.device).view(1, count, 1).expand_as(x)  # (B, N, D)
+    if real is not None:
+        # A real -inf and padding are the same value: the higher number puts padding last.
+        x, numbers = torch.where(real, x, -torch.inf), torch.where(real, numbers, numbers + count)
+
+    def compare(
+        a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]
+    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        swap = (a[0] < b[0]) | ((a[0] == b[0]) & (a[1] > b[1]))  # (B, D)
+        larger = torch.where(swap, b[0], a[0]), torch.where(swap, b[1], a[1])
+        smaller = torch.where(swap, a[0], b[0]), torch.where(swap, a[1], b[1])
+        return larger, smaller
+
+    pairs = sort_rows(list(zip(x.unbind(1), numbers.unbind(1), strict=True)), compare)
+    values, origin = (torch.stack(rows, 1) for rows in zip(*pairs, strict=True))  # (B, N, D) each
+    return torch.where(x.isnan().any(1, keepdim=True), torch.nan, values), origin % count
+
+
+def _sort_by_torch(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The same by `torch.sort`, which puts a NaN first."""
+    if real is None:
+        values, origin = x.sort(dim=1, descending=True, stable=True)
+    else:
+        # Real elements first, whatever they are: a real -inf must not be taken for padding.
+        order = (~real).to(torch.uint8).argsort(dim=1, stable=True).expand_as(x)  # (B, N, D)
+        packed = torch.where(real, x, -torch.inf).gather(1, order)
+        values, origin = packed.sort(dim=1, descending=True, stable=True)
+        origin = order.gather(1, origin)
+    return torch.where(values[:, :1].isnan(), torch.nan, values), origin

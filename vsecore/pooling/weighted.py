@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from vsecore.pooling.basic import MeanPool
+from vsecore.pooling.cpu import pool_by_parts
 from vsecore.pooling.masking import (
     check_dim,
     check_elements,
     count_real,
-    pool_by_parts,
     softmax_over_real,
     without_padding,
 )

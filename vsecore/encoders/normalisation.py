@@ -1,0 +1,91 @@
+"""Batch normalisation of sets: without their padding, and over all processes that share a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+class ElementNorm(nn.Module):
+    """`nn.BatchNorm1d` over the real elements of a batch of sets.
+
+    In training each channel is normalised by its mean and variance over all real elements of the batch; in
+    evaluation by the running averages of both. With several processes the batch is the joint one, on a CPU
+    too. The parameters and buffers have the names and meanings of `nn.BatchNorm1d`.
+
+    Args:
+        channels: width C.
+        eps: added to the variance.
+        momentum: the part of the newest batch in the running averages.
+
+    Source: Ioffe and Szegedy 2015, algorithm 1.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, channels: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.eps, self.momentum = eps, momentum
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+        self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Normalise (B, N, C). At the padding x must be finite, and what comes out there means nothing."""
+        with torch.autocast(x.device.type, enabled=False):  # sums of half precision drift
+            wide = x.to(torch.promote_types(x.dtype, torch.float32))  # (B, N, C)
+            if self.training:
+                mean, variance = self._statistics(wide, mask)  # (C,) each
+            else:
+                mean, variance = self.running_mean, self.running_var
+            scale = self.weight * (variance + self.eps).rsqrt()  # (C,)
+            return ((wide - mean) * scale + self.bias).to(x.dtype)  # (B, N, C)
+
+    def _statistics(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        real = x.new_ones(x.shape[:2]) if mask is None else mask.to(x.dtype)  # (B, N)
+        weights = real.flatten()  # (B N,)
+        rows = x.flatten(0, 1)  # (B N, C)
+        total = sum_over_processes(torch.cat([weights @ rows, weights.sum().view(1)]))  # (C + 1,)
+        count = total[-1]
+        mean = total[:-1] / count  # (C,)
+        variance = sum_over_processes(weights @ (rows - mean).square()) / count  # (C,)
+        with torch.no_grad():
+            # Kept without bias, as nn.BatchNorm1d does.
+            unbiased = variance * count / (count - 1).clamp(min=1)
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
+            self.num_batches_tracked += 1
+        return mean, variance
+
+
+def sum_over_processes(x: Tensor) -> Tensor:
+    """The sum of x over all processes, with gradient; x itself where there is only one.
+
+    Backwards, each process's x gets the sum of the gradients of all. Where every process computes the same
+    loss of the joint batch, and the gradients of the weights are then averaged over processes (as
+    DistributedDataParallel does), each weight gets the gradient that one process with the joint batch gives.
+    """
+    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+        return x
+    return _SumOverProcesses.apply(x)
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
