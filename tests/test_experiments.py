@@ -127,7 +127,9 @@ def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
         for arm in experiment.arms:
             for system in experiment.trainings(arm, features, SMALL):
                 # What an arm changes besides, its name says; nothing else may differ.
-                rate = 5e-4 if "paper_rate" in experiment.arms[arm].variants else SMALL["training.learning_rate"]
+                rate = (
+                    5e-4 if "paper_rate" in experiment.arms[arm].variants else SMALL["training.learning_rate"]
+                )
                 assert system.recipe.training == first.override({"training.learning_rate": rate}).training
                 assert system.recipe.dim == first.dim == SMALL["dim"]
                 assert system.recipe.image.encoder.name == system.member.features
@@ -327,14 +329,16 @@ def test_only_records_of_the_arms_own_settings_data_and_features_count(tmp_path)
 
 
 def test_every_stored_record_is_of_an_arm_at_the_scale_of_a_lesson():
-    for entry in records.find(RESULTS) if RESULTS.is_dir() else []:
-        titles = {
-            title_of(experiment.trainings(arm, features, LESSON_SCALE[entry.data["name"]]))
-            for experiment in EXPERIMENTS.values()
-            for arm in experiment.arms
-            for features in KINDS
-        }
-        assert (entry.name, entry.config_hash) in titles, f"no arm is {entry.file_name}: take it away"
+    titles = {
+        (data, *title_of(experiment.trainings(arm, features, scale)))
+        for data, scale in LESSON_SCALE.items()
+        for experiment in EXPERIMENTS.values()
+        for arm in experiment.arms
+        for features in KINDS
+    }
+    for entry in records.find(RESULTS):
+        known = (entry.data["name"], entry.name, entry.config_hash) in titles
+        assert known, f"no arm is {entry.file_name}: take it away"
 
 
 # ---------------------------------------------------------------- verdicts

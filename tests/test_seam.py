@@ -1,4 +1,4 @@
-"""The seam: a new system is a few lines beside the package; nothing in `fit`, `VSE` or `Recipe` knows of it."""
+"""The seam: a new system is a few lines beside the package. `fit`, `VSE` and `Recipe` know nothing of it."""
 
 import numpy as np
 import pytest
@@ -190,7 +190,7 @@ def test_a_similarity_may_read_elements_and_need_no_vectors(add, tmp_path):
 
 
 class OfflineHinge(nn.Module):
-    """A pair should be nearer than its picture is to an offline caption, and its caption to an offline picture."""
+    """A pair should beat its picture with an offline caption, and its caption with an offline picture."""
 
     def forward(self, step):
         (_, texts), (pictures, _) = step.offline
@@ -250,7 +250,9 @@ class FrozenConvolution(nn.Module):
 
     def __init__(self, feature_dim: int, dim: int) -> None:
         super().__init__()
-        self.backbone = nn.Sequential(nn.Conv2d(feature_dim, 8, 4, 4), nn.BatchNorm2d(8)).requires_grad_(False)
+        self.backbone = nn.Sequential(nn.Conv2d(feature_dim, 8, 4, 4), nn.BatchNorm2d(8)).requires_grad_(
+            False
+        )
         self.project = nn.Linear(8, dim)
 
     def train(self, mode=True):

@@ -21,7 +21,7 @@ from small import recipe, small_data, small_split, train
 
 from vsecore.data.batches import make_loader
 from vsecore.data.features import MappedPictures
-from vsecore.data.splits import Dataset, Split
+from vsecore.data.splits import Split
 from vsecore.data.words import BERTTokenizer, Vocabulary
 from vsecore.evaluation import evaluate
 from vsecore.model import VSE
@@ -29,6 +29,7 @@ from vsecore.training import checkpoints, distributed, encode, evaluate_split, f
 from vsecore.training.loop import _tokenizer_digest
 from vsecore.training.optimization import LossMeter, make_optimizer, make_schedule
 from vsecore.training.system import System
+
 
 @pytest.fixture(autouse=True)
 def one_quiet_thread(monkeypatch):
@@ -283,7 +284,10 @@ def test_a_run_is_never_overwritten_by_accident(tmp_path):
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"a_recipe": recipe(losses__triplet__margin=0.3)}, r"recipe\.losses\.triplet\.options\.margin = None, and it is now 0\.3"),
+        (
+            {"a_recipe": recipe(losses__triplet__margin=0.3)},
+            r"recipe\.losses\.triplet\.options\.margin = None, and it is now 0\.3",
+        ),
         ({"data": small_data(seed=1)}, r"data\.fingerprint"),
         ({"seed": 5}, "seed = 0, and it is now 5"),
         ({"vectors": torch.zeros(33, 8)}, r"data\.vectors = '', and it is now '[0-9a-f]{12}'"),
@@ -398,7 +402,7 @@ def test_damaged_runs_are_told_by_file(tmp_path):
     tensors, facts = checkpoints.load(path)
     for kind in ({}, facts | {"state": {"age": 3}}):
         checkpoints.save(path, tensors, kind)
-        with pytest.raises(ValueError, match=r"checkpoint\.safetensors does not say where a run stands.*back"):
+        with pytest.raises(ValueError, match=r"checkpoint\.safetensors does not say where.*back"):
             load_run(tmp_path)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(ValueError, match=r"run\.json is no JSON"):
@@ -441,7 +445,14 @@ def test_weights_that_are_tied_are_saved_and_stay_tied(tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("recipe.name", None), ("data", {}), ("data.feature_dim", "7"), ("data.vectors", 3), ("precision", 16), ("seed", None)],
+    [
+        ("recipe.name", None),
+        ("data", {}),
+        ("data.feature_dim", "7"),
+        ("data.vectors", 3),
+        ("precision", 16),
+        ("seed", None),
+    ],
 )
 def test_a_damaged_field_of_a_run_is_told_by_name(tmp_path, field, value):
     train(recipe(training__epochs=1), folder=tmp_path)
@@ -647,7 +658,9 @@ def test_embeddings_do_not_depend_on_the_batch_size_and_keep_the_order():
 def test_a_split_is_evaluated_by_its_scores():
     run, split = train(recipe(training__epochs=1)), small_split("dev", 12, seed=3, counts=False)
     v, t = encode(run.model, split, run.tokenizer)
-    assert evaluate_split(run.model, split, run.tokenizer, folds=3) == evaluate(v.vectors @ t.vectors.T, split.owner, 3)
+    assert evaluate_split(run.model, split, run.tokenizer, folds=3) == evaluate(
+        v.vectors @ t.vectors.T, split.owner, 3
+    )
 
 
 def test_features_on_disk_are_embedded_without_a_warning(tmp_path):

@@ -218,7 +218,7 @@ def train(
     from vsecore.training.distributed import is_main_process
 
     chosen = get(recipe).override(_settings(settings or []))
-    dataset = _open(data, chosen.image.encoder.name)
+    dataset = _open(data, chosen.features)
     tokenizer = chosen.tokenizer(dataset.train.captions)
     word_vectors, found = None, ""
     if vectors is not None:
@@ -285,7 +285,7 @@ def evaluate(
     scores, parts = [], []
     for row, folder in enumerate(runs):
         trained = load_run(folder)
-        dataset = _open(sources[row % len(sources)], trained.recipe.image.encoder.name)
+        dataset = _open(sources[row % len(sources)], trained.recipe.features)
         parts.append(getattr(dataset, split))
         if parts[row].captions != parts[0].captions or parts[row].picture_ids != parts[0].picture_ids:
             raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")

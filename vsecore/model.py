@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from torch import Tensor, nn
 
@@ -78,6 +78,17 @@ class VSE(nn.Module):
         """Compare every picture with every caption: (B, C)."""
         scores: Tensor = self.similarity(v, t)
         return scores
+
+    @property
+    def compares(self) -> str:
+        """The field of an `Embedding` that the similarity reads: "vectors" or "elements"."""
+        return str(self.similarity.reads)
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """How many pictures and captions evaluation compares at a time."""
+        pictures, captions = cast(tuple[int, int], self.similarity.block)
+        return pictures, captions
 
     def pretrained_parameters(self) -> Iterator[nn.Parameter]:
         """What was trained before it came here (BERT, a CNN), and so wants smaller steps than the rest."""

@@ -6,6 +6,7 @@ and command lines are held to that signature.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -128,6 +129,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
         return found
 
 
+@functools.cache
 def _parameters(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The named parameters of a class or function, their annotations as types rather than text."""
     hints = typing.get_type_hints(entry.__init__ if inspect.isclass(entry) else entry)
@@ -146,9 +148,12 @@ def _call(entry: Callable[..., Any], options: Mapping[str, Any], context: Mappin
 
 def _check_type(what: str, value: Any, annotation: Any) -> None:
     try:
-        TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(
-            value, strict=True
-        )
+        _reader(annotation).validate_python(value, strict=True)
     except ValidationError as error:
         wanted = getattr(annotation, "__name__", str(annotation))
         raise ValueError(f"{what} is {value!r}, wanted {wanted}: {error.errors()[0]['msg']}") from None
+
+
+@functools.cache
+def _reader(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))

@@ -51,7 +51,10 @@ class BiGRUEncoder(nn.Module):
             nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # as VSE++'s released code
         elif vectors.shape != self.embedding.weight.shape:
             wanted = tuple(self.embedding.weight.shape)
-            raise ValueError(f"vectors must be {wanted}, (vocabulary, word_dim), got {tuple(vectors.shape)}")
+            raise ValueError(
+                f"vectors must be {wanted}, (vocabulary, word_dim), got {tuple(vectors.shape)}: set "
+                f"text.encoder.word_dim to the vectors' width, or give others"
+            )
         else:
             self.embedding.weight.data.copy_(vectors)
         self.gru = nn.GRU(word_dim, dim, batch_first=True, bidirectional=True)

@@ -7,8 +7,8 @@ work's experiments stand in a file of their own.
 
 from vsecore.experiments.catalogue import EXPERIMENTS, get_experiment
 from vsecore.experiments.experiment import LESSON_SCALE, Arm, Experiment, Member, PlannedTraining
-from vsecore.experiments.running import RESULTS, run
 from vsecore.experiments.ledger import Claim, Outcome, claims, measured, outcomes, table, verdict, verdicts
+from vsecore.experiments.running import RESULTS, run
 
 __all__ = [
     "EXPERIMENTS",

@@ -53,12 +53,12 @@ def own_pairs(step: Step) -> Tensor:
     """The pairs of a batch that were drawn together, bool (B, B): the diagonal.
 
     Raises:
-        ValueError: the batch holds pictures with several captions each, so that no caption is the one partner.
+        ValueError: the batch holds pictures with several captions each: no caption is the one partner.
     """
     pictures, captions = step.scores.shape
     if pictures != captions:
         raise ValueError(
-            f"siblings_are_negatives is true, and the batch has {pictures} pictures with {captions} captions: "
+            f"siblings_are_negatives is true, and a batch has {pictures} pictures with {captions} captions: "
             'no caption is the one partner of its picture; set training.batches to "pairs"'
         )
     return torch.eye(pictures, dtype=torch.bool, device=step.scores.device)

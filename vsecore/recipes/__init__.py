@@ -26,7 +26,7 @@ RECIPES: dict[str, Recipe] = {
     for make in (vsepp, two_ad.two_ad)
     for text in ("gru", "bert")
     for feature in ("grid", "region", "patch")
-    for recipe in (make(feature, text),)  # type: ignore[arg-type]  # loops forget that these are literals
+    for recipe in (make(feature, text),)
 }
 """Every system by its name."""
 

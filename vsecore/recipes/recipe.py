@@ -12,13 +12,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
 
 import torch
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
+from vsecore.data.splits import FeatureKind
 from vsecore.data.words import Tokenizer
 from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from vsecore.losses import LOSSES
@@ -76,7 +77,9 @@ class Training:
 
     epochs: Count = 30
     batch_size: Count = 128  # of the joint batch, over all processes
-    batches: Literal["pairs", "pictures"] = "pairs"  # captions with their picture, or pictures with all theirs
+    batches: Literal["pairs", "pictures"] = (
+        "pairs"  # captions with their picture, or pictures with all theirs
+    )
     optimizer: Literal["Adam", "AdamW"] = "Adam"
     learning_rate: Positive = 2e-4
     pretrained_factor: NotNegative = 0.1  # the learning rate of weights that were trained before, as a share
@@ -106,11 +109,9 @@ class Recipe:
         for place, registry, part in self._parts():
             try:
                 registry.check(part.name, part.options)
-                if registry not in (IMAGE_ENCODERS, TEXT_ENCODERS):  # those need data, or load their weights
+                if registry in (POOLS, SIMILARITIES, LOSSES):  # encoders need data, or load their weights
                     with torch.device("meta"):  # takes no memory and draws nothing from the generator
-                        registry.build(
-                            part.name, part.options, dim=self.dim, target_dim=1, vocabulary_size=1
-                        )
+                        registry.build(part.name, part.options, dim=self.dim, target_dim=1, vocabulary_size=1)
             except ValueError as error:
                 raise ValueError(f"{place}: {error}") from error
         names = [part.name for part in self.losses]
@@ -128,6 +129,12 @@ class Recipe:
             *(("losses", LOSSES, part) for part in self.losses),
         ]
         return [(place, registry, part) for place, registry, part in places if part is not None]
+
+    @property
+    def features(self) -> FeatureKind:
+        """What kind of features the picture encoder reads: that of its name, unless it says otherwise."""
+        name = self.image.encoder.name
+        return cast(FeatureKind, getattr(IMAGE_ENCODERS[name], "reads", name))
 
     def override(self, changes: Mapping[str, Any]) -> Recipe:
         """The same recipe with other values.
@@ -151,7 +158,7 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as JSON knows it; `from_dict` is the way back."""
-        content: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # type: ignore[call-overload]
+        content: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return content
 
     @classmethod
@@ -259,12 +266,12 @@ _READER = TypeAdapter(Recipe)
 
 
 @functools.cache
-def settings(kind: Any = Recipe) -> dict[str, Any]:
+def settings(kind: type[Any] = Recipe) -> dict[str, Any]:
     """The fields of a recipe by their full names, each with its type; those of inner settings among them."""
     found: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
         if is_dataclass(hint) and hint is not Part:
-            found |= {f"{name}.{inner}": of for inner, of in settings(hint).items()}
+            found |= {f"{name}.{inner}": of for inner, of in settings(cast(type[Any], hint)).items()}
         else:
             found[name] = hint
     return found
@@ -310,7 +317,7 @@ def _change_part(part: dict[str, Any], option: str, value: Any) -> None:
 def _full(value: Any, name: str) -> dict[str, Any]:
     """A part as `to_dict` writes it, from its name alone, from what was written, or from a `Part`."""
     if isinstance(value, Part):
-        value = asdict(value)  # type: ignore[call-overload]
+        value = asdict(value)
     if isinstance(value, str):
         value = {"name": value}
     if not isinstance(value, Mapping):
@@ -319,7 +326,9 @@ def _full(value: Any, name: str) -> dict[str, Any]:
 
 
 def _is_part(hint: Any) -> bool:
-    return hint is Part or any(_is_part(inner) for inner in get_args(hint)) if get_origin(hint) else hint is Part
+    return (
+        hint is Part or any(_is_part(inner) for inner in get_args(hint)) if get_origin(hint) else hint is Part
+    )
 
 
 def _parsed(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Checkpoints: weights, the best weights, moments and facts in one safetensors file, so that no kill can part them.
+"""Checkpoints: all that a run needs to go on, in one safetensors file, so that no kill can part it.
 
 No pickle: a checkpoint that somebody hands over can hold wrong numbers, never code.
 """
@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors.torch
 import torch
@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from vsecore.data.files import read_json, write_atomically
+
+T = TypeVar("T")
 
 CHECKPOINT, RUN = "checkpoint.safetensors", "run.json"
 
@@ -151,8 +153,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         optimizer, schedule = facts["optimizer"], facts["schedule"]
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} does not say where a run stands ({error}): {AGAIN}") from error
-    parts = (_under(f"{part}.", tensors) for part in ("system", "best", "optimizer"))
-    return Checkpoint(path, *parts, optimizer, schedule, state)
+    system, best, moments = (_under(f"{part}.", tensors) for part in ("system", "best", "optimizer"))
+    return Checkpoint(path, system, best, moments, optimizer, schedule, state)
 
 
 def load_best(checkpoint: Checkpoint, model: nn.Module) -> None:
@@ -166,7 +168,7 @@ def load_best(checkpoint: Checkpoint, model: nn.Module) -> None:
 
 
 class RunFolder:
-    """A run on disk: what is run, and the one file that is replaced whole, so that a kill leaves a usable run.
+    """A run on disk: what is run, and one file that is replaced whole, so that a kill leaves a usable run.
 
     Args:
         folder: where; None: nothing is written, and the best weights are kept in memory alone.
@@ -207,7 +209,9 @@ class RunFolder:
         _check_shapes(checkpoint.path, checkpoint.system, _shapes(system))
         _check_shapes(checkpoint.path, checkpoint.moments, _moment_shapes(optimizer, checkpoint.moments))
         if checkpoint.state.best:
-            _check_shapes(checkpoint.path, checkpoint.best, {name: x.shape for name, x in _model(system).items()})
+            _check_shapes(
+                checkpoint.path, checkpoint.best, {name: x.shape for name, x in _model(system).items()}
+            )
             self.best = checkpoint.best
         system.load_state_dict(checkpoint.system)
         load_optimizer_state(optimizer, checkpoint.moments, checkpoint.optimizer)
@@ -218,7 +222,8 @@ class RunFolder:
 
     def keep_best(self, system: nn.Module) -> None:
         """Remember the weights of the model: those of the best epoch so far. `save` writes them."""
-        self.best = {name: weight.detach().cpu().clone() for name, weight in _model(system).items()}
+        weights = _under("model.", system.state_dict())
+        self.best = {name: weight.detach().cpu().clone() for name, weight in weights.items()}
 
     def save(
         self, system: nn.Module, optimizer: torch.optim.Optimizer, schedule: LRScheduler, state: State
@@ -276,17 +281,12 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _model(system: nn.Module) -> dict[str, Tensor]:
-    """The weights of a system's model, by their names within it."""
-    return _under("model.", system.state_dict())
-
-
 def _shapes(module: nn.Module) -> dict[str, torch.Size]:
     return {name: weight.shape for name, weight in module.state_dict().items()}
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+def _under(prefix: str, named: Mapping[str, T]) -> dict[str, T]:
+    return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}
 
 
 def _moment_shapes(optimizer: torch.optim.Optimizer, moments: dict[str, Tensor]) -> dict[str, torch.Size]:

@@ -56,7 +56,7 @@ def score_split(model: VSE, split: Split, tokenizer: Tokenizer, batch_size: int 
     """
     v, t = encode(model, split, tokenizer, batch_size)
     device = next(model.parameters()).device
-    rows, columns = model.similarity.block
+    rows, columns = model.block
     scores = torch.empty(len(v), len(t))
     for left in range(0, len(t), columns):
         captions = t[left : left + columns].to(device)
@@ -73,9 +73,7 @@ def evaluate_split(
     return evaluate(score_split(model, split, tokenizer, batch_size), split.owner, folds)
 
 
-def _pictures(
-    split: Split, start: int, count: int, device: torch.device
-) -> tuple[Tensor, Tensor | None]:
+def _pictures(split: Split, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor | None]:
     """Some pictures, and which of their elements are real."""
     rows = slice(start, start + count)
     pictures = torch.from_numpy(np.array(split.pictures[rows])).to(device)  # (b, N, F) or (b, 3, H, W)
@@ -89,7 +87,7 @@ def _pictures(
 
 def _kept(model: VSE, embedding: Embedding) -> Embedding:
     """What the similarity reads, on the CPU."""
-    if model.similarity.reads == "vectors":
+    if model.compares == "vectors":
         return Embedding(embedding.vectors).float().to("cpu")
     elements, mask = embedding.elements, embedding.mask
     if elements is not None and mask is None:

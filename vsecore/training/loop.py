@@ -18,7 +18,6 @@ from vsecore.data.batches import Batch, OfflineNegatives, make_loader
 from vsecore.data.files import progress
 from vsecore.data.splits import Dataset
 from vsecore.data.words import TokenizedCaptions, Tokenizer, load_tokenizer
-from vsecore.encoders import IMAGE_ENCODERS
 from vsecore.model import VSE
 from vsecore.recipes import Recipe
 from vsecore.training import checkpoints
@@ -229,12 +228,14 @@ def describe_data(
 
 
 def _check_kinds(recipe: Recipe, data: Dataset) -> None:
-    encoder = recipe.image.encoder.name
-    reads = getattr(IMAGE_ENCODERS[encoder], "reads", encoder)  # "grid" reads grids, unless it says otherwise
-    if reads != data.feature_kind:
+    if recipe.features != data.feature_kind:
+        reads, holds = (
+            "pixels" if kind == "pixels" else f"{kind} features"
+            for kind in (recipe.features, data.feature_kind)
+        )
         raise ValueError(
-            f"recipe {recipe.name!r} reads {reads} features and data {data.name!r} holds "
-            f"{data.feature_kind} features: choose a recipe for {data.feature_kind} features"
+            f"recipe {recipe.name!r} reads {reads} and data {data.name!r} holds {holds}: choose a recipe "
+            f"for {holds}"
         )
 
 
@@ -288,8 +289,9 @@ def _open_folder(
     if path is not None and run_folder.writes and not (path / checkpoints.CHECKPOINT).is_file():
         tokenizer.save(path)
         for encoder in (system.model.image_encoder, system.model.text_encoder):
-            if hasattr(encoder, "save_architecture"):
-                encoder.save_architecture(path)
+            save_architecture = getattr(encoder, "save_architecture", None)
+            if callable(save_architecture):
+                save_architecture(path)
     return run_folder
 
 

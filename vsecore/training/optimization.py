@@ -23,7 +23,9 @@ def make_optimizer(system: System, settings: Training) -> torch.optim.Optimizer:
     ]
     kind = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}[settings.optimizer]
     # fused: one kernel, not one a weight
-    return kind([group for group in groups if group["params"]], weight_decay=settings.weight_decay, fused=True)
+    return kind(
+        [group for group in groups if group["params"]], weight_decay=settings.weight_decay, fused=True
+    )
 
 
 def make_schedule(
