@@ -265,7 +265,6 @@ class Recipe:
 _READER = TypeAdapter(Recipe)
 
 
-@functools.cache
 def settings(kind: type[Any] = Recipe) -> dict[str, Any]:
     """The fields of a recipe by their full names, each with its type; those of inner settings among them."""
     found: dict[str, Any] = {}
@@ -326,9 +325,8 @@ def _full(value: Any, name: str) -> dict[str, Any]:
 
 
 def _is_part(hint: Any) -> bool:
-    return (
-        hint is Part or any(_is_part(inner) for inner in get_args(hint)) if get_origin(hint) else hint is Part
-    )
+    """Whether a field holds a part, or perhaps none."""
+    return hint is Part or Part in get_args(hint)
 
 
 def _parsed(value: Any) -> Any:

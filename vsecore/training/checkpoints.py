@@ -209,9 +209,7 @@ class RunFolder:
         _check_shapes(checkpoint.path, checkpoint.system, _shapes(system))
         _check_shapes(checkpoint.path, checkpoint.moments, _moment_shapes(optimizer, checkpoint.moments))
         if checkpoint.state.best:
-            _check_shapes(
-                checkpoint.path, checkpoint.best, {name: x.shape for name, x in _model(system).items()}
-            )
+            _check_shapes(checkpoint.path, checkpoint.best, _under("model.", _shapes(system)))
             self.best = checkpoint.best
         system.load_state_dict(checkpoint.system)
         load_optimizer_state(optimizer, checkpoint.moments, checkpoint.optimizer)

@@ -73,9 +73,7 @@ class System(nn.Module):
 
     def _step(self, batch: Batch, pairs: list[tuple[Embedding, Embedding]], epoch: int) -> Step:
         """What all processes made of their shares, with gradient, as one batch."""
-        read = {self.model.similarity.reads}.union(
-            *(getattr(loss, "reads", ()) for loss in self.losses.values())
-        )
+        read = {self.model.compares}.union(*(getattr(loss, "reads", ()) for loss in self.losses.values()))
         shares = batch.shares or None  # the captions of each process; pictures are shared evenly
         (v, t), *offline = [
             (_joint(v.float(), read, None), _joint(t.float(), read, shares if place == 0 else None))
