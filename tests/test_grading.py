@@ -215,7 +215,7 @@ def test_an_endless_loop_is_stopped_and_the_rest_goes_on() -> None:
 
 
 def test_a_loop_that_will_not_be_stopped_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "INTERRUPT_SECONDS", 1.0)
+    monkeypatch.setattr(kernel, "INTERRUPT_SECONDS", 1)
     stubborn = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
     _, trouble, end = run(stubborn, "print('never')", seconds=2)
     assert len(trouble) == 1 and "interrupted" in trouble[0] and "could not be stopped" in end

@@ -204,7 +204,7 @@ def plain(text: object) -> str:
 
 def _mark_of(key: str, notebook: NotebookNode, runs: list[CellRun], name: str) -> Mark:
     task, possible = EXERCISES[key], len(EXERCISES[key].trials)
-    found = [line for run in runs for line in map(_verdict, run.verdicts) if line and line["exercise"] == key]
+    found = [line for run in runs for line in map(_verdict, run.judgements) if line and line["exercise"] == key]
     if found:
         points, message = found[-1]["points"], found[-1]["message"]
         state: State = "no points" if message != NOT_ANSWERED else "not answered"
