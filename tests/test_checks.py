@@ -36,22 +36,22 @@ def test_every_exercise_is_tested_here() -> None:
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_right_answers_pass_however_they_are_written(exercise: str) -> None:
     for answer in RIGHT[exercise]:
-        verdict = check(exercise, answer)
-        assert verdict.passed, verdict
+        judgement = check(exercise, answer)
+        assert judgement.passed, judgement
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_wrong_answers_fail_with_at_least_three_different_hints(exercise: str) -> None:
-    verdicts = [check(exercise, answer) for answer in WRONG[exercise]]
-    assert not any(verdict.passed for verdict in verdicts)
-    assert len({verdict.message for verdict in verdicts}) >= 3
+    judgements = [check(exercise, answer) for answer in WRONG[exercise]]
+    assert not any(judgement.passed for judgement in judgements)
+    assert len({judgement.message for judgement in judgements}) >= 3
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_the_untouched_cell_is_not_answered_yet(exercise: str) -> None:
     for untouched in (..., None):
-        verdict = check(exercise, untouched)
-        assert verdict.points == 0 and "Not answered yet" in verdict.message
+        judgement = check(exercise, untouched)
+        assert judgement.points == 0 and "Not answered yet" in judgement.message
 
 
 @pytest.mark.parametrize("notebook", sorted({key.split(".")[0] for key in EXERCISES}))
@@ -61,8 +61,8 @@ def test_every_notebook_has_something_to_compute_to_code_and_to_break(notebook: 
 
 
 def test_a_function_left_empty_is_no_answer_and_no_crash() -> None:
-    verdict = check("04.siblings", lambda *_: None)
-    assert verdict.points == 0 and verdict.message
+    judgement = check("04.siblings", lambda *_: None)
+    assert judgement.points == 0 and judgement.message
 
 
 def test_code_that_stops_is_told_what_stopped_it() -> None:
@@ -79,10 +79,10 @@ def test_a_number_out_of_the_air_gets_nothing() -> None:
 
 
 def test_part_of_the_way_gets_part_of_the_points() -> None:
-    verdict = check(
+    judgement = check(
         "04.siblings", lambda S, positives, margin=0.2: learning_to_rank.right_siblings(S, positives)
     )
-    assert 0 < verdict.points < verdict.possible
+    assert 0 < judgement.points < judgement.possible
 
 
 def test_an_unknown_exercise_is_refused_with_those_there_are() -> None:

@@ -1,21 +1,25 @@
 """Teaching: learner copies hold no solution; grading gives what is deserved and survives what it is given."""
 
+import contextlib
 import csv
 import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import nbformat
+import psutil
 import pytest
 
 from vsecore.course.batch import notebooks
 from vsecore.course.checks import EXERCISES
 from vsecore.course.grading import instructor, instructor_page, kernel, marks, write_learner_copies
-from vsecore.course.grading.grade import grade
+from vsecore.course.grading.grade import grade_folder
 from vsecore.course.grading.learner import learner_copy
 from vsecore.course.grading.plain import citations, plain_markdown
+from vsecore.course.grading.report import LearnerReport, write_class_summary
 from vsecore.course.lesson import ROOT
 
 IMPORT = "from vsecore.course.checks import check"
@@ -184,13 +188,13 @@ def test_a_learners_work_is_never_written_over(tmp_path: Path) -> None:
         write_learner_copies(["00"], tmp_path)
 
 
-# ---- running strangers' cells ---------------------------------------------------------------------------
+# ---- running learners' cells -----------------------------------------------------------------------------
 
 
 def run(*sources: str, seconds: float = 60, **options: Any) -> tuple[nbformat.NotebookNode, list[str], str]:
     notebook = nbformat.v4.new_notebook(cells=[code(source) for source in sources])
-    runs, end = kernel.run_cells(notebook, seconds, **options)
-    return notebook, [one.trouble for one in runs], end
+    made = kernel.run_cells(notebook, seconds, **options)
+    return notebook, list(made.trouble.values()), made.end
 
 
 def test_a_cell_that_raises_is_followed_by_the_next() -> None:
@@ -200,7 +204,7 @@ def test_a_cell_that_raises_is_followed_by_the_next() -> None:
     assert "StdinNotImplementedError" in trouble[2], "nobody is there to answer"
 
 
-def test_a_strangers_run_records_nothing_and_keeps_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_learners_run_records_nothing_and_keeps_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VSECORE_RECORD", "1")
     notebook, *_ = run(
         "import os, IPython\nprint(os.environ.get('VSECORE_RECORD'))\nIPython.paths.get_ipython_dir()"
@@ -215,7 +219,7 @@ def test_an_endless_loop_is_stopped_and_the_rest_goes_on() -> None:
 
 
 def test_a_loop_that_will_not_be_stopped_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "INTERRUPT_SECONDS", 1.0)
+    monkeypatch.setattr(kernel, "INTERRUPT_SECONDS", 1)
     stubborn = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
     _, trouble, end = run(stubborn, "print('never')", seconds=2)
     assert len(trouble) == 1 and "interrupted" in trouble[0] and "could not be stopped" in end
@@ -229,6 +233,34 @@ def test_a_kernel_that_ends_is_told() -> None:
 def test_output_beyond_the_limit_is_dropped() -> None:
     notebook, *_ = run("for _ in range(50): display('x' * 1000)", "print('more')", output_bytes=10_000)
     assert 1000 < len(json.dumps(notebook)) < 30_000
+
+
+def test_what_changes_later_cannot_outgrow_the_limit() -> None:
+    notebook, trouble, _ = run(
+        "shown = display('small', display_id='one')\nshown.update('x' * 100_000)",
+        "import ipywidgets\nbox = ipywidgets.Output()\nwith box: print('x' * 100_000)",
+        output_bytes=10_000,
+    )
+    assert trouble == ["", ""] and len(json.dumps(notebook)) < 30_000
+
+
+def test_what_is_no_output_is_dropped() -> None:
+    meddling = "k = get_ipython().kernel\nk.session.send(k.iopub_socket, 'stream', {}, parent=k.get_parent())"
+    notebook, trouble, end = run(meddling + "\nNone", "print('after')")
+    assert trouble == ["", ""] and end == ""
+    assert [len(cell.outputs) for cell in notebook.cells] == [0, 1]
+
+
+def test_what_a_dead_kernel_started_ends_with_it(tmp_path: Path) -> None:
+    started = tmp_path / "process"
+    _, _, end = run(
+        "import os, pathlib, subprocess\nprocess = subprocess.Popen(['sleep', '60'])\n"
+        f"pathlib.Path({str(started)!r}).write_text(str(process.pid))\nos._exit(1)"
+    )
+    assert "ended" in end
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(int(started.read_text()))
+        assert process.status() == psutil.STATUS_ZOMBIE or process.wait(5) is None
 
 
 # ---- marks ----------------------------------------------------------------------------------------------
@@ -265,7 +297,7 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folder / "dora").mkdir()
     (folder / "dora" / "notes.ipynb").write_text("no notebook")
-    grade(folder, minutes=2, tell=no_words)
+    grade_folder(folder, minutes=2, tell=no_words)
     return folder
 
 
@@ -299,13 +331,33 @@ def test_a_cell_that_raised_is_named_where_its_check_did_not_run(school: Path) -
     assert not any("AssertionError" in remark for remark in made["remarks"]), "the grader's tier counts"
 
 
-def test_solutions_printed_verdicts_and_impossible_ones_count_for_nothing(school: Path) -> None:
+def test_solutions_printed_judgements_and_impossible_ones_count_for_nothing(school: Path) -> None:
     made = report(school, "chris")
     assert made["by_key"]["00.rank"]["state"] == "not answered"
     assert made["by_key"]["00.search"]["state"] == "not run"
     remarks = " ".join(made["remarks"])
     assert "tagged as solutions" in remarks and "VSECORE_GRADES" in remarks
     assert "published solution: 00.break." in remarks
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("from vsecore.course.checks.exercise import Exercise", "vsecore.course.checks"),
+        ("import vsecore.course.grading.marks", "vsecore.course.grading"),
+        ("from vsecore.course import checks", "vsecore.course import checks"),
+        ("def check(*_): pass", "def check"),
+        ("check = print", "check ="),
+    ],
+)
+def test_a_cell_that_names_the_graders_parts_is_pointed_out(source: str, named: str) -> None:
+    (remark,) = marks._suspicions(nbformat.v4.new_notebook(cells=[code(source)]))
+    assert repr(named) in remark
+
+
+def test_a_cell_that_only_calls_its_check_is_not_pointed_out() -> None:
+    cell = code(f"{IMPORT}\npassed = check('00.rank', 3) == 3")
+    assert marks._suspicions(nbformat.v4.new_notebook(cells=[cell])) == []
 
 
 def test_a_file_that_is_no_notebook_is_told_and_the_others_are_graded(school: Path) -> None:
@@ -342,6 +394,18 @@ def test_nothing_that_a_learner_wrote_becomes_markup(school: Path) -> None:
     assert "<script>alert(1)</script>" in page.text and "=<img src=x>" in page.text
 
 
+def test_a_link_leads_to_any_learners_report(tmp_path: Path) -> None:
+    names = ["ü%/ &\"'" + 100 * "é", "\udcff"]
+    reports = [
+        LearnerReport(name, (), (marks.not_handed_in("00.rank"),), "smoke", "2026-01-01") for name in names
+    ]
+    write_class_summary(reports, tmp_path)
+    links = Tags(tmp_path / "summary.html").links
+    assert [unquote(link, errors="surrogateescape") for link in links] == [
+        f"learners/{name}/report.html" for name in names
+    ]
+
+
 def test_the_class_has_a_table_for_people_and_one_for_spreadsheets(school: Path) -> None:
     with (school / "grades" / "summary.csv").open(newline="", encoding="utf-8") as file:
         rows = {row["learner"]: row for row in csv.DictReader(file)}
@@ -357,7 +421,7 @@ def test_an_endless_loop_is_stopped_and_reported(tmp_path: Path) -> None:
     hand_in(tmp_path / "00.ipynb", 'while True: pass\ncheck("00.rank", 3)')
     said: list[str] = []
     assert (
-        grade(tmp_path, tmp_path / "out", minutes=3 / 60, tell=said.append)
+        grade_folder(tmp_path, tmp_path / "out", minutes=3 / 60, tell=said.append)
         == tmp_path / "out" / "report.html"
     )
     made = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
@@ -368,7 +432,7 @@ def test_an_endless_loop_is_stopped_and_reported(tmp_path: Path) -> None:
 def test_homework_names_what_counts(tmp_path: Path) -> None:
     hand_in(tmp_path / "anna" / "a.ipynb", "'00.rank'")
     hand_in(tmp_path / "ben" / "b.ipynb", "'04.read'")
-    page = grade(tmp_path, tmp_path / "out", homework=["04"], minutes=1, tell=no_words)
+    page = grade_folder(tmp_path, tmp_path / "out", homework=["04"], minutes=1, tell=no_words)
     assert page == tmp_path / "out" / "summary.html"
     anna, ben = (
         json.loads((tmp_path / "out" / "learners" / name / "report.json").read_text("utf-8"))
@@ -397,28 +461,28 @@ def test_of_two_notebooks_with_the_same_exercise_the_better_counts() -> None:
 
 def test_what_cannot_be_graded_is_told_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no notebook"):
-        grade(tmp_path, tell=no_words)
+        grade_folder(tmp_path, tell=no_words)
     with pytest.raises(FileNotFoundError, match="nowhere"):
-        grade(tmp_path / "nowhere", tell=no_words)
+        grade_folder(tmp_path / "nowhere", tell=no_words)
     file = hand_in(tmp_path / "00.ipynb", "1")
     with pytest.raises(ValueError, match="is a file"):
-        grade(file, tell=no_words)
+        grade_folder(file, tell=no_words)
     with pytest.raises(ValueError, match=r"no notebook in .* holds an exercise"):
-        grade(hand_in(tmp_path / "other" / "some.ipynb", "1").parent, tell=no_words)
+        grade_folder(hand_in(tmp_path / "other" / "some.ipynb", "1").parent, tell=no_words)
     with pytest.raises(ValueError, match="itself and in its subfolders"):
-        grade(tmp_path, tell=no_words)
+        grade_folder(tmp_path, tell=no_words)
     with pytest.raises(ValueError, match="among the notebooks"):
-        grade(tmp_path, tmp_path, tell=no_words)
+        grade_folder(tmp_path, tmp_path, tell=no_words)
     with pytest.raises(ValueError, match="quick"):
-        grade(tmp_path, tier="quick", tell=no_words)
+        grade_folder(tmp_path, tier="quick", tell=no_words)
     with pytest.raises(ValueError, match="minutes"):
-        grade(tmp_path, minutes=0, tell=no_words)
+        grade_folder(tmp_path, minutes=0, tell=no_words)
     with pytest.raises(ValueError, match="99"):
-        grade(tmp_path, homework=["99"], tell=no_words)
+        grade_folder(tmp_path, homework=["99"], tell=no_words)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "a.ipynb").write_text('{"cells": 3}')
     with pytest.raises(ValueError, match=r"a\.ipynb.*no notebook"):
-        grade(tmp_path / "broken", tell=no_words)
+        grade_folder(tmp_path / "broken", tell=no_words)
     assert not list(tmp_path.rglob("grades"))
 
 
@@ -429,12 +493,12 @@ def test_links_and_hidden_files_are_not_graded(tmp_path: Path) -> None:
     (folder / "00_b.ipynb").symlink_to(tmp_path / "elsewhere" / "00_a.ipynb")
     (folder / "inner").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ValueError, match="holds no notebook"):
-        grade(folder, tell=no_words)
+        grade_folder(folder, tell=no_words)
 
 
 def test_the_untouched_copy_of_the_first_notebook_runs(tmp_path: Path) -> None:
     write_learner_copies(["00"], tmp_path)
-    grade(tmp_path, tell=no_words)
+    grade_folder(tmp_path, tell=no_words)
     made = json.loads((tmp_path / "grades" / "report.json").read_text("utf-8"))
     assert made["remarks"] == [] and {mark["checks"] for mark in made["exercises"]} == {1}
     assert made["points"] == 0
@@ -462,11 +526,11 @@ def test_a_placeholder_without_a_table_is_refused() -> None:
 
 
 def test_a_notebook_that_was_not_measured_says_so() -> None:
-    known = {"00": instructor.Lesson("00_start_here", "Start", 5.0, None, {})}
-    table = instructor._timings(known, instructor._naming(known, set()))
+    known = {"00": instructor.LessonPlan("00_start_here", "Start", 5.0, None, {})}
+    table = instructor._timings_table(known, instructor._naming(known, set()))
     assert "| 00 Start | not measured yet |" in table and "01 Pictures" in table.split("Not written yet")[1]
-    measured = {"00": instructor.Lesson("00_start_here", "Start", 5.0, (1.23, 0.5), {})}
-    shown = instructor._timings(measured, instructor._naming(measured, set()))
+    measured = {"00": instructor.LessonPlan("00_start_here", "Start", 5.0, (1.23, 0.5), {})}
+    shown = instructor._timings_table(measured, instructor._naming(measured, set()))
     assert "1.2 min | 0.5 GB" in shown.replace(instructor.GLUE, " ")
 
 

@@ -460,7 +460,7 @@ def grade(
     minutes: Annotated[float, typer.Option(help="The limit for each notebook.")] = 10.0,
 ) -> None:
     """Run learners' notebooks and report every exercise. Their code is run: do it in a container."""
-    from vsecore.course.grading import grade as grade_folder
+    from vsecore.course.grading import grade_folder
 
     page = grade_folder(folder, out, tier=tier, minutes=minutes, homework=homework or (), tell=typer.echo)
     typer.echo(f"open {page}")

@@ -1,6 +1,6 @@
 """Exercise checks: they answer the learner in the same cell, at once, with partial credit and a hint.
 
-One module a notebook holds its exercises; `judging` says how an answer is judged.
+Each notebook has a module with its exercises; `exercise` says how an answer is judged.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from vsecore.course.checks import (
     pooling,
     start_here,
 )
-from vsecore.course.checks.exercise import Exercise, Trial, Verdict, judge
+from vsecore.course.checks.exercise import Exercise, Judgement, Trial, judge_answer
 
-__all__ = ["EXERCISES", "GRADES", "Exercise", "Trial", "Verdict", "check"]
+__all__ = ["EXERCISES", "GRADES", "Exercise", "Judgement", "Trial", "check"]
 
 GRADES = "VSECORE_GRADES"
-"""The environment variable by which a grader names the file it wants each verdict in, a JSON line each."""
+"""The environment variable that names a file; `check` adds a JSON line to it for each judgement."""
 
 EXERCISES: dict[str, Exercise] = {
     **start_here.EXERCISES,
@@ -39,7 +39,7 @@ EXERCISES: dict[str, Exercise] = {
 }
 
 
-def check(exercise: str, answer: Any) -> Verdict:
+def check(exercise: str, answer: Any) -> Judgement:
     """Judge an answer to an exercise.
 
     Args:
@@ -48,17 +48,17 @@ def check(exercise: str, answer: Any) -> Verdict:
             as not yet answered.
 
     Returns:
-        The verdict; its points are the trials passed before the first that fails, its message is the hint of
-        that one, or of a known mistake.
+        The judgement. Its points count the trials passed before the first that fails; its message is the
+        hint for that one, or for a known mistake.
 
     Raises:
         ValueError: there is no such exercise.
     """
     if exercise not in EXERCISES:
         raise ValueError(f"there is no exercise {exercise!r}; there are {', '.join(sorted(EXERCISES))}")
-    verdict = judge(EXERCISES[exercise], answer)
+    judgement = judge_answer(EXERCISES[exercise], answer)
     if file := os.environ.get(GRADES):
-        line = {"exercise": exercise, "points": verdict.points, "message": verdict.message}
-        with Path(file).open("a", encoding="utf-8") as verdicts:
-            verdicts.write(json.dumps(line) + "\n")  # ASCII: no message can break a line
-    return verdict
+        line = {"exercise": exercise, "points": judgement.points, "message": judgement.message}
+        with Path(file).open("a", encoding="utf-8") as judgements:
+            judgements.write(json.dumps(line) + "\n")  # ASCII: no message can break a line
+    return judgement

@@ -17,7 +17,7 @@ LEAD = 3 / 2**0.5
 
 
 def _systems(widths: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
-    """Vectors of 3 pictures and 4 captions by systems of these widths, of every length but one."""
+    """Vectors of 3 pictures and 4 captions by systems of these widths; no vector has length one."""
     generator = torch.Generator().manual_seed(sum(widths))
     sides = [
         [torch.randn(rows, width, generator=generator, dtype=torch.float64) for width in widths]
@@ -58,8 +58,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: 1 <= float(answer) < 3**0.5 + 1e-6,
-                "Between 1, for systems that agree in everything, and the root of 3, for those that agree in "
-                "nothing.",
+                "Between 1, for systems that always agree, and the root of 3, for those without correlation.",
             ),
             Trial(
                 lambda answer: near(answer, 1.5**0.5, 5e-3),
@@ -85,7 +84,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: 1 < float(answer) < 240,
-                "Dearer than cached vectors for all, cheaper than cross-attention for all: by how much?",
+                "More than 1, and less than cached vectors alone would save: how many times cheaper is it?",
             ),
             Trial(
                 lambda answer: near(answer, SAVING, 0.2),
@@ -103,7 +102,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: near(answer, 5_000 * CROSSED / (10_000 * CACHED + 25 * CROSSED), 0.2),
-                "A crossed pair pays twice: once for the cosines and once for what is seen.",
+                "A crossed pair costs twice: once for the cosines, once for the attended vectors.",
             ),
             Trial(
                 lambda answer: near(answer, CROSSED / CACHED, 0.2),

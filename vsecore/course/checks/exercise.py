@@ -1,4 +1,4 @@
-"""How an answer is judged: trials, easiest first, each with the hint that its failure deserves.
+"""How an answer is judged: trials, easiest first, each with a hint for those who fail it.
 
 Any right answer passes, however it is written: trials look at what an answer does, never at how.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-Kind = Literal["compute", "code", "break"]
+ExerciseKind = Literal["compute", "code", "break"]
 """What an exercise asks for: a number worked out, code written, or something broken on purpose."""
 
 NOT_ANSWERED = "Not answered yet: put your answer in place of the dots."
@@ -36,25 +36,25 @@ class Exercise:
         title: what the learner sees it called.
         kind: "compute", "code" or "break".
         minutes: about how long a learner takes.
-        trials: each presupposes the ones before it.
-        mistakes: answers that many people give, each with the hint that it deserves.
+        trials: each builds on the ones before it.
+        mistakes: wrong answers that many people give, each with its own hint.
     """
 
     title: str
-    kind: Kind
+    kind: ExerciseKind
     minutes: int
     trials: tuple[Trial, ...]
     mistakes: tuple[Trial, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a kind that there is not."""
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"kind is {self.kind!r}; it must be one of {', '.join(get_args(Kind))}")
+        """Refuse an unknown kind."""
+        if self.kind not in get_args(ExerciseKind):
+            raise ValueError(f"kind is {self.kind!r}; it must be one of {', '.join(get_args(ExerciseKind))}")
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What a judgement found. Printed as the last line of a cell it reads as an answer to the learner.
+class Judgement:
+    """How good an answer is. As the last line of a cell it prints as a reply to the learner.
 
     Attributes:
         title: the exercise's.
@@ -78,20 +78,20 @@ class Verdict:
         return f"{'✓' if self.passed else '…'} {self.title}: {self.points} of {self.possible}. {self.message}"
 
 
-def judge(task: Exercise, answer: Any) -> Verdict:
+def judge_answer(task: Exercise, answer: Any) -> Judgement:
     """Run an exercise's trials in their order and say how far the answer gets."""
     if answer is ... or answer is None:
-        return Verdict(task.title, 0, len(task.trials), NOT_ANSWERED)
+        return Judgement(task.title, 0, len(task.trials), NOT_ANSWERED)
     for points, trial in enumerate(task.trials):
         passed, trouble = _tried(trial, answer)
         if not passed:
             known = [mistake.hint for mistake in task.mistakes if _tried(mistake, answer)[0]]
-            return Verdict(task.title, points, len(task.trials), [*known, trial.hint][0] + trouble)
-    return Verdict(task.title, len(task.trials), len(task.trials), "Right.")
+            return Judgement(task.title, points, len(task.trials), [*known, trial.hint][0] + trouble)
+    return Judgement(task.title, len(task.trials), len(task.trials), "Right.")
 
 
 def near(answer: Any, value: float, tolerance: float = 1e-4) -> bool:
-    """Whether a number, or a tensor of one number, is this value but for rounding."""
+    """Whether a number, or a tensor of one number, is this value up to rounding."""
     return abs(float(answer) - value) < tolerance
 
 

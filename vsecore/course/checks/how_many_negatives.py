@@ -6,41 +6,35 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from vsecore.course.checks.exercise import Exercise, Trial, near
+from vsecore.course.checks.samples import gradient_of, random_batch
 from vsecore.losses import adopt
 
-_PRINTED, _RELEASED = 124, 24  # K of a batch of 128 with alignment 0.3 and strangers at 0
-
-
-def _batch(pictures: int, captions_each: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Random similarities (B, C) of pictures with several captions each, and which belong together."""
-    generator = torch.Generator().manual_seed(seed)
-    owner = torch.arange(pictures).repeat_interleave(captions_each)  # (C,)
-    scores = torch.rand(pictures, len(owner), generator=generator) * 2 - 1  # (B, C)
-    return scores, torch.arange(pictures)[:, None] == owner  # (B, C)
+_PRINTED, _RELEASED = 124, 24  # K of a batch of 128 with alignment 0.3 and all other pairs at 0
 
 
 def _same_as_adopt(
     loss: Callable[..., Any], pictures: int, captions_each: int, k: int, temperature: float = 0.05
 ) -> bool:
-    scores, positives = _batch(pictures, captions_each, seed=pictures)
+    scores, positives = random_batch(pictures, captions_each, seed=pictures)
     expected = float(adopt(scores, temperature, positives=positives, negatives=k))
     return near(loss(scores, positives, k, temperature), expected)
 
 
 def _has_gradient(loss: Callable[..., Any]) -> bool:
-    scores, positives = _batch(4, 2, seed=1)
-    scores.requires_grad_()
-    loss(scores, positives, 2).backward()
-    return scores.grad is not None and bool(scores.grad.abs().sum() > 0)
+    scores, positives = random_batch(4, 2, seed=1)
+    return bool(gradient_of(lambda S: loss(S, positives, 2), scores).abs().sum() > 0)
 
 
-def _two(answer: Any) -> tuple[float, float]:
+def _two_numbers(answer: Any) -> tuple[float, float]:
     printed, released = (float(number) for number in answer)
     return printed, released
+
+
+def _softplus(x: float) -> float:
+    return math.log1p(math.exp(x))
 
 
 EXERCISES: dict[str, Exercise] = {
@@ -50,31 +44,31 @@ EXERCISES: dict[str, Exercise] = {
         10,
         (
             Trial(
-                lambda answer: len(_two(answer)) == 2,
+                lambda answer: len(_two_numbers(answer)) == 2,
                 "Two numbers are wanted, in round brackets: the printed rule's K, then the released one's.",
             ),
             Trial(
-                lambda answer: _two(answer)[0] == _PRINTED,
+                lambda answer: _two_numbers(answer)[0] == _PRINTED,
                 "Printed: the logarithm of the mean exponential over all pairs, those on the diagonal too; "
                 "then the cosine of the sum times π/4, times 128, rounded down.",
             ),
             Trial(
-                lambda answer: _two(answer)[1] == _RELEASED,
+                lambda answer: _two_numbers(answer)[1] == _RELEASED,
                 "Released: the diagonal counts as 0 in the uniformity; then the cosine of the sum to the "
                 "power 1.25, times 128, rounded down, plus one.",
             ),
         ),
         mistakes=(
             Trial(
-                lambda answer: _two(answer) == (_RELEASED, _PRINTED),
+                lambda answer: _two_numbers(answer) == (_RELEASED, _PRINTED),
                 "The right two numbers, the wrong way round: printed first.",
             ),
             Trial(
-                lambda answer: _two(answer)[1] == _RELEASED - 1,
+                lambda answer: _two_numbers(answer)[1] == _RELEASED - 1,
                 "The released rule adds one after rounding down.",
             ),
             Trial(
-                lambda answer: not all(number.is_integer() for number in _two(answer)),
+                lambda answer: not all(number.is_integer() for number in _two_numbers(answer)),
                 "K counts negatives: round down to a whole number.",
             ),
         ),
@@ -97,7 +91,7 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(
                 lambda answer: near(answer, 0),
-                "Not nothing: as printed the pair is not in the sum, so its price can fall below zero.",
+                "Not nothing: as printed the pair is not in the sum, so the loss can fall below zero.",
             ),
             Trial(
                 lambda answer: near(answer, 200) or near(answer, 400),
@@ -115,7 +109,9 @@ EXERCISES: dict[str, Exercise] = {
         15,
         (
             Trial(
-                lambda answer: isinstance(made := answer(*_batch(4, 1, 0), 2), Tensor) and made.ndim == 0,
+                lambda answer: (
+                    isinstance(made := answer(*random_batch(4, 1, 0), 2), Tensor) and made.ndim == 0
+                ),
                 "Return one number for the batch, as a tensor: the mean over the positive pairs.",
             ),
             Trial(
@@ -130,7 +126,7 @@ EXERCISES: dict[str, Exercise] = {
             Trial(
                 lambda answer: _same_as_adopt(answer, 6, 3, 2),
                 "With several captions a picture it differs: siblings are neither negatives nor in the sum, "
-                "and every positive pair pays.",
+                "and every positive pair has a term.",
             ),
             Trial(
                 lambda answer: _same_as_adopt(answer, 6, 2, 3, temperature=0.5),
@@ -164,7 +160,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: near(answer, 2 * math.log(2), 1e-3) or near(answer, math.log(2), 1e-3),
-                "That is the price of a tie: the margin makes the false negative better than the pair.",
+                "That is the loss of a tie: the margin makes the false negative better than the pair.",
             ),
             Trial(
                 lambda answer: near(answer, 128 * 2 * _softplus(4.0), 1e-2),
@@ -173,7 +169,3 @@ EXERCISES: dict[str, Exercise] = {
         ),
     ),
 }
-
-
-def _softplus(x: float) -> float:
-    return math.log1p(math.exp(x))

@@ -13,7 +13,7 @@ from vsecore.evaluation import evaluate, map_at_r, ranks
 
 
 def _scores(captions_each: int, seed: int, ties: bool = False) -> tuple[Tensor, Tensor]:
-    """Random similarities (6, C) and the owners (C,) of captions in any order."""
+    """Random similarities (6, C) and the owners (C,) of captions in random order."""
     generator = torch.Generator().manual_seed(seed)
     owner = torch.arange(6).repeat_interleave(captions_each)
     if captions_each > 1:
@@ -88,7 +88,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: torch.as_tensor(answer(torch.eye(6), torch.arange(6))).tolist() == [0] * 6,
-                "A perfect system has rank 0 everywhere: a picture's own caption is no rival.",
+                "A perfect system has rank 0 everywhere: do not count a picture's own caption.",
             ),
             Trial(
                 lambda answer: _same_ranks(answer, 1),
@@ -96,11 +96,11 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_ranks(answer, 5),
-                "With five captions a picture, find all own ones by `owner`, take the best, count none.",
+                "With five captions a picture, find its own by `owner`, take the best, count none of them.",
             ),
             Trial(
                 lambda answer: _same_ranks(answer, 5, ties=True),
-                "Ties count against the system: a rival that scores as high stands in front.",
+                "Ties count against the system: another caption with the same score comes first.",
             ),
         ),
     ),
@@ -151,25 +151,25 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: not torch.as_tensor(answer).isnan().any(),
-                "vsecore refuses a score that is not a number. The same can be done with honest numbers.",
+                "vsecore refuses a score that is not a number. Ordinary numbers can do it, too.",
             ),
             Trial(
                 lambda answer: _strictly(torch.as_tensor(answer)) == 1,
-                "Some rival still scores higher for some caption. When is nothing higher than anything?",
+                "For some caption another picture still scores higher. When is no score higher than another?",
             ),
             Trial(
                 lambda answer: _found(answer) == 0,
-                "vsecore finds some own pictures: these scores do tell an own picture from its rivals.",
+                "vsecore finds some own pictures: these scores do tell the right one from others.",
             ),
         ),
         mistakes=(
             Trial(
                 lambda answer: _found(answer) == 100,
-                "That is a perfect system, and it knows which belong together. Know nothing.",
+                "That is a perfect system: it knows which belong together. Yours should know nothing.",
             ),
             Trial(
                 lambda answer: torch.as_tensor(answer).shape == (100, 20),
-                "Turn it: one row a picture, one column a caption.",
+                "Transpose it: one row a picture, one column a caption.",
             ),
         ),
     ),

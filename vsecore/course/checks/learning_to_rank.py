@@ -9,21 +9,14 @@ import torch
 from torch import Tensor
 
 from vsecore.course.checks.exercise import Exercise, Trial, near
+from vsecore.course.checks.samples import gradient_of, random_batch
 from vsecore.losses import triplet
-
-
-def _batch(pictures: int, captions_each: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Random similarities (B, C) of pictures with several captions each, and which belong together."""
-    generator = torch.Generator().manual_seed(seed)
-    owner = torch.arange(pictures).repeat_interleave(captions_each)  # (C,)
-    scores = torch.rand(pictures, len(owner), generator=generator) * 2 - 1  # (B, C)
-    return scores, torch.arange(pictures)[:, None] == owner  # (B, C)
 
 
 def _same_as_triplet(
     loss: Callable[..., Any], pictures: int, captions_each: int, margin: float = 0.2
 ) -> bool:
-    scores, positives = _batch(pictures, captions_each, seed=pictures)
+    scores, positives = random_batch(pictures, captions_each, seed=pictures)
     expected = float(triplet(scores, margin, positives=positives))
     return near(loss(scores, positives, margin), expected)
 
@@ -36,10 +29,8 @@ def _ignores_siblings(loss: Callable[..., Any]) -> bool:
 
 
 def _has_gradient(loss: Callable[..., Any]) -> bool:
-    scores, positives = _batch(4, 2, seed=1)
-    scores.requires_grad_()
-    loss(scores, positives).backward()
-    return scores.grad is not None and bool(scores.grad.abs().sum() > 0)
+    scores, positives = random_batch(4, 2, seed=1)
+    return bool(gradient_of(lambda S: loss(S, positives), scores).abs().sum() > 0)
 
 
 EXERCISES: dict[str, Exercise] = {
@@ -71,7 +62,7 @@ EXERCISES: dict[str, Exercise] = {
         15,
         (
             Trial(
-                lambda answer: isinstance(made := answer(*_batch(3, 1, 0)), Tensor) and made.ndim == 0,
+                lambda answer: isinstance(made := answer(*random_batch(3, 1, 0)), Tensor) and made.ndim == 0,
                 "Return one number for the batch, as a tensor: the sum over the positive pairs.",
             ),
             Trial(
@@ -80,10 +71,11 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 _ignores_siblings,
-                "Another caption of the same picture costs something: hide every positive.",
+                "Another caption of the same picture costs something: mask every positive.",
             ),
             Trial(
-                lambda answer: _same_as_triplet(answer, 4, 5), "Every positive pair pays, not one a picture."
+                lambda answer: _same_as_triplet(answer, 4, 5),
+                "Every positive pair has its hinges, not one pair a picture.",
             ),
             Trial(
                 lambda answer: _same_as_triplet(answer, 4, 2, margin=0.5),
@@ -106,7 +98,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: near(answer, 2 * 128 * 0.2),
-                "You counted one direction: pictures pay along rows and captions along columns.",
+                "You counted one direction: pictures have hinges along rows, captions along columns.",
             ),
         ),
         mistakes=(

@@ -15,16 +15,16 @@ from vsecore.scenes import Form, Scene
 
 SHOWN = 12
 """The picture of the test split that the notebook looks at."""
-RIVALS = (37, 60)
+LOOKALIKES = (37, 60)
 """Two more beaches with umbrellas."""
-CROWD = 200
-"""So many pictures of the test split a sentence is held against: what tier smoke has."""
+PICTURES = 200
+"""How many pictures of the test split a sentence is tried on: all that tier smoke has."""
 
 
 @cache
 def _scenes() -> tuple[Scene, ...]:
     """The first scenes of the test split, by their rows."""
-    return tuple(picture.scene for picture in scenes.generate(CROWD, split="test"))
+    return tuple(picture.scene for picture in scenes.generate(PICTURES, split="test"))
 
 
 def _true_of(sentence: str) -> set[int]:
@@ -61,28 +61,28 @@ def _fools(sentence: str) -> bool:
     return _careless(form, scene) and not scenes.holds(form, scene)
 
 
-def _world(pictures: int, captions_each: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which of some captions is true of which picture, (Nc, Ni), and whose each is, (Nc,); no real world."""
+def _random_world(pictures: int, captions_each: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which caption is true of which picture, (Nc, Ni), and the owner of each, (Nc,): drawn at random."""
     owner = np.repeat(np.arange(pictures), captions_each)
     truth = np.random.default_rng(seed).random((len(owner), pictures)) < 0.3
     truth[np.arange(len(owner)), owner] = True
     return truth, owner
 
 
-def _expected(truth: np.ndarray, owner: np.ndarray, batch: int) -> float:
-    """False negatives to be expected in a batch of so many pairs of different pictures."""
+def _expected_false_negatives(truth: np.ndarray, owner: np.ndarray, batch: int) -> float:
+    """The expected false negatives in a batch of so many pairs, each of another picture."""
     captions, pictures = truth.shape
     foreign = truth.sum() - truth[np.arange(captions), owner].sum()
     return float(batch * (batch - 1) * foreign / (captions * (pictures - 1)))
 
 
 def _counts(answer: Callable[..., Any], batch: int, captions_each: int) -> bool:
-    world = _world(pictures=9, captions_each=captions_each, seed=batch)
-    return near(answer(*world, batch), _expected(*world, batch), 1e-6)
+    world = _random_world(pictures=9, captions_each=captions_each, seed=batch)
+    return near(answer(*world, batch), _expected_false_negatives(*world, batch), 1e-6)
 
 
 def _with_all_true(answer: Callable[..., Any], batch: int) -> float:
-    """What an answer says of six pictures with a caption each, all true of all."""
+    """An answer for six pictures with a caption each, where every caption is true of every picture."""
     return float(answer(np.ones((6, 6), dtype=bool), np.arange(6), batch))
 
 
@@ -132,7 +132,7 @@ EXERCISES: dict[str, Exercise] = {
                 "This is not true of the picture: look at it, and at its facts, again.",
             ),
             Trial(
-                lambda answer: _true_of(answer).isdisjoint(RIVALS),
+                lambda answer: _true_of(answer).isdisjoint(LOOKALIKES),
                 "This is true of another beach with an umbrella, too: say what those lack.",
             ),
             Trial(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from vsecore.course.checks.exercise import Exercise, Trial, near
+from vsecore.course.checks.samples import gradient_of
 from vsecore.pooling import KMaxPool
 
 _SORTED = torch.tensor([[3.0, 2.0], [1.0, 2.0], [0.0, 1.0]])  # (N, D)   the rows of 10.weights
@@ -30,7 +31,7 @@ def _right_if_longer(answer: Any) -> bool:
 
 
 def _sets(counts: list[int], elements: int, filler: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Negative values (B, N, D), so that a forgotten zero would be the largest, and the mask (B, N)."""
+    """Negative values (B, N, D), among which a forgotten zero is the largest, and the mask (B, N)."""
     generator = torch.Generator().manual_seed(seed)
     x = -1 - torch.rand(len(counts), elements, 4, generator=generator)
     mask = torch.arange(elements) < torch.tensor(counts)[:, None]
@@ -51,9 +52,8 @@ def _right_in_any_place(pool: Callable[..., Any]) -> bool:
 
 def _has_gradient(pool: Callable[..., Any]) -> bool:
     x, mask = _sets([5, 3], 5, 0.0, seed=4)
-    x.requires_grad_()
-    pool(x, mask, 2).sum().backward()
-    return x.grad is not None and near(x.grad.sum(), 2 * 4)  # each pooled value hands on 1
+    gradient = gradient_of(lambda elements: pool(elements, mask, 2), x)
+    return near(gradient.sum(), 2 * 4)  # each pooled value passes on 1
 
 
 EXERCISES: dict[str, Exercise] = {
@@ -155,7 +155,7 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(
                 lambda answer: near(answer, 10 / 6, 1e-3),
-                "That is the caption by itself: now six rows of padding want their shares too.",
+                "That is the caption by itself: now six rows of padding get shares too.",
             ),
             Trial(
                 lambda answer: near(answer, 10 / 14, 1e-3),
@@ -167,7 +167,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: near(answer, 1.5, 1e-3),
-                "That is the mean of the two words: neither W nor the padding has had its say.",
+                "That is the mean of the two words: it leaves out both W and the padding.",
             ),
         ),
     ),

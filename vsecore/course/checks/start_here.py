@@ -35,7 +35,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         mistakes=(
-            Trial(lambda answer: answer == 2, "You counted from 0, or took one of those before it for less."),
+            Trial(lambda answer: answer == 2, "You counted from 0, or missed one that scores higher."),
             Trial(lambda answer: answer == 4, "You sorted from low to high? The most similar comes first."),
         ),
     ),
@@ -55,7 +55,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _finds(answer, 9.0),
-                "Longer vectors win in yours: compare by cosine, not by dot product.",
+                "In your search longer vectors win: compare by cosine, not by dot product.",
             ),
         ),
     ),
@@ -66,7 +66,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: 0 < float(answer) <= 100,
-                "A percentage above 0: one picture's captions are served.",
+                "A percentage above 0: one picture's captions do find it.",
             ),
             Trial(
                 lambda answer: near(answer, 0.1),
@@ -81,7 +81,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: near(answer, 100),
-                "The winner is first for every query, but right for its own alone.",
+                "The winner comes first for every query, but is right only for its own captions.",
             ),
         ),
     ),

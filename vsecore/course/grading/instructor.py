@@ -1,4 +1,4 @@
-"""The instructor's tables, made from the notebooks, their records and their exercises: no number is typed."""
+"""Fill the instructor page with tables that come from the notebooks, their records and their exercises."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PLANNED = {
 # For each length of a course in weeks: a week's notebooks, and what the week is for.
 COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
     3: (
-        (("00", "01"), "See the goal, then the data, and what five captions cannot say."),
+        (("00", "01"), "See the goal, then the data, and what five captions leave out."),
         (("02", "03"), "From a picture and a sentence to two vectors; how retrieval is measured."),
         (
             ("04",),
@@ -67,7 +67,7 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("03",), "Measures, and what they miss."),
         (("04",), "The hardest negative."),
         (("05", "06"), "Relations and structure."),
-        (("07",), "Cross-attention, and its price at search time."),
+        (("07",), "Cross-attention, and what it costs at search time."),
         (("08", "09"), "Negatives from the whole training set."),
         (("10", "11"), "Pooling, and how many negatives to use."),
         (("12",), "Ensembles and speed. Proposals for projects."),
@@ -79,15 +79,15 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """A stored notebook as an instructor plans with it.
+class LessonPlan:
+    """What an instructor needs to know of a notebook to plan with it.
 
     Attributes:
         stem: its file's name, such as "04_learning_to_rank".
         title: its first heading.
         reading: minutes to read it, by its words.
-        cost: minutes and gigabytes that it takes to run, as recorded; None if that was not measured yet.
-        exercises: by their keys.
+        cost: minutes and gigabytes that a run takes, as recorded; None if nobody has measured it yet.
+        exercises: its exercises by their keys.
     """
 
     stem: str
@@ -124,18 +124,18 @@ def instructor_page(text: str) -> str:
 
 def instructor_tables() -> dict[str, str]:
     """The instructor page's tables as MyST Markdown, by their placeholders."""
-    lessons = {path.name[:2]: _lesson(path) for path in notebooks()}
+    lessons = {path.name[:2]: _plan_of(path) for path in notebooks()}
     in_book = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text(encoding="utf-8"))
     pages = set(re.findall(r"notebooks/(\w+)", str(in_book)))
     named = _naming(lessons, pages)
     return {
-        "timings": _timings(lessons, named),
-        **{f"weeks_{length}": _weeks(length, lessons, named) for length in COURSES},
-        "mistakes": _mistakes(lessons),
+        "timings": _timings_table(lessons, named),
+        **{f"weeks_{length}": _weeks_table(length, lessons, named) for length in COURSES},
+        "mistakes": _hints_list(lessons),
     }
 
 
-def _lesson(path: Path) -> Lesson:
+def _plan_of(path: Path) -> LessonPlan:
     words, title = 0, path.stem
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "markdown":
@@ -147,7 +147,7 @@ def _lesson(path: Path) -> Lesson:
             words += len(cell.source.split())
     found = records.find(LESSON_RECORDS, name=path.stem) if LESSON_RECORDS.is_dir() else []
     costs = [entry.metrics for entry in found if {"minutes", "gigabytes"} <= entry.metrics.keys()]
-    return Lesson(
+    return LessonPlan(
         path.stem,
         title,
         words / WORDS_A_MINUTE,
@@ -156,8 +156,8 @@ def _lesson(path: Path) -> Lesson:
     )
 
 
-def _naming(lessons: dict[str, Lesson], pages: set[str]) -> Callable[[str], str]:
-    """How the page names a notebook: with a link if the book has it, as planned if it does not exist."""
+def _naming(lessons: dict[str, LessonPlan], pages: set[str]) -> Callable[[str], str]:
+    """Return what names a notebook: with a link if the book has it, as planned if it does not exist yet."""
 
     def named(number: str) -> str:
         if number not in lessons:
@@ -169,7 +169,7 @@ def _naming(lessons: dict[str, Lesson], pages: set[str]) -> Callable[[str], str]
     return named
 
 
-def _timings(lessons: dict[str, Lesson], named: Callable[[str], str]) -> str:
+def _timings_table(lessons: dict[str, LessonPlan], named: Callable[[str], str]) -> str:
     lines = [
         "| notebook | to run | memory | to read | exercises | to do them |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -184,18 +184,16 @@ def _timings(lessons: dict[str, Lesson], named: Callable[[str], str]) -> str:
     planned = [named(number) for number in PLANNED if number not in lessons]
     lines += [
         "",
-        "To run and memory: measured at tier lesson on two processor cores without a GPU, the start of",
+        "To run and memory: measured at tier lesson on two processor cores without a GPU, with the start of",
+        f"the kernel. To read: estimated at {WORDS_A_MINUTE} words and pieces of code a minute.",
+        "To do the exercises: as their authors estimate.",
     ]
-    lines += [
-        f"the kernel included. To read: {WORDS_A_MINUTE} words and pieces of code a minute, an estimate."
-    ]
-    lines += ["To do the exercises: as their authors estimate."]
     if planned:
         lines += ["", f"Not written yet: {', '.join(name.removesuffix(' (planned)') for name in planned)}."]
     return "\n".join(lines)
 
 
-def _weeks(length: int, lessons: dict[str, Lesson], named: Callable[[str], str]) -> str:
+def _weeks_table(length: int, lessons: dict[str, LessonPlan], named: Callable[[str], str]) -> str:
     lines = ["| week | notebooks | to read and do | what for |", "| --- | --- | --- | --- |"]
     for week, (numbers, purpose) in enumerate(COURSES[length], start=1):
         time = "–"
@@ -206,21 +204,20 @@ def _weeks(length: int, lessons: dict[str, Lesson], named: Callable[[str], str])
     return "\n".join(lines)
 
 
-def _mistakes(lessons: dict[str, Lesson]) -> str:
+def _hints_list(lessons: dict[str, LessonPlan]) -> str:
     lines = []
     for lesson in lessons.values():
         if lesson.exercises:
             lines += [f"### {lesson.number} {_quoted(lesson.title)}", ""]
         for key, task in lesson.exercises.items():
-            lines += [f"**{_quoted(task.title)}** (`{key}`; {task.kind}, about {task.minutes} minutes, "]
-            lines[-1] += f"{len(task.trials)} points)"
-            known = [trial.hint for trial in task.mistakes]
-            steps = [trial.hint for trial in task.trials]
-            lines += ["", *(f"- Often: {_quoted(hint)}" for hint in known)]
-            lines += [*(f"- Point {point}: {_quoted(hint)}" for point, hint in enumerate(steps, start=1)), ""]
+            facts = f"`{key}`; {task.kind}, about {task.minutes} minutes, {len(task.trials)} points"
+            lines += [f"**{_quoted(task.title)}** ({facts})", ""]
+            lines += [f"- Often: {_quoted(mistake.hint)}" for mistake in task.mistakes]
+            lines += [f"- Point {point}: {_quoted(trial.hint)}" for point, trial in enumerate(task.trials, 1)]
+            lines += [""]
     return "\n".join(lines).rstrip()
 
 
 def _quoted(text: str) -> str:
-    """Plain words as Markdown that says just these words."""
+    """Plain words as Markdown that shows just these words."""
     return re.sub(r"([\\`*_{}\[\]<>$|#~])", r"\\\1", text)

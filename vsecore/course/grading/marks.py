@@ -1,7 +1,7 @@
-"""What a learner's notebook is worth: run it, and hold the verdicts of its checks against the exercises.
+"""Mark a learner's notebook: run it, and hold the judgements of its checks against the exercises.
 
-Nothing that a notebook says about itself is believed, such as its stored outputs or its kernel. Two of its
-tags are read: where the parameters go, and what is a solution and therefore not run.
+The marks do not rest on what a notebook says about itself, such as its stored outputs or its kernel. Two of
+its tags are read: one says where the parameters go, the other which cells are solutions and are not run.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from nbformat import NotebookNode
 from vsecore.course.batch import notebooks
 from vsecore.course.checks import EXERCISES
 from vsecore.course.checks.exercise import NOT_ANSWERED
-from vsecore.course.grading.kernel import CellRun, run_cells
+from vsecore.course.grading.kernel import CellsRun, run_cells
 
-State = Literal["right", "partly right", "no points", "not answered", "not run", "not handed in"]
+MarkState = Literal["right", "partly right", "no points", "not answered", "not run", "not handed in"]
 
 LARGEST_NOTEBOOK = 50_000_000  # bytes
 LONGEST_MESSAGE = 400  # characters
-# What a learner's own code has no reason to name, or to make anew.
-_INNER = re.compile(
-    r"VSECORE_GRADES|vsecore\.grading|vsecore\.checks(?! import check\b)"
-    r"|\b(?:EXERCISES|judging|Verdict)\b|\bdef check\b|\bcheck\s*=(?!=)"
+# What a learner's own code has no reason to name, or to define anew.
+_INNER_PARTS = re.compile(
+    r"VSECORE_GRADES|vsecore\.course\.grading|vsecore\.course\.checks(?! import check\b)"
+    r"|vsecore\.course import .*\b(?:checks|grading)\b"
+    r"|\b(?:EXERCISES|Judgement|judge_answer)\b|\bdef check\b|\bcheck\s*=(?!=)"
 )
 
 
@@ -46,8 +47,8 @@ class Mark:
         kind: "compute", "code" or "break".
         points: trials passed in the last check of the run.
         possible: trials there are.
-        state: in words; "not run" where no check gave a verdict.
-        message: what the check said, or why there was none.
+        state: in words; "not run" where no check gave a judgement.
+        message: what the check said, or why no check did.
         checks: how often the exercise was checked in the run; the last counts.
         notebook: the file, relative to the learner's folder; "" if none was handed in.
     """
@@ -57,7 +58,7 @@ class Mark:
     kind: str
     points: int
     possible: int
-    state: State
+    state: MarkState
     message: str
     checks: int = 0
     notebook: str = ""
@@ -102,7 +103,7 @@ class HandedIn:
 def read_hand_in(path: Path, name: str) -> HandedIn:
     """Read a learner's notebook, taking nothing from it but the sources of its cells.
 
-    Code cells with the tag "solution" are left out and told of: in a learner copy there are none.
+    Code cells with the tag "solution" are left out, with a remark: a learner copy has none.
 
     Args:
         path: the file.
@@ -111,44 +112,50 @@ def read_hand_in(path: Path, name: str) -> HandedIn:
     try:
         cells = _cells(path)
     except Exception as error:  # a file from outside can be wrong in every way
-        reason = plain(f"{type(error).__name__}: {error}")
+        reason = one_line(f"{type(error).__name__}: {error}")
         return HandedIn(name, None, remarks=(f"Not run: it is no notebook ({reason}).",))
-    remarks: list[str] = []
-    notebook, parameters, left_out = nbformat.v4.new_notebook(), None, 0
+    kept = [cell for cell in cells if not _has_tag(cell, "solution")]
+    notebook = nbformat.v4.new_notebook()
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    for cell in cells:
-        code, tags = cell["cell_type"] == "code", cell["metadata"].get("tags", [])
-        if code and "solution" in tags:
-            left_out += 1
-            continue
-        if code and "parameters" in tags and parameters is None:
-            parameters = len(notebook.cells)
+    for cell in kept:
+        code = cell["cell_type"] == "code"
         make = nbformat.v4.new_code_cell if code else nbformat.v4.new_markdown_cell
         notebook.cells.append(make(cell["source"]))
-    if left_out:
+    remarks = []
+    if left_out := len(cells) - len(kept):
         remarks.append(
             f"Cells tagged as solutions, {left_out} of them, were not run: "
             "this is the full notebook, not a learner copy."
         )
-    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    numbers = {key.split(".")[0] for key in EXERCISES}
-    lessons = {key.split(".")[0] for key in EXERCISES if any(_names(source, key) for source in sources)}
-    lessons |= set(re.findall(r"(?<!\d)(\d\d)(?=_[a-z])", name)) & numbers
+    lessons = _lessons_of(notebook, name)
     if not lessons:
         remarks.append("Not run: it holds no exercise of this course.")
-    return HandedIn(name, notebook, frozenset(lessons), parameters, tuple(remarks))
+    parameters = next((place for place, cell in enumerate(kept) if _has_tag(cell, "parameters")), None)
+    return HandedIn(name, notebook, lessons, parameters, tuple(remarks))
 
 
 def _cells(path: Path) -> list[Any]:
     if path.stat().st_size > LARGEST_NOTEBOOK:
         raise ValueError(f"the file is larger than {LARGEST_NOTEBOOK // 1_000_000} MB")
-    with warnings.catch_warnings(action="ignore"):  # an old notebook's cells have no names: no matter
+    with warnings.catch_warnings(action="ignore"):  # an old notebook's cells lack ids, which does not matter
         notebook = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
     nbformat.validate(notebook)
     return list(notebook.cells)
 
 
-def mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterable[str]) -> NotebookMarks:
+def _has_tag(cell: Any, tag: str) -> bool:
+    return cell["cell_type"] == "code" and tag in cell["metadata"].get("tags", [])
+
+
+def _lessons_of(notebook: NotebookNode, name: str) -> frozenset[str]:
+    """The numbers of the course's notebooks whose exercises the cells or the file's name mention."""
+    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    numbers = {key.split(".")[0] for key in EXERCISES}
+    mentioned = {key.split(".")[0] for key in EXERCISES if any(_names(source, key) for source in sources)}
+    return frozenset(mentioned | set(re.findall(r"(?<!\d)(\d\d)(?=_[a-z])", name)) & numbers)
+
+
+def run_and_mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterable[str]) -> NotebookMarks:
     """Run a notebook and mark its exercises.
 
     Args:
@@ -158,15 +165,15 @@ def mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterable[str]) 
         wanted: the numbers of the notebooks that count.
 
     Returns:
-        The marks. Exercises are marked by the last check of the run; where there was none, the mark says why.
+        The marks. The last check of the run counts; where there was none, the mark says why.
     """
     remarks = list(handed_in.remarks)
     lessons = handed_in.lessons & set(wanted)
-    if handed_in.notebook is None or not lessons:
+    notebook = handed_in.notebook
+    if notebook is None or not lessons:
         if handed_in.lessons:
             remarks.append("Not run: it is not part of what was set.")
         return NotebookMarks(handed_in.name, 0.0, (), tuple(remarks))
-    notebook = handed_in.notebook
     remarks += _suspicions(notebook)
     if handed_in.parameters is None:
         remarks.append("No cell is tagged as parameters, so its tier is what its own code says.")
@@ -174,11 +181,11 @@ def mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterable[str]) 
     parameters = f'# Set by vse grade.\ntier = "{tier}"\ndata = "scenes"\ndata_root = ""\nseed = 0'
     notebook.cells.insert(first, nbformat.v4.new_code_cell(parameters))
     began = time.perf_counter()
-    runs, end = run_cells(notebook, seconds)
-    remarks += [f"Cell {run.cell + 1}: {plain(run.trouble)}" for run in runs if run.trouble]
-    if end:
-        remarks.append(f"The rest was not run: {end}.")
-    marks = tuple(_mark_of(key, notebook, runs, handed_in.name) for key in exercises_of(lessons))
+    run = run_cells(notebook, seconds)
+    remarks += [f"Cell {cell + 1}: {one_line(trouble)}" for cell, trouble in run.trouble.items() if trouble]
+    if run.end:
+        remarks.append(f"The rest was not run: {run.end}.")
+    marks = tuple(_mark_of(key, notebook, run, handed_in.name) for key in exercises_of(lessons))
     return NotebookMarks(handed_in.name, time.perf_counter() - began, marks, tuple(remarks))
 
 
@@ -195,40 +202,38 @@ def not_handed_in(key: str) -> Mark:
     return Mark(key, task.title, task.kind, 0, len(task.trials), "not handed in", "No notebook holds it.")
 
 
-def plain(text: object) -> str:
-    """A stranger's text on one line: nothing that moves a terminal's cursor, and no longer than is read."""
+def one_line(text: object) -> str:
+    """A learner's text on one line: nothing moves a terminal's cursor, and the end of a long one is cut."""
     shown = "".join(letter if letter.isprintable() else " " for letter in str(text))
     shown = " ".join(shown.split())
     return shown if len(shown) <= LONGEST_MESSAGE else shown[: LONGEST_MESSAGE - 1] + "…"
 
 
-def _mark_of(key: str, notebook: NotebookNode, runs: list[CellRun], name: str) -> Mark:
+def _mark_of(key: str, notebook: NotebookNode, run: CellsRun, name: str) -> Mark:
     task, possible = EXERCISES[key], len(EXERCISES[key].trials)
-    found = [line for run in runs for line in map(_verdict, run.verdicts) if line and line["exercise"] == key]
-    if found:
-        points, message = found[-1]["points"], found[-1]["message"]
-        state: State = "no points" if message != NOT_ANSWERED else "not answered"
-        if points:
-            state = "right" if points == possible else "partly right"
-        return Mark(key, task.title, task.kind, points, possible, state, plain(message), len(found), name)
-    return Mark(
-        key, task.title, task.kind, 0, possible, "not run", _why_not_run(key, notebook, runs), 0, name
-    )
+    found = [line for line in map(_read_judgement, run.judgements) if line and line["exercise"] == key]
+    if not found:
+        reason = _why_not_run(key, notebook, run)
+        return Mark(key, task.title, task.kind, 0, possible, "not run", reason, 0, name)
+    points, message = found[-1]["points"], found[-1]["message"]
+    state: MarkState = "not answered" if message == NOT_ANSWERED else "no points"
+    if points:
+        state = "right" if points == possible else "partly right"
+    return Mark(key, task.title, task.kind, points, possible, state, one_line(message), len(found), name)
 
 
-def _why_not_run(key: str, notebook: NotebookNode, runs: list[CellRun]) -> str:
-    ran = {run.cell: run for run in runs}
-    for number, cell in enumerate(notebook.cells):
+def _why_not_run(key: str, notebook: NotebookNode, run: CellsRun) -> str:
+    for place, cell in enumerate(notebook.cells):
         if cell.cell_type == "code" and _names(cell.source, key):
-            if number not in ran:
-                return f"Its cell, number {number + 1}, was not reached."
-            if ran[number].trouble:
-                return f"Its cell, number {number + 1}: {plain(ran[number].trouble)}"
+            if place not in run.trouble:
+                return f"Its cell, number {place + 1}, was not reached."
+            if run.trouble[place]:
+                return f"Its cell, number {place + 1}: {one_line(run.trouble[place])}"
     return "No check of it was called."
 
 
-def _verdict(line: str) -> Mapping[str, Any] | None:
-    """A line that a check wrote, if it is one and says what can be."""
+def _read_judgement(line: str) -> Mapping[str, Any] | None:
+    """A line that a check wrote; None if it is no such line, or says what cannot be."""
     try:
         said = json.loads(line)
         key, points = said["exercise"], said["points"]
@@ -239,13 +244,13 @@ def _verdict(line: str) -> Mapping[str, Any] | None:
 
 
 def _suspicions(notebook: NotebookNode) -> list[str]:
-    """What an instructor should look at: cells like a stored solution, or that name the grader's parts."""
+    """What an instructor should read: copies of stored solutions, cells that name the grader's parts."""
     remarks, published = [], []
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
         if key := _stored_solutions().get(_shape(cell.source)):
             published.append(key)
-        if named := _INNER.search(cell.source):
-            remarks.append(f"A cell holds {plain(named[0])!r}, which no exercise asks for: read it.")
+        if named := _INNER_PARTS.search(cell.source):
+            remarks.append(f"A cell holds {one_line(named[0])!r}, which no exercise asks for: read it.")
     if published:
         remarks.append(
             f"Word for word the published solution: {', '.join(published)}. "
@@ -267,7 +272,7 @@ def _stored_solutions() -> dict[str, str]:
 
 
 def _shape(source: str) -> str:
-    """Code without its comments and layout; as it stands where it is no Python."""
+    """Code without its comments and layout; unchanged if it is no Python."""
     try:
         return ast.dump(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
