@@ -18,8 +18,8 @@ from vsecore import scenes
 from vsecore.course.batch import CourseError
 from vsecore.course.book import build, extension, find_chromium, print_book
 from vsecore.course.book.browser import browser, open_page, settle
-from vsecore.course.lesson import ROOT
 from vsecore.course.widgets import explorer
+from vsecore.paths import ROOT
 
 
 def test_a_figures_words_become_the_books_alt_text() -> None:

@@ -16,7 +16,7 @@ from vsecore.course.grading import instructor, instructor_page, kernel, marks, w
 from vsecore.course.grading.grade import grade
 from vsecore.course.grading.learner import learner_copy
 from vsecore.course.grading.plain import citations, plain_markdown
-from vsecore.course.lesson import ROOT
+from vsecore.paths import ROOT
 
 IMPORT = "from vsecore.course.checks import check"
 FOUND = "[int(i) for i in ((v / v.norm(dim=1, keepdim=True)) @ query).topk(k).indices]"

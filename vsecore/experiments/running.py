@@ -17,9 +17,10 @@ from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.evaluation import ensemble, evaluate
 from vsecore.experiments.catalogue import System, get_experiment, lesson_scale, title_of
 from vsecore.losses import adopt_k
+from vsecore.paths import results
 from vsecore.training import Event, Run, fit, identity, score_split
 
-RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results" / "experiments"
+RESULTS = results() / "experiments"
 
 
 def run(

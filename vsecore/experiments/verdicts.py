@@ -15,8 +15,9 @@ from vsecore import records
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments.catalogue import Experiment, get_experiment, lesson_scale, title_of
 from vsecore.experiments.running import RESULTS
+from vsecore.paths import assets
 
-CLAIMS = Path(__file__).resolve().parents[2] / "assets" / "claims.yml"
+CLAIMS = assets() / "claims.yml"
 
 Verdict = Literal["reproduced", "not on this data", "contradicted", "not tried"]
 SIGNIFICANCE = 0.05  # of a one-sided paired t-test

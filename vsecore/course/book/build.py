@@ -24,7 +24,7 @@ from PIL import Image
 from vsecore import scenes
 from vsecore.course.batch import CourseError, notebooks
 from vsecore.course.grading import instructor_page
-from vsecore.course.lesson import ROOT
+from vsecore.paths import ROOT
 
 # The search on the title page: the notebook that shows it, and what is asked there.
 FIRST_NOTEBOOK, QUERY = "00_start_here.ipynb", "two boats on the lake"

@@ -1,0 +1,47 @@
+"""How many processor threads a program computes with, and what a thread does while it waits.
+
+A lesson's models are small: a step is as fast on one thread as on two. So notebooks and tests take
+**one thread each**, and two of them run side by side. A wide model fills the machine: `vse train`,
+`vse experiment`, `vse evaluate` and scripts take **all cores**, but their threads **sleep** while they wait
+for one another. By default they spin, and then a step that shares its cores with another program takes five
+to fifty times as long.
+
+Whoever starts a program decides: `lessons` or `scripts` gives it the variables that OpenMP reads when
+PyTorch is loaded, so they must be set before that. This module imports nothing but the standard library.
+It can start a program itself: ``python -m vsecore.threads jupyter lab`` gives a lesson's threads to every
+kernel.
+
+What a user sets in the environment is never changed.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+COUNT, WAITING = "OMP_NUM_THREADS", "OMP_WAIT_POLICY"
+
+
+def scripts(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a program of its own: all cores, and threads that sleep while they wait.
+
+    Args:
+        environment: what is set already, usually `os.environ`; it wins.
+    """
+    return {WAITING: "PASSIVE", **environment}
+
+
+def lessons(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a notebook or a test: one thread, since two programs run side by side.
+
+    Args:
+        environment: what is set already, usually `os.environ`; it wins.
+    """
+    return {COUNT: "1", **scripts(environment)}
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(subprocess.call(sys.argv[1:], env=lessons(os.environ)))
+    except KeyboardInterrupt:  # the program got it too, and has had its say
+        sys.exit(130)
