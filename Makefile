@@ -3,6 +3,9 @@
 
 PYTHON ?= python3
 TIER ?= lesson
+# Tests run two at a time, one thread each. COVERAGE=1 also measures which lines the unit tests run.
+PYTEST := .venv/bin/python -m pytest -n 2
+COVERAGE ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -40,12 +43,12 @@ lint: $(INSTALLED)
 	$(BIN)/lint-imports
 
 units: $(INSTALLED)
-	@echo "== Unit tests, with coverage"
-	$(BIN)/python -m pytest tests -m "not browser" --cov --cov-fail-under=90
+	@echo "== Unit tests"
+	$(PYTEST) tests -m "not browser" --durations=25 $(if $(COVERAGE),--cov --cov-fail-under=90)
 
 notebooks: $(INSTALLED)
 	@echo "== Stored notebooks: every cell run again, every output compared"
-	$(BIN)/python -m pytest --nbval notebooks -p no:cacheprovider
+	$(PYTEST) --dist loadfile --nbval notebooks -p no:cacheprovider
 
 book: $(INSTALLED)  ## Build the book from the stored notebooks.
 	@echo "== The book, warnings as errors"
@@ -53,13 +56,13 @@ book: $(INSTALLED)  ## Build the book from the stored notebooks.
 
 browser: book
 	@echo "== Every page of the book in a browser with the network cut, where a Chromium is installed"
-	$(BIN)/python -m pytest tests/test_browser.py
+	$(PYTEST) tests/test_browser.py
 
 pdf: $(INSTALLED)  ## Build the book and print it as one PDF; needs Chromium.
 	$(BIN)/vse book --pdf
 
 lab: $(INSTALLED)  ## Open the course in JupyterLab.
-	$(BIN)/jupyter lab --ServerApp.root_dir=. \
+	$(BIN)/python -m vsecore.threads $(BIN)/jupyter lab --ServerApp.root_dir=. \
 	  $$(ls build/learner/00_start_here.ipynb 2>/dev/null || echo notebooks/00_start_here.ipynb)
 
 learner: $(INSTALLED)  ## Write notebooks without solutions into build/learner, to work in.
@@ -70,7 +73,7 @@ format: $(INSTALLED)  ## Put code in the house style.
 	$(BIN)/ruff format .
 
 lock: $(INSTALLED)  ## Write requirements.lock anew from pyproject.toml.
-	$(BIN)/uv pip compile --universal --generate-hashes --upgrade --extra offline --extra dev \
+	$(BIN)/uv pip compile --universal --generate-hashes --upgrade --all-extras \
 	  --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
 clean:  ## Remove what was built (not the environment, the cache, nor what learners work in).

@@ -28,7 +28,7 @@ from vsecore.course.lesson import LESSON_RECORDS, SMOKE_SIZES
 from vsecore.data.files import write_atomically
 from vsecore.data.splits import FeatureKind
 from vsecore.paths import ROOT
-from vsecore.scenes.build import WORLD_VERSION
+from vsecore.scenes.build import SIZES, WORLD_VERSION
 from vsecore.threads import lessons, scripts
 
 
@@ -72,9 +72,12 @@ def make_world(tier: str) -> None:
 
     Notebooks that run side by side would each make it for themselves.
     """
-    sizes = SMOKE_SIZES if tier == "smoke" else {}
-    for features in get_args(FeatureKind):
-        scenes.load(**sizes, features=features)
+    sizes = SMOKE_SIZES if tier == "smoke" else SIZES
+    for split, count in sizes.items():
+        scenes.pictures(split, count)  # drawn on all cores; then the kinds of features two at a time
+    with ThreadPoolExecutor(2) as pool:
+        for made in [pool.submit(scenes.load, **sizes, features=kind) for kind in get_args(FeatureKind)]:
+            made.result()
 
 
 def run(

@@ -102,6 +102,7 @@ def lay_notebooks(executed: Path, folder: Path) -> None:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         for cell in notebook["cells"]:
             _give_alt_text(cell)
+            _hide_injected_parameters(cell)
         (folder / stored.name).write_text(json.dumps(notebook), encoding="utf-8")
 
 
@@ -112,6 +113,13 @@ def _give_alt_text(cell: dict[str, Any]) -> None:
         if "image/png" in data and "text/plain" in data:
             words = "".join(data["text/plain"])
             cell.setdefault("metadata", {}).setdefault("mystnb", {}).setdefault("image", {})["alt"] = words
+
+
+def _hide_injected_parameters(cell: dict[str, Any]) -> None:
+    """Leave papermill's copy of the parameters cell out of the page, which shows the notebook's own."""
+    tags = cell["metadata"].get("tags", [])
+    if "injected-parameters" in tags:
+        cell["metadata"]["tags"] = [*tags, "remove-cell"]
 
 
 def lay_title_page(executed: Path, folder: Path) -> None:
