@@ -28,7 +28,6 @@ CALLED = {
     "jupyterlab": ("Makefile", "jupyter lab"),
     "jupyterlab-myst": ("notebooks/text/00_start_here.py", "{exercise-start}"),
     "mypy": ("Makefile", "mypy"),
-    "nbclient": ("vsecore/course/batch.py", '"jupyter", "execute"'),
     "nbval": ("Makefile", "--nbval"),
     "papermill": ("vsecore/course/batch.py", '"papermill"'),
     "pre-commit": ("CONTRIBUTING.md", "pre-commit install"),
