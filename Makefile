@@ -1,13 +1,14 @@
-# The course in two commands: `make course` runs it and builds the book, `make test` tests it.
+# To learn: make learner && make lab. To see that all works: `make course` runs every notebook and builds the
+# book, `make test` tests everything.
 # Needs Python 3.11 or newer, git and make; everything else is installed into .venv.
 
 PYTHON ?= python3
 TIER ?= lesson
-# Tests run two at a time, one thread each. COVERAGE=1 also measures which lines the unit tests run.
-PYTEST := .venv/bin/python -m pytest -n 2
-COVERAGE ?=
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests run two at a time, one thread each. COVERAGE=1 also measures which lines the unit tests run.
+PYTEST := $(BIN)/python -m pytest -n 2
+COVERAGE ?=
 INSTALLED := $(VENV)/.installed
 # JupyterLab would ask whether it may fetch news, over the first page of the course.
 LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings

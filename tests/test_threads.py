@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vsecore import threads
+from vsecore import course, threads
 from vsecore.course import batch
 from vsecore.course.batch import NotebookRun
 from vsecore.paths import ROOT
@@ -52,6 +52,21 @@ def test_the_kernels_of_the_stored_notebooks_tests_have_one_thread() -> None:
     kernel = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {LOOK!r}])"
     load = f"import runpy; runpy.run_path({str(ROOT / 'notebooks' / 'conftest.py')!r}); {kernel}"
     assert start("-c", load) == "1 PASSIVE"
+
+
+@pytest.mark.parametrize(
+    ("tier", "own", "wanted"), [("lesson", "", [1]), ("lesson", "4", []), ("full", "", [])]
+)
+def test_a_lesson_takes_one_thread_in_a_kernel_that_somebody_else_has_started(
+    tier: str, own: str, wanted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", taken.append)
+    monkeypatch.setenv("OMP_NUM_THREADS", own)
+    if not own:
+        monkeypatch.delenv("OMP_NUM_THREADS")
+    course.begin(tier)
+    assert taken == wanted
 
 
 @pytest.mark.parametrize(("at_once", "wanted"), [(1, "None PASSIVE"), (2, "1 PASSIVE")])

@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 import torch
 
-from vsecore import records, scenes
+from vsecore import records, scenes, threads
 from vsecore.course.datasets import DATASETS, open_dataset, picture_files, read_pixels
 from vsecore.data.files import cache_folder, in_batch
 from vsecore.data.karpathy import find_annotations
@@ -226,6 +226,8 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str = "", seed:
             )
         if not (root / "train_ims.npy").exists():
             find_annotations(root)
+    if tier != "full" and threads.COUNT not in os.environ:  # nobody of ours has started this kernel
+        torch.set_num_threads(1)
     torch.manual_seed(seed)
     return Lesson(tier, data, root, seed, began=time.perf_counter())
 
