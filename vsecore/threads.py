@@ -41,7 +41,6 @@ def lessons(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(subprocess.call(sys.argv[1:], env=lessons(os.environ)))
-    except KeyboardInterrupt:  # the program got it too, and has had its say
-        sys.exit(130)
+    if os.name == "posix":  # takes this process's place, so that Ctrl-C is its own
+        os.execvpe(sys.argv[1], sys.argv[1:], lessons(os.environ))
+    sys.exit(subprocess.call(sys.argv[1:], env=lessons(os.environ)))
