@@ -5,9 +5,9 @@ import tempfile
 
 import pytest
 
-from vsecore.threads import lessons
+from vsecore.threads import one_thread
 
-os.environ.update(lessons(os.environ) | {"VSECORE_BATCH": "1"})  # the kernels get it
+os.environ.update(one_thread(os.environ) | {"VSECORE_BATCH": "1"})  # the kernels get it
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,11 +6,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from vsecore.threads import lessons
+from vsecore.threads import one_thread
 
 # Before PyTorch is imported, which counts its threads then, and any library of the hub: a test that asked the
 # network would wait for it.
-os.environ.update(lessons(os.environ) | {"HF_HUB_OFFLINE": "1", "VSECORE_BATCH": "1"})
+os.environ.update(one_thread(os.environ) | {"HF_HUB_OFFLINE": "1", "VSECORE_BATCH": "1"})
 
 import numpy as np
 import pytest

@@ -27,9 +27,9 @@ def start(*arguments: str, **variables: str) -> str:
 
 def test_what_the_user_sets_wins() -> None:
     own = {"OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "ACTIVE", "HOME": "/"}
-    assert threads.lessons(own) == own == threads.scripts(own)
-    assert threads.scripts({}) == {"OMP_WAIT_POLICY": "PASSIVE"}
-    assert threads.lessons({}) == {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
+    assert threads.one_thread(own) == own == threads.whole_machine(own)
+    assert threads.whole_machine({}) == {"OMP_WAIT_POLICY": "PASSIVE"}
+    assert threads.one_thread({}) == {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
 
 
 def test_a_test_has_the_threads_that_the_variables_say() -> None:

@@ -33,7 +33,7 @@ app.add_typer(data_app, name="data")
 
 def main() -> None:
     """Run the command line; tell the user's mistakes in a sentence, or where they arose with --debug."""
-    os.environ.update(threads.scripts(os.environ))  # before a command imports PyTorch
+    os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
     try:
         app()
     except Exception as error:

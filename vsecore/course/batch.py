@@ -29,7 +29,7 @@ from vsecore.data.files import write_atomically
 from vsecore.data.splits import FeatureKind
 from vsecore.paths import ROOT
 from vsecore.scenes.build import SIZES, WORLD_VERSION
-from vsecore.threads import lessons, scripts
+from vsecore.threads import one_thread, whole_machine
 
 
 class CourseError(ChildProcessError):
@@ -104,7 +104,7 @@ def run(
             `folder` to look at.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    environment = scripts(os.environ) if at_once == 1 else lessons(os.environ)
+    environment = whole_machine(os.environ) if at_once == 1 else one_thread(os.environ)
 
     def run_one(path: Path) -> NotebookRun:
         output = folder / path.name
@@ -158,7 +158,7 @@ def refresh(
         # Made anew from the text, so that nothing of an older run, or of a learner's, stays in it.
         jupytext.write(jupytext.read(text), output)
         command = ["jupyter", "execute", "--inplace", str(output)]
-        environment = lessons(os.environ) | {"VSECORE_RECORD": "0" if keep_numbers else "1"}
+        environment = one_thread(os.environ) | {"VSECORE_RECORD": "0" if keep_numbers else "1"}
         runs.append(_execute(command, output, environment))
         tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
         steady = _steady(json.loads(output.read_text(encoding="utf-8")))

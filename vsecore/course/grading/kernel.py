@@ -22,7 +22,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import output_from_msg
 
 from vsecore.course.checks import GRADES
-from vsecore.threads import lessons
+from vsecore.threads import one_thread
 
 START_SECONDS = 60.0  # a kernel that has not answered by then does not come
 INTERRUPT_SECONDS = 10.0  # an interrupted cell that goes on for longer ends the run
@@ -96,7 +96,7 @@ def _kernel(scratch: Path, verdicts: Path) -> Iterator[tuple[KernelManager, Bloc
     work, settings = scratch / "work", scratch / "settings"
     work.mkdir()
     settings.mkdir()
-    environment = lessons(os.environ)
+    environment = one_thread(os.environ)
     environment.pop("VSECORE_RECORD", None)
     environment |= {
         GRADES: str(verdicts),
