@@ -1,10 +1,14 @@
-# The course in two commands: `make course` runs it and builds the book, `make test` tests it.
+# To learn: make learner && make lab. To see that all works: `make course` runs every notebook and builds the
+# book, `make test` tests everything.
 # Needs Python 3.11 or newer, git and make; everything else is installed into .venv.
 
 PYTHON ?= python3
 TIER ?= lesson
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests run two at a time, one thread each. COVERAGE=1 also measures which lines the unit tests run.
+PYTEST := $(BIN)/python -m pytest -n 2
+COVERAGE ?=
 INSTALLED := $(VENV)/.installed
 # JupyterLab would ask whether it may fetch news, over the first page of the course.
 LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
@@ -40,12 +44,12 @@ lint: $(INSTALLED)
 	$(BIN)/lint-imports
 
 units: $(INSTALLED)
-	@echo "== Unit tests, with coverage"
-	$(BIN)/python -m pytest tests -m "not browser" --cov --cov-fail-under=90
+	@echo "== Unit tests"
+	$(PYTEST) tests -m "not browser" --durations=25 $(if $(COVERAGE),--cov --cov-fail-under=90)
 
 notebooks: $(INSTALLED)
 	@echo "== Stored notebooks: every cell run again, every output compared"
-	$(BIN)/python -m pytest --nbval notebooks -p no:cacheprovider
+	$(PYTEST) --dist loadfile --nbval notebooks -p no:cacheprovider
 
 book: $(INSTALLED)  ## Build the book from the stored notebooks.
 	@echo "== The book, warnings as errors"
@@ -53,13 +57,13 @@ book: $(INSTALLED)  ## Build the book from the stored notebooks.
 
 browser: book
 	@echo "== Every page of the book in a browser with the network cut, where a Chromium is installed"
-	$(BIN)/python -m pytest tests/test_browser.py
+	$(PYTEST) tests/test_browser.py
 
 pdf: $(INSTALLED)  ## Build the book and print it as one PDF; needs Chromium.
 	$(BIN)/vse book --pdf
 
 lab: $(INSTALLED)  ## Open the course in JupyterLab.
-	$(BIN)/jupyter lab --ServerApp.root_dir=. \
+	$(BIN)/python -m vsecore.threads $(BIN)/jupyter lab --ServerApp.root_dir=. \
 	  $$(ls build/learner/00_start_here.ipynb 2>/dev/null || echo notebooks/00_start_here.ipynb)
 
 learner: $(INSTALLED)  ## Write notebooks without solutions into build/learner, to work in.
@@ -70,7 +74,7 @@ format: $(INSTALLED)  ## Put code in the house style.
 	$(BIN)/ruff format .
 
 lock: $(INSTALLED)  ## Write requirements.lock anew from pyproject.toml.
-	$(BIN)/uv pip compile --universal --generate-hashes --upgrade --extra offline --extra dev \
+	$(BIN)/uv pip compile --universal --generate-hashes --upgrade --all-extras \
 	  --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
 clean:  ## Remove what was built (not the environment, the cache, nor what learners work in).

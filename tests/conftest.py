@@ -1,17 +1,28 @@
-"""What all tests share: real data if there is any, a cache of their own, no progress bars, no network."""
+"""What all tests share: one thread, a cache of their own, real data if there is any, no bars, no network."""
 
 import json
 import os
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-# Before any library of the hub is imported: a test that asked the network would wait for it.
-os.environ["HF_HUB_OFFLINE"] = "1"
+from vsecore.threads import one_thread
+
+# Before PyTorch is imported, which counts its threads then, and any library of the hub: a test that asked the
+# network would wait for it.
+os.environ.update(one_thread(os.environ) | {"HF_HUB_OFFLINE": "1", "VSECORE_BATCH": "1"})
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give this run a cache of its own, which its workers share (`pytest -n 2`): scenes are made once."""
+    if not hasattr(config, "workerinput"):
+        cache = tempfile.TemporaryDirectory(prefix="vsecore-tests-", ignore_cleanup_errors=True)
+        config.add_cleanup(cache.cleanup)
+        os.environ["VSECORE_CACHE"] = cache.name
 
 
 @pytest.fixture(scope="session")
@@ -23,18 +34,6 @@ def photographs() -> Path:
             "needs photographs: set VSECORE_TEST_DATA to a folder with flickr8k/, weights/ and glove/"
         )
     return Path(folder)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A cache that lives as long as the tests, so that scenes are made once, and no progress bars."""
-    threads = torch.get_num_threads()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VSECORE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setenv("VSECORE_BATCH", "1")
-        torch.set_num_threads(min(threads, 2))
-        yield
-        torch.set_num_threads(threads)
 
 
 @pytest.fixture

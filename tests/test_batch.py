@@ -1,12 +1,17 @@
 """The batch run: notebooks in processes of their own, the stored ones left alone."""
 
 import json
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from vsecore.course import batch
+from vsecore.course.batch import NotebookRun
 
 
 def test_notebooks_are_found_by_the_beginning_of_their_name() -> None:
@@ -35,15 +40,34 @@ def test_the_batch_run_leaves_the_stored_notebook_alone(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "run.json").read_text())[0]["name"] == "00_small"
 
 
-def test_several_at_once_keep_their_order(tmp_path: Path) -> None:
-    paths = [notebook(tmp_path / f"0{n}_small.ipynb", f"import time; time.sleep({2 - n})") for n in (0, 1, 2)]
-    runs = batch.run(paths, tmp_path / "out", {}, lambda line: None, at_once=2)
-    assert [entry.name for entry in runs] == ["00_small", "01_small", "02_small"]
-    assert [entry["name"] for entry in json.loads((tmp_path / "out" / "run.json").read_text())] == [
-        "00_small",
-        "01_small",
-        "02_small",
+def test_several_at_once_keep_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, together = [], threading.Barrier(2, timeout=20)
+
+    def execute(command: list[str], output: Path, environment: dict[str, str], bar: bool) -> NotebookRun:
+        begun.append(output.stem)
+        together.wait()  # none goes on unless two of them run
+        return NotebookRun(output.stem, 1.0, 1.0)
+
+    monkeypatch.setattr(batch, "_execute", execute)
+    paths = [
+        tmp_path / f"{name}.ipynb" for name in ("01_short", "04_learning_to_rank", "09_new", "10_pooling")
     ]
+    runs = batch.run(paths, tmp_path / "out", {}, lambda line: None, at_once=2)
+    names = [path.stem for path in paths]
+    assert [run.name for run in runs] == names
+    assert [run["name"] for run in json.loads((tmp_path / "out" / "run.json").read_text())] == names
+    assert set(begun[:2]) == {"04_learning_to_rank", "10_pooling"}  # the longest, as they are recorded
+
+
+def test_memory_is_that_of_a_program_and_of_what_it_starts() -> None:
+    hold = "held = b'x' * 100_000_000; print(flush=True); input()"
+    start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
+    program = subprocess.Popen([sys.executable, "-c", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert program.stdin is not None and program.stdout is not None
+    program.stdout.readline()
+    assert 100_000_000 < batch._memory(program.pid) < 200_000_000
+    program.communicate(b"\n")
+    assert batch._memory(program.pid) == 0
 
 
 def test_a_failing_cell_is_named_and_the_half_run_copy_kept(tmp_path: Path) -> None:
@@ -57,15 +81,10 @@ def test_two_runs_of_a_widget_are_stored_alike(tmp_path: Path) -> None:
     source = "import ipywidgets; a, b = ipywidgets.IntSlider(), ipywidgets.IntText()"
     show = "link = ipywidgets.jslink((a, 'value'), (b, 'value')); ipywidgets.HBox([a, b])"
     path, kept = notebook(tmp_path / "00_small.ipynb", source, show), []
-    for name in ("first", "second"):
-        output = tmp_path / name / path.name
-        batch.run([path], output.parent, {}, lambda line: None)
-        made = json.loads(output.read_text())
-        for extra in ("papermill", "language_info"):
-            made["metadata"].pop(extra, None)
-        for cell in made["cells"]:
-            cell["metadata"].pop("papermill", None)
-        kept.append(batch._steady(made))
+    for _ in range(2):
+        made = nbformat.read(path, as_version=4)
+        NotebookClient(made).execute()
+        kept.append(batch._steady(json.loads(nbformat.writes(made))))
     assert kept[0] == kept[1]
     views = [
         output["data"][batch._WIDGET_VIEW]

@@ -15,11 +15,12 @@ from ipywidgets.embed import embed_data
 from pypdf import PdfReader
 
 from vsecore import scenes
+from vsecore.course import batch
 from vsecore.course.batch import CourseError
 from vsecore.course.book import build, extension, find_chromium, print_book
 from vsecore.course.book.browser import browser, open_page, settle
-from vsecore.course.lesson import ROOT
 from vsecore.course.widgets import explorer
+from vsecore.paths import ROOT
 
 
 def test_a_figures_words_become_the_books_alt_text() -> None:
@@ -30,6 +31,20 @@ def test_a_figures_words_become_the_books_alt_text() -> None:
     silent = {"metadata": {}, "outputs": [{"output_type": "stream", "text": "x"}]}
     build._give_alt_text(silent)
     assert silent["metadata"] == {}
+
+
+def test_a_page_shows_the_parameters_once(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "code", "metadata": {"tags": [tag]}, "source": "seed = 0", "outputs": []}
+        for tag in ("parameters", "injected-parameters")
+    ]
+    for stored in batch.notebooks():
+        (tmp_path / stored.name).write_text(json.dumps({"cells": cells}))
+    build.lay_notebooks(tmp_path, tmp_path / "laid")
+    for page in (tmp_path / "laid").iterdir():
+        own, injected = json.loads(page.read_text())["cells"]
+        assert "remove-cell" in injected["metadata"]["tags"]
+        assert own == cells[0]
 
 
 def test_a_notebook_that_was_not_run_is_named(tmp_path: Path) -> None:

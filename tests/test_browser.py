@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 
 from vsecore.course.batch import CourseError
 from vsecore.course.book.browser import browser, find_chromium, open_page, settle
-from vsecore.course.lesson import ROOT
+from vsecore.paths import ROOT
 
 HTML = ROOT / "book" / "_build" / "html"
 PAGES = sorted(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from vsecore import course
+from vsecore.course import lesson as lessons
 from vsecore.course.datasets import open_dataset
 from vsecore.recipes import get
 
@@ -31,12 +32,12 @@ def test_parameters_are_checked_in_the_first_cell(tmp_path: Path) -> None:
 
 
 def test_each_tier_picks_its_own() -> None:
-    for tier in course.TIERS:
+    for tier in lessons.TIERS:
         assert course.begin(tier).pick(smoke="smoke", lesson="lesson", full="full") == tier
 
 
 def test_a_report_tells_agreement_and_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(course, "LESSON_RECORDS", tmp_path)
+    monkeypatch.setattr(lessons, "LESSON_RECORDS", tmp_path)
     lesson = course.begin()
     assert "Measured in this run" in repr(lesson.report("x", {"rsum": 300.0}, 10))
     monkeypatch.setenv("VSECORE_RECORD", "1")

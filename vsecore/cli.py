@@ -6,11 +6,14 @@ user's input is told in one sentence, without a traceback, and ends with exit st
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+from vsecore import paths, threads
 
 if TYPE_CHECKING:
     from vsecore.data.splits import Dataset, FeatureKind
@@ -30,15 +33,16 @@ app.add_typer(data_app, name="data")
 
 def main() -> None:
     """Run the command line; tell the user's mistakes in a sentence, or where they arose with --debug."""
+    os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
     try:
         app()
     except Exception as error:
-        from vsecore.course.batch import CourseError
-
-        expected = isinstance(error, ValueError | OSError | FloatingPointError | CourseError)
+        missing = isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("vsecore")
+        expected = missing or isinstance(error, ValueError | OSError | FloatingPointError)
         if "--debug" in sys.argv or not expected:
             raise
-        typer.echo(f"vse: {error}", err=True)
+        remedy = ", which this command needs: pip install 'vsecore[course]' brings it" if missing else ""
+        typer.echo(f"vse: {error}{remedy}", err=True)
         sys.exit(2)
 
 
@@ -376,20 +380,25 @@ def course(
     seed: Seed = 0,
 ) -> None:
     """Run the notebooks into build/notebooks, then build the book."""
+    paths.need_checkout("vse course")
     from vsecore.course import batch
     from vsecore.course.book import build_book
-    from vsecore.course.lesson import ROOT, begin
+    from vsecore.course.lesson import begin
 
     begin(tier, data, data_root, seed)  # a wrong parameter is told here, not after the first notebook
-    executed = ROOT / "build" / "notebooks"
+    executed = paths.ROOT / "build" / "notebooks"
     parameters = {
         "tier": tier,
         "data": data,
         "data_root": str(Path(data_root).resolve()) if data_root else "",
         "seed": seed,
     }
-    at_once = 2 if tier == "smoke" else 1
-    batch.run(batch.notebooks(notebooks or ()), executed, parameters, typer.echo, at_once)
+    chosen = batch.notebooks(notebooks or ())
+    at_once = 1 if tier == "full" else 2
+    if data == "scenes" and len(chosen) > 1:
+        typer.echo("making the embedded world, unless it is in the cache")
+        batch.make_world(tier)
+    batch.run(chosen, executed, parameters, typer.echo, at_once)
     if notebooks:
         typer.echo(f"executed: {executed}")
         return
@@ -401,17 +410,16 @@ def book(
     pdf: Annotated[bool, typer.Option("--pdf", help="Print it as one PDF too; needs Chromium.")] = False,
 ) -> None:
     """Build the book from the stored notebooks."""
+    paths.need_checkout("vse book")
     from vsecore.course.book import build_book, find_chromium, print_book
-    from vsecore.course.lesson import ROOT
 
     if pdf:
         find_chromium()  # where there is none, it is told before the book is built
-    title_page = build_book(ROOT / "notebooks", typer.echo)
+    title_page = build_book(paths.ROOT / "notebooks", typer.echo)
     typer.echo(f"open {title_page}")
     if pdf:
-        typer.echo(
-            f"printed {print_book(title_page.parent, ROOT / 'book' / '_build' / 'book.pdf', typer.echo)}"
-        )
+        printed = paths.ROOT / "book" / "_build" / "book.pdf"
+        typer.echo(f"printed {print_book(title_page.parent, printed, typer.echo)}")
 
 
 @app.command()
@@ -424,6 +432,7 @@ def refresh(
     ] = False,
 ) -> None:
     """Make stored notebooks anew from their texts (for authors)."""
+    paths.need_checkout("vse refresh")
     from vsecore.course import batch
 
     batch.refresh(notebooks or (), keep_numbers=keep_numbers, tell=typer.echo)
@@ -438,6 +447,7 @@ def learner(
     force: Annotated[bool, typer.Option("--force", help="Lose what somebody did in older copies.")] = False,
 ) -> None:
     """Write copies of the notebooks without their solutions, to work in or to hand out."""
+    paths.need_checkout("vse learner")
     from vsecore.course.grading import LEARNER_FOLDER, write_learner_copies
 
     folder = out or LEARNER_FOLDER
@@ -460,6 +470,7 @@ def grade(
     minutes: Annotated[float, typer.Option(help="The limit for each notebook.")] = 10.0,
 ) -> None:
     """Run learners' notebooks and report every exercise. Their code is run: do it in a container."""
+    paths.need_checkout("vse grade")
     from vsecore.course.grading import grade_folder
 
     page = grade_folder(folder, out, tier=tier, minutes=minutes, homework=homework or (), tell=typer.echo)

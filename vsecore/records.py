@@ -12,7 +12,6 @@ import math
 import os
 import platform
 import re
-import resource
 import subprocess
 import sys
 import typing
@@ -22,15 +21,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_origin
 
+import psutil
 import torch
 
 from vsecore.data.files import read_json, write_atomically
+from vsecore.paths import assets
 from vsecore.training import Run
 from vsecore.training.checkpoints import flatten
 from vsecore.training.distributed import hardware
 
 PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
-PUBLISHED = Path(__file__).resolve().parent.parent / "assets" / "published.json"
+PUBLISHED = assets() / "published.json"
 SOURCES = ("vsecore", "pyproject.toml", "requirements.lock")
 
 
@@ -281,5 +282,10 @@ def _version(package: str) -> str:
 
 
 def _peak_memory() -> int:
+    """The most memory that this process ever had, in bytes."""
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource  # which Windows does not have
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in kilobytes

@@ -15,19 +15,24 @@ import sysconfig
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jupytext
+import psutil
 
-from vsecore import records
-from vsecore.course.lesson import LESSON_RECORDS, ROOT
+from vsecore import records, scenes
+from vsecore.course.lesson import LESSON_RECORDS, SMOKE_SIZES
 from vsecore.data.files import write_atomically
-from vsecore.scenes.build import WORLD_VERSION
+from vsecore.data.splits import FeatureKind
+from vsecore.paths import ROOT
+from vsecore.scenes.build import SIZES, WORLD_VERSION
+from vsecore.threads import one_thread, whole_machine
 
 
-class CourseError(Exception):
+class CourseError(ChildProcessError):
     """A notebook or the book did not come through; the message says which, and where to look."""
 
 
@@ -62,6 +67,19 @@ class NotebookRun:
     peak_megabytes: float
 
 
+def make_world(tier: str) -> None:
+    """Put the embedded world and its three kinds of features into the cache, unless they are there.
+
+    Notebooks that run side by side would each make it for themselves.
+    """
+    sizes = SMOKE_SIZES if tier == "smoke" else SIZES
+    for split, count in sizes.items():
+        scenes.pictures(split, count)  # drawn on all cores; then the kinds of features two at a time
+    with ThreadPoolExecutor(2) as pool:
+        for made in [pool.submit(scenes.load, **sizes, features=kind) for kind in get_args(FeatureKind)]:
+            made.result()
+
+
 def run(
     paths: Iterable[Path],
     folder: Path,
@@ -76,8 +94,7 @@ def run(
         folder: where the executed copies go.
         parameters: papermill parameters, the same for each.
         tell: called with a line about each notebook.
-        at_once: how many run side by side. More than one pays where notebooks mostly import and little
-            computes, as at tier smoke; then each has one thread.
+        at_once: how many run side by side, each on one thread. Alone, a notebook has all cores.
 
     Returns:
         One `NotebookRun` a notebook, in their order, also written to `folder/run.json`.
@@ -87,7 +104,7 @@ def run(
             `folder` to look at.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    environment = {} if at_once == 1 else {"OMP_NUM_THREADS": "1"}
+    environment = whole_machine(os.environ) if at_once == 1 else one_thread(os.environ)
 
     def run_one(path: Path) -> NotebookRun:
         output = folder / path.name
@@ -99,13 +116,14 @@ def run(
         tell(f"  {path.stem}: {entry.seconds:.0f} s, {entry.peak_megabytes:.0f} MB")
         return entry
 
+    # The longest first: begun last, it would run on alone when the others are done.
+    costs = {entry.name: entry.seconds for entry in records.find(LESSON_RECORDS)}
     paths = list(paths)
-    # The first makes the world that the others share: side by side, each would make it for itself.
-    runs = [run_one(path) for path in paths[:1]]
     with ThreadPoolExecutor(at_once) as pool:
-        begun = [pool.submit(run_one, path) for path in paths[1:]]
+        order = sorted(paths, key=lambda path: costs.get(path.stem, 0.0), reverse=at_once > 1)
+        begun = {path: pool.submit(run_one, path) for path in order}
         try:
-            runs += [one.result() for one in begun]
+            runs = [begun[path].result() for path in paths]
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -140,7 +158,8 @@ def refresh(
         # Made anew from the text, so that nothing of an older run, or of a learner's, stays in it.
         jupytext.write(jupytext.read(text), output)
         command = ["jupyter", "execute", "--inplace", str(output)]
-        runs.append(_execute(command, output, {"VSECORE_RECORD": "0" if keep_numbers else "1"}))
+        environment = one_thread(os.environ) | {"VSECORE_RECORD": "0" if keep_numbers else "1"}
+        runs.append(_execute(command, output, environment))
         tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
         steady = _steady(json.loads(output.read_text(encoding="utf-8")))
         with write_atomically(stored, "w") as file:
@@ -212,27 +231,39 @@ def _cost(run: NotebookRun) -> records.Record:
 def _execute(
     command: list[str], output: Path, environment: Mapping[str, str], bar: bool = False
 ) -> NotebookRun:
-    """Run a Jupyter program that executes a notebook into `output`, and measure it."""
+    """Run a Jupyter program that executes a notebook into `output`, and measure it.
+
+    Its memory is that of the program, its kernel and whatever they start, together, looked at five times a
+    second: what comes and goes faster is not seen.
+    """
     log = output.with_suffix(".log")
-    started = time.perf_counter()
+    started, peak, returned = time.perf_counter(), 0, None
     with log.open("wb") as lines:
         # In batch, or the bars inside the notebook would end up in the book.
-        quiet = os.environ | {"VSECORE_BATCH": "1"} | dict(environment)
+        quiet = {**environment, "VSECORE_BATCH": "1"}
         program = [str(Path(sysconfig.get_path("scripts")) / command[0]), *command[1:]]
         process = subprocess.Popen(program, env=quiet, stderr=None if bar else lines)
-        # wait4 and not wait: it also tells the largest memory of the process and of its kernel.
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
+        while returned is None:
+            peak = max(peak, _memory(process.pid))
+            with suppress(subprocess.TimeoutExpired):
+                returned = process.wait(timeout=0.2)
+    if returned != 0:
         raise CourseError(
             f"{output.stem} stopped: {_first_error(output) or 'see ' + str(log)} (half-run copy: {output})"
         )
     log.unlink()
-    return NotebookRun(output.stem, time.perf_counter() - started, usage.ru_maxrss / _MAXRSS_UNITS_A_MEGABYTE)
+    return NotebookRun(output.stem, time.perf_counter() - started, peak / 2**20)
 
 
-# The kernel reports kilobytes on Linux and bytes on macOS.
-_MAXRSS_UNITS_A_MEGABYTE = 1024 * 1024 if sys.platform == "darwin" else 1024
+def _memory(process: int) -> int:
+    """Bytes of memory that a process and all its descendants have at this moment."""
+    total = 0
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(process)
+        for member in (parent, *parent.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):  # it ended while we looked
+                total += member.memory_info().rss
+    return total
 
 
 def _first_error(path: Path) -> str:

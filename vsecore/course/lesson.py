@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import numpy as np
+import psutil
 import torch
 
-from vsecore import records, scenes
+from vsecore import records, scenes, threads
 from vsecore.course.datasets import DATASETS, open_dataset, picture_files, read_pixels
 from vsecore.data.files import cache_folder, in_batch
 from vsecore.data.karpathy import find_annotations
 from vsecore.data.splits import Dataset, FeatureKind
+from vsecore.paths import PACKAGE, results
 from vsecore.recipes import Recipe
 from vsecore.scenes.build import WORLD_VERSION
 from vsecore.scenes.networks import NETWORKS, weights_file
@@ -31,9 +33,8 @@ from vsecore.training import Run, fit
 
 Tier = Literal["smoke", "lesson", "full"]
 TIERS: tuple[Tier, ...] = ("smoke", "lesson", "full")
-ROOT = Path(__file__).resolve().parents[2]
 SMOKE_SIZES = {"train": 600, "dev": 100, "test": 200}
-LESSON_RECORDS = ROOT / "assets" / "results" / "lesson"
+LESSON_RECORDS = results() / "lesson"
 T = TypeVar("T")
 
 
@@ -177,7 +178,7 @@ class Lesson:
 
     def trained(self, recipe: Recipe, dataset: Dataset) -> Run:
         """Train a recipe once; then it comes from the cache, as long as nothing about it changes."""
-        sources = sorted((ROOT / "vsecore").rglob("*.py"))
+        sources = sorted(PACKAGE.rglob("*.py"))
         code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
         key = f"{recipe.hash()}-{dataset.fingerprint()[:12]}-{code[:12]}-{self.seed}"
         return fit(recipe, dataset, folder=cache_folder("runs", key), resume=True, seed=self.seed)
@@ -225,6 +226,8 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str = "", seed:
             )
         if not (root / "train_ims.npy").exists():
             find_annotations(root)
+    if tier != "full" and threads.COUNT not in os.environ:  # nobody of ours has started this kernel
+        torch.set_num_threads(1)
     torch.manual_seed(seed)
     return Lesson(tier, data, root, seed, began=time.perf_counter())
 
@@ -265,7 +268,7 @@ def published(*systems: str, data: str = "") -> str:
 
 def check_machine(least_gigabytes: float = 6.0) -> None:
     """Look for what the course needs and print a line for each thing, with what to do where it is missing."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    memory = psutil.virtual_memory().total / 2**30
     room = shutil.disk_usage(cache_folder()).free / 2**30
     lines = {
         "Python 3.11 or newer": (

@@ -16,8 +16,9 @@ from vsecore.data.splits import FeatureKind
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.experiment import Experiment, lesson_scale, title_of
 from vsecore.experiments.running import RESULTS
+from vsecore.paths import assets
 
-CLAIMS = Path(__file__).resolve().parents[2] / "assets" / "claims.yml"
+CLAIMS = assets() / "claims.yml"
 
 Verdict = Literal["reproduced", "not on this data", "contradicted", "not tried"]
 SIGNIFICANCE = 0.05  # of a one-sided paired t-test

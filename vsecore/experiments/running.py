@@ -18,10 +18,11 @@ from vsecore.evaluation import ensemble, evaluate
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.experiment import PlannedTraining, lesson_scale, title_of
 from vsecore.losses import Rule, negatives_kept
+from vsecore.paths import results
 from vsecore.training import Event, Run, describe_data, fit, score_split
 
 RULES: tuple[Rule, ...] = ("released", "printed")
-RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results" / "experiments"
+RESULTS = results() / "experiments"
 
 
 def run(

@@ -12,9 +12,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from vsecore.paths import assets
 from vsecore.scenes.facts import SIDE
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
+ASSETS = assets()
 
 
 class Residual(nn.Module):

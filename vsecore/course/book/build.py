@@ -24,7 +24,7 @@ from PIL import Image
 from vsecore import scenes
 from vsecore.course.batch import CourseError, notebooks
 from vsecore.course.grading import instructor_page
-from vsecore.course.lesson import ROOT
+from vsecore.paths import ROOT
 
 # The search on the title page: the notebook that shows it, and what is asked there.
 FIRST_NOTEBOOK, QUERY = "00_start_here.ipynb", "two boats on the lake"
@@ -102,6 +102,7 @@ def lay_notebooks(executed: Path, folder: Path) -> None:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         for cell in notebook["cells"]:
             _give_alt_text(cell)
+            _hide_injected_parameters(cell)
         (folder / stored.name).write_text(json.dumps(notebook), encoding="utf-8")
 
 
@@ -112,6 +113,13 @@ def _give_alt_text(cell: dict[str, Any]) -> None:
         if "image/png" in data and "text/plain" in data:
             words = "".join(data["text/plain"])
             cell.setdefault("metadata", {}).setdefault("mystnb", {}).setdefault("image", {})["alt"] = words
+
+
+def _hide_injected_parameters(cell: dict[str, Any]) -> None:
+    """Leave papermill's copy of the parameters cell out of the page, which shows the notebook's own."""
+    tags = cell["metadata"].get("tags", [])
+    if "injected-parameters" in tags:
+        cell["metadata"]["tags"] = [*tags, "remove-cell"]
 
 
 def lay_title_page(executed: Path, folder: Path) -> None:

@@ -14,7 +14,8 @@ from vsecore import records
 from vsecore.course.batch import notebooks
 from vsecore.course.checks import EXERCISES, Exercise
 from vsecore.course.grading.plain import Directive, blocks
-from vsecore.course.lesson import LESSON_RECORDS, ROOT
+from vsecore.course.lesson import LESSON_RECORDS
+from vsecore.paths import ROOT
 
 GLUE = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line
 WORDS_A_MINUTE = 120  # of a text with formulas and code, read to be understood

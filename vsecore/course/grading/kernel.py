@@ -24,6 +24,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import output_from_msg
 
 from vsecore.course.checks import GRADES
+from vsecore.threads import one_thread
 
 INTERRUPT_SECONDS = 10  # an interrupted cell that goes on for longer ends the run
 OUTPUT_BYTES = 20_000_000  # for a whole notebook; what is printed beyond is dropped
@@ -133,7 +134,9 @@ def _kernel(notebook: NotebookNode, scratch: Path, judgements: str) -> Iterator[
     work, settings = scratch / "work", scratch / "settings"
     work.mkdir()
     settings.mkdir()
-    environment = {name: value for name, value in os.environ.items() if name != "VSECORE_RECORD"} | {
+    environment = one_thread(os.environ)
+    environment.pop("VSECORE_RECORD", None)
+    environment |= {
         GRADES: judgements,
         "VSECORE_BATCH": "1",
         "IPYTHONDIR": str(settings),  # else what a cell puts there would start with the next kernel

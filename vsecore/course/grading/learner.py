@@ -14,8 +14,8 @@ from nbformat import NotebookNode
 
 from vsecore.course.batch import notebooks
 from vsecore.course.grading.plain import Directive, blocks, citations, plain_markdown
-from vsecore.course.lesson import ROOT
 from vsecore.data.files import write_atomically
+from vsecore.paths import ROOT
 
 LEARNER_FOLDER = ROOT / "build" / "learner"
 

@@ -15,7 +15,7 @@ from pybtex.database import parse_file
 from pybtex.richtext import Text
 
 from vsecore.course.checks import EXERCISES
-from vsecore.course.lesson import ROOT
+from vsecore.paths import ROOT
 
 BOXES = (
     "admonition",

@@ -1,0 +1,50 @@
+"""Where files lie: a checkout has all, an installed package what it needs to train."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from vsecore import cli, paths
+from vsecore.scenes.networks import NETWORKS, weights_file
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of packages with ours in it, as pip leaves it, in place of this checkout."""
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setattr(paths, "PACKAGE", tmp_path / "vsecore")
+    return tmp_path
+
+
+def test_this_is_a_checkout_and_its_assets_are_there() -> None:
+    paths.need_checkout("vse course")
+    assert paths.assets() == paths.ROOT / "assets" and paths.results().is_dir()
+    assert all(weights_file(name).parent == paths.assets() for name in NETWORKS)
+
+
+def test_the_wheel_carries_every_asset_but_the_results() -> None:
+    project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())
+    carried = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    files = {f"assets/{path.name}" for path in paths.assets().iterdir() if path.is_file()}
+    assert carried == {file: file.replace("assets", "vsecore/_assets") for file in files}
+
+
+def test_an_installed_package_has_assets_of_its_own_and_writes_results_where_one_works(
+    installed: Path,
+) -> None:
+    assert not paths.is_checkout()
+    assert paths.assets() == installed / "vsecore" / "_assets"
+    assert paths.results() == Path("results")
+
+
+@pytest.mark.parametrize("command", ["course", "book", "refresh", "learner", "grade ."])
+def test_what_an_installed_package_cannot_do_is_said_in_a_sentence(
+    command: str, installed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["vse", *command.split()])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    said = capsys.readouterr().err
+    assert stopped.value.code == 2 and "clone the course's repository" in said
+    assert said.count("\n") == 1 and "Traceback" not in said

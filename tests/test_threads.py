@@ -1,0 +1,86 @@
+"""Threads: one for a lesson or a test, all cores and sleeping waiters for a script, the user's own first."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from vsecore import course, threads
+from vsecore.course import batch
+from vsecore.course.batch import NotebookRun
+from vsecore.paths import ROOT
+
+LOOK = "import os; print(os.environ.get('OMP_NUM_THREADS'), os.environ.get('OMP_WAIT_POLICY'))"
+
+
+def start(*arguments: str, **variables: str) -> str:
+    """What a Python program says last, started with no variable of threads but those given."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    command, environment = [sys.executable, *arguments], clean | paths | variables
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return run.stdout.strip().splitlines()[-1]
+
+
+def test_what_the_user_sets_wins() -> None:
+    own = {"OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "ACTIVE", "HOME": "/"}
+    assert threads.one_thread(own) == own == threads.whole_machine(own)
+    assert threads.whole_machine({}) == {"OMP_WAIT_POLICY": "PASSIVE"}
+    assert threads.one_thread({}) == {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
+
+
+def test_a_test_has_the_threads_that_the_variables_say() -> None:
+    assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"])  # so they were set before its import
+
+
+def test_a_program_of_the_lab_has_one_thread() -> None:
+    lab = ["-m", "vsecore.threads", sys.executable, "-c", LOOK]
+    assert start(*lab) == "1 PASSIVE"
+    assert start(*lab, OMP_NUM_THREADS="2") == "2 PASSIVE"
+    assert "$(BIN)/python -m vsecore.threads $(BIN)/jupyter lab" in (ROOT / "Makefile").read_text()
+
+
+def test_the_command_line_has_all_cores_and_sleeping_waiters() -> None:
+    look = f"from vsecore.cli import main\ntry: main()\nexcept SystemExit: {LOOK}"
+    assert start("-c", look, "--help") == "None PASSIVE"
+
+
+def test_the_kernels_of_the_stored_notebooks_tests_have_one_thread() -> None:
+    kernel = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {LOOK!r}])"
+    load = f"import runpy; runpy.run_path({str(ROOT / 'notebooks' / 'conftest.py')!r}); {kernel}"
+    assert start("-c", load) == "1 PASSIVE"
+
+
+@pytest.mark.parametrize(
+    ("tier", "own", "wanted"), [("lesson", "", [1]), ("lesson", "4", []), ("full", "", [])]
+)
+def test_a_lesson_takes_one_thread_in_a_kernel_that_somebody_else_has_started(
+    tier: str, own: str, wanted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", taken.append)
+    monkeypatch.setenv("OMP_NUM_THREADS", own)
+    if not own:
+        monkeypatch.delenv("OMP_NUM_THREADS")
+    course.begin(tier)
+    assert taken == wanted
+
+
+@pytest.mark.parametrize(("at_once", "wanted"), [(1, "None PASSIVE"), (2, "1 PASSIVE")])
+def test_notebooks_side_by_side_have_one_thread_each_and_alone_all_cores(
+    at_once: int, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, str]] = []
+
+    def execute(command: list[str], output: Path, environment: dict[str, str], bar: bool) -> NotebookRun:
+        seen.append(environment)
+        return NotebookRun(output.stem, 1.0, 1.0)
+
+    monkeypatch.setattr(batch, "_execute", execute)
+    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name)
+    batch.run([tmp_path / "00_small.ipynb"], tmp_path / "out", {}, lambda line: None, at_once=at_once)
+    assert f"{seen[0].get('OMP_NUM_THREADS')} {seen[0]['OMP_WAIT_POLICY']}" == wanted

@@ -1,0 +1,38 @@
+"""Where the project's own files lie: in a checkout of the repository, or inside the installed package."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+ROOT = PACKAGE.parent
+"""The checkout's folder. With an installed package, the folder of all packages: no file of ours is there."""
+
+
+def is_checkout() -> bool:
+    """Whether the package runs from a checkout, which has the notebooks and the book beside it."""
+    return (ROOT / "notebooks" / "text").is_dir() and (ROOT / "book" / "_toc.yml").is_file()
+
+
+def need_checkout(what: str) -> None:
+    """Refuse what only a checkout can do.
+
+    Args:
+        what: the command, such as "vse course".
+
+    Raises:
+        FileNotFoundError: this is an installed package.
+    """
+    if not is_checkout():
+        raise FileNotFoundError(
+            f"{what} needs the notebooks and the book, which an installed vsecore does not carry: "
+            "clone the course's repository and run it there"
+        )
+
+
+def assets() -> Path:
+    """The folder of what ships with the code: the world's networks, published results, claims."""
+    return ROOT / "assets" if is_checkout() else PACKAGE / "_assets"
+
+
+def results() -> Path:
+    """The folder of records: the repository's, or `results` in the working folder of an installed package."""
+    return ROOT / "assets" / "results" if is_checkout() else Path("results")

@@ -1,0 +1,46 @@
+"""How many processor threads a program computes with, and what a thread does while it waits.
+
+A lesson's models are small: a step is as fast on one thread as on two. So notebooks and tests take
+**one thread each**, and two of them run side by side. A wide model fills the machine: `vse train`,
+`vse experiment` and `vse evaluate` take **all cores**, but their threads **sleep** while they wait for one
+another. By default they spin, and then a step that shares its cores with another program takes five to fifty
+times as long.
+
+Whoever starts a program decides: `one_thread` or `whole_machine` gives it the variables that OpenMP reads
+when PyTorch is loaded, so they must be set before that. This module imports nothing but the standard library.
+It can start a program itself: ``python -m vsecore.threads jupyter lab`` gives a lesson's one thread to every
+kernel.
+
+What a user sets in the environment is never changed.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+COUNT, WAITING = "OMP_NUM_THREADS", "OMP_WAIT_POLICY"
+
+
+def whole_machine(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a program that runs alone: all cores, and threads that sleep while they wait.
+
+    Args:
+        environment: what is set already, usually `os.environ`; it wins.
+    """
+    return {WAITING: "PASSIVE", **environment}
+
+
+def one_thread(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a notebook or a test: one thread, since two programs run side by side.
+
+    Args:
+        environment: what is set already, usually `os.environ`; it wins.
+    """
+    return {COUNT: "1", **whole_machine(environment)}
+
+
+if __name__ == "__main__":
+    if os.name == "posix":  # takes this process's place, so that Ctrl-C is its own
+        os.execvpe(sys.argv[1], sys.argv[1:], one_thread(os.environ))
+    sys.exit(subprocess.call(sys.argv[1:], env=one_thread(os.environ)))
