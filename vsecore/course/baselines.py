@@ -49,9 +49,8 @@ def ridge_scores(train: Split, test: Split, alpha: float = 1.0, minimum_count: i
     captions = words.fit_transform(train.captions)  # (Nc, V), sparse
     seen = _pooled(train)  # (n, F)
     weights = _ridge_weights(seen, captions, train.owner, alpha)  # (F, V)
-    predicted = (
-        _pooled(test) - seen.mean(0, dtype=np.float64)
-    ) @ weights  # (n, V)   what is special about each
+    unusual = _pooled(test) - seen.mean(0, dtype=np.float64)  # (n, F)   what sets each picture apart
+    predicted = unusual @ weights  # (n, V)
     predicted /= np.linalg.norm(predicted, axis=1, keepdims=True)
     read = words.transform(test.captions).astype(np.float32)  # (Nc, V), sparse
     return torch.from_numpy(np.ascontiguousarray((read @ predicted.T.astype(np.float32)).T))

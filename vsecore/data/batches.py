@@ -276,7 +276,8 @@ class _BatchMaker(TorchDataset[Batch]):
         size = len(joint) // self.world
         mine = joint[self.rank * size : (self.rank + 1) * size] if self.world > 1 else joint
         captions, pairs = self._captions_of(mine), self.mode == "pairs"
-        tokens, mask = self._tokens_of(captions, self._joint_width(self._captions_of(joint)))
+        width = self._longest(self._captions_of(joint)) if self.world > 1 else None
+        tokens, mask = self._tokens_of(captions, width)
         longest_first = np.argsort(-mask.sum(1), kind="stable")  # (C,)
         captions = captions[longest_first]
         # In pairs a picture with two captions in the batch stands there twice, with other elements dropped.
@@ -289,16 +290,20 @@ class _BatchMaker(TorchDataset[Batch]):
             shares=self._shares(joint),
         )
         if self.negatives is not None:
-            hard = _draw_offline(self.negatives, self.split, captions, self.seed, self.epoch)
-            widths: tuple[int | None, ...] = (None, None)
-            if self.world > 1:
-                joint_hard = _draw_offline(self.negatives, self.split, joint, self.seed, self.epoch)
-                widths = tuple(map(self._joint_width, joint_hard))
-            batch.offline = (
-                self._pairs(hard[0], widths[0], batch.shares),
-                self._pairs(hard[1], widths[1], batch.shares),
-            )
+            batch.offline = self._offline(self.negatives, captions, joint)
         return batch
+
+    def _offline(
+        self, negatives: OfflineNegatives, captions: np.ndarray, joint: np.ndarray
+    ) -> tuple[Batch, Batch]:
+        """The hard captions with their pictures, and the hard pictures with a caption, for each pair."""
+        texts, of_pictures = _draw_offline(negatives, self.split, captions, self.seed, self.epoch)
+        text_width = picture_width = None
+        if self.world > 1:
+            others = _draw_offline(negatives, self.split, joint, self.seed, self.epoch)
+            text_width, picture_width = map(self._longest, others)
+        shares = self._shares(joint)
+        return self._pairs(texts, text_width, shares), self._pairs(of_pictures, picture_width, shares)
 
     def _pairs(self, captions: np.ndarray, width: int | None, shares: tuple[int, ...]) -> Batch:
         """Captions as they come, each with its own picture."""
@@ -335,9 +340,9 @@ class _BatchMaker(TorchDataset[Batch]):
         """The captions of the epoch's rows, (C,)."""
         return rows if self.mode == "pairs" else self.split.captions_of(rows)
 
-    def _joint_width(self, captions: np.ndarray) -> int | None:
-        """What several processes pad captions to: the longest of all of them; None: each its own longest."""
-        return int(self.captions.lengths[captions].max()) if self.world > 1 else None
+    def _longest(self, captions: np.ndarray) -> int:
+        """The length of the longest of them, before words are dropped."""
+        return int(self.captions.lengths[captions].max())
 
     def _shares(self, joint: np.ndarray) -> tuple[int, ...]:
         """How many captions each process has."""
@@ -382,9 +387,9 @@ class _BatchMaker(TorchDataset[Batch]):
         return closed, mask
 
 
-def _drop(mask: np.ndarray, luck: np.ndarray, drop: float) -> np.ndarray:
-    """Where the mask is True and luck at least `drop`; in each row the luckiest True always stays."""
-    kept = mask & (luck >= drop)
+def _drop(mask: np.ndarray, luck: np.ndarray, probability: float) -> np.ndarray:
+    """What stays of a mask: luck is at least the probability; in each row the luckiest True always stays."""
+    kept = mask & (luck >= probability)
     luckiest = np.where(mask, luck, -1.0).argmax(1)
     rows = np.arange(len(mask))
     kept[rows, luckiest] = mask[rows, luckiest]
