@@ -14,7 +14,7 @@ WAYS = ("numpy", "network", "torch.sort")
 
 
 def take(patch, way):
-    """Sort by numpy, in parts of a few sets; by the network, as if compiled; or by torch.sort, as on a GPU."""
+    """Sort by numpy, in parts of a few sets; by the network, as compiled; or by torch.sort, as on a GPU."""
     patch.setattr(cpu, "VALUES_AT_A_TIME", 100)
     if way != "numpy":
         patch.setattr(cpu, "sorts", lambda x: False)
