@@ -261,41 +261,29 @@ def test_a_word_is_the_mean_of_both_readings():
     tokens = torch.randint(0, 30, (1, 4))
     elements, _ = encoder(tokens)
     words = encoder.embedding(tokens)
-    for direction, ordered in (("", words), ("_reverse", words.flip(1))):
-        one_way = nn.GRU(8, 6, batch_first=True)
-        weights = {name: getattr(encoder.gru, name + direction) for name, _ in one_way.named_parameters()}
-        one_way.load_state_dict(weights)
-        states, _ = one_way(ordered)
-        elements = elements - (states.flip(1) if direction else states) / 2
-    torch.testing.assert_close(elements, torch.zeros_like(elements), atol=1e-6, rtol=0)
+    ahead, back = encoder.forwards(words)[0], encoder.backwards(words.flip(1))[0].flip(1)
+    torch.testing.assert_close(elements, (ahead + back) / 2)
 
 
 @pytest.mark.parametrize("counts", [[6, 4, 4, 1], [2, 6, 1, 4]])
-def test_lengths_that_are_known_change_nothing(counts, bert_folder):
-    for encoder in text_encoders(bert_folder):
-        tokens, mask = torch.randint(0, 30, (4, 6)), prefix_mask(counts, 6)
-        expected, _ = encoder(tokens, mask)
-        elements, same = encoder(tokens, mask, torch.tensor(counts))
-        assert torch.equal(elements, expected)
-        assert same is mask
-
-
-@pytest.mark.parametrize(
-    ("lengths", "mask", "message"),
-    [
-        (torch.tensor([3, 1]), prefix_mask([3, 2], 3), "lengths gives caption 1 .* 1 words, the mask 2"),
-        (torch.tensor([3, 2]), None, "lengths gives caption 1 .* 2 words, the mask 3"),
-        (
-            torch.tensor([3.0, 2.0]),
-            prefix_mask([3, 2], 3),
-            r"lengths must be int64 \(2,\) on the CPU.*float32",
-        ),
-        (torch.tensor([3]), prefix_mask([3, 2], 3), r"lengths must be int64 \(2,\) .*\(1,\)"),
-    ],
-)
-def test_lengths_that_do_not_fit_are_refused(lengths, mask, message):
-    with pytest.raises(ValueError, match=message):
-        BiGRUEncoder(30, 8, 6)(torch.zeros(2, 3, dtype=torch.int64), mask, lengths)
+def test_both_readings_agree_with_a_packed_network(counts):
+    torch.manual_seed(0)
+    encoder = BiGRUEncoder(30, 8, 6).double()
+    packing = nn.GRU(8, 6, batch_first=True, bidirectional=True).double()
+    for name, weight in encoder.forwards.named_parameters():
+        getattr(packing, name).data.copy_(weight)
+        getattr(packing, f"{name}_reverse").data.copy_(getattr(encoder.backwards, name))
+    tokens, mask = torch.randint(0, 30, (4, 6)), prefix_mask(counts, 6)
+    words = encoder.embedding(tokens)
+    packed = nn.utils.rnn.pack_padded_sequence(words, torch.tensor(counts), True, enforce_sorted=False)
+    states, _ = nn.utils.rnn.pad_packed_sequence(packing(packed)[0], batch_first=True, total_length=6)
+    wanted, (elements, _) = sum(states.chunk(2, -1)) / 2, encoder(tokens, mask)
+    torch.testing.assert_close(elements[mask], wanted[mask], rtol=1e-12, atol=1e-12)
+    weights = torch.randn(4, 6, 6, dtype=torch.float64) * mask[..., None]
+    one, other = (
+        torch.autograd.grad((x * weights).sum(), encoder.embedding.weight) for x in (elements, wanted)
+    )
+    torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
@@ -477,11 +465,9 @@ def test_minilm_tells_a_dog_from_a_boat():
 @pytest.mark.parametrize("masked", [False, True])
 def test_nothing_waits_for_a_gpu(masked, bert_folder):
     torch.manual_seed(0)
-    lengths = torch.tensor([6, 4, 4, 1])
     mask = prefix_mask([6, 4, 4, 1], 6).cuda() if masked else None
     tokens, pictures = torch.randint(0, 30, (4, 6)).cuda(), torch.randn(4, 6, 7).cuda()
-    known = lengths if masked else torch.full_like(lengths, 6)
-    runs = [(encoder.cuda(), (tokens, mask, known)) for encoder in text_encoders(bert_folder)]
+    runs = [(encoder.cuda(), (tokens, mask)) for encoder in text_encoders(bert_folder)]
     runs += [(kind(7, 6).cuda(), (pictures, mask)) for kind in PICTURE_ENCODERS]
     for encoder, inputs in runs:
         encoder.train()

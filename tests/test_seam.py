@@ -63,7 +63,7 @@ class WordCount(nn.Module):
         self.read = nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, 1))
 
     def forward(self, step):
-        return (self.read(step.t.vectors).squeeze(-1) - step.batch.lengths).square().mean()
+        return (self.read(step.t.vectors).squeeze(-1) - step.t.mask.sum(1)).square().mean()
 
 
 def test_a_loss_with_parameters_is_trained_saved_and_resumed(add, tmp_path):

@@ -27,7 +27,7 @@ class VSE(nn.Module):
     Args:
         image_encoder: (pictures, mask) -> (elements (B, N, D), mask).
         image_pool: (elements, mask) -> vectors; None: only elements are compared.
-        text_encoder: (tokens, mask, lengths) -> (elements (C, L, D), mask).
+        text_encoder: (tokens, mask) -> (elements (C, L, D), mask).
         text_pool: (elements, mask) -> vectors; None: only elements are compared.
         similarity: compares two `Embedding`s, as `vsecore.similarity.Cosine` does.
 
@@ -54,24 +54,15 @@ class VSE(nn.Module):
         elements, mask = self.image_encoder(pictures, mask)  # (B, N, D), (B, N)
         return _pooled(self.image_pool, elements, mask)
 
-    def encode_captions(
-        self, tokens: Tensor, mask: Tensor | None = None, lengths: Tensor | None = None
-    ) -> Embedding:
-        """Embed captions (C, L) with their mask (C, L).
-
-        Args:
-            tokens: numbers of words.
-            mask: bool, True where a word is real.
-            lengths: the number of words of each caption, (C,), on the CPU, in falling order. A recurrent
-                encoder that is not given them reads them from the mask, and a GPU has to be waited for.
-        """
-        elements, mask = self.text_encoder(tokens, mask, lengths)  # (C, L, D), (C, L)
+    def encode_captions(self, tokens: Tensor, mask: Tensor | None = None) -> Embedding:
+        """Embed captions, numbers of words (C, L) with their mask (C, L)."""
+        elements, mask = self.text_encoder(tokens, mask)  # (C, L, D), (C, L)
         return _pooled(self.text_pool, elements, mask)
 
     def forward(self, batch: Batch) -> tuple[Embedding, Embedding]:
         """Embed a batch: its B pictures and its C captions."""
         v = self.encode_pictures(batch.pictures, batch.picture_mask)
-        t = self.encode_captions(batch.tokens, batch.token_mask, batch.lengths)
+        t = self.encode_captions(batch.tokens, batch.token_mask)
         return v, t
 
     def scores(self, v: Embedding, t: Embedding) -> Tensor:

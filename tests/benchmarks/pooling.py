@@ -1,13 +1,13 @@
-"""What each pooler costs beside the mean, and sorting by the network beside `torch.sort`.
+"""How long each pooler takes compared with the mean, and how long our sorting takes compared with others.
 
-Run as: python tests/benchmarks/pooling.py [--record] [--batch 128] [--turns 7]
+Run as: python tests/benchmarks/pooling.py [--record] [--batch 128] [--dim 1024] [--threads 2] [--turns 7]
 
-Batches of 36 regions and of 577 patches, 1024 wide, on two threads and, where there is one, on a GPU. All
-tasks of a shape take turns in one process, so that what else the machine does falls on all alike; medians are
-compared. Forward is what search pays (no gradient is wanted), both ways what training pays. A task that has
-had its share of seconds takes no more turns: the graph and the recurrent pool of 577 elements take a minute
-each. The last column sets the forward time against reading the elements once at the speed of a plain copy:
-no pooler can be faster than 1.
+By default batches of 36 regions and of 577 patches, 1024 wide, on two threads and on a GPU if there is one.
+All tasks of a shape take turns in one process, so that other work on the machine slows all of them alike, and
+medians are compared. Forward is the time in search, where no gradient is needed; both ways is the time in
+training. A task that has used up its share of seconds takes no more turns: the graph and the recurrent pool
+of 577 elements take a minute each. The last column compares the forward time with reading the elements once
+at the speed of a plain copy: no pooler can get below 1.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from torch import Tensor, nn
 
 from vsecore import records
 from vsecore.pooling import POOLS, adpool, build_pool, sort_descending
+from vsecore.pooling.sorting import sort_rows
 from vsecore.training.distributed import hardware
 
 ELEMENTS = (36, 577)
-DIM = 1024
 SHARE = 20.0  # seconds, after which a task takes no more turns
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,6 +37,12 @@ ROOT = Path(__file__).resolve().parents[2]
 def sort_by_torch(x: Tensor, mask: Tensor | None = None) -> Tensor:
     """The usual way to sort each dimension; no mask here."""
     return x.sort(dim=1, descending=True).values
+
+
+def sort_by_rows(x: Tensor) -> Tensor:
+    """Batcher's network as it stands in a textbook, one operation of torch after the other."""
+    rows = sort_rows(list(x.unbind(1)), lambda a, b: (torch.maximum(a, b), torch.minimum(a, b)))
+    return torch.stack(rows, 1)
 
 
 class OnTorchSort(nn.Module):
@@ -88,22 +94,24 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def measure(device: torch.device, batch: int, elements: int, turns: int) -> dict[str, float]:
+def measure(device: torch.device, batch: int, elements: int, dim: int, turns: int) -> dict[str, float]:
     """Print a table of one shape on one device.
 
     Returns:
         The numbers of the table by name: multiples of the mean's time, and how many times faster sorting is.
     """
     torch.manual_seed(0)
-    x = torch.randn(batch, elements, DIM, device=device)
+    x = torch.randn(batch, elements, dim, device=device)
     runs: dict[str, Callable[[Tensor], Tensor]] = {
-        name: build_pool(name, DIM, **({"k": 5} if name == "kmax" else {})).to(device) for name in POOLS
+        name: build_pool(name, dim, **({"k": 5} if name == "kmax" else {})).to(device) for name in POOLS
     }
     runs["adpool on torch.sort"] = OnTorchSort(runs["adpool"])  # type: ignore[arg-type]
-    runs |= {"sort_descending": sort_descending, "torch.sort": sort_by_torch}
+    runs |= {"sort_descending": sort_descending, "torch.sort": sort_by_torch, "network": sort_by_rows}
     if device.type == "cuda":
         runs["adpool, compiled"] = torch.compile(runs["adpool"])
-    assert torch.equal(sort_descending(x), sort_by_torch(x))
+    assert torch.equal(sort_descending(x), sort_by_torch(x)) and torch.equal(
+        sort_by_rows(x), sort_by_torch(x)
+    )
     tasks = {
         (name, backward): Task(run, x, backward) for name, run in runs.items() for backward in (False, True)
     }
@@ -114,7 +122,7 @@ def measure(device: torch.device, batch: int, elements: int, turns: int) -> dict
 
     forward, both = ({name: tasks[name, backward].median for name in runs} for backward in (False, True))
     once = copy.median / 2  # a copy reads and writes
-    print(f"\n({batch}, {elements}, {DIM}) on {hardware(device)}, {turns} turns\n")
+    print(f"\n({batch}, {elements}, {dim}) on {hardware(device)}, {turns} turns\n")
     print("| | forward, ms | both ways, ms | forward / mean | both / mean | forward / one reading |")
     print("| --- | --- | --- | --- | --- | --- |")
     metrics = {}
@@ -134,7 +142,7 @@ def measure(device: torch.device, batch: int, elements: int, turns: int) -> dict
         ("AdPool", "adpool on torch.sort", "adpool"),
     ):
         gains = forward[slow] / forward[fast], both[slow] / both[fast]
-        print(f"{what} by the network: {gains[0]:.1f} times as fast forward, {gains[1]:.1f} times both ways")
+        print(f"{what} by {fast}: {gains[0]:.1f} times as fast as {slow} forward, {gains[1]:.1f} both ways")
         place = f"{device.type}_{elements}_{what.lower()}_gain"
         metrics[f"{place}_forward"], metrics[f"{place}_both"] = gains
     return {name: round(value, 3) for name, value in metrics.items()}
@@ -145,18 +153,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch", type=int, default=128, help="how many sets (default: 128)")
     parser.add_argument("--turns", type=int, default=7, help="how often each task runs (default: 7)")
+    parser.add_argument("--dim", type=int, default=1024, help="how wide an element is (default: 1024)")
+    parser.add_argument("--threads", type=int, default=2, help="of the processor (default: 2)")
     parser.add_argument("--elements", type=int, nargs="+", default=ELEMENTS, help="how many a set has")
     parser.add_argument("--record", action="store_true", help="write a record into assets/results")
     options = parser.parse_args()
     os.environ.setdefault("VSECORE_BATCH", "1")
-    torch.set_num_threads(2)
+    torch.set_num_threads(options.threads)
     began, metrics = time.perf_counter(), {}
     devices = [torch.device("cpu")] + [torch.device("cuda")] * torch.cuda.is_available()
     for device in devices:
         for elements in options.elements:
-            metrics |= measure(device, options.batch, elements, options.turns)
+            metrics |= measure(device, options.batch, elements, options.dim, options.turns)
     if options.record:
-        config = {"batch": options.batch, "elements": list(options.elements), "dim": DIM, "threads": 2}
+        names = ("batch", "elements", "dim", "threads")
+        config = {name: getattr(options, name) for name in names}
         entry = records.record(
             "benchmark_pooling",
             config=config | {"turns": options.turns},
@@ -166,7 +177,7 @@ def main() -> None:
             metrics=metrics,
             seconds=time.perf_counter() - began,
             note="Each pooler's time as a multiple of the mean's, forward and both ways, and over one "
-            "reading of its input; how many times faster sorting by the network is than torch.sort. Medians.",
+            "reading of its input; how many times faster sort_descending is than torch.sort. Medians.",
         )
         print(f"\nWrote {records.write(entry, ROOT / 'assets' / 'results').relative_to(ROOT)}")
 

@@ -22,11 +22,7 @@ from vsecore.data.words import TokenizedCaptions, Tokenizer
 
 @dataclass
 class Batch:
-    """B pictures of N elements and C captions of L words, with the rows they come from.
-
-    Captions stand in the order of falling length, and where each has its own picture the pictures stand with
-    them: so a recurrent network can pack them as they are. `caption_rows` says which caption is which.
-    """
+    """B pictures of N elements and C captions of L words, with the rows they come from."""
 
     pictures: Tensor
     """Features (B, N, F) or pixels (B, 3, H, W), as they are stored: `to` makes floats float32."""
@@ -36,8 +32,6 @@ class Batch:
     """(C, L) int64."""
     token_mask: Tensor
     """(C, L) bool, True where real."""
-    lengths: Tensor
-    """(C,) int64: how many tokens of each caption are real. Always on the CPU: a GPU is never asked."""
     picture_rows: Tensor
     """(B,) int64: the row of each picture in its split."""
     caption_rows: Tensor
@@ -50,7 +44,7 @@ class Batch:
     """Hard negatives of each pair (`OfflineNegatives`): row r of both belongs to pair r of this batch.
 
     The first holds the hard captions T_o, each with its own picture; the second the hard pictures I_o, each
-    with a caption of its own. Neither is in the order of falling length.
+    with a caption of its own.
     """
     shares: tuple[int, ...] = ()
     """How many captions of the joint batch each process has; () where there is one process."""
@@ -61,7 +55,7 @@ class Batch:
         return self.picture_rows[:, None] == self.owner_rows[None, :]
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The batch on a device, its pictures in float32 unless they are whole numbers; `lengths` stay here.
+        """The batch on a device, its pictures in float32 unless they are whole numbers.
 
         The copy does not wait where the batch lies in pinned memory. Pictures of half precision are made
         float32 on the device, so that half as many bytes travel.
@@ -81,11 +75,9 @@ class Batch:
         return pinned
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        """A batch whose tensors are changed, but for `lengths`."""
+        """A batch whose tensors are changed."""
         tensors: dict[str, Any] = {
-            name: change(value)
-            for name, value in vars(self).items()
-            if isinstance(value, Tensor) and name != "lengths"
+            name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
         return replace(self, **tensors)
 
@@ -157,10 +149,6 @@ def make_loader(
 
     "pairs": a batch is `batch_size` captions, each with its picture (B = C); an epoch is every caption once.
     "pictures": a batch is `batch_size` pictures, each once and with all its captions (C is usually 5 B).
-
-    Within a batch (within a process's share of it) the longest caption comes first, after words are dropped;
-    captions of one length keep their order. In mode "pairs" the pictures move with their captions, in mode
-    "pictures" they stay. This holds for `shuffle=False` too: `caption_rows` tells which caption is which.
 
     Dropping elements and words makes a model rely on no single one. A dropped element is masked: it stays
     in the batch, as padding. Of the words chosen to be dropped, half are hidden behind `tokenizer.blank` and
@@ -278,14 +266,12 @@ class _BatchMaker(TorchDataset[Batch]):
         captions, pairs = self._captions_of(mine), self.mode == "pairs"
         width = self._longest(self._captions_of(joint)) if self.world > 1 else None
         tokens, mask = self._tokens_of(captions, width)
-        longest_first = np.argsort(-mask.sum(1), kind="stable")  # (C,)
-        captions = captions[longest_first]
         # In pairs a picture with two captions in the batch stands there twice, with other elements dropped.
         batch = self._batch(
             pictures=self.split.owner[captions] if pairs else mine,
             captions=captions,
-            tokens=tokens[longest_first],
-            mask=mask[longest_first],
+            tokens=tokens,
+            mask=mask,
             drawn_by=captions if pairs else mine,
             shares=self._shares(joint),
         )
@@ -328,7 +314,6 @@ class _BatchMaker(TorchDataset[Batch]):
             picture_mask=None if picture_mask is None else torch.from_numpy(picture_mask),
             tokens=torch.from_numpy(tokens),
             token_mask=torch.from_numpy(mask),
-            lengths=torch.from_numpy(mask.sum(1)),
             picture_rows=torch.from_numpy(pictures),
             caption_rows=torch.from_numpy(captions),
             owner_rows=torch.from_numpy(self.split.owner[captions]),

@@ -1,8 +1,7 @@
 """From the words of a caption to elements of the joint width.
 
-Every encoder is called as `encoder(tokens, mask, lengths)` with tokens (C, L), a bool mask (C, L), True where
-a word is real (None: all are), and the captions' lengths (C,) on the CPU, if they are known. It returns the
-elements (C, L, D) with their mask.
+Every encoder is called as `encoder(tokens, mask)` with tokens (C, L) and a bool mask (C, L), True where a word
+is real (None: all are), and returns the elements (C, L, D) with their mask.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vsecore.data.files import in_batch, write_atomically
 from vsecore.data.words import BERTTokenizer, Vocabulary, model_folder
@@ -57,7 +55,8 @@ class BiGRUEncoder(nn.Module):
             )
         else:
             self.embedding.weight.data.copy_(vectors)
-        self.gru = nn.GRU(word_dim, dim, batch_first=True, bidirectional=True)
+        self.forwards = nn.GRU(word_dim, dim, batch_first=True)
+        self.backwards = nn.GRU(word_dim, dim, batch_first=True)
 
     @classmethod
     def tokenizer(cls, captions: Sequence[str], minimum_count: int = 4) -> Vocabulary:
@@ -73,40 +72,23 @@ class BiGRUEncoder(nn.Module):
         _check_positive("minimum_count", minimum_count)
         return Vocabulary.build(captions, minimum_count)
 
-    def forward(
-        self, tokens: Tensor, mask: Tensor | None = None, lengths: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Encode captions (C, L).
-
-        Args:
-            tokens: word numbers, (C, L).
-            mask: bool, (C, L), with the words of a caption first and its padding last.
-            lengths: words in each caption, (C,) int64 on the CPU. Give them if they are known: without them
-                they are read from the mask, which waits for a GPU. Falling lengths save a sort.
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """Encode captions (C, L), the words of each first and its padding last.
 
         Raises:
-            ValueError: another shape, a caption without a word, padding before a word, or lengths that do
-                not fit the mask (on a GPU neither padding before a word nor such lengths are looked for).
+            ValueError: another shape, a caption without a word, or padding before a word (on a GPU, where the
+                answer would have to be waited for, the last two are not looked for).
         """
         check_tokens(tokens, mask)
-        if lengths is not None:
-            _check_lengths(lengths, tokens, mask)
-        elif mask is not None:
-            lengths = _lengths(mask)
+        _check_words_first(mask)
         words = self.embedding(tokens)  # (C, L, W)
         # Half precision, which autocast would choose on a GPU, loses small updates of the state.
         with torch.autocast(words.device.type, enabled=False):
-            if mask is None or lengths is None:
-                states, _ = self.gru(words)  # (C, L, 2D)
-            else:
-                # Packed, the backward reading begins at each caption's last word, and never sees the padding.
-                falling = bool((lengths[1:] <= lengths[:-1]).all())
-                packed = pack_padded_sequence(words, lengths, batch_first=True, enforce_sorted=falling)
-                states, _ = pad_packed_sequence(
-                    self.gru(packed)[0], batch_first=True, total_length=tokens.shape[1]
-                )  # (C, L, 2D)
-            forwards, backwards = states.chunk(2, dim=-1)  # (C, L, D) each
-            return (forwards + backwards) / 2, mask
+            # Both readings meet the padding last, so that it changes no word. Nothing is packed: that would
+            # take the lengths to the CPU, and its way back takes longer than the padding does.
+            ahead, _ = self.forwards(words)  # (C, L, D)
+            back, _ = self.backwards(_turned(words, mask))  # (C, L, D)
+            return (ahead + _turned(back, mask)) / 2, mask  # (C, L, D)
 
 
 class BERTEncoder(nn.Module):
@@ -155,15 +137,12 @@ class BERTEncoder(nn.Module):
         with write_atomically(Path(folder) / "config.json", "w") as file:
             file.write(self.backbone.config.to_json_string())
 
-    def forward(
-        self, tokens: Tensor, mask: Tensor | None = None, lengths: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encode captions (C, L).
 
         Args:
             tokens: numbers of word pieces, (C, L).
             mask: bool, (C, L).
-            lengths: ignored; `BiGRUEncoder` has a use for them.
 
         Raises:
             ValueError: another shape, or more pieces than the model has positions for.
@@ -207,39 +186,25 @@ def _check_weights(weights: str) -> None:
         raise ValueError('weights is empty: name a model, such as "bert-base-uncased", or its folder')
 
 
-def _check_lengths(lengths: Tensor, tokens: Tensor, mask: Tensor | None) -> None:
-    """Refuse lengths that cannot be right. The mask is only read if it lies on the CPU, as they do."""
-    captions, longest = tokens.shape
-    if lengths.dtype != torch.int64 or lengths.shape != (captions,) or lengths.device.type != "cpu":
-        raise ValueError(
-            f"lengths must be int64 ({captions},) on the CPU, "
-            f"got {lengths.dtype} {tuple(lengths.shape)} on {lengths.device.type}"
-        )
-    if mask is None:
-        found = torch.full_like(lengths, longest)
-    elif mask.device.type == "cpu":
-        found = _lengths(mask)
-    else:
-        found = lengths.clamp(1, longest)
-    if not torch.equal(lengths, found):
-        row = int((lengths != found).nonzero()[0])
-        raise ValueError(
-            f"lengths gives caption {row} of the batch {int(lengths[row])} words, the mask {int(found[row])}"
-        )
-
-
-def _lengths(mask: Tensor) -> Tensor:
-    mask = mask.cpu()
-    lengths = mask.sum(1)  # (C,)
-    if not lengths.all():
-        raise ValueError(
-            f"mask leaves caption {int(lengths.argmin())} of the batch without a word: each needs one"
-        )
+def _check_words_first(mask: Tensor | None) -> None:
+    if mask is None or mask.device.type != "cpu":
+        return
+    if not mask.any(1).all():
+        row = int((~mask.any(1)).nonzero()[0])
+        raise ValueError(f"mask leaves caption {row} of the batch without a word: each needs one")
     if (mask[:, 1:] & ~mask[:, :-1]).any():
         raise ValueError(
             "mask has padding before a word: a recurrent network wants the words first, then padding"
         )
-    return lengths
+
+
+def _turned(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Captions (C, L, W) with their words in the opposite order, and the padding still behind them."""
+    if mask is None:
+        return x.flip(1)
+    places = torch.arange(x.shape[1], device=x.device)
+    sources = (mask.sum(1, keepdim=True) - 1 - places).clamp(min=0)  # (C, L)   padding takes any word
+    return x.gather(1, sources.unsqueeze(-1).expand_as(x))
 
 
 def _transformer(weights: str, architecture: Path | None) -> PreTrainedModel:

@@ -1,8 +1,8 @@
 """Poolers: N vectors become one.
 
 Every pooler is called as `pool(x, mask)` with x (B, N, D) and a bool mask (B, N), True where an element is
-real; no mask means that all are. What stands in the padded cells, be it NaN or infinity, never reaches the
-result, nor does how many there are.
+real; no mask means that all are. Neither the values in the padding, be they NaN or infinity, nor the amount
+of padding changes a result.
 """
 
 from vsecore.pooling.adpool import AdPool

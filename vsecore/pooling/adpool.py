@@ -98,7 +98,10 @@ class AdPool(nn.Module):
         u, real = sort_descending(x, mask), sorted_mask(x, mask)  # (B, N, D), (B, N)
         logits = self.token(u)  # (B, N, 1), or (B, N, D) as released
         theta = softmax_over_real(logits.relu() if self.per_dimension else logits, real)
-        token = (theta.to(u.dtype) * u).sum(1)  # (B, D)                                     eq. 3
+        if self.per_dimension:
+            token = (theta.to(u.dtype) * u).sum(1)  # (B, D)                                 eq. 3
+        else:  # the same as a matrix product, without a tensor of u's size
+            token = (theta.to(u.dtype).transpose(1, 2) @ u).squeeze(1).to(u.dtype)  # (B, D)
         # Sorted or not makes no difference here, and from u one way back to the elements serves both levels.
         embedding = (softmax_over_real(u, real).to(u.dtype) * u).sum(1)  # (B, D)            eq. 4
         both = torch.stack([token, embedding], 1)  # (B, 2, D)

@@ -12,7 +12,7 @@ from vsecore.pooling.sorting import sort_descending
 class MeanPool(nn.Module):
     """The mean of the real elements.
 
-    Every element has the same say, and the same gradient. `MaxPool` lets the strongest speak alone.
+    Every element counts the same and gets the same gradient; in `MaxPool` only the largest value counts.
 
     Source: one of the simple poolers compared by Chen et al. 2021 (VSE-infinity).
     """
@@ -28,7 +28,7 @@ class MeanPool(nn.Module):
 class MaxPool(nn.Module):
     """The largest value of each dimension over the real elements.
 
-    Each dimension picks its own element, and only the picked one learns.
+    Each dimension picks its own element, and only that one gets a gradient.
 
     Source: one of the simple poolers compared by Chen et al. 2021 (VSE-infinity).
     """

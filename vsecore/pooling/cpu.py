@@ -1,8 +1,9 @@
-"""Faster ways for a CPU. Nothing here is needed to understand a pooler, and results are the same to rounding.
+"""Faster ways for a CPU. You can understand every pooler without them; results agree up to rounding.
 
-Two facts rule a CPU's time. Memory is slow: what is made on the way from input to result should stay in the
-cache, so large batches are worked through a few sets at a time. And numpy sorts short runs of numbers with
-vector instructions (bitonic networks in the registers), which no sequence of torch's operations can match.
+Two things decide how long a CPU takes. Memory is slow, so large batches are worked through a few sets at a
+time, and what is made on the way from input to result stays in the cache. And numpy sorts short runs of
+numbers with vector instructions (small sorting networks inside the registers), several times faster than
+torch's own sort or a network made of torch's operations.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-# Values worked on at a time: enough for the work to outweigh the calls, few enough for a processor's cache.
+# Values worked on at a time: enough to make up for the calls, few enough for a processor's cache.
 VALUES_AT_A_TIME = 2**17
-# From here on (32 MB of float32) each tensor's memory is fetched anew from the system, which takes longer
-# than most work on it.
+# From this many values on (32 MB of float32) each new tensor gets its memory from the system, which takes
+# longer than most work on it.
 VALUES_TOO_MANY_TO_KEEP = 2**23
-# A number of an element is written into 16 bits, one of them for the sign.
+# The number of an element is written into 16 bits, one of them for the sign.
 MOST_ELEMENTS = 2**15
 
 
 def is_plain(x: Tensor) -> bool:
-    """Whether x lies on a CPU and no compiler is at work, which would do better."""
+    """Whether x is on a CPU, and no compiler is at work (a compiler does better)."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -45,20 +46,20 @@ def sort_values(x: Tensor, real: Tensor | None) -> Tensor:
 def sort_with_origin(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
     """The sorted values, (B, N, D), and the number of the element that each came from, (B, N, D) int16.
 
-    One sort of plain numbers finds both. A float64 has 29 bits more than a float32 for the digits of a
-    number; the lowest 16 of them take the element's number, so written that of equal values the earlier
-    element comes first.
+    One sort of plain numbers finds both. A float64 has 29 more bits than a float32 for a number's digits. The
+    lowest 16 of them hold the element's number, written such that of equal values the earlier element comes
+    first.
     """
     values = torch.empty_like(x, memory_format=torch.contiguous_format)
     origin = torch.empty_like(values, dtype=torch.int16)
     numbers = torch.arange(x.shape[1])  # (N,)
     for part in cache_sized_parts(x):
-        # An infinity with digits would be a NaN: a power of two beyond every float32 stands for it.
+        # An infinity with digits would be a NaN: a power of two beyond every float32 takes its place.
         keys = _negative_runs(x[part], torch.float64).clamp_(-(2.0**1000), 2.0**1000)  # (b, D, N)
         if real is not None:
             keys.masked_fill_(~real[part].transpose(1, 2), 2.0**1001)  # behind all, whatever stood there
         bits = keys.view(torch.int64)
-        # The more digits a negative number has, the less it is: there they take the complement.
+        # In a negative number larger digits make a smaller number: there they hold the complement.
         bits |= (bits >> 63).bitwise_xor_(numbers).bitwise_and_(0xFFFF)
         digits = _sort_runs(keys).view(torch.int64).short()  # the number, or its complement, which is below 0
         origin[part] = (digits >> 15).bitwise_xor_(digits).transpose(1, 2)
@@ -92,12 +93,13 @@ def _spoil(values: Tensor) -> Tensor:
 
 
 def cache_sized_parts(x: Tensor) -> list[slice]:
-    """Cut a batch (B, N, D) into parts of as many rows as a processor's cache holds.
+    """Cut a batch (B, N, D) into parts of as many sets as fit into a processor's cache.
 
-    What is made on the way from one part's input to its result then never leaves the cache, and its memory
-    serves the next part. A GPU has no use for that, and a compiler cuts by itself: there all is one part.
+    What is made on the way from one part's input to its result then stays in the cache, and the next part
+    uses the same memory again. A GPU does not need this, and a compiler does it on its own: for them the
+    whole batch is one part.
     """
-    if x.device.type != "cpu" or torch.compiler.is_compiling():
+    if not is_plain(x):
         return [slice(None)]
     size = max(1, VALUES_AT_A_TIME // max(1, x.shape[1] * x.shape[2]))
     return [slice(start, start + size) for start in range(0, len(x), size)]
@@ -106,17 +108,17 @@ def cache_sized_parts(x: Tensor) -> list[slice]:
 def pool_by_parts(pool: Callable[[Tensor, Tensor | None], Tensor], x: Tensor, mask: Tensor | None) -> Tensor:
     """Pool a few sets at a time, for formulas that make many tensors of the input's size on their way.
 
-    The way back needs those tensors again. Of a small batch torch keeps them, as always, and then there is
-    nothing to gain from parts. Of a large one they are made a second time, part by part: that costs less than
-    the memory would, and the memory need not be there.
+    The backward pass needs those tensors again. For a small batch torch keeps them as always, and parts would
+    gain nothing. For a large batch they are computed a second time, part by part, which takes less time than
+    fetching so much memory.
 
     Args:
-        pool: from elements (B, N, D) and mask to (B, D), each set by itself.
+        pool: turns elements (B, N, D) and a mask into (B, D), each set on its own.
         x: elements, (B, N, D).
         mask: bool, (B, N), or None.
 
     Returns:
-        What the pool makes of all, (B, D).
+        The pooled sets, (B, D).
     """
     parts, learning = cache_sized_parts(x), torch.is_grad_enabled()
     if len(parts) <= 1 or (learning and x.numel() < VALUES_TOO_MANY_TO_KEEP):
@@ -126,5 +128,5 @@ def pool_by_parts(pool: Callable[[Tensor, Tensor | None], Tensor], x: Tensor, ma
     each = zip(x.split(size), masks, strict=True)
     if not learning:
         return torch.cat([pool(sets, real) for sets, real in each])
-    again = partial(checkpoint, pool, use_reentrant=False, preserve_rng_state=False)  # nothing is drawn
+    again = partial(checkpoint, pool, use_reentrant=False, preserve_rng_state=False)  # no dropout
     return torch.cat([again(sets, real) for sets, real in each])

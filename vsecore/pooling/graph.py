@@ -1,4 +1,4 @@
-"""A pooler that lets the elements speak with each other before their mean is taken."""
+"""A pooler that lets the elements exchange messages before it takes their mean."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from vsecore.pooling.masking import check_dim, check_elements, count_real, witho
 class GCNPool(nn.Module):
     """Graph convolutions over all pairs of elements, then the mean.
 
-    Each layer adds to every element what it hears from all the others, each as loud as the two are alike:
-    V* = V + W_r (R V W_g), where R = θ(V)·φ(V)ᵀ over the number of elements. R looks at directions alone, as
-    the source scales its regions to length one beforehand: of the elements as they come, four layers would
-    make the 81st power, and large ones would end in infinity. Every layer begins as doing nothing, so that
-    the pool begins as `MeanPool`.
+    Each layer adds to every element the messages of all elements, weighed by how similar they are to it:
+    V* = V + W_r (R V W_g), where R = θ(V)·φ(V)ᵀ divided by the number of elements. R is computed from
+    directions only, because the source scales its regions to length one beforehand: on unscaled elements four
+    layers would compute their 81st power, and large ones would overflow. At the start every layer adds
+    nothing, so that the pool equals `MeanPool`.
 
     Args:
         dim: width D of the elements.
-        layers: how many times they speak, at least 1.
+        layers: how many rounds of messages, at least 1.
 
     Raises:
-        ValueError: dim or layers is no whole number of at least 1.
+        ValueError: dim or layers is not a whole number of at least 1.
 
     Source: Li et al. 2019 (VSRN), section 3.2 and the released code, four layers, in its form without batch
-    normalisation, by which rows of a batch would know of each other. The pooler is called GCN by Zhang et al.
-    2022 (2AD).
+    normalisation, which would mix the sets of a batch. Zhang et al. 2022 (2AD) call this pooler GCN.
     """
 
     def __init__(self, dim: int, layers: int = 4) -> None:
@@ -63,6 +62,6 @@ class _Reasoning(nn.Module):
         wide = x.to(torch.promote_types(x.dtype, torch.float32))  # padding's length 0 needs a fine eps
         directions = normalize(wide, dim=-1).to(x.dtype)  # (B, N, D)
         relation = self.theta(directions) @ self.phi(directions).transpose(1, 2)  # (B, N, N)
-        messages = without_padding(self.message(x), mask)  # (B, N, D)   padding says nothing
-        heard = torch.bmm(relation, messages) / count_real(x, mask).view(-1, 1, 1)  # (B, N, D)
-        return x + self.out(heard)  # (B, N, D)
+        messages = without_padding(self.message(x), mask)  # (B, N, D)   none from padding
+        received = torch.bmm(relation, messages) / count_real(x, mask).view(-1, 1, 1)  # (B, N, D)
+        return x + self.out(received)  # (B, N, D)

@@ -9,14 +9,13 @@ from torch import Tensor
 def check_elements(x: Tensor, mask: Tensor | None, dim: int | None = None) -> None:
     """Refuse what no pooler can pool.
 
-    Whether every row has a real element is only looked up on a CPU: on an accelerator the answer would have
-    to be waited for in every step. There a row without one becomes NaN or infinite, which no loss survives
-    unseen.
+    Whether every row has a real element is only checked on a CPU: on a GPU every step would have to wait for
+    the answer. There such a row becomes NaN or infinite, and so does the loss.
 
     Args:
         x: elements, (B, N, D).
         mask: bool, (B, N), or None.
-        dim: the width that a pooler with weights was built for; None: any.
+        dim: the width that the pooler was built for; None means any.
 
     Raises:
         ValueError: the shapes or the mask's type are wrong, or a row has no real element.
@@ -40,7 +39,7 @@ def check_elements(x: Tensor, mask: Tensor | None, dim: int | None = None) -> No
 
 
 def check_dim(dim: int) -> None:
-    """Refuse a width that is no whole number of at least 1.
+    """Refuse a width that is not a whole number of at least 1.
 
     Raises:
         ValueError: naming what came.
@@ -55,7 +54,7 @@ def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def softmax_over_real(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """A softmax over the elements, in which padding weighs exactly nothing.
+    """A softmax over the elements that gives padding a weight of exactly 0.
 
     Args:
         logits: one for each element, (B, N, 1), or for each of its dimensions, (B, N, D).

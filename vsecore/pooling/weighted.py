@@ -1,4 +1,4 @@
-"""Poolers that weigh each value by what it is: SoftPool, AdaPool, LIP and self-attention."""
+"""Poolers whose weights depend on the values: SoftPool, AdaPool, LIP and self-attention."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from vsecore.pooling.masking import (
 
 
 class SoftPool(nn.Module):
-    """Each dimension's values weighed by their own softmax: a soft maximum that every element learns from.
+    """Each dimension's values weighed by their own softmax: a soft maximum with a gradient for every element.
 
-    Nothing is learned. Large values count more, and the larger all values are, the closer it comes to
-    `MaxPool`. AdPool's embedding level is the same formula (Zhang et al. 2022, eq. 4).
+    It has no weights of its own. Large values count more, and the further apart the values are, the closer
+    the result is to `MaxPool`. AdPool's embedding level is the same formula (Zhang et al. 2022, eq. 4).
 
-    Source: Stergiou et al. 2021 (SoftPool), over the whole set in place of a window of cells.
+    Source: Stergiou et al. 2021 (SoftPool), over the whole set instead of a window of cells.
     """
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -36,15 +36,15 @@ class SoftPool(nn.Module):
 
 
 class AdaPool(nn.Module):
-    """Between a soft mean and a soft maximum, by one learned share.
+    """A mixture of a soft mean and a soft maximum, in a learned proportion.
 
-    The soft mean weighs each value by how near it is to the dimension's mean: by the softmax of the Dice
-    coefficient 2·x·m / (x² + m²), which is 1 at the mean m and -1 opposite to it. The soft maximum is
-    `SoftPool`. The share of the soft mean is the sigmoid of `beta`, at first a half.
+    The soft mean weighs each value by how near it is to the dimension's mean m: by the softmax of the Dice
+    coefficient 2·x·m / (x² + m²), which is 1 at m and -1 at -m. The soft maximum is `SoftPool`. The share of
+    the soft mean is the sigmoid of `beta`, which starts at one half.
 
-    Source: Stergiou and Poppe 2021 (AdaPool), over the whole set in place of a window of cells, and so with
-    one share. Their code clamps the share into [0, 1], where it stops to learn, and negative results to 0,
-    as it is made to stand behind a ReLU; neither is done here.
+    Source: Stergiou and Poppe 2021 (AdaPool), over the whole set instead of a window of cells, and so with
+    one share. Their code clamps the share to [0, 1], where its gradient vanishes, and negative results to 0,
+    because it expects to follow a ReLU; neither is done here.
     """
 
     def __init__(self) -> None:
@@ -61,27 +61,27 @@ class AdaPool(nn.Module):
         wide = x.to(torch.promote_types(x.dtype, torch.float32))  # squares of half precision vanish
         mean = wide.sum(1, keepdim=True) / count_real(x, mask).view(-1, 1, 1)  # (B, 1, D)
         size = wide.square() + mean.square()  # (B, N, D)
-        dice = 2 * wide * mean / torch.where(size == 0, 1, size)  # (B, N, D)   0 and 0: no likeness
+        dice = 2 * wide * mean / torch.where(size == 0, 1, size)  # (B, N, D)   of 0 and 0 it is 0
         near = (softmax_over_real(dice, mask) * wide).sum(1)  # (B, D)
         high = (softmax_over_real(wide, mask) * wide).sum(1)  # (B, D)
         return torch.lerp(high, near, self.beta.to(wide.dtype).sigmoid()).to(x.dtype)  # (B, D)
 
 
 class LIPPool(nn.Module):
-    """Local importance: a small network says for each dimension of each element how much it counts.
+    """Local importance pooling: a small network decides how much each value of each element counts.
 
-    The weights are exp(G(x)) over their sum. G is a linear layer, normalised over the elements of each
-    dimension, then squeezed between 0 and 12, so that no element counts more than e¹² times another. It
-    begins as `MeanPool`.
+    The weights are exp(G(x)) divided by their sum. G is a linear layer, normalised over the elements in each
+    dimension, then squeezed between 0 and 12, so that no element counts more than e¹² times another. At the
+    start of training it equals `MeanPool`.
 
     Args:
         dim: width D of the elements.
 
     Raises:
-        ValueError: dim is no whole number of at least 1.
+        ValueError: dim is not a whole number of at least 1.
 
-    Source: Gao et al. 2019 (LIP), in the released code's simplified form, over the whole set in place of a
-    window. Its 3×3 convolution becomes a linear layer: the elements of a set have no neighbours.
+    Source: Gao et al. 2019 (LIP), in the released code's simplified form, over the whole set instead of a
+    window. Its 3×3 convolution becomes a linear layer, because the elements of a set have no neighbours.
     """
 
     STEEPNESS = 12.0
@@ -113,19 +113,19 @@ class LIPPool(nn.Module):
 
 
 class SelfAttentionPool(nn.Module):
-    """One weight for each element, by how it goes with the mean of all.
+    """One weight for each element, from comparing it with the mean of all.
 
-    Both are led through a layer of their own and multiplied; a last layer makes one number of the product,
-    and a softmax makes weights of the numbers.
+    Each of the two goes through a layer of its own, and the results are multiplied. A last layer turns the
+    product into one number for each element, and a softmax turns these numbers into weights.
 
     Args:
         dim: width D of the elements.
 
     Raises:
-        ValueError: dim is no whole number of at least 1.
+        ValueError: dim is not a whole number of at least 1.
 
     Source: Wang et al. 2020 (CVSE), the attention over one kind of input in the released code, without its
-    dropout and its batch normalisation, by which rows of a batch would know of each other.
+    dropout and without its batch normalisation, which would mix the sets of a batch.
     """
 
     def __init__(self, dim: int) -> None:
@@ -138,7 +138,7 @@ class SelfAttentionPool(nn.Module):
         self.mean = MeanPool()
 
     def weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The weight of each element, (B, N): 0 at the padding, 1 in all."""
+        """The weight of each element, (B, N); they add up to 1, and padding has 0."""
         check_elements(x, mask, self.dim)
         x = without_padding(x, mask)
         memory = self.memory(self.mean(x, mask)).tanh().unsqueeze(1)  # (B, 1, D)

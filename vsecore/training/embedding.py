@@ -36,13 +36,12 @@ def encode(
         for start in range(0, len(split), batch_size)
     ]
     tokens = TokenizedCaptions.encode(tokenizer, split.captions)
-    order = np.argsort(-tokens.lengths, kind="stable")  # captions of one length together: little padding
+    order = np.argsort(tokens.lengths, kind="stable")  # captions of one length together: little padding
     captions = []
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
         numbers, mask = tokens.rows(chosen)  # (b, L) each
-        lengths = torch.from_numpy(tokens.lengths[chosen])
-        captions.append(_kept(model, model.encode_captions(numbers.to(device), mask.to(device), lengths)))
+        captions.append(_kept(model, model.encode_captions(numbers.to(device), mask.to(device))))
     model.train(was_training)
     return _joined(pictures), _joined(captions)[torch.from_numpy(np.argsort(order))]
 
