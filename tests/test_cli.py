@@ -17,7 +17,7 @@ from vsecore.evaluation import evaluate
 from vsecore.experiments import LESSON_SCALE
 from vsecore.training import load_run, score_split
 
-SMALL = ["--set", "dim=16", "--set", "text.word_dim=8", "--set", "text.minimum_count=1"]
+SMALL = ["--set", "dim=16", "--set", "text.encoder.word_dim=8", "--set", "text.encoder.minimum_count=1"]
 SMALL += ["--set", "training.epochs=1", "--set", "training.batch_size=10"]
 
 

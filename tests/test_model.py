@@ -8,12 +8,14 @@ from vsecore.data.batches import Batch
 from vsecore.encoders import BiGRUEncoder, CellEncoder, RegionEncoder
 from vsecore.model import VSE
 from vsecore.pooling import MaxPool, MeanPool
-from vsecore.similarity import cosine
+from vsecore.similarity import Cosine
 
 
 def model(image_encoder=None, width=6):
     torch.manual_seed(0)
-    return VSE(image_encoder or CellEncoder(7, width), MeanPool(), BiGRUEncoder(30, 8, 6), MaxPool(), cosine)
+    return VSE(
+        image_encoder or CellEncoder(7, width), MeanPool(), BiGRUEncoder(30, 8, 6), MaxPool(), Cosine()
+    )
 
 
 def batch():
@@ -35,22 +37,46 @@ def batch():
 
 def test_pictures_and_captions_are_unit_vectors():
     v, t = model()(batch())
-    assert v.shape == (3, 6)
-    assert t.shape == (4, 6)
-    torch.testing.assert_close(torch.cat([v, t]).norm(dim=1), torch.ones(7))
+    assert v.vectors.shape == (3, 6)
+    assert t.vectors.shape == (4, 6)
+    torch.testing.assert_close(torch.cat([v.vectors, t.vectors]).norm(dim=1), torch.ones(7))
+
+
+def test_an_embedding_keeps_what_was_pooled():
+    x = batch()
+    v, t = model()(x)
+    assert v.elements.shape == (3, 5, 6) and t.elements.shape == (4, 6, 6)
+    assert torch.equal(v.mask, x.picture_mask) and torch.equal(t.mask, x.token_mask)
+    assert (len(v), len(t)) == (3, 4) and v.extra == {}
+    some = t[torch.tensor([3, 0])]
+    assert torch.equal(some.elements, t.elements[[3, 0]]) and torch.equal(some.mask, t.mask[[3, 0]])
+    assert t.map(torch.Tensor.double).float().vectors.dtype == torch.float32
+
+
+def test_a_tower_may_have_no_pool_or_one_with_more_to_say():
+    vse = model()
+    vse.image_pool = None
+    v = vse.encode_pictures(batch().pictures, batch().picture_mask)
+    assert v.vectors is None and len(v) == 3
+    with pytest.raises(ValueError, match="no vectors to compare: give its tower a pool"):
+        vse.scores(v, v)
+    vse.image_pool = lambda x, mask: (x[:, :2], {"first": x[:, 0]})
+    v = vse.encode_pictures(batch().pictures, batch().picture_mask)
+    torch.testing.assert_close(v.vectors.norm(dim=-1), torch.ones(3, 2))
+    assert torch.equal(v.extra["first"], v.elements[:, 0])
 
 
 def test_a_tower_is_its_encoder_its_pool_and_length_one():
     vse, x = model(), batch()
     elements = vse.image_encoder.project(x.pictures[1, :3])  # two of its five cells are padding
     wanted = nn.functional.normalize(elements.mean(0), dim=0)
-    torch.testing.assert_close(vse.encode_pictures(x.pictures, x.picture_mask)[1], wanted)
+    torch.testing.assert_close(vse.encode_pictures(x.pictures, x.picture_mask).vectors[1], wanted)
 
 
 def test_scores_are_cosines():
     vse = model()
     v, t = vse(batch())
-    torch.testing.assert_close(vse.scores(v, t), v @ t.T)
+    torch.testing.assert_close(vse.scores(v, t), v.vectors @ t.vectors.T)
 
 
 def test_gradients_reach_every_parameter():

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from vsecore.similarity import cosine, unit
+from vsecore.embedding import Embedding
+from vsecore.similarity import Cosine, cosine, unit
 
 
 def vectors(rows, dim=6, seed=0, dtype=torch.float64):
@@ -101,3 +102,17 @@ def test_unit_vectors_have_length_one():
 def test_refuses_what_has_no_angle(v, t, message):
     with pytest.raises(ValueError, match=message):
         cosine(v, t)
+
+
+def test_the_module_compares_all_with_all_or_row_by_row():
+    generator = torch.Generator().manual_seed(0)
+    v, t = (Embedding(torch.randn(4, 3, generator=generator)) for _ in range(2))
+    whole = Cosine()(v, t)
+    assert torch.equal(whole, cosine(v.vectors, t.vectors))
+    torch.testing.assert_close(Cosine().pairs(v, t), whole.diagonal())
+    half = (Embedding(side.vectors.bfloat16()) for side in (v, t))
+    assert Cosine().pairs(*half).dtype == torch.float32
+    with pytest.raises(ValueError, match="as many rows, got 4 and 2"):
+        Cosine().pairs(v, t[:2])
+    with pytest.raises(ValueError, match="same width"):
+        Cosine().pairs(v, Embedding(torch.randn(4, 2)))

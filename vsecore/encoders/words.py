@@ -1,7 +1,7 @@
 """From the words of a caption to elements of the joint width.
 
-Every encoder is called as `encoder(tokens, mask)` with tokens (C, L) and a bool mask (C, L), True where a word
-is real (None: all are), and returns the elements (C, L, D) with their mask.
+Every encoder is called as `encoder(tokens, mask)` with tokens (C, L) and a bool mask (C, L), True where a
+word is real (None: all are), and returns the elements (C, L, D) with their mask.
 """
 
 from __future__ import annotations
