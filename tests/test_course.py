@@ -94,7 +94,7 @@ def test_scenes_are_looked_at_judged_and_trained_on_once() -> None:
     assert judgement is None and "zeppelin" in remark
     truth = lesson.relevance("test")
     assert truth.shape == (1000, 200) and truth[np.arange(1000), dataset.test.owner].all()
-    recipe = get("vsepp_grid_gru").override({"dim": 16, "text.word_dim": 8, "training.epochs": 1})
+    recipe = get("vsepp_grid_gru").override({"dim": 16, "text.encoder.word_dim": 8, "training.epochs": 1})
     first, second = lesson.trained(recipe, dataset), lesson.trained(recipe, dataset)
     assert second.best == first.best and second.timings == first.timings  # not trained again
 

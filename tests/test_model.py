@@ -18,6 +18,13 @@ def model(image_encoder=None, width=6):
     )
 
 
+class FirstTwo(nn.Module):
+    """A pool that gives a set, and says what came first."""
+
+    def forward(self, x, mask):
+        return x[:, :2], {"first": x[:, 0]}
+
+
 def batch():
     generator = torch.Generator().manual_seed(1)
     mask = torch.ones(3, 5, dtype=torch.bool)
@@ -60,7 +67,7 @@ def test_a_tower_may_have_no_pool_or_one_with_more_to_say():
     assert v.vectors is None and len(v) == 3
     with pytest.raises(ValueError, match="no vectors to compare: give its tower a pool"):
         vse.scores(v, v)
-    vse.image_pool = lambda x, mask: (x[:, :2], {"first": x[:, 0]})
+    vse.image_pool = FirstTwo()
     v = vse.encode_pictures(batch().pictures, batch().picture_mask)
     torch.testing.assert_close(v.vectors.norm(dim=-1), torch.ones(3, 2))
     assert torch.equal(v.extra["first"], v.elements[:, 0])
