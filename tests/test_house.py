@@ -76,6 +76,18 @@ def test_every_package_is_imported_or_called_by_its_name() -> None:
         assert name in (ROOT / file).read_text(encoding="utf-8"), f"{package} is not called in {file}"
 
 
+def test_no_module_asks_at_import_for_what_windows_lacks() -> None:
+    for path in (ROOT / "vsecore").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in tree.body:  # what stands in a function, or is tried, may be missing
+            if isinstance(node, ast.Import):
+                assert not {alias.name for alias in node.names} & {"fcntl", "pwd", "resource", "termios"}, (
+                    path
+                )
+        called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert not called & {"fork", "sysconf", "wait4"}, path
+
+
 def locked() -> dict[str, str]:
     pairs = re.findall(r"^([\w.-]+)==([^ ;\\]+)", LOCK, flags=re.MULTILINE)
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pairs}

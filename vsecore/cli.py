@@ -381,6 +381,8 @@ def course(
 ) -> None:
     """Run the notebooks into build/notebooks, then build the book."""
     paths.need_checkout("vse course")
+    if tier != "full":  # two at a time, in here and in the notebooks
+        os.environ.update(threads.one_thread(os.environ))
     from vsecore.course import batch
     from vsecore.course.book import build_book
     from vsecore.course.lesson import begin
