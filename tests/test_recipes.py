@@ -135,19 +135,19 @@ def test_an_unknown_field_is_answered_with_the_known_ones(field):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("training.epochs", "three", "training.epochs is 'three': input should be a valid integer"),
-        ("training.epochs", "2.5", "training.epochs is 2.5: input should be a valid integer"),
-        ("training.epochs", True, "input should be a valid integer"),
-        ("training.epochs", "0", "training.epochs is 0: input should be greater than or equal to 1"),
-        ("losses.triplet.margin", "wide", "option margin of loss 'triplet' is 'wide', wanted float"),
+        ("training.epochs", "three", "training.epochs is 'three': wanted a whole number"),
+        ("training.epochs", "2.5", "training.epochs is 2.5: wanted a whole number"),
+        ("training.epochs", True, "wanted a whole number"),
+        ("training.epochs", "0", "training.epochs is 0: wanted at least 1"),
+        ("losses.triplet.margin", "wide", "option margin of loss 'triplet' is 'wide': wanted a number"),
         ("losses.triplet.margin", "NaN", "margin must be a number >= 0, got nan"),
         ("losses.triplet.margin", -0.1, "margin must be a number >= 0, got -0.1"),
         ("losses", "hinge", "loss 'hinge' is unknown: there are adopt, info_nce, triplet"),
-        ("losses.triplet.siblings_are_negatives", "yes", "is 'yes', wanted bool"),
-        ("image.element_drop", 1, "image.element_drop is 1: input should be less than 1"),
-        ("training.learning_rate", 0, "training.learning_rate is 0: input should be greater than 0"),
+        ("losses.triplet.siblings_are_negatives", "yes", "is 'yes': wanted true or false"),
+        ("image.element_drop", 1, "image.element_drop is 1: wanted less than 1"),
+        ("training.learning_rate", 0, "training.learning_rate is 0: wanted more than 0"),
         ("image.pool", 5, "image.pool is 5: wanted the name of a part"),
-        ("text.encoder.weights", 5, "option weights of caption encoder 'bert' is 5, wanted str"),
+        ("text.encoder.weights", 5, "option weights of caption encoder 'bert' is 5: wanted text"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_by_name(field, value, message):
@@ -260,7 +260,7 @@ def test_a_written_recipe_with_odd_fields_is_refused():
     del content["training"]["colour"], content["dim"]
     assert Recipe.from_dict(content).dim == 1024  # what is missing has its default
     content["dim"] = "wide"
-    with pytest.raises(ValueError, match="dim is 'wide': input should be a valid integer"):
+    with pytest.raises(ValueError, match="dim is 'wide': wanted a whole number"):
         Recipe.from_dict(content)
     content["dim"], content["losses"] = 8, 5
     with pytest.raises(ValueError, match="losses is 5"):
@@ -431,7 +431,7 @@ def test_vectors_that_do_not_fit_say_which_setting_would():
         ("mean", {"dim": 5}, "has no option 'dim'"),
         ("adpool", {"token_share": 2}, "token_share must be"),
         ("adpool", {"token_share": "much"}, "option token_share of pool 'adpool' is 'much'"),
-        ("gpo", {"hidden": 1.5}, "option hidden of pool 'gpo' is 1.5, wanted int"),
+        ("gpo", {"hidden": 1.5}, "option hidden of pool 'gpo' is 1.5: wanted a whole number"),
     ],
 )
 def test_a_pool_that_cannot_be_built_is_refused_at_once(tower, pool, options, message):
@@ -512,7 +512,9 @@ def test_adopt_hears_every_option():
         torch.testing.assert_close(loss, expected)
         assert loss != released
     recipe = get("2ad_grid_gru")
-    with pytest.raises(ValueError, match=r"option rule of loss 'adopt' is 'guessed'"):
+    with pytest.raises(
+        ValueError, match=r"option rule of loss 'adopt' is 'guessed': wanted one of 'released' or 'printed'"
+    ):
         recipe.override({"losses.adopt.rule": "guessed"})
     with pytest.raises(ValueError, match=r"negatives must be None or a whole number of at least 1, got 0"):
         recipe.override({"losses.adopt.negatives": 0})

@@ -18,7 +18,8 @@ from vsecore.training import Run
 def a_run(seed=0, **changes):
     recipe = get("vsepp_grid_gru").override(changes)
     data = {"name": "small", "fingerprint": "0" * 64, "feature_kind": "grid", "feature_dim": 7}
-    return Run(None, None, recipe, data, seed, [], {}, {"seconds": 12.3456}, "a small processor", 2)
+    timings = {"seconds": 12.3456}
+    return Run(None, None, recipe, data, seed, "bfloat16", [], {}, timings, "a small processor", 2)
 
 
 def a_record(rsum=250.0, **options):
@@ -42,7 +43,7 @@ def test_a_record_says_what_was_run_with_what_and_where():
     assert 0.01 < entry.peak_memory_gb < 100
     assert entry.cpus == os.cpu_count()
     assert entry.versions.keys() >= {"python", "torch", "vsecore"}
-    assert (entry.device, entry.processes) == ("a small processor", 2)
+    assert (entry.device, entry.processes, entry.precision) == ("a small processor", 2, "bfloat16")
 
 
 def test_a_run_with_other_data_or_words_never_takes_the_place_of_a_record(tmp_path):
@@ -97,12 +98,12 @@ def test_a_record_names_the_commit_and_whether_it_is_what_was_run(tmp_path, monk
 def test_a_record_names_neither_paths_nor_the_machine(tmp_path):
     folder = tmp_path / "minilm"
     folder.mkdir()
-    recipe = get("vsepp_grid_bert").override({"text.weights": str(folder)})
+    recipe = get("vsepp_grid_bert").override({"text.encoder.weights": str(folder)})
     run = dataclasses.replace(a_run(), recipe=recipe)
     text = write(record_run(run, {"rsum": 1.0}), tmp_path).read_text()
     assert str(tmp_path) not in text
     assert f'"{socket.gethostname()}"' not in text
-    assert json.loads(text)["config"]["text"]["weights"] == "minilm"
+    assert json.loads(text)["config"]["text"]["encoder"]["options"]["weights"] == "minilm"
 
 
 @pytest.mark.parametrize("note", ["see /home/ann/runs/3", "~/runs/3", r"C:\runs", "data='/mnt/flickr8k'"])
@@ -138,7 +139,7 @@ def test_the_same_thing_run_again_takes_the_place_of_the_first(tmp_path):
     write(a_record(rsum=250.0), tmp_path)
     write(a_record(rsum=251.0), tmp_path)
     write(a_record(seed=1), tmp_path)
-    write(a_record(**{"loss.margin": 0.1}), tmp_path)
+    write(a_record(**{"losses.triplet.margin": 0.1}), tmp_path)
     assert [entry.metrics["rsum"] for entry in find(tmp_path, seed=0)].count(251.0) == 1
     assert len(find(tmp_path)) == 3
 
@@ -156,11 +157,13 @@ def test_find_picks_by_value(tmp_path):
 
 
 def test_a_table_shows_what_is_asked_for():
-    shown = table([a_record()], ["name", "data.name", "config.loss.margin", "metrics.rsum", "metrics.ndcg"])
+    shown = table(
+        [a_record()], ["name", "data.name", "config.image.pool.name", "metrics.rsum", "metrics.ndcg"]
+    )
     assert shown.splitlines() == [
-        "| name | data.name | loss.margin | rsum | ndcg |",
+        "| name | data.name | image.pool.name | rsum | ndcg |",
         "| --- | --- | --- | --- | --- |",
-        "| vsepp_grid_gru | small | 0.2 | 250.0 | – |",
+        "| vsepp_grid_gru | small | mean | 250.0 | – |",
     ]
 
 

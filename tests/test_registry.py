@@ -48,11 +48,11 @@ def test_a_method_takes_its_own_share_of_the_options():
         ("sieve", {}, "tool 'sieve' needs the option 'holes'"),
         ("sieve", {"holes": 9, "dim": 4}, "no option 'dim': it takes holes, shape, size, fineness"),
         ("bowl", {"holes": 9}, "tool 'bowl' has no option 'holes': it takes no options"),
-        ("sieve", {"holes": "9"}, "option holes of tool 'sieve' is '9', wanted int"),
-        ("sieve", {"holes": 9.5}, "option holes of tool 'sieve' is 9.5, wanted int"),
-        ("sieve", {"holes": True}, "option holes of tool 'sieve' is True, wanted int"),
-        ("sieve", {"holes": 9, "shape": "oval"}, "option shape .* 'oval', wanted .*round.*square"),
-        ("sieve", {"holes": 9, "fineness": None}, "option fineness .* is None, wanted int"),
+        ("sieve", {"holes": "9"}, "option holes of tool 'sieve' is '9': wanted a whole number"),
+        ("sieve", {"holes": 9.5}, "option holes of tool 'sieve' is 9.5: wanted a whole number"),
+        ("sieve", {"holes": True}, "option holes of tool 'sieve' is True: wanted a whole number"),
+        ("sieve", {"holes": 9, "shape": "oval"}, "option shape .* 'oval': wanted one of 'round' or 'square'"),
+        ("sieve", {"holes": 9, "fineness": None}, "option fineness .* is None: wanted a whole number"),
     ],
 )
 def test_refuses_what_the_class_does_not_take(name, options, message):

@@ -294,7 +294,7 @@ def test_pixels_are_read_end_to_end_through_a_frozen_backbone(add, tmp_path):
         ({"losses": []}, "losses are \\[\\]: wanted at least one"),
         ({"losses": ["triplet", "triplet"]}, "none twice"),
         ({"losses.triplet.margn": 1}, "loss 'triplet' has no option 'margn': it takes margin"),
-        ({"losses.triplet.margin": "wide"}, "option margin of loss 'triplet' is 'wide', wanted float"),
+        ({"losses.triplet.margin": "wide"}, "option margin of loss 'triplet' is 'wide': wanted a number"),
         ({"losses.adopt.margin": 1}, "'losses.adopt.margin' is unknown: this recipe's losses are triplet"),
         ({"losses.triplet.weight": -1}, "weight is -1"),
         ({"similarity": "dot"}, "similarity: similarity 'dot' is unknown"),

@@ -241,8 +241,8 @@ def table(records: Iterable[Record], columns: Sequence[str] = ("name", "data.nam
 
     Args:
         records: what to show.
-        columns: full names of what to show, such as "config.loss.margin"; what a record lacks is a dash.
-            The heads leave "config" and "metrics" out.
+        columns: full names of what to show, such as "config.losses.triplet.weight"; what a record lacks is a
+            dash. The heads leave "config" and "metrics" out.
     """
     heads = [column.removeprefix("config.").removeprefix("metrics.") for column in columns]
     rows = [heads, ["---"] * len(columns)]

@@ -150,8 +150,28 @@ def _check_type(what: str, value: Any, annotation: Any) -> None:
     try:
         _reader(annotation).validate_python(value, strict=True)
     except ValidationError as error:
-        wanted = getattr(annotation, "__name__", str(annotation))
-        raise ValueError(f"{what} is {value!r}, wanted {wanted}: {error.errors()[0]['msg']}") from None
+        wanted = " or ".join(dict.fromkeys(spoken(dict(one)) for one in error.errors()))
+        raise ValueError(f"{what} is {value!r}: wanted {wanted}") from None
+
+
+def spoken(mistake: Mapping[str, Any]) -> str:
+    """What was wanted where pydantic found something else, in plain words."""
+    kind, limits = mistake["type"], mistake.get("ctx", {})
+    plain = {
+        "int": "a whole number",
+        "float": "a number",
+        "bool": "true or false",
+        "string": "text",
+        "dict": "named values",
+        "none": "nothing",
+        "greater_than_equal": f"at least {limits.get('ge')}",
+        "greater_than": f"more than {limits.get('gt')}",
+        "less_than": f"less than {limits.get('lt')}",
+        "finite": "a finite number",
+        "literal": f"one of {limits.get('expected')}",
+    }
+    begun = next((name for name in plain if kind.startswith(name)), None)
+    return mistake["msg"] if begun is None else plain[begun]
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from vsecore.losses import LOSSES
 from vsecore.model import VSE
 from vsecore.pooling import POOLS
-from vsecore.registry import Registry
+from vsecore.registry import Registry, spoken
 from vsecore.similarity import SIMILARITIES
 
 STRICT = ConfigDict(strict=True, extra="forbid")
@@ -347,7 +347,7 @@ def _told(error: ValidationError) -> str:
         return f"setting {place!r} is unknown: there are {', '.join(settings())}"
     if first["type"] == "value_error":  # one of ours, which names the field itself
         return str(first["ctx"]["error"])
-    return f"{place} is {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    return f"{place} is {first['input']!r}: wanted {spoken(dict(first))}"
 
 
 def _leave_defaults_out(part: dict[str, Any] | None, registry: Registry) -> None:
