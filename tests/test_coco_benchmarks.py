@@ -142,7 +142,7 @@ def test_people_found_far_more_than_the_own_captions_to_fit() -> None:
 
 def test_what_the_package_measures_is_named_as_everywhere_in_the_house() -> None:
     captions, pictures = right_items("cxc")
-    perfect = coco_judgements.measured("cxc", captions, pictures)
+    perfect = coco_judgements.measure("cxc", captions, pictures)
     assert perfect["rsum"] == pytest.approx(600) and perfect["i2t_r1"] == 100
-    perfect = coco_judgements.measured("eccv", *right_items("eccv"))
+    perfect = coco_judgements.measure("eccv", *right_items("eccv"))
     assert perfect["t2i_map_at_r"] == pytest.approx(1) and perfect["t2i_r1"] == 100

@@ -212,6 +212,13 @@ def test_each_arm_is_trained_from_each_seed_and_recorded_with_what_it_went_throu
         assert by_seed[1] == expected[metric], metric
 
 
+def test_batches_of_pictures_with_all_their_captions_are_followed_too(tmp_path):
+    scale = SMALL | {"training.batches": "pictures"}
+    run("2ad_parts", small_data, seeds=(0,), arms=["all"], scale=scale, folder=tmp_path, tell=silent)
+    (entry,) = records.find(tmp_path)
+    assert 1 <= entry.metrics["negatives_released_1"] <= 9
+
+
 def test_what_is_recorded_is_not_trained_again(tmp_path, trainings):
     for seeds in ((0,), (0, 1), (0, 1)):
         run("2ad_parts", small_data, seeds=seeds, arms=["all"], folder=tmp_path, tell=silent)

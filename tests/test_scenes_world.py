@@ -17,7 +17,6 @@ from vsecore.scenes.laws import DECKS, GROUND_LINES, NEARNESS, SKY_DEPTH, extent
 from vsecore.scenes.layout import (
     CATALOGUE,
     Dice,
-    check,
     hand,
     invent,
     mirror_relation,
@@ -56,7 +55,7 @@ def alone(kind_name: str, colour: str) -> Scene:
 
 def test_every_scene_obeys_the_laws_of_the_world() -> None:
     for scene in world():
-        check(scene)
+        check_scene(scene)
 
 
 def test_every_place_kind_colour_and_relation_appears() -> None:
@@ -138,7 +137,7 @@ def test_a_variant_differs_in_exactly_one_fact() -> None:
     changed = Counter[str]()
     for index, scene in enumerate(world()[:600]):
         other = variant(scene, Dice(f"variant {index}"))
-        check(other)
+        check_scene(other)
         facts = [
             (row, name)
             for row, (old, new) in enumerate(zip(scene.things, other.things, strict=True))
@@ -155,7 +154,7 @@ def test_a_variant_differs_in_exactly_one_fact() -> None:
 def test_a_mirrored_relation_leaves_all_else_as_it_was() -> None:
     for index, scene in enumerate(world()[:600]):
         other = mirror_relation(scene, Dice(f"mirror {index}"))
-        check(other)
+        check_scene(other)
         assert statements(other) != statements(scene)
         assert (other.place, other.look) == (scene.place, scene.look)
         for old, new in zip(scene.things, other.things, strict=True):
@@ -180,7 +179,7 @@ def _broken(scene: Scene) -> dict[str, Scene]:
 @pytest.mark.parametrize("law", ["place", "2 to 5", "relations", "colour", "kind", "box", "inside"])
 def test_check_names_the_law_that_is_broken(law: str) -> None:
     with pytest.raises(ValueError, match=law):
-        check(_broken(world()[0])[law])
+        check_scene(_broken(world()[0])[law])
 
 
 def test_a_doubtful_pair_has_no_relations_and_is_refused() -> None:

@@ -19,11 +19,12 @@ import safetensors.torch
 import torch
 from small import recipe, small_data, small_split, train
 
-from vsecore.data.batches import make_loader
+from vsecore.data.batches import OfflineNegatives, make_loader
 from vsecore.data.features import MappedPictures
 from vsecore.data.splits import Split
 from vsecore.data.words import BERTTokenizer, Vocabulary
 from vsecore.evaluation import evaluate
+from vsecore.losses import LOSSES
 from vsecore.model import VSE
 from vsecore.training import checkpoints, distributed, encode, evaluate_split, fit, load_run
 from vsecore.training.loop import _tokenizer_digest
@@ -568,6 +569,24 @@ def test_bfloat16_learns_too():
     assert train(recipe(training__epochs=1)).history, "float32 again, in the same process"
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(
+    "name", ["2ad_region_gru", "2ad_grid_gru+gpo", "2ad_patch_gru+seq2seq", "vsepp_grid_gru"]
+)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_no_step_waits_for_a_gpu(name, precision):
+    """From the second step on; the meter looks at the losses once in fifty, and evaluation after the last."""
+
+    def callback(event):
+        torch.cuda.set_sync_debug_mode("error" if event.step < 4 else "default")
+
+    data = small_data(name.split("_")[1])
+    try:
+        fit(recipe(name, training__epochs=1), data, callback=callback, precision=precision)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 # How weights move.
 
 
@@ -695,17 +714,45 @@ def uneven(picture):
     return 1 + picture % 3
 
 
+class ReadsEverything(torch.nn.Module):
+    """A loss that looks at all that a step has, wherever it was computed."""
+
+    reads = ("elements",)
+
+    def __init__(self, dim: int, target_dim: int) -> None:
+        super().__init__()
+        self.decode = torch.nn.Linear(dim, target_dim)
+
+    def forward(self, step):
+        decoded = (self.decode(step.t.vectors) - step.targets).square().mean()
+        cells = (step.v.elements * step.v.mask[..., None]).sum((1, 2))  # (B,)
+        words = (step.t.elements * step.t.mask[..., None]).sum((1, 2))  # (C,)
+        pairs = (step.positives * cells[:, None].sin() * words[None].cos()).mean()
+        hard = sum(step.similarity.pairs(v, t).square().mean() for v, t in step.offline)
+        return decoded + pairs + hard
+
+
 def distributed_worker(out):
     """What each process runs: two kinds of batches; the first leaves what it learned in a file."""
     torch.set_num_threads(1)
+    LOSSES.register("reads_everything", ReadsEverything)
+    targets = np.random.default_rng(0).standard_normal((39, 4)).astype(np.float32)
+    data = small_data(captions_of=uneven, targets=targets)
+    owner = data.train.owner
+    negatives = OfflineNegatives(
+        np.array([np.flatnonzero(owner != picture)[:9] for picture in range(20)]),
+        np.array([np.delete(np.arange(20), picture)[:7] for picture in owner]),
+    )
     for batches in ("pairs", "pictures"):
         gradients = {}
 
         def callback(event, gradients=gradients):
             if event.kind == "step" and event.step == 1:
-                gradients.update({f"gradient.{n}": p.grad.clone() for n, p in event.model.named_parameters()})
+                named = event.system.named_parameters()
+                gradients.update({f"gradient.{name}": p.grad.clone() for name, p in named})
 
-        run = train(distributed_recipe(batches), small_data(captions_of=uneven), callback=callback)
+        hard = negatives if batches == "pairs" else None
+        run = train(distributed_recipe(batches), data, callback=callback, negatives=hard)
         gradients |= {f"weight.{name}": weight for name, weight in weights(run).items()}
         gradients["loss"] = torch.tensor(run.history[-1]["loss"])
         rank = os.environ.get("RANK", "alone")
@@ -717,7 +764,13 @@ def distributed_worker(out):
 def distributed_recipe(batches):
     # A step so small and clipping so far away that the gradient itself can be compared.
     return recipe(
-        training__batches=batches, training__epochs=2, training__clip_norm=1e6, training__learning_rate=1e-3
+        training__batches=batches,
+        training__epochs=2,
+        training__clip_norm=1e6,
+        training__learning_rate=1e-3,
+        image__element_drop=0.2,
+        text__word_drop=0.2,
+        losses=["triplet", "reads_everything"],
     )
 
 

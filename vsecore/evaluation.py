@@ -263,7 +263,7 @@ def coco_benchmarks(
     names = split.pictures[rows.argsort()], split.captions[columns.argsort()]  # of the rows, of the columns
     for benchmark in ("cxc", "eccv"):
         captions, pictures = coco_judgements.right_items(benchmark)
-        tables[benchmark] = coco_judgements.measured(
+        tables[benchmark] = coco_judgements.measure(
             benchmark,
             _first_found(scores, *names, captions),
             _first_found(scores.T, *names[::-1], pictures),

@@ -102,7 +102,7 @@ def places(name: str, given: Sequence[Any], wanted: np.ndarray) -> np.ndarray:
     return order[np.searchsorted(numbers, wanted, sorter=order)]
 
 
-def measured(benchmark: Benchmark, captions: Lists, pictures: Lists) -> dict[str, float]:
+def measure(benchmark: Benchmark, captions: Lists, pictures: Lists) -> dict[str, float]:
     """What `eccv_caption` says of what was found first.
 
     Args:

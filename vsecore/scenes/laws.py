@@ -232,7 +232,7 @@ def too_small(box: Box) -> bool:
 # --- The laws ---------------------------------------------------------------------------------------------
 
 
-def check(scene: Scene) -> None:
+def check_scene(scene: Scene) -> None:
     """States the laws of the world.
 
     Raises:

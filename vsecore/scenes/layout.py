@@ -27,7 +27,7 @@ from vsecore.scenes.laws import (
     Relation,
     all_seen,
     borne_by,
-    check,
+    check_scene,
     deck,
     drawing_order,
     extent,
@@ -45,7 +45,7 @@ from vsecore.scenes.laws import (
 __all__ = [
     "CATALOGUE",
     "Dice",
-    "check",
+    "check_scene",
     "drawing_order",
     "hand",
     "invent",
@@ -244,7 +244,7 @@ def invent(seed: int, index: int, split: str = "train") -> Scene:
         split: "train", "dev" or "test"; splits share no scene but by chance.
 
     Returns:
-        A scene that obeys every law that `check` states.
+        A scene that obeys every law that `check_scene` states.
     """
     dice = Dice(f"scene {seed} {split} {index}")
     place = dice.choice(PLACES)
@@ -310,7 +310,7 @@ def _changes(scene: Scene, row: int, dice: Dice) -> Iterator[Thing]:
 
 def _lawful(scene: Scene) -> bool:
     try:
-        check(scene)
+        check_scene(scene)
     except ValueError:
         return False
     return True

@@ -195,7 +195,7 @@ class Form:
             raise ValueError(f"This is not a stored form ({problem}): {said!r}") from problem
 
 
-class Claim(Protocol):
+class Stated(Protocol):
     """Anything that carries a form, as a caption does."""
 
     @property
@@ -246,7 +246,7 @@ def holds(form: Form, scene: Scene) -> bool:
     return search([], frozenset())
 
 
-def relevance(captions: Sequence[Claim], scenes: Sequence[Scene]) -> np.ndarray:
+def relevance(captions: Sequence[Stated], scenes: Sequence[Scene]) -> np.ndarray:
     """Which caption is true of which picture: `holds` for all pairs, fast.
 
     Each condition of a form is first looked up for all scenes at once (place, mark, how many things fit an
