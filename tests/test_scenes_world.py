@@ -17,6 +17,7 @@ from vsecore.scenes.laws import DECKS, GROUND_LINES, NEARNESS, SKY_DEPTH, extent
 from vsecore.scenes.layout import (
     CATALOGUE,
     Dice,
+    check_scene,
     hand,
     invent,
     mirror_relation,
