@@ -485,7 +485,7 @@ def test_a_recipe_in_a_run_that_is_damaged_is_told_by_file_and_field(tmp_path):
         ("system.model.image_encoder.project.bias", None, r"missing, the model's is \(16,\)"),
         ("system.model.image_encoder.project.bias", torch.zeros(3), r"\(3,\), the model's is \(16,\)"),
         ("best.image_encoder.project.bias", torch.zeros(3), r"\(3,\), the model's is \(16,\)"),
-        ("best.text_encoder.gru.bias_hh_l0", None, r"missing, the model's is \(48,\)"),
+        ("best.text_encoder.forwards.bias_hh_l0", None, r"missing, the model's is \(48,\)"),
         ("system.model.colour", torch.zeros(3), r"\(3,\), the model's is missing"),
         ("optimizer.0.exp_avg", torch.zeros(3), r"\(3,\), the model's is"),
         ("optimizer.0.step", None, r"missing, the model's is \(\)"),

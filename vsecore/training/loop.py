@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from accelerate import Accelerator
@@ -50,7 +50,7 @@ class Event:
     @property
     def loss(self) -> Tensor:
         """The sum of the terms."""
-        return torch.stack(list(self.terms.values())).sum()
+        return cast(Tensor, sum(self.terms.values()))
 
 
 @dataclass
@@ -152,7 +152,7 @@ def fit(
             terms, scored = shared(batch.to(accelerator.device), state.epoch)
 
             optimizer.zero_grad()
-            accelerator.backward(torch.stack(list(terms.values())).sum())
+            accelerator.backward(sum(terms.values()))
             norm = accelerator.clip_grad_norm_(system.parameters(), settings.clip_norm)
             rate = float(schedule.get_last_lr()[0])
             optimizer.step()
