@@ -179,7 +179,6 @@ for row in range(len(dataset.test)):
 lesson.report(
     "01_words",
     {"words that no other caption of the picture has (%)": 100 * np.mean(alone)},
-    0.5,
 )
 
 # %% [markdown]

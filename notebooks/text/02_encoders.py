@@ -397,7 +397,8 @@ for ours, theirs in (
 ):
     ours.load_state_dict(theirs.state_dict())
     arguments = (features, mask) if isinstance(ours, Regions) else (features,)
-    torch.testing.assert_close(ours(*arguments), theirs(*arguments)[0])
+    # On the real elements: nobody reads the padding.
+    torch.testing.assert_close(ours(*arguments)[mask], theirs(*arguments)[0][mask])
 print("CellEncoder and RegionEncoder agree with the cells above")
 
 # %% [markdown]

@@ -29,14 +29,13 @@ data_root = ""
 seed = 0
 
 # %% tags=["hide-input"]
-import json
 import math
 
 import matplotlib.pyplot as plt
 import torch
 from IPython.display import Markdown
 
-from vsecore import course
+from vsecore import course, records
 from vsecore.course import plots
 from vsecore.course.baselines import ridge_scores
 from vsecore.course.checks import check
@@ -522,7 +521,7 @@ systems = (
 Markdown(course.published(*systems, data="coco"))
 
 # %% tags=["hide-input"]
-entries = json.loads((course.ROOT / "assets" / "published.json").read_text(encoding="utf-8"))
+entries = records.published()
 pairs = {}
 for system in systems:
     coco = [

@@ -42,6 +42,7 @@ from vsecore.data.files import progress
 from vsecore.data.batches import make_loader
 from vsecore.evaluation import evaluate
 from vsecore.losses import LOSSES, triplet
+from vsecore.paths import results
 from vsecore.recipes import get
 from vsecore.training import evaluate_split, fit
 
@@ -526,8 +527,8 @@ plots.show(
 Markdown(course.published("VSE++", "Unifying embeddings (VGG)"))
 
 # %%
-results = records.find(course.ROOT / "assets" / "results", data="flickr8k")
-Markdown(records.table(results, ("name", "metrics.i2t_r1", "metrics.t2i_r1", "metrics.rsum")))
+found = records.find(results(), data="flickr8k")
+Markdown(records.table(found, ("name", "metrics.i2t_r1", "metrics.t2i_r1", "metrics.rsum")))
 
 # %% [markdown]
 # ## Exercises

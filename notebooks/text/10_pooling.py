@@ -57,6 +57,7 @@ from vsecore.pooling import (
     sort_descending,
 )
 from vsecore.pooling.masking import softmax_over_real
+from vsecore.paths import results
 from vsecore.recipes import get
 from vsecore.similarity import unit
 from vsecore.training import encode
@@ -276,7 +277,7 @@ print("vsecore.pooling.sort_descending sorts the same")
 # alone, the second sorting and the way back of the gradient.
 
 # %% tags=["hide-input"]
-(timed,) = records.find(course.ROOT / "assets" / "results", name="benchmark_pooling")
+(timed,) = records.find(results(), name="benchmark_pooling")
 lines = ["| elements | sorting | with the gradient |", "| --- | --- | --- |"]
 for count in timed.config["elements"]:
     gains = [timed.metrics[f"cpu_{count}_sorting_gain_{way}"] for way in ("forward", "both")]

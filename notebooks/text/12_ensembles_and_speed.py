@@ -46,6 +46,7 @@ from vsecore.course import plots
 from vsecore.course.checks import check
 from vsecore.evaluation import ensemble, evaluate
 from vsecore.pooling import build_pool
+from vsecore.paths import results
 from vsecore.recipes import get
 from vsecore.similarity import cosine, unit
 from vsecore.training import encode
@@ -630,7 +631,7 @@ printed["AdPool"] = printed.pop("VSE+2AD (R, BiGRU)")
 timed_as = poolers | {"AdaPool": "ada", "Manual": "kmax"}
 names = sorted(timed_as, key=lambda name: printed[name]["speed"])
 
-record = records.find(course.ROOT / "assets" / "results", name="benchmark_pooling")[0]
+record = records.find(results(), name="benchmark_pooling")[0]
 alone = torch.tensor([record.metrics[f"cpu_36_{timed_as[name]}_forward"] for name in names])
 theirs = torch.tensor([printed[name]["speed"] for name in names])  # multiples of GCN's
 rests = torch.arange(0.0, 5000.0, 5.0)[:, None]  # as multiples of the mean pool's time
