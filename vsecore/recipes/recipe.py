@@ -237,7 +237,7 @@ class Recipe:
             raise ValueError(
                 f"vectors are given, and recipe {self.name!r} reads with {reader.name!r}: leave them out"
             )
-        # Encoders before pools: a seed must go on giving the weights that the records were made with.
+        # Encoders before pools: from one seed, systems that differ in their pools begin with equal encoders.
         image_encoder = IMAGE_ENCODERS.build(
             self.image.encoder.name,
             self.image.encoder.options,
