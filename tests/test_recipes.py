@@ -412,6 +412,16 @@ def test_build_makes_what_the_recipe_says(feature):
     assert model.encode_pictures(torch.randn(2, 4, 7)).vectors.shape == (2, 6)
 
 
+def test_from_one_seed_the_pool_makes_no_difference_to_the_encoders():
+    weights = []
+    for pool in ("+mean", "+gpo", ""):  # without weights, with some, with others
+        torch.manual_seed(3)
+        model = get(f"2ad_grid_gru{pool}").override({"dim": 8}).build(5, VOCABULARY)
+        encoders = (model.image_encoder, model.text_encoder)
+        weights.append(torch.cat([x.flatten() for part in encoders for x in part.parameters()]))
+    assert torch.equal(weights[0], weights[1]) and torch.equal(weights[0], weights[2])
+
+
 def test_vectors_that_do_not_fit_say_which_setting_would():
     recipe = get("vsepp_grid_gru").override({"dim": 6})
     with pytest.raises(ValueError, match=r"got \(14, 50\): set text\.encoder\.word_dim"):

@@ -432,12 +432,18 @@ def refresh(
     keep_numbers: Annotated[
         bool, typer.Option("--keep-numbers", help="Hold this run to the stored numbers; record none.")
     ] = False,
+    spread: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Run from so many further seeds first, to measure how far the numbers lie apart."
+        ),
+    ] = 0,
 ) -> None:
     """Make stored notebooks anew from their texts (for authors)."""
     paths.need_checkout("vse refresh")
     from vsecore.course import batch
 
-    batch.refresh(notebooks or (), keep_numbers=keep_numbers, tell=typer.echo)
+    batch.refresh(notebooks or (), keep_numbers=keep_numbers, spread=spread, tell=typer.echo)
 
 
 @app.command()

@@ -101,8 +101,8 @@ by_hand
 recipe = get("vsepp_grid_gru").override(
     {
         "dim": lesson.pick(smoke=64, lesson=192, full=1024),
-        "text.word_dim": lesson.pick(smoke=32, lesson=96, full=300),
-        "loss.name": "info_nce",
+        "text.encoder.word_dim": lesson.pick(smoke=32, lesson=96, full=300),
+        "losses": "info_nce",
         "training.epochs": lesson.pick(smoke=1, lesson=3, full=15),
         "training.learning_rate": 2e-3,
         "training.schedule": "cosine",
@@ -115,7 +115,7 @@ run = lesson.trained(recipe, dataset)
 # search engine:
 
 # %%
-index, captions = encode(run.model, dataset.test, run.tokenizer)
+index, captions = (side.vectors for side in encode(run.model, dataset.test, run.tokenizer))
 print("pictures", tuple(index.shape), "captions", tuple(captions.shape))
 
 # %% [markdown]
@@ -129,7 +129,7 @@ print("pictures", tuple(index.shape), "captions", tuple(captions.shape))
 def search(sentence: str, k: int = 5) -> list[int]:
     tokens, mask = run.tokenizer.encode([sentence])  # (1, L) each
     with torch.no_grad():
-        query = run.model.encode_captions(tokens, mask)  # (1, D)
+        query = run.model.encode_captions(tokens, mask).vectors  # (1, D)
     return cosine(index, query)[:, 0].topk(k).indices.tolist()  # the k nearest of (Ni,)
 
 
@@ -195,10 +195,10 @@ if truth is not None:
     true_first = truth[torch.arange(len(first)), first]
     measured["caption is true of the first picture (%)"] = 100 * true_first.mean()
     measured["pictures that a caption is true of, mean"] = truth.sum(1).mean()
-lesson.report("00_truth", measured, tolerance=8)
+lesson.report("00_truth", measured)
 
 # %%
-lesson.report("00_rsum", {"rsum of the test split": metrics["rsum"]}, tolerance=25)
+lesson.report("00_rsum", {"rsum of the test split": metrics["rsum"]})
 
 # %% [markdown]
 # Many "errors" of the protocol are right answers. The course will keep asking both questions: the field's, for which papers have

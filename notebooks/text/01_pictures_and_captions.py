@@ -179,7 +179,6 @@ for row in range(len(dataset.test)):
 lesson.report(
     "01_words",
     {"words that no other caption of the picture has (%)": 100 * np.mean(alone)},
-    0.5,
 )
 
 # %% [markdown]
@@ -581,7 +580,6 @@ lesson.report(
         "pictures that a caption is true of, mean": y.mean(),
         "foreign captions that are true of a picture, mean": (truth & ~own).sum(0).mean(),
     },
-    tolerance=0.1,
 )
 
 # %% [markdown]
@@ -683,7 +681,6 @@ lesson.report(
         "captions that meet one (%), expected": 100 * chance_of_one(y, Ni, B).mean(),
         "captions that meet one (%), counted": 100 * counted[:, 1].mean(),
     },
-    tolerance=0.5,
 )
 
 # %% tags=["hide-input"]
@@ -758,7 +755,7 @@ measured = {
     * rank_correlation(words[turn == number], y[turn == number])
     for number, name in enumerate(habits)
 }
-lesson.report("01_longer", measured, tolerance=0.5)
+lesson.report("01_longer", measured)
 
 # %% tags=["hide-input"]
 facts_said = np.concatenate([said.sum(0) for _, said in every])  # (Nc,)
@@ -803,7 +800,7 @@ factors = np.exp(np.linalg.lstsq(X, np.log(y), rcond=None)[0][1:])
 remain = {
     f"one {name} more": 100 * factor for name, factor in zip(weighed, factors, strict=True)
 }
-lesson.report("01_facts", remain, tolerance=0.5)
+lesson.report("01_facts", remain)
 
 # %% [markdown]
 # To name one more thing excludes the most. A side that something looks to, or a size, hardly excludes any, and those are what

@@ -29,14 +29,13 @@ data_root = ""
 seed = 0
 
 # %% tags=["hide-input"]
-import json
 import math
 
 import matplotlib.pyplot as plt
 import torch
 from IPython.display import Markdown
 
-from vsecore import course
+from vsecore import course, records
 from vsecore.course import plots
 from vsecore.course.baselines import ridge_scores
 from vsecore.course.checks import check
@@ -250,7 +249,7 @@ def table_row(i2t: torch.Tensor, t2i: torch.Tensor) -> dict[str, float]:
 by_hand, table = table_row(i2t, t2i), evaluate(S, owner)
 for name, value in by_hand.items():
     assert math.isclose(value, table[name]), name
-lesson.report("03_table", by_hand, tolerance=2)
+lesson.report("03_table", by_hand)
 
 # %% [markdown]
 # The three recalls are three points of a curve: the percentage of queries whose rank lies below k, for every k. The median rank is
@@ -436,7 +435,7 @@ law = {
     f"R@1 by the law, {name}": recall_law(size, 1, lead, spread)
     for size, name in ((1000, "1K"), (5000, "5K"))
 }
-lesson.report("03_folds", both | law, tolerance=1.5)
+lesson.report("03_folds", both | law)
 
 # %% [markdown]
 # Nothing about a system changes between COCO 1K and 5K but the number of rivals. Whoever compares two systems must compare
@@ -449,7 +448,7 @@ shares = {
     for size, row in simulated.items()
     if size in (100, 1000, 5000)
 }
-lesson.report("03_share", shares, tolerance=0.3)
+lesson.report("03_share", shares)
 
 # %% [markdown]
 # ## An experiment that could fail
@@ -486,7 +485,7 @@ foretold = {
     f"R@{k}, foretold": recall_law(len(S), k, ridge_lead, ridge_spread) for k in (1, 5, 10)
 }
 measured = {f"R@{k}, measured": of_ridge[len(S)][f"t2i_r{k}"] for k in (1, 5, 10)}
-lesson.report("03_foretold", foretold | measured, tolerance=2)
+lesson.report("03_foretold", foretold | measured)
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(6.0, 3.6))
@@ -522,7 +521,7 @@ systems = (
 Markdown(course.published(*systems, data="coco"))
 
 # %% tags=["hide-input"]
-entries = json.loads((course.ROOT / "assets" / "published.json").read_text(encoding="utf-8"))
+entries = records.published()
 pairs = {}
 for system in systems:
     coco = [
@@ -558,7 +557,6 @@ lesson.report(
         "points off, most without SCAN": max(others),
         "points off, most of SCAN": max(off["SCAN", k] for k in (1, 5, 10)),
     },
-    tolerance=0.2,
 )
 
 # %% [markdown]
@@ -677,7 +675,6 @@ lesson.report(
         "mAP@R on the truth, percent": 100 * map_at_r(S.T, truth),
         "nDCG on the truth, percent": 100 * ndcg(S.T, truth),
     },
-    tolerance=2,
 )
 
 # %% [markdown]
@@ -753,7 +750,6 @@ lesson.report(
             *map(list, zip(*everybody, strict=True))
         ),
     },
-    tolerance=0.1,
 )
 
 # %% [markdown]
@@ -850,7 +846,6 @@ lesson.report(
         )
         for name, result in results.items()
     },
-    tolerance=2,
 )
 
 # %% [markdown]
@@ -892,7 +887,6 @@ lesson.report(
         "six times the mean recall of one direction": 2
         * sum(misprinted[f"i2t_r{k}"] for k in (1, 5, 10)),
     },
-    tolerance=2,
 )
 
 # %% [markdown]

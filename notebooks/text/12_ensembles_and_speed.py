@@ -46,6 +46,7 @@ from vsecore.course import plots
 from vsecore.course.checks import check
 from vsecore.evaluation import ensemble, evaluate
 from vsecore.pooling import build_pool
+from vsecore.paths import results
 from vsecore.recipes import get
 from vsecore.similarity import cosine, unit
 from vsecore.training import encode
@@ -152,7 +153,7 @@ members = {eye: (eye, 0) for eye in eyes} | {f"{again}{n}": (again, n - 1) for n
 
 small = {
     "dim": 96,
-    "text.word_dim": 64,
+    "text.encoder.word_dim": 64,
     "training.batch_size": 64,
     "training.epochs": 1,
     "training.learning_rate": 3e-3,
@@ -169,8 +170,15 @@ runs = {
     )
     for name, (eye, turn) in members.items()
 }
+
+
+# %%
+def vectors_of(model, split, tokenizer) -> list[torch.Tensor]:
+    return [side.vectors for side in encode(model, split, tokenizer)]
+
+
 vectors = {
-    name: encode(run.model, datasets[members[name][0]].test, run.tokenizer)
+    name: vectors_of(run.model, datasets[members[name][0]].test, run.tokenizer)
     for name, run in runs.items()
 }  # each (Ni, D) and (Nc, D)
 S = {name: cosine(v, t) for name, (v, t) in vectors.items()}  # each (Ni, Nc)
@@ -205,7 +213,6 @@ lesson.report(
         for size in (1, 2, 3)
         for names in combinations(eyes, size)
     },
-    tolerance=25,
 )
 
 # %% [markdown]
@@ -245,7 +252,6 @@ gains = {
 lesson.report(
     "12_gains",
     {f"gain in rsum, {kind}": statistics.mean(several) for kind, several in gains.items()},
-    tolerance=10,
 )
 
 # %% tags=["hide-input"]
@@ -365,7 +371,6 @@ lesson.report(
         for whose, function in (("foretold", foretold), ("measured", grown))
     }
     | {f"any number of {again}, foretold": 100 * (1 / alike**0.5 - 1)},
-    tolerance=3,
 )
 
 # %% [markdown]
@@ -406,7 +411,9 @@ print(tuple(pictures.shape), tuple(captions.shape))
 # *singular value decomposition* gives them in order), and keep only the first few of them for the test split.
 
 # %%
-developed = [encode(runs[eye].model, datasets[eye].dev, runs[eye].tokenizer) for eye in eyes]
+developed = [
+    vectors_of(runs[eye].model, datasets[eye].dev, runs[eye].tokenizer) for eye in eyes
+]
 wide = torch.cat([as_one([pair[side] for pair in developed]) for side in (0, 1)])  # (n, M · D)
 directions = torch.linalg.svd(wide, full_matrices=False).Vh  # (M · D, M · D)   farthest first
 single = runs["G"].recipe.dim  # the width of one system
@@ -445,11 +452,10 @@ plots.show(
 lesson.report(
     "12_narrow",
     {
-        f"{best} alone": rsum[best,],
+        "the best alone": rsum[best,],
         "the ensemble at full width": kept[len(directions)],
         "the ensemble as narrow as one system": kept[single],
     },
-    tolerance=25,
 )
 
 # %% [markdown]
@@ -516,7 +522,7 @@ plots.show(
 
 # %%
 counted = {}
-for label, scores in ((f"{best} alone", S[best]), ("the ensemble", together)):
+for label, scores in (("the best alone", S[best]), ("the ensemble", together)):
     firsts = {
         "picture to text": (torch.arange(len(scores)), scores.argmax(1)),
         "text to picture": (scores.argmax(0), torch.arange(len(owner))),
@@ -529,7 +535,7 @@ for label, scores in ((f"{best} alone", S[best]), ("the ensemble", together)):
             counted[f"{way}, {label}: of these true (%)"] = (
                 100 * right[wrong].float().mean().item()
             )
-lesson.report("12_wrong", counted, tolerance=8)
+lesson.report("12_wrong", counted)
 
 # %% [markdown]
 # A quarter to a third of what the protocol calls an error is a right answer, and the better system has the *larger* share of
@@ -625,7 +631,7 @@ printed["AdPool"] = printed.pop("VSE+2AD (R, BiGRU)")
 timed_as = poolers | {"AdaPool": "ada", "Manual": "kmax"}
 names = sorted(timed_as, key=lambda name: printed[name]["speed"])
 
-record = records.find(course.ROOT / "assets" / "results", name="benchmark_pooling")[0]
+record = records.find(results(), name="benchmark_pooling")[0]
 alone = torch.tensor([record.metrics[f"cpu_36_{timed_as[name]}_forward"] for name in names])
 theirs = torch.tensor([printed[name]["speed"] for name in names])  # multiples of GCN's
 rests = torch.arange(0.0, 5000.0, 5.0)[:, None]  # as multiples of the mean pool's time
@@ -832,7 +838,6 @@ lesson.report(
         ),
         "the same, by the clock": np.log10(apiece["cross-attention"] / apiece["cached"]),
     },
-    tolerance=0.7,
 )
 
 # %% [markdown]

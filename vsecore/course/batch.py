@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,12 +25,12 @@ import jupytext
 import psutil
 
 from vsecore import records, scenes
-from vsecore.course.lesson import LESSON_RECORDS, SMOKE_SIZES
+from vsecore.course.lesson import LESSON_RECORDS, RECORD, REPORTS, SMOKE_SIZES
 from vsecore.data.files import write_atomically
 from vsecore.data.splits import FeatureKind
 from vsecore.paths import ROOT
 from vsecore.scenes.build import SIZES, WORLD_VERSION
-from vsecore.threads import one_thread, whole_machine
+from vsecore.threads import COUNT, one_thread, whole_machine
 
 
 class CourseError(ChildProcessError):
@@ -133,7 +134,11 @@ def run(
 
 
 def refresh(
-    names: Iterable[str], *, keep_numbers: bool = False, tell: Callable[[str], None] = print
+    names: Iterable[str],
+    *,
+    keep_numbers: bool = False,
+    spread: int = 0,
+    tell: Callable[[str], None] = print,
 ) -> list[NotebookRun]:
     """Make stored notebooks anew from their texts: every cell run at tier lesson, outputs kept.
 
@@ -143,23 +148,34 @@ def refresh(
     Args:
         names: beginnings of the texts' names, such as "04"; none: all.
         keep_numbers: leave the records as they are, and hold this run to them.
+        spread: run each notebook from so many further seeds first, to measure how far its numbers lie apart:
+            that is the tolerance of its reports. 0: the spreads stay as they were measured before.
         tell: called with a line about each notebook.
 
     Raises:
         CourseError: a cell failed; the stored notebook is as it was.
-        ValueError: a name fits no text.
+        ValueError: a name fits no text; or a spread is to be measured and the records are to be kept.
     """
+    if keep_numbers and spread:
+        raise ValueError(
+            f"spread is {spread} and keep_numbers is True: a spread goes into the records, so leave one out"
+        )
     folder = ROOT / "build" / "refresh"
     folder.mkdir(parents=True, exist_ok=True)
     runs: list[NotebookRun] = []
     for text in _fitting(sorted((ROOT / "notebooks" / "text").glob("[0-9][0-9]_*.py")), names):
-        tell(f"running {text.stem}")
         stored, output = ROOT / "notebooks" / f"{text.stem}.ipynb", folder / f"{text.stem}.ipynb"
-        # Made anew from the text, so that nothing of an older run, or of a learner's, stays in it.
-        jupytext.write(jupytext.read(text), output)
-        command = ["jupyter", "execute", "--inplace", str(output)]
-        environment = one_thread(os.environ) | {"VSECORE_RECORD": "0" if keep_numbers else "1"}
-        runs.append(_execute(command, output, environment))
+        with tempfile.TemporaryDirectory(prefix="reports-", dir=folder) as reports:
+            environment = one_thread(os.environ)
+            if spread:
+                environment[REPORTS] = reports
+            for seed in range(1, spread + 1):
+                _run_from_seed(text, seed, folder, environment, tell)
+            tell(f"running {text.stem}")
+            # Made anew from the text, so that nothing of an older run, or of a learner's, stays in it.
+            jupytext.write(jupytext.read(text), output)
+            environment[RECORD] = "0" if keep_numbers else "1"
+            runs.append(_execute(["jupyter", "execute", "--inplace", str(output)], output, environment))
         tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
         steady = _steady(json.loads(output.read_text(encoding="utf-8")))
         with write_atomically(stored, "w") as file:
@@ -167,6 +183,26 @@ def refresh(
         if not keep_numbers:
             records.write(_cost(runs[-1]), LESSON_RECORDS)
     return runs
+
+
+def _run_from_seed(
+    text: Path, seed: int, folder: Path, environment: Mapping[str, str], tell: Callable[[str], None]
+) -> None:
+    """Run a notebook's text from another seed, for the numbers that it reports.
+
+    Every second one computes with two threads: they add up in another order, so its trainings part from those
+    of one thread, as they do on another machine.
+    """
+    threads = 2 if seed % 2 == 0 else 1
+    tell(f"running {text.stem} from seed {seed}, threads: {threads}")
+    notebook = jupytext.read(text)
+    for cell in notebook.cells:
+        if "parameters" in cell.metadata.get("tags", []):
+            cell.source += f"\nseed = {seed}"
+    output = folder / f"{text.stem}-seed{seed}.ipynb"
+    jupytext.write(notebook, output)
+    command = ["jupyter", "execute", "--inplace", str(output)]
+    _execute(command, output, {**environment, COUNT: str(threads), RECORD: "0"})
 
 
 def _steady(notebook: dict[str, Any]) -> dict[str, Any]:

@@ -7,14 +7,17 @@ them, picks each tier's sizes, opens the data, and holds what was measured again
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import os
 import shutil
+import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import psutil
@@ -22,7 +25,7 @@ import torch
 
 from vsecore import records, scenes, threads
 from vsecore.course.datasets import DATASETS, open_dataset, picture_files, read_pixels
-from vsecore.data.files import cache_folder, in_batch
+from vsecore.data.files import cache_folder, in_batch, read_json, write_atomically
 from vsecore.data.karpathy import find_annotations
 from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.paths import PACKAGE, results
@@ -35,16 +38,37 @@ Tier = Literal["smoke", "lesson", "full"]
 TIERS: tuple[Tier, ...] = ("smoke", "lesson", "full")
 SMOKE_SIZES = {"train": 600, "dev": 100, "test": 200}
 LESSON_RECORDS = results() / "lesson"
+RECORD, REPORTS = "VSECORE_RECORD", "VSECORE_REPORTS"
+"""Environment variables for authors: "1" makes this run the stored one; a folder that collects reports."""
+EXACT = 0.05
+"""Half a unit of the last digit that a report shows: no tolerance is smaller."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Report:
-    """Measured numbers beside the stored run's. Made by `Lesson.report`."""
+    """Measured numbers beside the stored run's. Made by `Lesson.report`.
+
+    Attributes:
+        measured: this run's numbers by their names.
+        stored: the stored run's; None where there are none.
+        spread: the standard deviation of each over runs of the author's, from several seeds; empty: unknown.
+        runs: how many runs those were.
+    """
 
     measured: dict[str, float]
-    stored: dict[str, float] | None
-    tolerance: float
+    stored: dict[str, float] | None = None
+    spread: dict[str, float] = field(default_factory=dict)
+    runs: int = 1
+
+    @property
+    def tolerance(self) -> float:
+        """How far a number may lie from the stored one: four times the largest spread, in tenths.
+
+        Numbers without a spread must agree to the last digit that is shown.
+        """
+        largest = max(self.spread.values(), default=0.0)
+        return max(EXACT, math.ceil(40 * largest) / 10)
 
     @property
     def agrees(self) -> bool:
@@ -71,10 +95,16 @@ class Report:
             lines.append("Measured in this run.")
         elif self.agrees:
             whose = "They agree" if both else "From the stored run; this run agrees"
-            lines.append(f"{whose} within {self.tolerance:g}.")
+            lines.append(f"{whose} within {self._margin()}.")
         else:
-            lines.append(f"They differ by more than {self.tolerance:g}.")
+            lines.append(f"They differ by more than {self._margin()}.")
         return "\n".join(lines)
+
+    def _margin(self) -> str:
+        """The tolerance, and where it comes from."""
+        if self.tolerance == EXACT:
+            return f"{EXACT}"
+        return f"{self.tolerance:.1f} (four standard deviations over {self.runs} seeds)"
 
 
 @dataclass(frozen=True)
@@ -99,40 +129,57 @@ class Lesson:
         """Return this tier's value."""
         return {"smoke": smoke, "lesson": lesson, "full": full}[self.tier]
 
-    def report(self, name: str, measured: Mapping[str, float], tolerance: float) -> Report:
+    def report(self, name: str, measured: Mapping[str, float]) -> Report:
         """Hold what a cell measured against the stored run of the same lesson.
 
         Training on another machine, or with other threads, ends a little elsewhere. The lesson therefore
         shows the stored run's numbers and says whether this run agrees with them; where no stored run has
         these numbers, of this tier and data, it shows what was measured.
 
+        How far a number may lie from the stored one was measured too: see `Report.tolerance`.
+
         Args:
             name: the record's name in `assets/results/lesson`.
-            measured: this run's numbers by their names.
-            tolerance: how far a number may lie from the stored one, in its own unit.
+            measured: this run's numbers by their names, the same names from every seed.
 
         Returns:
             A report whose printed form is the table and the verdict.
         """
+        numbers = {key: round(float(value), 4) for key, value in measured.items()}
+        if folder := os.environ.get(REPORTS):
+            with write_atomically(Path(folder) / f"{name}-seed{self.seed}.json", "w") as file:
+                json.dump(numbers, file)
         if (self.tier, self.data, self.seed) != ("lesson", "scenes", 0):
-            return Report(dict(measured), None, tolerance)
-        if os.environ.get("VSECORE_RECORD") == "1":
-            entry = records.record(
-                name,
-                config={"tier": self.tier},
-                config_hash="",
-                data={"name": self.data, "version": WORLD_VERSION},
-                seed=self.seed,
-                metrics={key: round(float(value), 4) for key, value in measured.items()},
-                seconds=time.perf_counter() - self.began,
-                note="a lesson's stored run; the seconds are since its first cell",
-            )
-            records.write(entry, LESSON_RECORDS)
-        found = records.find(LESSON_RECORDS, name=name) if LESSON_RECORDS.is_dir() else []
-        stored = found[0].metrics if found else None
-        if stored is not None and stored.keys() != measured.keys():
-            stored = None  # a learner has put in numbers of their own
-        return Report(dict(measured), stored, tolerance)
+            return Report(dict(measured))
+        if os.environ.get(RECORD) == "1":
+            self._record(name, numbers)
+        stored = _stored(name)
+        if stored is None or stored.metrics.keys() != measured.keys():
+            return Report(dict(measured))  # not recorded yet, or a learner has put in numbers of their own
+        spread, runs = stored.config.get("spread", {}), stored.config.get("runs", 1)
+        return Report(dict(measured), stored.metrics, spread, runs)
+
+    def _record(self, name: str, numbers: dict[str, float]) -> None:
+        """Make this run's numbers the stored ones, with the spread that other seeds gave or that is known."""
+        folder = os.environ.get(REPORTS)
+        files = sorted(Path(folder).glob(f"{name}-seed*.json")) if folder else []
+        config: dict[str, Any] = {"tier": self.tier}
+        if len(files) > 1:
+            config |= {"spread": _spread(name, [read_json(file) for file in files]), "runs": len(files)}
+        elif (before := _stored(name)) is not None and "spread" in before.config:
+            config |= {key: before.config[key] for key in ("spread", "runs")}
+        entry = records.record(
+            name,
+            config=config,
+            config_hash="",
+            data={"name": self.data, "version": WORLD_VERSION},
+            seed=self.seed,
+            metrics=numbers,
+            seconds=time.perf_counter() - self.began,
+            note="a lesson's stored run; the seconds are since its first cell, the spread is the standard "
+            "deviation over runs from several seeds",
+        )
+        records.write(entry, LESSON_RECORDS)
 
     def dataset(self, features: FeatureKind = "grid") -> Dataset:
         """Open the data at this tier's size.
@@ -296,6 +343,24 @@ def check_machine(least_gigabytes: float = 6.0) -> None:
         print(f"✓ {name}" if present else f"✗ {name}: {remedy}")
     if all(present for present, _ in lines.values()):
         print("This machine is ready.")
+
+
+def _stored(name: str) -> records.Record | None:
+    """The record of a stored run, if there is one."""
+    found = records.find(LESSON_RECORDS, name=name) if LESSON_RECORDS.is_dir() else []
+    return found[0] if found else None
+
+
+def _spread(name: str, runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The standard deviation of each number over runs from several seeds.
+
+    Raises:
+        ValueError: the runs do not report the same numbers.
+    """
+    odd = {key for run in runs for key in run.keys() ^ runs[0].keys()}
+    if odd:
+        raise ValueError(f"report {name!r} has other numbers from other seeds: {', '.join(sorted(odd))}")
+    return {key: round(statistics.stdev(run[key] for run in runs), 4) for key in runs[0]}
 
 
 def _version(text: str) -> tuple[int, int]:

@@ -237,23 +237,26 @@ class Recipe:
             raise ValueError(
                 f"vectors are given, and recipe {self.name!r} reads with {reader.name!r}: leave them out"
             )
+        # Encoders before pools: from one seed, systems that differ in their pools begin with equal encoders.
+        image_encoder = IMAGE_ENCODERS.build(
+            self.image.encoder.name,
+            self.image.encoder.options,
+            feature_dim=feature_dim,
+            dim=self.dim,
+            architecture=architecture,
+        )
+        text_encoder = TEXT_ENCODERS.build(
+            reader.name,
+            reader.options,
+            vocabulary_size=len(tokenizer),
+            dim=self.dim,
+            vectors=vectors,
+            architecture=architecture,
+        )
         return VSE(
-            IMAGE_ENCODERS.build(
-                self.image.encoder.name,
-                self.image.encoder.options,
-                feature_dim=feature_dim,
-                dim=self.dim,
-                architecture=architecture,
-            ),
+            image_encoder,
             self._pool(self.image.pool),
-            TEXT_ENCODERS.build(
-                reader.name,
-                reader.options,
-                vocabulary_size=len(tokenizer),
-                dim=self.dim,
-                vectors=vectors,
-                architecture=architecture,
-            ),
+            text_encoder,
             self._pool(self.text.pool),
             SIMILARITIES.build(self.similarity.name, self.similarity.options, dim=self.dim),
         )
