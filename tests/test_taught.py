@@ -127,7 +127,7 @@ def both_ways() -> None:
     _, mask = elements(1)
     theirs = BiGRUEncoder(9, 7, 6).double()
     tokens = torch.arange(20).reshape(4, 5) % 9
-    ours = taught("02")["bigru"](theirs.embedding(tokens), mask, theirs.gru)
+    ours = taught("02")["bigru"](theirs.embedding(tokens), mask, theirs.forwards, theirs.backwards)
     torch.testing.assert_close(ours[mask], theirs(tokens, mask)[0][mask])
 
 

@@ -516,20 +516,20 @@ def read(x, mask, weights, order):  # x: (C, L, Dw)
     return torch.stack([states[i] for i in sorted(states)], 1)  # (C, L, D)
 
 
-def bigru(x, mask, gru: nn.GRU):
-    forwards = read(x, mask, gru.all_weights[0], range(x.shape[1]))
-    backwards = read(x, mask, gru.all_weights[1], reversed(range(x.shape[1])))
-    return (forwards + backwards) / 2  # (C, L, D)
+def bigru(x, mask, forwards: nn.GRU, backwards: nn.GRU):
+    ahead = read(x, mask, forwards.all_weights[0], range(x.shape[1]))
+    back = read(x, mask, backwards.all_weights[0], reversed(range(x.shape[1])))
+    return (ahead + back) / 2  # (C, L, D)
 
 
 # %% [markdown]
-# The package's encoder packs the batch, so that torch skips the padding. On the real words the numbers are the same.
+# The package's encoder turns each caption around for the second reading, with the padding still at the end. On the real words the numbers are the same.
 
 # %%
 torch.manual_seed(seed)
 gru_reader = BiGRUEncoder(len(vocabulary), 128, 256)
 elements, _ = gru_reader(tokens, mask)  # (C, L, D)
-ours = bigru(gru_reader.embedding(tokens), mask, gru_reader.gru)
+ours = bigru(gru_reader.embedding(tokens), mask, gru_reader.forwards, gru_reader.backwards)
 torch.testing.assert_close(ours[mask], elements[mask])
 print("vsecore.encoders.BiGRUEncoder agrees:", tuple(elements.shape))
 
@@ -722,7 +722,10 @@ def table(tokens, mask):
 
 def gru_forwards(tokens, mask):
     return read(
-        gru_reader.embedding(tokens), mask, gru_reader.gru.all_weights[0], range(len(tokens[0]))
+        gru_reader.embedding(tokens),
+        mask,
+        gru_reader.forwards.all_weights[0],
+        range(len(tokens[0])),
     )
 
 
