@@ -22,6 +22,7 @@ from vsecore.encoders import (
     BiGRUEncoder,
     CellEncoder,
     RegionEncoder,
+    cpu,
 )
 from vsecore.encoders.normalisation import ElementNorm
 
@@ -297,6 +298,49 @@ def test_a_recurrent_network_leaves_autocast(device, masked):
         states, _ = encoder(tokens, mask if masked else None)
     assert states.dtype == torch.float32
     assert torch.equal(states, exact)
+
+
+@pytest.mark.parametrize("lengths", [None, [3, 9, 1, 4, 9, 2], [2, 7, 7]])
+def test_the_way_of_a_cpu_agrees_with_the_networks(lengths, monkeypatch):
+    torch.manual_seed(0)
+    encoder = BiGRUEncoder(30, 8, 6).double()
+    tokens = torch.randint(4, 30, (4 if lengths is None else len(lengths), 9))
+    mask = None if lengths is None else prefix_mask(lengths, 9)
+    wanted = torch.randn(*tokens.shape, 6, dtype=torch.float64)
+    if mask is not None:
+        wanted *= mask.unsqueeze(-1)  # what comes out at the padding is open
+
+    def words_and_gradients():
+        elements = encoder(tokens, mask)[0] * (wanted != 0)
+        gradients = torch.autograd.grad((elements * wanted).sum(), list(encoder.parameters()))
+        return elements, *gradients
+
+    fast = words_and_gradients()
+    monkeypatch.setattr(cpu, "reads", lambda words: False)
+    torch.testing.assert_close(fast, words_and_gradients(), rtol=1e-12, atol=1e-12)
+
+
+def test_the_way_of_a_cpu_has_the_gradient_of_its_values_and_no_second():
+    torch.manual_seed(0)
+    words = torch.randn(3, 4, 2, dtype=torch.float64, requires_grad=True)
+    networks = [nn.GRU(2, 3, batch_first=True).double() for _ in range(2)]
+    weights = [weight for network in networks for weight in network.parameters()]
+
+    def read(words, *weights):
+        return cpu.read_both_ways(words, prefix_mask([2, 4, 1], 4), *networks)
+
+    assert torch.autograd.gradcheck(read, (words, *weights))
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.grad(read(words).sum(), words, create_graph=True)
+
+
+def test_nothing_is_kept_for_a_way_back_that_nobody_goes():
+    encoder = BiGRUEncoder(30, 8, 6)
+    tokens = torch.randint(4, 30, (3, 5))
+    with torch.inference_mode():
+        silent = encoder(tokens)[0]
+    torch.testing.assert_close(silent, encoder(tokens)[0], rtol=0, atol=0)
+    assert encoder(tokens)[0].requires_grad and not silent.requires_grad
 
 
 def test_registries_build_each_encoder_from_what_a_model_knows(bert_folder):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from vsecore.data.files import in_batch, write_atomically
 from vsecore.data.words import BERTTokenizer, Vocabulary, model_folder
+from vsecore.encoders import cpu
 from vsecore.encoders.pictures import projection
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class BiGRUEncoder(nn.Module):
         words = self.embedding(tokens)  # (C, L, W)
         # Half precision, which autocast would choose on a GPU, loses small updates of the state.
         with torch.autocast(words.device.type, enabled=False):
+            if cpu.reads(words):
+                return cpu.read_both_ways(words, mask, self.forwards, self.backwards), mask
             # Both readings meet the padding last, so that it changes no word. Nothing is packed: that would
             # take the lengths to the CPU, and its way back takes longer than the padding does.
             ahead, _ = self.forwards(words)  # (C, L, D)
