@@ -696,16 +696,20 @@ plots.show(
     "fall. Right: the larger the set, the more weight GPO gives to places that it has never seen.",
 )
 
+
 # %%
-lesson.report(
-    "10_sizes",
-    {
-        f"{name}, {count} cells": value
-        for name, values in sized.items()
-        for count, value in zip(sizes, values, strict=True)
-        if count in (N // 4, N, 4 * N)
-    },
-)
+def rsum_at(counts: tuple[int, ...], names: list[str]) -> dict[str, float]:
+    return {
+        f"{name}, {count} cells": sized[name][sizes.index(count)]
+        for name in names
+        for count in counts
+    }
+
+
+lesson.report("10_sizes", rsum_at((N // 4, N), list(sized)) | rsum_at((4 * N,), ["AdPool"]))
+
+# %%
+lesson.report("10_unseen_places", rsum_at((4 * N,), [name for name in sized if "GPO" in name]))
 
 # %% [markdown]
 # On the left of the dotted line something is lost, and all fall; size augmentation helps GPO there, by a little. On the right
@@ -787,7 +791,13 @@ swapped = {
     "token level alone for pictures": with_pools(alone, model.text_pool),
     "SoftPool for captions": with_pools(model.image_pool, SoftPool()),
 }
-lesson.report("10_swapped", swapped)
+usual = ("as it was trained", "SoftPool for pictures")
+lesson.report("10_swapped", {name: swapped[name] for name in usual})
+
+# %%
+lesson.report(
+    "10_swapped_parts", {name: value for name, value in swapped.items() if name not in usual}
+)
 
 # %% [markdown]
 # For pictures the swap changes nothing at all. For captions it does, since there both levels have a part.
@@ -969,7 +979,13 @@ for times in (1, 2, 4):
     ruined[f"{times * length} words"] = evaluate(
         v @ unmasked(every, times * length).T, dev.owner
     )["rsum"]
-lesson.report("10_padding", ruined)
+once = ("padding weighs nothing", f"{length} words")
+lesson.report("10_padding", {name: ruined[name] for name in once})
+
+# %%
+lesson.report(
+    "10_padding_longer", {name: value for name, value in ruined.items() if name not in once}
+)
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(6, 3.4))

@@ -304,7 +304,12 @@ plots.show(
 # %%
 lesson.report(
     "11_agreement",
-    {f"agreement of two batches in percent, K = {K}": 100 * agree[K] for K in (1, 4, 16, 127)},
+    {f"agreement of two batches in percent, K = {K}": 100 * agree[K] for K in (4, 16, 127)},
+)
+
+# %%
+lesson.report(
+    "11_agreement_of_one", {"agreement of two batches in percent, K = 1": 100 * agree[1]}
 )
 
 # %%
