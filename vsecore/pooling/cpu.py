@@ -68,9 +68,9 @@ def unsort(gradient: Tensor, origin: Tensor) -> Tensor:
 
 
 def pools_levels(x: Tensor, weight: Tensor) -> bool:
-    """Whether `two_levels` can pool (B, N, D)."""
+    """Whether `two_levels` can pool (B, N, D), and is faster: not where no gradient is wanted."""
     single = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    return single and sorts(x)
+    return single and torch.is_grad_enabled() and sorts(x)
 
 
 def two_levels(x: Tensor, mask: Tensor | None, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
