@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vsecore.losses import adopt, adopt_k, alignment, info_nce, uniformity
+from vsecore.losses.adopt import _hardest
 
 RULES = ["released", "printed"]
 each_rule = pytest.mark.parametrize("rule", RULES)
@@ -318,3 +319,13 @@ def test_each_further_negative_costs():
 def test_refuses_what_cannot_be_learned_from(call, message):
     with pytest.raises(ValueError, match=message):
         call(torch.zeros(4, 4))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_the_hardest_are_the_same_wherever_their_number_is_known(dim, k):
+    scores, _ = batch(seed=0)
+    known, on_device = (_hardest(scores, dim, number) for number in (k, torch.tensor(k)))
+    assert known.shape[dim] == k
+    torch.testing.assert_close(known.sort(dim, descending=True).values, on_device.narrow(dim, 0, k))
+    assert (on_device.narrow(dim, k, scores.shape[dim] - k) == -math.inf).all()

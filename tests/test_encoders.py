@@ -334,6 +334,11 @@ def test_the_way_of_a_cpu_has_the_gradient_of_its_values_and_no_second():
         torch.autograd.grad(read(words).sum(), words, create_graph=True)
 
 
+def test_no_captions_have_no_elements():
+    elements, _ = BiGRUEncoder(30, 8, 6)(torch.zeros(0, 3, dtype=torch.int64))
+    assert elements.shape == (0, 3, 6)
+
+
 def test_nothing_is_kept_for_a_way_back_that_nobody_goes():
     encoder = BiGRUEncoder(30, 8, 6)
     tokens = torch.randint(4, 30, (3, 5))

@@ -482,6 +482,44 @@ def test_adaptive_pooling_has_second_derivatives(learns):
     assert torch.autograd.gradgradcheck(lambda x: pool(x, mask), x.requires_grad_())
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("junk", [math.nan, math.inf, -math.inf, 1e30])
+def test_both_levels_in_one_pass_agree_with_the_plain_lines(masked, junk, monkeypatch):
+    monkeypatch.setattr(cpu, "VALUES_AT_A_TIME", 100)  # several parts
+    x, mask = batch(rows=11, elements=9, dtype=torch.float32)
+    x[3, :4] = 1.0  # equal values
+    if masked:
+        x[~mask] = junk
+    wanted, wanted_theta = torch.randn(11, DIM), torch.randn(11, 9, 1)
+
+    def results(pool, x):
+        x = x.clone().requires_grad_()
+        given = (x, mask if masked else None)
+        pooled, (theta, omega) = pool(*given), pool.weights(*given)
+        total = (pooled * wanted).sum() + (theta * wanted_theta).sum()
+        return pooled, theta, omega, *torch.autograd.grad(total, [x, *pool.parameters()])
+
+    pool = trained(AdPool(DIM))
+    plain = [result.float() for result in results(pool, x.double())]  # float64 takes the plain lines
+    single = copy.deepcopy(pool).float()
+    assert cpu.pools_levels(x, single.token.weight)
+    torch.testing.assert_close(list(results(single, x)), plain, rtol=1e-5, atol=1e-5)
+
+
+def test_both_levels_in_one_pass_show_a_nan():
+    x, mask = batch(dtype=torch.float32)
+    mask[:, 0], x[1, 0, 2] = True, math.nan
+    pooled = AdPool(DIM)(x, mask)
+    assert pooled[1].isnan().all()
+    assert pooled[[0, 2, 3]].isfinite().all()
+
+
+def test_both_levels_in_one_pass_refuse_a_second_derivative():
+    x = torch.randn(2, 3, DIM, requires_grad=True)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.grad(AdPool(DIM)(x).sum(), x, create_graph=True)
+
+
 def test_adaptive_pooling_tells_its_weights():
     x, mask = batch()
     for pool in (WEIGHED["adpool"], WEIGHED["adpool, released"]):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 def reads(words: Tensor) -> bool:
     """Whether `read_both_ways` can read these word vectors."""
     plain = words.device.type == "cpu" and not torch.compiler.is_compiling()
-    return plain and words.dtype in (torch.float32, torch.float64)
+    return plain and len(words) > 0 and words.dtype in (torch.float32, torch.float64)
 
 
 def read_both_ways(words: Tensor, mask: Tensor | None, forwards: nn.GRU, backwards: nn.GRU) -> Tensor:

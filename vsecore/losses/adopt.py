@@ -161,6 +161,8 @@ def adopt(
     _check_arguments(temperature, rule, margin, negatives)
     kept = negatives_kept(scores, rule, positives) if negatives is None else negatives
     scores, positives = check_pairs(scores, positives)
+    if isinstance(kept, Tensor) and kept.device.type == "cpu" and not torch.compiler.is_compiling():
+        kept = int(kept)  # nobody waits for it here, and finding K values takes less time than sorting all
     others = torch.where(positives, -torch.inf, scores)  # (B, C)
     cost = torch.zeros_like(scores)
     for dim in (1, 0):  # the captions of each picture, then the pictures of each caption
@@ -220,9 +222,9 @@ class AdOpt(nn.Module):
 
 
 def _hardest(others: Tensor, dim: int, kept: Tensor | int) -> Tensor:
-    """The K largest along an axis, largest first; where K is on a device, the others as -inf behind them."""
+    """The K largest along an axis, in any order; where K is on a device, the others as -inf behind them."""
     if isinstance(kept, int):
-        return others.topk(min(kept, others.shape[dim]), dim=dim).values
+        return others.topk(min(kept, others.shape[dim]), dim=dim, sorted=False).values
     ordered = others.sort(dim=dim, descending=True).values
     place = torch.arange(others.shape[dim], device=others.device)
     place = place if dim == 1 else place.unsqueeze(1)

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from vsecore.pooling import cpu
 from vsecore.pooling.masking import (
     check_dim,
     check_elements,
@@ -95,6 +96,19 @@ class AdPool(nn.Module):
 
     def _pool(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         check_elements(x, mask, self.dim)
+        if not self.per_dimension and cpu.pools_levels(x, self.token.weight):
+            token, embedding, theta = cpu.two_levels(x, mask, self.token.weight)
+        else:
+            token, embedding, theta = self._levels(x, mask)
+        both = torch.stack([token, embedding], 1)  # (B, 2, D)
+        if self.token_share is None:
+            omega = self.balance(both).squeeze(-1).softmax(1)  # (B, 2)
+        else:
+            omega = torch.stack([self.share, 1 - self.share]).to(both.dtype).expand(len(x), 2)
+        pooled = (omega.unsqueeze(-1).to(both.dtype) * both).sum(1)  # (B, D)                   eq. 5
+        return pooled, theta, omega
+
+    def _levels(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         u, real = sort_descending(x, mask), sorted_mask(x, mask)  # (B, N, D), (B, N)
         logits = self.token(u)  # (B, N, 1), or (B, N, D) as released
         theta = softmax_over_real(logits.relu() if self.per_dimension else logits, real)
@@ -104,10 +118,4 @@ class AdPool(nn.Module):
             token = (theta.to(u.dtype).transpose(1, 2) @ u).squeeze(1).to(u.dtype)  # (B, D)
         # Sorted or not makes no difference here, and from u one way back to the elements serves both levels.
         embedding = (softmax_over_real(u, real).to(u.dtype) * u).sum(1)  # (B, D)            eq. 4
-        both = torch.stack([token, embedding], 1)  # (B, 2, D)
-        if self.token_share is None:
-            omega = self.balance(both).squeeze(-1).softmax(1)  # (B, 2)
-        else:
-            omega = torch.stack([self.share, 1 - self.share]).to(both.dtype).expand(len(x), 2)
-        pooled = (omega.unsqueeze(-1).to(u.dtype) * both).sum(1)  # (B, D)                   eq. 5
-        return pooled, theta, omega
+        return token, embedding, theta

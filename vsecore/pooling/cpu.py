@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,8 +40,8 @@ def sort_values(x: Tensor, real: Tensor | None) -> Tensor:
     values = torch.empty_like(x, memory_format=torch.contiguous_format)
     for part in cache_sized_parts(x):
         elements = x[part] if real is None else torch.where(real[part], x[part], -torch.inf)
-        values[part] = _sort_runs(_negative_runs(elements, torch.float32)).neg_().transpose(1, 2)
-    return _spoil(values)
+        values[part] = _spoil(_sort_runs(_negative_runs(elements, torch.float32)).neg_()).transpose(1, 2)
+    return values
 
 
 def sort_with_origin(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -52,20 +53,10 @@ def sort_with_origin(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
     """
     values = torch.empty_like(x, memory_format=torch.contiguous_format)
     origin = torch.empty_like(values, dtype=torch.int16)
-    numbers = torch.arange(x.shape[1])  # (N,)
     for part in cache_sized_parts(x):
-        # An infinity with digits would be a NaN: a power of two beyond every float32 takes its place.
-        keys = _negative_runs(x[part], torch.float64).clamp_(-(2.0**1000), 2.0**1000)  # (b, D, N)
-        if real is not None:
-            keys.masked_fill_(~real[part].transpose(1, 2), 2.0**1001)  # behind all, whatever stood there
-        bits = keys.view(torch.int64)
-        # In a negative number larger digits make a smaller number: there they hold the complement.
-        bits |= (bits >> 63).bitwise_xor_(numbers).bitwise_and_(0xFFFF)
-        digits = _sort_runs(keys).view(torch.int64).short()  # the number, or its complement, which is below 0
-        origin[part] = (digits >> 15).bitwise_xor_(digits).transpose(1, 2)
-        values[part] = keys.neg_().transpose(1, 2)  # rounded to a float32 it is the value again
-    # In a dimension with a NaN the digits mean nothing: they must still name an element.
-    return _spoil(values), origin.clamp_(max=x.shape[1] - 1)
+        runs, places = _sort_runs_with_origin(x[part], None if real is None else real[part])
+        values[part], origin[part] = runs.transpose(1, 2), places.transpose(1, 2)
+    return values, origin
 
 
 def unsort(gradient: Tensor, origin: Tensor) -> Tensor:
@@ -76,9 +67,103 @@ def unsort(gradient: Tensor, origin: Tensor) -> Tensor:
     return result
 
 
+def pools_levels(x: Tensor, weight: Tensor) -> bool:
+    """Whether `two_levels` can pool (B, N, D), and is faster: not where no gradient is wanted."""
+    single = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    return single and torch.is_grad_enabled() and sorts(x)
+
+
+def two_levels(x: Tensor, mask: Tensor | None, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Both levels of `AdPool`, in one pass over the elements, and one for the gradient.
+
+    Args:
+        x: elements, (B, N, D).
+        mask: bool, (B, N), or None.
+        weight: W_tok, (1, D).
+
+    Returns:
+        The token level, (B, D); the embedding level, (B, D); and θ, (B, N, 1). A second derivative is refused
+        by a RuntimeError.
+    """
+    token, embedding, theta = _TwoLevels.apply(x, mask, weight)
+    return token, embedding, theta.transpose(1, 2)
+
+
+class _TwoLevels(torch.autograd.Function):
+    """Sorted values are kept as runs, (B, D, N), as they come out of the sort."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor | None, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        sets, count, dim = x.shape
+        real = None if mask is None else mask.unsqueeze(-1)  # (B, N, 1)
+        counts = torch.full((sets, 1, 1), count) if mask is None else mask.sum(1).view(-1, 1, 1)
+        is_real = torch.arange(count) < counts  # (B, 1, N)   in the order of the sorted rows
+        # A product and a maximum take far less time than a choice by a mask, or than powers of -inf.
+        kept = is_real.float()  # (B, 1, N)   0 for the padding
+        floor = torch.where(is_real, -torch.inf, 0.0)  # (B, 1, N)   0 in place of the padding's -inf
+        u, origin = x.new_empty(sets, dim, count), torch.empty(sets, dim, count, dtype=torch.int16)
+        token, embedding, log_total = x.new_empty(3, sets, dim).unbind()  # (B, D) each
+        theta = x.new_empty(sets, 1, count)
+        for part in cache_sized_parts(x):
+            runs, origin[part] = _sort_runs_with_origin(x[part], None if real is None else real[part])
+            values = runs.float()  # (b, D, N)   rounded to a float32 it is the value again
+            largest = values[..., :1]
+            values = torch.maximum(values, floor[part], out=u[part])
+            powers = (values - largest).clamp_(max=0).exp_().mul_(kept[part])  # (b, D, N)
+            total = powers.sum(-1)  # (b, D)
+            embedding[part] = powers.mul_(values).sum(-1).div_(total)
+            log_total[part] = largest.squeeze(-1) + total.log_()
+            theta[part] = (weight @ values).masked_fill_(~is_real[part], -torch.inf).softmax(-1)
+            token[part] = (values @ theta[part].transpose(1, 2)).squeeze(-1)
+        ctx.save_for_backward(u, origin, kept, theta, embedding, log_total, weight)
+        return token, embedding, theta
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, Tensor]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "AdPool has no second derivatives of float32 on a CPU: use float64, or create_graph=False"
+            )
+        saved, weight = ctx.saved_tensors[:-1], ctx.saved_tensors[-1]
+        u = saved[0]
+        of_x, of_weight = u.new_empty(u.shape[0], u.shape[2], u.shape[1]), torch.zeros_like(weight)
+        for part in cache_sized_parts(of_x):
+            values, origin, kept, theta, embedding, log_total = (each[part] for each in saved)
+            of_token, of_embedding, of_theta = (each[part].contiguous() for each in gradients)
+            of_theta = of_theta + of_token.unsqueeze(1) @ values  # (b, 1, N)
+            of_logits = theta * (of_theta - (theta * of_theta).sum(-1, keepdim=True))  # (b, 1, N)
+            of_weight += (values @ of_logits.transpose(1, 2)).sum(0).t()
+            # A value moves its softmax mean e by its own weight times (1 + value - e).
+            of_values = (
+                (values - log_total.unsqueeze(-1)).clamp_(max=0).exp_().mul_(kept)
+            )  # (b, D, N)   weights
+            of_values *= (values - (embedding - 1).unsqueeze(-1)).mul_(of_embedding.unsqueeze(-1))
+            # It is weighed by θ on the token level, and adds to its row's logit.
+            columns = torch.stack([of_token, weight.expand_as(of_token)], -1)  # (b, D, 2)
+            of_values.baddbmm_(columns, torch.cat([theta, of_logits], 1))
+            elements = torch.empty_like(of_values).scatter_(2, origin.long(), of_values)
+            of_x[part] = elements.transpose(1, 2)
+        return of_x, None, of_weight
+
+
 def _negative_runs(x: Tensor, dtype: torch.dtype) -> Tensor:
     """-x of (B, N, D) as (B, D, N): each dimension of a set is a run of numbers that lie together."""
     return x.transpose(1, 2).to(dtype, memory_format=torch.contiguous_format, copy=True).neg_()
+
+
+def _sort_runs_with_origin(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+    """`sort_with_origin` of one part as runs, (B, D, N): the values as float64, and their origin."""
+    # An infinity with digits would be a NaN: a power of two beyond every float32 takes its place.
+    keys = _negative_runs(x, torch.float64).clamp_(-(2.0**1000), 2.0**1000)  # (B, D, N)
+    if real is not None:
+        keys.masked_fill_(~real.transpose(1, 2), 2.0**1001)  # behind all, whatever stood there
+    bits, numbers = keys.view(torch.int64), torch.arange(x.shape[1])
+    # In a negative number larger digits make a smaller number: there they hold the complement.
+    bits |= (bits >> 63).bitwise_xor_(numbers).bitwise_and_(0xFFFF)
+    digits = _sort_runs(keys).view(torch.int64).short()  # the number, or its complement, which is below 0
+    origin = (digits >> 15).bitwise_xor_(digits)
+    # In a dimension with a NaN the digits mean nothing: they must still name an element.
+    return _spoil(keys.neg_()), origin.clamp_(max=x.shape[1] - 1)
 
 
 def _sort_runs(x: Tensor) -> Tensor:
@@ -86,10 +171,10 @@ def _sort_runs(x: Tensor) -> Tensor:
     return x
 
 
-def _spoil(values: Tensor) -> Tensor:
-    """Where a NaN was sorted last, the whole dimension becomes NaN."""
-    spoilt = values[:, -1:].isnan()  # (B, 1, D)
-    return values.masked_fill_(spoilt, torch.nan) if spoilt.any() else values
+def _spoil(runs: Tensor) -> Tensor:
+    """Where a NaN was sorted last, the whole dimension becomes NaN: runs are (B, D, N)."""
+    spoilt = runs[..., -1:].isnan()  # (B, D, 1)
+    return runs.masked_fill_(spoilt, torch.nan) if spoilt.any() else runs
 
 
 def cache_sized_parts(x: Tensor) -> list[slice]:
