@@ -20,7 +20,7 @@
 #
 # **You need** the notebook *Start here*, some PyTorch, and an idea of what a convolution and a matrix product are.
 #
-# **It takes** about 1 minute and 2 GB of memory on two cores, once the world's pictures have been looked at.
+# **It takes** about half a minute and 2 GB of memory on two cores, once the world's pictures have been looked at.
 
 # %% tags=["parameters"]
 tier = "lesson"
