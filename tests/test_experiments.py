@@ -200,7 +200,7 @@ def test_each_arm_is_trained_from_each_seed_and_recorded_with_what_it_went_throu
     def count_negatives(event):
         if event.kind == "step" and event.epoch == 1:
             for rule, counts in kept.items():
-                counts.append(adopt_k(event.scores, rule))
+                counts.append(adopt_k(event.scores, rule, event.positives))
 
     system = EXPERIMENTS["2ad_parts"].trainings("all", "grid", SMALL)[0]
     trained = fit(system.recipe, data, callback=count_negatives, seed=1)
