@@ -362,9 +362,9 @@ def test_registries_build_each_encoder_from_what_a_model_knows(bert_folder):
     assert BiGRUEncoder(30).embedding.weight.shape == (30, 300)
     assert isinstance(TEXT_ENCODERS.build("bert", {"weights": bert_folder}, **known).backbone, BertModel)
     with pytest.raises(ValueError, match=r"'gru' has no option 'weights': it takes word_dim, minimum_count"):
-        TEXT_ENCODERS.check("gru", {"weights": bert_folder})
+        TEXT_ENCODERS.read("gru", {"weights": bert_folder})
     with pytest.raises(ValueError, match="'bert' needs the option 'weights'"):
-        TEXT_ENCODERS.check("bert", {})
+        TEXT_ENCODERS.read("bert", {})
 
 
 def test_tokenizers_come_from_the_encoders():

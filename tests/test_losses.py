@@ -1,14 +1,18 @@
 """Losses on pairs: right against loops, closed forms and gradients, whatever belongs together."""
 
 import math
+import sys
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import cross_entropy
 
-from vsecore.losses import info_nce, triplet
+from vsecore.embedding import Embedding
+from vsecore.losses import LOSSES, Step, info_nce, triplet
+from vsecore.similarity import Cosine
 
 
 def hardest(scores, positives=None):
@@ -264,3 +268,26 @@ def test_triplet_refuses_an_unknown_reduction():
 def test_info_nce_refuses_a_temperature_that_is_none(temperature):
     with pytest.raises(ValueError, match="temperature must be"):
         info_nce(torch.eye(3), temperature=temperature)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 16])
+def test_where_nobody_may_count_the_pairs_every_pair_takes_part(monkeypatch, rows):
+    """On a GPU the positive pairs are not picked out; the sum is the same."""
+    monkeypatch.setattr(sys.modules["vsecore.losses.triplet"], "ROWS", rows)
+    scores, positives = batch(3, rows=7, columns=9)
+    blocks = sys.modules["vsecore.losses.triplet"]._all_of_each_row
+    whole = blocks(scores, 0.2, positives) + blocks(scores.T, 0.2, positives.T)
+    torch.testing.assert_close(whole, triplet(scores, hardest=False, positives=positives))
+
+
+@pytest.mark.parametrize("epoch", [0, 5])
+@pytest.mark.parametrize("name", LOSSES)
+def test_no_loss_asks_a_gpu_for_a_number(name, epoch):
+    """Tensors that pretend to be on a GPU have no numbers: who needs one to go on, fails here."""
+    with FakeTensorMode():
+        scores = torch.rand(8, 8, device="cuda")
+        positives = torch.eye(8, dtype=torch.bool, device="cuda")
+        rows = Embedding(torch.rand(8, 4, device="cuda"))
+        step = Step(scores, positives, rows, rows, (), None, None, Cosine(), epoch)
+        loss = LOSSES.build(name, {})(step)
+    assert loss.shape == () and loss.device.type == "cuda"

@@ -113,7 +113,15 @@ def test_parts_are_given_by_name_written_out_or_as_they_are():
     two = plain.override({"losses": ["triplet", {"name": "adopt", "weight": 0.1}]})
     assert [(part.name, part.weight) for part in two.losses] == [("triplet", 1.0), ("adopt", 0.1)]
     assert two.override({"losses.adopt.margin": 0.3}).losses[1].options == {"margin": 0.3}
-    assert plain.override({"image.pool": None}).image.pool is None
+    with pytest.raises(
+        ValueError, match=r"image\.pool is missing: similarity 'cosine' compares pooled vectors"
+    ):
+        plain.override({"image.pool": None})
+    with pytest.raises(ValueError, match=r"image\.pool\.weight is 2\.0: only losses have weights"):
+        plain.override({"image.pool.weight": 2})
+    assert plain.override({"losses.triplet.margin": 1}).hash() == (
+        plain.override({"losses.triplet.margin": 1.0}).hash()
+    )
 
 
 def test_override_leaves_the_original_alone():

@@ -57,7 +57,7 @@ def test_a_method_takes_its_own_share_of_the_options():
 )
 def test_refuses_what_the_class_does_not_take(name, options, message):
     for use in (
-        lambda: registry().check(name, options),
+        lambda: registry().read(name, options),
         lambda: registry().build(name, options, dim=4),
         lambda: registry().call(name, "grind", options, flour="rye"),
     ):
@@ -66,7 +66,7 @@ def test_refuses_what_the_class_does_not_take(name, options, message):
 
 
 def test_a_whole_number_will_do_for_a_fraction():
-    registry().check("sieve", {"holes": 9, "size": 1})
+    registry().read("sieve", {"holes": 9, "size": 1})
 
 
 def test_tells_which_options_are_not_the_default():

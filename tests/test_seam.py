@@ -58,6 +58,8 @@ def assert_resumes_with_the_same_bits(tmp_path, a_recipe, data=None, stop=6, **o
 class WordCount(nn.Module):
     """Read off a caption's vector how many words it has."""
 
+    reads = ("vectors", "elements")
+
     def __init__(self, dim: int, hidden: int = 4) -> None:
         super().__init__()
         self.read = nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, 1))

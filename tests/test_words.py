@@ -14,7 +14,6 @@ from vsecore.data.words import (
     BERTTokenizer,
     TokenizedCaptions,
     Vocabulary,
-    load_tokenizer,
     load_vectors,
     model_folder,
     offline_minilm,
@@ -47,7 +46,7 @@ def test_captions_stand_between_start_and_end_and_are_padded() -> None:
 def test_a_saved_vocabulary_is_the_same(tmp_path: Path) -> None:
     vocabulary = Vocabulary(["café", "dog"])
     vocabulary.save(tmp_path / "run")
-    loaded = load_tokenizer(tmp_path / "run")
+    loaded = Vocabulary.load(tmp_path / "run")
     assert isinstance(loaded, Vocabulary) and loaded.words == vocabulary.words
 
 
@@ -63,11 +62,11 @@ def test_a_saved_vocabulary_is_the_same(tmp_path: Path) -> None:
 def test_a_damaged_vocabulary_is_named(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "vocabulary.json").write_text(content)
     with pytest.raises(ValueError, match=f"vocabulary.json.*{message}"):
-        load_tokenizer(tmp_path)
+        Vocabulary.load(tmp_path)
 
 
 def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
-    for load in (load_tokenizer, Vocabulary.load, BERTTokenizer.load):
+    for load in (Vocabulary.load, BERTTokenizer.load):
         with pytest.raises(FileNotFoundError, match=tmp_path.name):
             load(tmp_path)
 
@@ -238,7 +237,7 @@ def test_bert_reads_pieces_between_cls_and_sep(bert: BERTTokenizer, tmp_path: Pa
     assert (tokens[~mask] == bert.pad).all() and mask[0].sum() == 5
     assert len(bert) == 30522 and bert.blank == 103 and bert.special == {0, 101, 102}
     bert.save(tmp_path)
-    loaded = load_tokenizer(tmp_path)
+    loaded = BERTTokenizer.load(tmp_path)
     assert torch.equal(loaded.encode(["A dog.", "Skateboarders everywhere!"])[0], tokens)
     assert vars(loaded).keys() == vars(bert).keys() and loaded.blank == bert.blank
 

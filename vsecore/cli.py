@@ -219,7 +219,7 @@ def train(
     from vsecore.data.words import Vocabulary, load_vectors
     from vsecore.recipes import get
     from vsecore.training import Event, evaluate_split, fit
-    from vsecore.training.distributed import is_main_process
+    from vsecore.training.distributed import best_device, is_main_process
 
     chosen = get(recipe).override(_settings(settings or []))
     dataset = _open(data, chosen.features)
@@ -252,7 +252,8 @@ def train(
     )
     if not is_main_process():  # of several processes, one speaks and writes
         return
-    metrics = evaluate_split(run.model, dataset.test, tokenizer)
+    model = run.model.to("cpu" if device == "cpu" else best_device())
+    metrics = evaluate_split(model, dataset.test, tokenizer)
     typer.echo(f"test: {_spoken(metrics)}")
     step, waiting = run.timings["step_seconds"], run.timings["data_wait"]
     typer.echo(f"run: {folder} (a step took {step:.3f} s, {waiting:.1%} of it waiting for data)")
@@ -280,6 +281,7 @@ def evaluate(
     from vsecore.evaluation import ensemble
     from vsecore.evaluation import evaluate as measure
     from vsecore.training import load_run, score_split
+    from vsecore.training.distributed import best_device
 
     if split not in ("train", "dev", "test"):
         raise ValueError(f"--split is {split!r}; it must be train, dev or test")
@@ -293,7 +295,7 @@ def evaluate(
         parts.append(getattr(dataset, split))
         if parts[row].captions != parts[0].captions or parts[row].picture_ids != parts[0].picture_ids:
             raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")
-        scores.append(score_split(trained.model, parts[row], trained.tokenizer))
+        scores.append(score_split(trained.model.to(best_device()), parts[row], trained.tokenizer))
     for name, value in measure(ensemble(*scores), parts[0].owner, folds).items():
         typer.echo(f"{name:<12} {value:8.2f}")
 

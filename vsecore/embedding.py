@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import torch
@@ -29,10 +29,18 @@ class Embedding:
 
     def __len__(self) -> int:
         """B, the number of pictures or captions."""
-        for tensor in (self.vectors, self.elements):
+        for tensor in (self.vectors, self.elements, *self.extra.values()):
             if tensor is not None:
                 return len(tensor)
-        raise ValueError("the embedding holds neither vectors nor elements")
+        raise ValueError("the embedding holds nothing")
+
+    def only(self, names: Collection[str]) -> Embedding:
+        """What has one of these names: "vectors", "elements" (with the mask), or a name in `extra`."""
+        elements, mask = (self.elements, self.mask) if "elements" in names else (None, None)
+        vectors = self.vectors if "vectors" in names else None
+        return Embedding(
+            vectors, elements, mask, {name: x for name, x in self.extra.items() if name in names}
+        )
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Embedding:
         """The same embedding with every tensor changed by a function."""

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, cast
 from torch import Tensor, nn
 
 from vsecore.embedding import Embedding
+from vsecore.registry import names_read
 from vsecore.similarity import unit
 
 if TYPE_CHECKING:
     from vsecore.data.batches import Batch
 
 __all__ = ["VSE", "Embedding"]
+
+BLOCK = (256, 1024)
+"""Pictures and captions that evaluation compares at a time, unless the similarity names its own `block`."""
 
 
 class VSE(nn.Module):
@@ -29,7 +33,10 @@ class VSE(nn.Module):
         image_pool: (elements, mask) -> vectors; None: only elements are compared.
         text_encoder: (tokens, mask) -> (elements (C, L, D), mask).
         text_pool: (elements, mask) -> vectors; None: only elements are compared.
-        similarity: compares two `Embedding`s, as `vsecore.similarity.Cosine` does.
+        similarity: compares two `Embedding`s, as `vsecore.similarity.Cosine` does. It says in `reads` what it
+            reads of them, and may name a `block`.
+
+    An encoder that holds a network that was trained before keeps it in its attribute `backbone`.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1.
     """
@@ -71,21 +78,21 @@ class VSE(nn.Module):
         return scores
 
     @property
-    def compares(self) -> str:
-        """The field of an `Embedding` that the similarity reads: "vectors" or "elements"."""
-        return str(self.similarity.reads)
+    def compares(self) -> tuple[str, ...]:
+        """What the similarity reads of an `Embedding`: "vectors", "elements", or names in its `extra`."""
+        return names_read(self.similarity)
 
     @property
     def block(self) -> tuple[int, int]:
         """How many pictures and captions evaluation compares at a time."""
-        pictures, captions = cast(tuple[int, int], self.similarity.block)
-        return pictures, captions
+        return cast(tuple[int, int], getattr(self.similarity, "block", BLOCK))
 
     def pretrained_parameters(self) -> Iterator[nn.Parameter]:
         """What was trained before it came here (BERT, a CNN), and so wants smaller steps than the rest."""
         for encoder in (self.image_encoder, self.text_encoder):
-            if isinstance(encoder.backbone, nn.Module):
-                yield from encoder.backbone.parameters()
+            backbone = getattr(encoder, "backbone", None)
+            if isinstance(backbone, nn.Module):
+                yield from backbone.parameters()
 
 
 def _pooled(pool: nn.Module | None, elements: Tensor, mask: Tensor | None) -> Embedding:

@@ -80,8 +80,10 @@ class Record:
     @property
     def file_name(self) -> str:
         """The same for the same thing run again, and another for everything else."""
-        digests = [str(self.data.get(key, ""))[:8] for key in ("fingerprint", "tokenizer", "vectors")]
-        parts = (self.name, self.data.get("name", ""), *digests, self.config_hash, f"seed{self.seed}")
+        read = ("fingerprint", "tokenizer", "vectors", "negatives")
+        digests = [str(self.data.get(key, ""))[:8] for key in read]
+        half = "" if self.precision == "float32" else self.precision
+        parts = (self.name, self.data.get("name", ""), *digests, self.config_hash, half, f"seed{self.seed}")
         return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts if part) + ".json"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 
-class Registry(Mapping[str, Callable[..., Any]]):
+class Registry:
     """Classes of one kind by name.
 
     Args:
@@ -67,23 +68,25 @@ class Registry(Mapping[str, Callable[..., Any]]):
         if self._entries.setdefault(name, entry) is not entry:
             raise ValueError(f"{self.kind} {name!r} is there already: choose another name")
 
-    def check(self, name: str, options: Mapping[str, Any]) -> None:
-        """Refuse options that the class does not take, lacks, or that are of another type than it wants.
+    def read(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options as the class wants them; what JSON cannot say, such as a tuple, is made of what it can.
 
         Raises:
-            ValueError: the message names the option and what is wanted.
+            ValueError: an option that the class does not take, lacks, or wants of another type. The message
+                names the option and what is wanted.
         """
         known = self._options(name)
-        for option, value in options.items():
+        for option in options:
             if option not in known:
                 takes = f"takes {', '.join(known)}" if known else "takes no options"
                 raise ValueError(f"{self.kind} {name!r} has no option {option!r}: it {takes}")
-            annotation = known[option].annotation
-            if annotation is not inspect.Parameter.empty:
-                _check_type(f"option {option} of {self.kind} {name!r}", value, annotation)
         for option, parameter in known.items():
             if parameter.default is inspect.Parameter.empty and option not in options:
                 raise ValueError(f"{self.kind} {name!r} needs the option {option!r}")
+        return {
+            option: _typed(f"option {option} of {self.kind} {name!r}", value, known[option].annotation)
+            for option, value in options.items()
+        }
 
     def build(self, name: str, options: Mapping[str, Any], **context: Any) -> Any:
         """Build a part.
@@ -94,15 +97,13 @@ class Registry(Mapping[str, Callable[..., Any]]):
             context: passed on as far as the constructor asks for it.
 
         Raises:
-            ValueError: the name is unknown, or the options do not fit (see `check`).
+            ValueError: the name is unknown, or the options do not fit (see `read`).
         """
-        self.check(name, options)
-        return _call(self[name], options, context)
+        return _call(self[name], self.read(name, options), context)
 
     def call(self, name: str, method: str, options: Mapping[str, Any], **context: Any) -> Any:
         """Call a class method of a part with those of the options that it takes."""
-        self.check(name, options)
-        return _call(getattr(self[name], method), options, context)
+        return _call(getattr(self[name], method), self.read(name, options), context)
 
     def takes(self, name: str, argument: str) -> bool:
         """Whether the constructor of a part has an argument of this name."""
@@ -113,8 +114,8 @@ class Registry(Mapping[str, Callable[..., Any]]):
         known = self._options(name)
         return {
             option: value
-            for option, value in options.items()
-            if option not in known or known[option].default != value
+            for option, value in self.read(name, options).items()
+            if known[option].default != value
         }
 
     def _options(self, name: str) -> dict[str, inspect.Parameter]:
@@ -132,7 +133,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
 @functools.cache
 def _parameters(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The named parameters of a class or function, their annotations as types rather than text."""
-    hints = typing.get_type_hints(entry.__init__ if inspect.isclass(entry) else entry)
+    hints = typing.get_type_hints(entry.__init__ if inspect.isclass(entry) else entry, include_extras=True)
     return {
         name: parameter.replace(annotation=hints.get(name, inspect.Parameter.empty))
         for name, parameter in inspect.signature(entry).parameters.items()
@@ -146,12 +147,22 @@ def _call(entry: Callable[..., Any], options: Mapping[str, Any], context: Mappin
     return entry(**{name: given[name] for name in _parameters(entry) if name in given})
 
 
-def _check_type(what: str, value: Any, annotation: Any) -> None:
+def _typed(what: str, value: Any, annotation: Any) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return value
     try:
-        _reader(annotation).validate_python(value, strict=True)
+        return _reader(annotation).validate_json(json.dumps(value), strict=True)
+    except TypeError as error:
+        raise ValueError(f"{what} is {value!r}: wanted something that JSON can say") from error
     except ValidationError as error:
         wanted = " or ".join(dict.fromkeys(spoken(dict(one)) for one in error.errors()))
         raise ValueError(f"{what} is {value!r}: wanted {wanted}") from None
+
+
+def names_read(part: Any) -> tuple[str, ...]:
+    """What a part says that it reads of an `Embedding`, in its attribute `reads`: one name, or several."""
+    names = getattr(part, "reads", ())
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def spoken(mistake: Mapping[str, Any]) -> str:
@@ -166,6 +177,7 @@ def spoken(mistake: Mapping[str, Any]) -> str:
         "none": "nothing",
         "greater_than_equal": f"at least {limits.get('ge')}",
         "greater_than": f"more than {limits.get('gt')}",
+        "less_than_equal": f"at most {limits.get('le')}",
         "less_than": f"less than {limits.get('lt')}",
         "finite": "a finite number",
         "literal": f"one of {limits.get('expected')}",

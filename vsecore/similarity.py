@@ -48,8 +48,8 @@ class Cosine(nn.Module):
     """`cosine` of the two sides' vectors.
 
     Attributes:
-        reads: the field of an `Embedding` that it compares, "vectors" or "elements". Evaluation keeps this
-            of an encoded split, and several processes share it.
+        reads: what it reads of an `Embedding`: "vectors", "elements", a name in `extra`, or a tuple of them.
+            Evaluation keeps this of an encoded split, and several processes share it.
         block: how many pictures and captions evaluation compares at a time.
     """
 

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import jupytext
 import psutil
@@ -27,9 +27,8 @@ import psutil
 from vsecore import records, scenes
 from vsecore.course.lesson import LESSON_RECORDS, RECORD, REPORTS, SMOKE_SIZES
 from vsecore.data.files import write_atomically
-from vsecore.data.splits import FeatureKind
 from vsecore.paths import ROOT
-from vsecore.scenes.build import SIZES, WORLD_VERSION
+from vsecore.scenes.build import NETWORK_OF, SIZES, WORLD_VERSION
 from vsecore.threads import COUNT, one_thread, whole_machine
 
 
@@ -69,7 +68,7 @@ class NotebookRun:
 
 
 def make_world(tier: str) -> None:
-    """Put the embedded world and its three kinds of features into the cache, unless they are there.
+    """Put the embedded world and every kind of features of it into the cache, unless they are there.
 
     Notebooks that run side by side would each make it for themselves.
     """
@@ -77,7 +76,7 @@ def make_world(tier: str) -> None:
     for split, count in sizes.items():
         scenes.pictures(split, count)  # drawn on all cores; then the kinds of features two at a time
     with ThreadPoolExecutor(2) as pool:
-        for made in [pool.submit(scenes.load, **sizes, features=kind) for kind in get_args(FeatureKind)]:
+        for made in [pool.submit(scenes.load, **sizes, features=kind) for kind in NETWORK_OF]:
             made.result()
 
 

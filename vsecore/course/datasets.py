@@ -56,7 +56,7 @@ def open_dataset(
         return scenes.load(**(sizes or {}), features=features)
     if root is None:
         raise ValueError(f"root is missing: name the folder of {name}")
-    dataset = open_precomp(root) if (root / "train_ims.npy").exists() else _looked_at(name, root, features)
+    dataset = open_precomp(root) if (root / "train_ims.npy").exists() else _extracted(name, root, features)
     if dataset.feature_kind != features:
         raise ValueError(f"features is {features!r}, but {root} holds {dataset.feature_kind} features")
     if sizes is None:
@@ -125,7 +125,7 @@ def _at_most(split: Split, size: int) -> Split:
     return split.subset(min(size, len(split)))
 
 
-def _looked_at(name: str, root: Path, features: FeatureKind) -> Dataset:
+def _extracted(name: str, root: Path, features: FeatureKind) -> Dataset:
     """Extract features of a folder of photographs into the cache, unless they are there."""
     if features not in BACKBONES:
         raise ValueError(

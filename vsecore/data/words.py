@@ -306,19 +306,6 @@ class BERTTokenizer:
         return tokenizer
 
 
-def load_tokenizer(folder: str | Path) -> Tokenizer:
-    """Whichever tokenizer was saved in a folder.
-
-    Raises:
-        FileNotFoundError: none was.
-    """
-    kinds: tuple[type[Vocabulary] | type[BERTTokenizer], ...] = (Vocabulary, BERTTokenizer)
-    for kind in kinds:
-        if (Path(folder) / kind.file_name).is_file():
-            return kind.load(folder)
-    raise FileNotFoundError(f"{folder} holds no tokenizer ({' or '.join(kind.file_name for kind in kinds)})")
-
-
 @dataclass(frozen=True)
 class VectorReport:
     """What a vectors file knew of a vocabulary."""

@@ -10,7 +10,7 @@ from vsecore.registry import Registry
 IMAGE_ENCODERS = Registry(
     "picture encoder",
     {"grid": CellEncoder, "region": RegionEncoder, "patch": CellEncoder},
-    context=("feature_dim", "dim", "backbone"),
+    context=("feature_dim", "dim", "backbone", "architecture"),
 )
 """Picture encoders by name."""
 

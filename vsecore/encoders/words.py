@@ -73,6 +73,11 @@ class BiGRUEncoder(nn.Module):
         _check_positive("minimum_count", minimum_count)
         return Vocabulary.build(captions, minimum_count)
 
+    @classmethod
+    def load_tokenizer(cls, folder: Path) -> Vocabulary:
+        """The vocabulary that a run's folder keeps; raises as `Vocabulary.load`."""
+        return Vocabulary.load(folder)
+
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encode captions (C, L), the words of each first and its padding last.
 
@@ -134,6 +139,11 @@ class BERTEncoder(nn.Module):
         """
         _check_weights(weights)
         return BERTTokenizer(weights)
+
+    @classmethod
+    def load_tokenizer(cls, folder: Path) -> BERTTokenizer:
+        """The tokenizer that a run's folder keeps; raises as `BERTTokenizer.load`."""
+        return BERTTokenizer.load(folder)
 
     def save_architecture(self, folder: str | Path) -> None:
         """Write `config.json`, from which the encoder can be built again without its first weights."""

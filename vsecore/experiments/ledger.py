@@ -92,7 +92,7 @@ def measured(
         for entry in chosen:
             for source in entry.data.get("members", [entry.data]):
                 kind, parts = source.get("feature_kind", ""), ("fingerprint", "vectors")
-                sources[kind].add(tuple(source.get(part, "") for part in parts))
+                sources[kind].add((entry.precision, *(source.get(part, "") for part in parts)))
         if by_seed := {entry.seed: entry.metrics[metric] for entry in chosen if metric in entry.metrics}:
             found[arm] = by_seed
     for kind, different in sources.items():

@@ -20,6 +20,7 @@ from vsecore.experiments.experiment import PlannedTraining, lesson_scale, title_
 from vsecore.losses import Rule, negatives_kept
 from vsecore.paths import results
 from vsecore.training import Event, Run, describe_data, fit, score_split
+from vsecore.training.distributed import best_device, make_accelerator, precision_of
 
 RULES: tuple[Rule, ...] = ("released", "printed")
 RESULTS = results() / "experiments"
@@ -59,12 +60,13 @@ def run(
         scale = lesson_scale(opened(features).name)
     chosen = {arm: experiment.trainings(arm, features, scale) for arm in arms or experiment.arms}
     folder.mkdir(parents=True, exist_ok=True)
+    precision = precision_of(make_accelerator())
     for seed in seeds:
         trained: dict[tuple[str, int], _Trained] = {}  # members that several ensembles of a seed share
         for arm, trainings in chosen.items():
             sources = [_sources(training, opened, vectors, seed) for training in trainings]
             title, digest = title_of(trainings)
-            done = records.find(folder, name=title, config_hash=digest, seed=seed)
+            done = records.find(folder, name=title, config_hash=digest, seed=seed, precision=precision)
             if any(entry.data == _data(sources) for entry in done):
                 continue
             parts = []
@@ -98,7 +100,8 @@ def _train(
         callback=watch,
         seed=training.seed(seed),
     )
-    return _Trained(run, score_split(run.model, data.test, tokenizer), watch.metrics())
+    scores = score_split(run.model.to(best_device()), data.test, tokenizer)
+    return _Trained(run, scores, watch.metrics())
 
 
 def _recorded(

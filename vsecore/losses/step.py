@@ -18,9 +18,9 @@ class Step:
     """One step of training: the joint batch of all processes, embedded and compared.
 
     A loss module is called as `loss(step)` and returns a scalar. It may hold parameters, which are trained
-    with the model, and state in buffers, which is saved and resumed with it. Where several processes share a
-    batch, the embeddings hold what the similarity reads and what any loss names in its attribute `reads`
-    ("vectors", "elements", or a name in `Embedding.extra`); with one process they hold everything.
+    with the model, and state in buffers, which is saved and resumed with it. The embeddings hold what the
+    similarity reads, and what any loss names in its attribute `reads`: "vectors", "elements", or a name in
+    `Embedding.extra`. Only that has to travel where several processes share a batch.
 
     Attributes:
         scores: similarities of every picture with every caption, (B, C), float32.

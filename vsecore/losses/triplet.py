@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from vsecore.losses.positives import check_pairs, own_pairs
 from vsecore.losses.step import Step
 
+ROWS = 16  # of a score matrix, taken together where each pair meets each negative
+
 
 def triplet(
     scores: Tensor,
@@ -64,11 +66,25 @@ def _hardest(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
 
 
 def _all(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
-    rows, columns = positives.nonzero(as_tuple=True)  # (P,) each   the positive pairs
-    bar = (margin - scores[rows, columns]).unsqueeze(1)  # (P, 1)
-    captions = torch.where(positives[rows], 0, (bar + scores[rows]).relu())  # (P, C)
-    pictures = torch.where(positives.T[columns], 0, (bar + scores.T[columns]).relu())  # (P, B)
-    return captions.sum() + pictures.sum()
+    if scores.device.type == "cpu":
+        rows, columns = positives.nonzero(as_tuple=True)  # (P,) each   the positive pairs
+        bar = (margin - scores[rows, columns]).unsqueeze(1)  # (P, 1)
+        captions = torch.where(positives[rows], 0, (bar + scores[rows]).relu())  # (P, C)
+        pictures = torch.where(positives.T[columns], 0, (bar + scores.T[columns]).relu())  # (P, B)
+        return captions.sum() + pictures.sum()
+    # How many positive pairs there are, a GPU would have to be asked: there, every pair takes part, and those
+    # that are not positive count 0.
+    return _all_of_each_row(scores, margin, positives) + _all_of_each_row(scores.T, margin, positives.T)
+
+
+def _all_of_each_row(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
+    """Each positive pair against every negative of its row, a block of rows at a time."""
+    total = scores.new_zeros(())
+    for block, own in zip(scores.split(ROWS), positives.split(ROWS), strict=True):
+        bar = (margin - block).unsqueeze(2)  # (b, C, 1)
+        cost = (bar + block.unsqueeze(1)).relu()  # (b, C, C)   pair by negative
+        total = total + torch.where(own.unsqueeze(2) & ~own.unsqueeze(1), cost, 0).sum()
+    return total
 
 
 class Triplet(nn.Module):

@@ -25,7 +25,7 @@ from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from vsecore.losses import LOSSES
 from vsecore.model import VSE
 from vsecore.pooling import POOLS
-from vsecore.registry import Registry, spoken
+from vsecore.registry import Registry, names_read, spoken
 from vsecore.similarity import SIMILARITIES
 
 STRICT = ConfigDict(strict=True, extra="forbid")
@@ -107,26 +107,41 @@ class Recipe:
     def __post_init__(self) -> None:
         """Refuse parts that cannot be built: now, not when hours of preparation are over."""
         for place, registry, part in self._parts():
+            where = "losses" if registry is LOSSES else ".".join(map(str, place))
             try:
-                registry.check(part.name, part.options)
-                if registry in (POOLS, SIMILARITIES, LOSSES):  # encoders need data, or load their weights
-                    with torch.device("meta"):  # takes no memory and draws nothing from the generator
-                        registry.build(part.name, part.options, dim=self.dim, target_dim=1, vocabulary_size=1)
+                registry.read(part.name, part.options)
+                if registry is not IMAGE_ENCODERS and registry is not TEXT_ENCODERS:
+                    self._try(registry, part)  # encoders would need data, or load their weights
             except ValueError as error:
-                raise ValueError(f"{place}: {error}") from error
+                raise ValueError(f"{where}: {error}") from error
+            if registry is not LOSSES and part.weight != 1:
+                raise ValueError(f"{where}.weight is {part.weight}: only losses have weights")
         names = [part.name for part in self.losses]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"losses are {names}: wanted at least one, and none twice")
+        for tower, pool in (("image", self.image.pool), ("text", self.text.pool)):
+            if pool is None and "vectors" in names_read(SIMILARITIES[self.similarity.name]):
+                raise ValueError(
+                    f"{tower}.pool is missing: similarity {self.similarity.name!r} compares pooled vectors"
+                )
 
-    def _parts(self) -> list[tuple[str, Registry, Part]]:
-        """Every part with its place in the recipe and the registry that knows it."""
-        places = [
-            ("image.encoder", IMAGE_ENCODERS, self.image.encoder),
-            ("image.pool", POOLS, self.image.pool),
-            ("text.encoder", TEXT_ENCODERS, self.text.encoder),
-            ("text.pool", POOLS, self.text.pool),
-            ("similarity", SIMILARITIES, self.similarity),
-            *(("losses", LOSSES, part) for part in self.losses),
+    def _try(self, registry: Registry, part: Part) -> None:
+        """Build a part once without memory, so that its own checks speak."""
+        try:
+            with torch.device("meta"):  # draws nothing from the generator either
+                registry.build(part.name, part.options, dim=self.dim, target_dim=8, vocabulary_size=8)
+        except RuntimeError:
+            pass  # it looks at numbers, and there are none yet
+
+    def _parts(self) -> list[tuple[tuple[str | int, ...], Registry, Part]]:
+        """Every part with its place in what `to_dict` writes, and the registry that knows it."""
+        places: list[tuple[tuple[str | int, ...], Registry, Part | None]] = [
+            (("image", "encoder"), IMAGE_ENCODERS, self.image.encoder),
+            (("image", "pool"), POOLS, self.image.pool),
+            (("text", "encoder"), TEXT_ENCODERS, self.text.encoder),
+            (("text", "pool"), POOLS, self.text.pool),
+            (("similarity",), SIMILARITIES, self.similarity),
+            *((("losses", row), LOSSES, part) for row, part in enumerate(self.losses)),
         ]
         return [(place, registry, part) for place, registry, part in places if part is not None]
 
@@ -174,13 +189,18 @@ class Recipe:
             raise ValueError(_told(error)) from None
 
     def portable(self) -> dict[str, Any]:
-        """As `to_dict`, but a folder of weights goes by its name alone: its path differs between machines."""
+        """The recipe as runs and records name it: the same for everything that trains alike.
+
+        Options that are as their class has them by default are left out. A folder of weights goes by its name
+        alone, since its path differs between machines.
+        """
         content = self.to_dict()
-        for tower in ("image", "text"):
-            options = content[tower]["encoder"]["options"]
+        for place, registry, part in self._parts():
+            options = json.loads(json.dumps(registry.changed(part.name, part.options)))
             folder = Path(str(options.get("weights", ""))).expanduser()
             if options.get("weights") and (folder.is_absolute() or folder.is_dir()):
                 options["weights"] = folder.resolve().name
+            _at(content, place)["options"] = options
         return content
 
     def hash(self) -> str:
@@ -189,19 +209,18 @@ class Recipe:
         Only what differs from the defaults is read, those of the parts' classes included, so that a field
         that is added later leaves the digits of older records as they are.
         """
-        recipe = Recipe.from_dict(self.portable())
-        content = _changed(recipe._without_default_options(), Recipe("", "")._without_default_options())
+        content = _changed(self._without_defaults(), Recipe("", "")._without_defaults())
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
-    def _without_default_options(self) -> dict[str, Any]:
-        content = self.to_dict() | {"name": "", "source": ""}
-        registries = [("image", IMAGE_ENCODERS), ("text", TEXT_ENCODERS)]
-        for tower, encoders in registries:
-            for field, registry in (("encoder", encoders), ("pool", POOLS)):
-                _leave_defaults_out(content[tower][field], registry)
-        _leave_defaults_out(content["similarity"], SIMILARITIES)
-        for part in content["losses"]:
-            _leave_defaults_out(part, LOSSES)
+    def _without_defaults(self) -> dict[str, Any]:
+        """As `portable`, without name and source; of a part only its name and what is not by default."""
+        content = self.portable() | {"name": "", "source": ""}
+        for place, _, part in self._parts():
+            written = _at(content, place)
+            plain = asdict(Part(part.name))
+            kept = {key: value for key, value in written.items() if value != plain.get(key)}
+            written.clear()
+            written.update({"name": part.name, **kept})
         return content
 
     def tokenizer(self, captions: Sequence[str]) -> Tokenizer:
@@ -209,6 +228,19 @@ class Recipe:
         encoder = self.text.encoder
         tokenizer: Tokenizer = TEXT_ENCODERS.call(
             encoder.name, "tokenizer", encoder.options, captions=captions
+        )
+        return tokenizer
+
+    def load_tokenizer(self, folder: Path) -> Tokenizer:
+        """The tokenizer that a run's folder keeps.
+
+        Raises:
+            FileNotFoundError: it keeps none.
+            ValueError: the file is damaged.
+        """
+        encoder = self.text.encoder
+        tokenizer: Tokenizer = TEXT_ENCODERS.call(
+            encoder.name, "load_tokenizer", encoder.options, folder=folder
         )
         return tokenizer
 
@@ -225,8 +257,8 @@ class Recipe:
             feature_dim: width of a picture's elements.
             tokenizer: whose words the text encoder reads.
             vectors: what the word vectors begin as, (len(tokenizer), width), for an encoder that takes them.
-            architecture: a run's folder, in which encoders that need it find what `save_architecture` wrote:
-                for weights that come from a checkpoint.
+            architecture: a run's folder, for weights that come from a checkpoint: in `image_encoder` and
+                `text_encoder` the encoders that need it find what their `save_architecture` wrote.
 
         Raises:
             ValueError: vectors that do not fit, or that no encoder reads.
@@ -243,7 +275,7 @@ class Recipe:
             self.image.encoder.options,
             feature_dim=feature_dim,
             dim=self.dim,
-            architecture=architecture,
+            architecture=architecture and architecture / "image_encoder",
         )
         text_encoder = TEXT_ENCODERS.build(
             reader.name,
@@ -251,7 +283,7 @@ class Recipe:
             vocabulary_size=len(tokenizer),
             dim=self.dim,
             vectors=vectors,
-            architecture=architecture,
+            architecture=architecture and architecture / "text_encoder",
         )
         return VSE(
             image_encoder,
@@ -302,7 +334,9 @@ def _change(content: dict[str, Any], name: str, value: Any) -> None:
             raise ValueError(f"setting {name!r} is unknown: this recipe's losses are {known}")
         _change_part(part, option, value)
     elif name == field:
-        holder[last] = _full(value, name) if _is_part(settings()[field]) and value is not None else value
+        if _is_part(settings()[field]) and value not in (None, "none"):  # as people write null
+            value = _full(value, name)
+        holder[last] = None if value == "none" else value
     elif _is_part(settings()[field]) and holder[last] is not None:
         _change_part(holder[last], name.removeprefix(f"{field}."), value)
     else:
@@ -353,9 +387,11 @@ def _told(error: ValidationError) -> str:
     return f"{place} is {first['input']!r}: wanted {spoken(dict(first))}"
 
 
-def _leave_defaults_out(part: dict[str, Any] | None, registry: Registry) -> None:
-    if part is not None:
-        part["options"] = registry.changed(part["name"], part["options"])
+def _at(content: Any, place: tuple[str | int, ...]) -> dict[str, Any]:
+    """What stands at a place of nested dictionaries and lists."""
+    for step in place:
+        content = content[step]
+    return cast(dict[str, Any], content)
 
 
 def _changed(content: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
-from vsecore.recipes.vsepp import TEXT_ENCODERS, Feature, Reader
+from vsecore.recipes.vsepp import READERS, Feature, Reader
 
 
 def two_ad(feature: Feature, text: Reader) -> Recipe:
@@ -23,7 +23,7 @@ def two_ad(feature: Feature, text: Reader) -> Recipe:
             "they were extracted, where the paper trains the networks of grids and patches too"
         ),
         image=ImageTower(encoder=Part(feature), pool=Part("adpool"), element_drop=0.2),
-        text=TextTower(encoder=TEXT_ENCODERS[text], pool=Part("adpool"), word_drop=0.2),
+        text=TextTower(encoder=READERS[text], pool=Part("adpool"), word_drop=0.2),
         losses=(Part("adopt"),),
         training=Training(epochs=25, optimizer="AdamW", learning_rate=5e-4, weight_decay=1e-4),
     )

@@ -9,7 +9,7 @@ from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower
 Feature = Literal["grid", "region", "patch"]
 Reader = Literal["gru", "bert"]
 
-TEXT_ENCODERS = {"gru": Part("gru"), "bert": Part("bert", {"weights": "bert-base-uncased"})}
+READERS = {"gru": Part("gru"), "bert": Part("bert", {"weights": "bert-base-uncased"})}
 """The two caption encoders of the field's tables."""
 
 
@@ -33,5 +33,5 @@ def vsepp(feature: Feature, text: Reader) -> Recipe:
             "an epoch of all negatives before the hardest from Chen et al. 2021's code"
         ),
         image=ImageTower(encoder=Part(feature)),
-        text=TextTower(encoder=TEXT_ENCODERS[text]),
+        text=TextTower(encoder=READERS[text]),
     )

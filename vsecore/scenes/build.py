@@ -38,7 +38,7 @@ __all__ = ["SIZES", "WORLD_VERSION", "Knobs", "Picture", "boxes_of", "generate",
 SIZES = {"train": 4000, "dev": 500, "test": 1000}
 """The splits, and how many pictures each has when nothing else is asked for."""
 
-NETWORK_OF: dict[str, str] = {"grid": "scenes-cnn", "region": "scenes-cnn", "patch": "scenes-vit"}
+NETWORK_OF: dict[FeatureKind, str] = {"grid": "scenes-cnn", "region": "scenes-cnn", "patch": "scenes-vit"}
 """The network that gives each kind of features."""
 
 REGIONS = 6

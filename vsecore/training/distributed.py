@@ -44,6 +44,12 @@ def make_accelerator(
     return Accelerator(cpu=cpu, mixed_precision="bf16" if half else "no", step_scheduler_with_optimizer=False)
 
 
+def best_device() -> torch.device:
+    """Where a trained model is evaluated fastest: the GPU if there is one, else the CPU."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return torch.device("cpu") if found is None else found
+
+
 def is_main_process() -> bool:
     """Whether this process is the one that speaks for all; true where there is only one.
 
@@ -53,7 +59,7 @@ def is_main_process() -> bool:
 
 
 def precision_of(accelerator: Accelerator) -> str:
-    """The type that products are computed in: "bfloat16" or "float32"."""
+    """The type in which products are computed: "bfloat16" or "float32"."""
     return "bfloat16" if accelerator.mixed_precision == "bf16" else "float32"
 
 

@@ -12,17 +12,20 @@ from vsecore.embedding import Embedding
 from vsecore.evaluation import evaluate
 from vsecore.model import VSE
 
+Captions = Tokenizer | TokenizedCaptions
+"""The tokenizer that a model was trained with, or a split's captions as it tokenises them."""
+
 
 @torch.inference_mode()
 def encode(
-    model: VSE, split: Split, tokenizer: Tokenizer, batch_size: int = 256
+    model: VSE, split: Split, tokenizer: Captions, batch_size: int = 256
 ) -> tuple[Embedding, Embedding]:
     """Embed a split: every picture once, every caption once, in the split's order.
 
     Args:
         model: on any device; its mode, training or not, is as before when this returns.
         split: what to embed.
-        tokenizer: the one that the model was trained with.
+        tokenizer: the one that the model was trained with, or this split's captions as it tokenises them.
         batch_size: how many at a time; the result does not depend on it.
 
     Returns:
@@ -35,7 +38,9 @@ def encode(
         _kept(model, model.encode_pictures(*_pictures(split, start, batch_size, device)))
         for start in range(0, len(split), batch_size)
     ]
-    tokens = TokenizedCaptions.encode(tokenizer, split.captions)
+    tokens = tokenizer
+    if not isinstance(tokens, TokenizedCaptions):
+        tokens = TokenizedCaptions.encode(tokens, split.captions)
     order = np.argsort(tokens.lengths, kind="stable")  # captions of one length together: little padding
     captions = []
     for start in range(0, len(order), batch_size):
@@ -47,7 +52,7 @@ def encode(
 
 
 @torch.inference_mode()
-def score_split(model: VSE, split: Split, tokenizer: Tokenizer, batch_size: int = 256) -> Tensor:
+def score_split(model: VSE, split: Split, tokenizer: Captions, batch_size: int = 256) -> Tensor:
     """Compare every picture of a split with every caption, in blocks, on the model's device.
 
     Returns:
@@ -66,7 +71,11 @@ def score_split(model: VSE, split: Split, tokenizer: Tokenizer, batch_size: int 
 
 
 def evaluate_split(
-    model: VSE, split: Split, tokenizer: Tokenizer, folds: int | None = None, batch_size: int = 256
+    model: VSE,
+    split: Split,
+    tokenizer: Captions,
+    folds: int | None = None,
+    batch_size: int = 256,
 ) -> dict[str, float]:
     """Recalls, ranks and rsum of a model on a split (see `evaluation.evaluate`)."""
     return evaluate(score_split(model, split, tokenizer, batch_size), split.owner, folds)
@@ -85,27 +94,27 @@ def _pictures(split: Split, start: int, count: int, device: torch.device) -> tup
 
 
 def _kept(model: VSE, embedding: Embedding) -> Embedding:
-    """What the similarity reads, on the CPU."""
-    if model.compares == "vectors":
-        return Embedding(embedding.vectors).float().to("cpu")
-    elements, mask = embedding.elements, embedding.mask
-    if elements is not None and mask is None:
-        mask = torch.ones(elements.shape[:2], dtype=torch.bool, device=elements.device)
-    return Embedding(None, elements, mask).float().to("cpu")
+    """What the similarity reads, on the CPU; elements always with their mask."""
+    kept = embedding.only(model.compares).float().to("cpu")
+    if kept.elements is not None and kept.mask is None:
+        kept.mask = torch.ones(kept.elements.shape[:2], dtype=torch.bool)
+    return kept
 
 
 def _joined(parts: list[Embedding]) -> Embedding:
     """Embeddings behind one another; sets of fewer elements are padded to the largest."""
-    if parts[0].elements is None:
-        return Embedding(torch.cat([part.vectors for part in parts if part.vectors is not None]))
-    most = max(part.elements.shape[1] for part in parts if part.elements is not None)
+    most = max(0 if part.elements is None else part.elements.shape[1] for part in parts)
 
     def padded(x: Tensor) -> Tensor:
         return torch.cat([x, x.new_zeros(len(x), most - x.shape[1], *x.shape[2:])], dim=1)
 
-    wide = [part.map(padded) for part in parts]
+    def behind(tensors: list[Tensor | None]) -> Tensor | None:
+        found = [tensor for tensor in tensors if tensor is not None]
+        return torch.cat(found) if found else None
+
     return Embedding(
-        None,
-        torch.cat([part.elements for part in wide if part.elements is not None]),
-        torch.cat([part.mask for part in wide if part.mask is not None]),
+        behind([part.vectors for part in parts]),
+        behind([None if part.elements is None else padded(part.elements) for part in parts]),
+        behind([None if part.mask is None else padded(part.mask) for part in parts]),
+        {name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
     )

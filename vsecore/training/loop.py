@@ -17,7 +17,7 @@ from torch import Tensor
 from vsecore.data.batches import Batch, OfflineNegatives, make_loader
 from vsecore.data.files import progress
 from vsecore.data.splits import Dataset
-from vsecore.data.words import TokenizedCaptions, Tokenizer, load_tokenizer
+from vsecore.data.words import TokenizedCaptions, Tokenizer
 from vsecore.model import VSE
 from vsecore.recipes import Recipe
 from vsecore.training import checkpoints
@@ -26,6 +26,8 @@ from vsecore.training.distributed import from_main_process, hardware, make_accel
 from vsecore.training.embedding import evaluate_split
 from vsecore.training.optimization import LossMeter, make_optimizer, make_schedule
 from vsecore.training.system import System
+
+ENCODERS = ("image_encoder", "text_encoder")  # of a model; a run's folder keeps each one's architecture
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Run:
     model: VSE  # with the weights of the best epoch; on the CPU, in eval mode
     tokenizer: Tokenizer
     recipe: Recipe
-    data: dict[str, Any]  # name, fingerprint, feature_kind, feature_dim; digests of tokenizer and vectors
+    data: dict[str, Any]  # what `describe_data` says of it
     seed: int
     precision: str  # "float32" or "bfloat16"
     history: list[dict[str, float]]  # of each epoch: epoch, step, learning_rate, loss, and the metrics of dev
@@ -116,7 +118,7 @@ def fit(
 
     Raises:
         ValueError: recipe and data do not fit; the folder holds a run and `resume` is False; it holds a run
-            of another recipe, data, tokenizer, vectors, precision or seed; or the run is damaged.
+            of another recipe, data, tokenizer, vectors, negatives, precision or seed; or the run is damaged.
         FloatingPointError: the loss or its gradient became NaN or infinite. The checkpoint is from before.
     """
     _check_kinds(recipe, data)
@@ -127,6 +129,7 @@ def fit(
     torch.manual_seed(seed)
     system = System.build(recipe, data, tokenizer, vectors).to(accelerator.device)
     optimizer = make_optimizer(system, settings)
+    dev_captions = TokenizedCaptions.encode(tokenizer, data.dev.captions)
     batches = _Batches(recipe, data, tokenizer, negatives, seed, workers, accelerator)
     schedule = make_schedule(optimizer, settings, steps_an_epoch=len(batches.of_epoch(0)))
 
@@ -171,7 +174,7 @@ def fit(
                 run_folder.save(system, optimizer, schedule, state)
 
         losses = {name: total / last for name, total in meter.read().items()}
-        metrics = from_main_process(lambda: evaluate_split(system.model, data.dev, tokenizer))
+        metrics = from_main_process(lambda: evaluate_split(system.model, data.dev, dev_captions))
         entry = _entry(state, rate, losses, metrics)
         state.history.append(entry)
         if not state.best or entry["rsum"] > state.best["rsum"]:
@@ -198,7 +201,7 @@ def load_run(folder: str | Path) -> Run:
     folder = Path(folder)
     sources = checkpoints.read_identity(folder)
     recipe = _recipe(folder, sources)
-    tokenizer = load_tokenizer(folder)
+    tokenizer = recipe.load_tokenizer(folder)
     checkpoint = checkpoints.read_checkpoint(folder)
     if not checkpoint.state.best:
         raise FileNotFoundError(f"{folder} holds no finished epoch yet: resume its training")
@@ -283,15 +286,15 @@ def _open_folder(
     path = None if folder is None else Path(folder)
     if path is not None and resume and (path / checkpoints.CHECKPOINT).is_file():
         before = checkpoints.read_identity(path)
-        # Settings that were added since have their defaults in both.
+        # Settings that were added since have their defaults in both, and so have options left out.
         checkpoints.compare(path, before | {"recipe": _recipe(path, before).portable()}, sources)
     run_folder = RunFolder(path, sources, writes=accelerator.is_main_process)
     if path is not None and run_folder.writes and not (path / checkpoints.CHECKPOINT).is_file():
         tokenizer.save(path)
-        for encoder in (system.model.image_encoder, system.model.text_encoder):
-            save_architecture = getattr(encoder, "save_architecture", None)
+        for name in ENCODERS:
+            save_architecture = getattr(getattr(system.model, name), "save_architecture", None)
             if callable(save_architecture):
-                save_architecture(path)
+                save_architecture(path / name)
     return run_folder
 
 

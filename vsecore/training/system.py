@@ -16,6 +16,7 @@ from vsecore.embedding import Embedding
 from vsecore.losses import LOSSES, Step
 from vsecore.model import VSE
 from vsecore.recipes import Recipe
+from vsecore.registry import names_read
 from vsecore.training.distributed import gather
 
 
@@ -73,7 +74,7 @@ class System(nn.Module):
 
     def _step(self, batch: Batch, pairs: list[tuple[Embedding, Embedding]], epoch: int) -> Step:
         """What all processes made of their shares, with gradient, as one batch."""
-        read = {self.model.compares}.union(*(getattr(loss, "reads", ()) for loss in self.losses.values()))
+        read = set(self.model.compares).union(*(names_read(loss) for loss in self.losses.values()))
         shares = batch.shares or None  # the captions of each process; pictures are shared evenly
         (v, t), *offline = [
             (_joint(v.float(), read, None), _joint(t.float(), read, shares if place == 0 else None))
@@ -106,16 +107,5 @@ class Scored:
 
 
 def _joint(embedding: Embedding, read: set[str], shares: tuple[int, ...] | None) -> Embedding:
-    """The rows of all processes, of what is read; with one process, everything as it is."""
-    if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
-        return embedding
-
-    def of(name: str, tensor: Tensor | None) -> Tensor | None:
-        return gather(tensor, shares) if tensor is not None and name in read else None
-
-    return Embedding(
-        of("vectors", embedding.vectors),
-        of("elements", embedding.elements),
-        of("elements", embedding.mask),
-        {name: gather(tensor, shares) for name, tensor in embedding.extra.items() if name in read},
-    )
+    """The rows of all processes, of what somebody reads."""
+    return embedding.only(read).map(lambda tensor: gather(tensor, shares))
