@@ -1,7 +1,7 @@
-"""Parts by their names: what a recipe can ask for, and which options each part takes.
+"""Parts by name: what a recipe can ask for, and which options each part takes.
 
-A part is a class. Its constructor is the one place that says what it takes and what the defaults are; recipes
-and command lines are held to that signature.
+A part is a class. Only its constructor sets its options and their defaults; recipes and command lines are
+checked against that signature.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class Registry(Mapping[str, Callable[..., Any]]):
     """Classes of one kind by name.
 
     Args:
-        kind: what they are, as messages call them, such as "pool".
+        kind: what error messages call them, such as "pool".
         entries: the classes by name; `register` adds to them.
         context: names of arguments that are known only when a model is built, such as "dim". `build` passes
-            them to each class that asks for them; they are no options.
+            them to each class that asks for them; they are not options.
         methods: class methods whose arguments are options too, such as "tokenizer".
 
     Example:
@@ -44,7 +44,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
         self._methods = tuple(methods)
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """The class of a name; raises ValueError, which lists the known names, where there is none."""
+        """The class with this name; raises a ValueError that lists the known names if there is none."""
         if name not in self._entries:
             raise ValueError(f"{self.kind} {name!r} is unknown: there are {', '.join(sorted(self._entries))}")
         return self._entries[name]
@@ -65,10 +65,10 @@ class Registry(Mapping[str, Callable[..., Any]]):
             ValueError: the name is taken by another class.
         """
         if self._entries.setdefault(name, entry) is not entry:
-            raise ValueError(f"{self.kind} {name!r} is there already: choose another name")
+            raise ValueError(f"{self.kind} {name!r} is taken: choose another name")
 
     def check(self, name: str, options: Mapping[str, Any]) -> None:
-        """Refuse options that the class does not take, lacks, or that are of another type than it wants.
+        """Refuse options that are unknown, missing or of the wrong type.
 
         Raises:
             ValueError: the message names the option and what is wanted.
@@ -91,7 +91,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
         Args:
             name: of the class.
             options: what its constructor takes.
-            context: passed on as far as the constructor asks for it.
+            context: arguments for the constructor; those it does not ask for are left out.
 
         Raises:
             ValueError: the name is unknown, or the options do not fit (see `check`).
@@ -100,7 +100,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
         return _call(self[name], options, context)
 
     def call(self, name: str, method: str, options: Mapping[str, Any], **context: Any) -> Any:
-        """Call a class method of a part with those of the options that it takes."""
+        """Call a class method of a part with the options that it takes."""
         self.check(name, options)
         return _call(getattr(self[name], method), options, context)
 
@@ -109,7 +109,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
         return argument in _parameters(self[name])
 
     def changed(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options that are not as the class has them by default: what tells two parts apart."""
+        """The options that differ from the class's defaults: they tell two parts apart."""
         known = self._options(name)
         return {
             option: value
@@ -118,7 +118,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
         }
 
     def _options(self, name: str) -> dict[str, inspect.Parameter]:
-        """What a part takes besides the context, the parameters of its methods included."""
+        """What a part takes besides the context, including the parameters of its methods."""
         entry = self[name]
         callables = [entry, *(getattr(entry, method) for method in self._methods if hasattr(entry, method))]
         found: dict[str, inspect.Parameter] = {}
@@ -155,7 +155,7 @@ def _check_type(what: str, value: Any, annotation: Any) -> None:
 
 
 def spoken(mistake: Mapping[str, Any]) -> str:
-    """What was wanted where pydantic found something else, in plain words."""
+    """What pydantic wanted, in plain words."""
     kind, limits = mistake["type"], mistake.get("ctx", {})
     plain = {
         "int": "a whole number",
