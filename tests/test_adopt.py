@@ -308,7 +308,7 @@ def test_each_further_negative_costs():
         (lambda s: adopt(s, rule="guessed"), "rule must be 'released' or 'printed', got 'guessed'"),
         (lambda s: adopt_k(s, "guessed"), "rule must be"),
         (lambda s: uniformity(s, "guessed"), "rule must be"),
-        (lambda s: adopt(s[:3]), r"scores must be square where no positives are given, got \(3, 4\)"),
+        (lambda s: adopt(s[:3]), r"scores must be square if no positives are given, got \(3, 4\)"),
         (lambda s: adopt_k(s[0]), r"scores must be floating point \(B, C\)"),
         (lambda s: adopt_k(s[:0]), "scores must be .* not empty"),
         (lambda s: alignment(s.long()), "scores must be floating point"),

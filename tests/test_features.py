@@ -107,17 +107,17 @@ def without_last_line(path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "damage", "error", "message"),
     [
-        ("dev_ims.npy", cut_off, ValueError, "dev_ims.npy is no .npy file, or is cut off"),
+        ("dev_ims.npy", cut_off, ValueError, "dev_ims.npy is not a .npy file, or is cut off"),
         ("dev_ims.npy", with_nan, ValueError, "dev_ims.npy, row 1 holds NaN or infinity"),
         ("dev_ims.npy", Path.unlink, FileNotFoundError, "no file .*dev_ims.npy"),
-        ("dev_ims.npy", lambda p: p.write_bytes(b""), ValueError, "dev_ims.npy is no .npy file"),
+        ("dev_ims.npy", lambda p: p.write_bytes(b""), ValueError, "dev_ims.npy is not a .npy file"),
         (
             "dev_ims.npy",
             lambda p: np.save(p, np.zeros((3, 8))),
             ValueError,
             r"dev_ims.npy holds float64 \(3, 8\)",
         ),
-        ("dev_ims.npy", lambda p: np.save(p, np.array([{}])), ValueError, "dev_ims.npy is no .npy file"),
+        ("dev_ims.npy", lambda p: np.save(p, np.array([{}])), ValueError, "dev_ims.npy is not a .npy file"),
         ("dev_ims.npy", lambda p: np.save(p, np.zeros((3, 4, 9))), ValueError, "differ in the width"),
         (
             "dev_caps.txt",
@@ -126,10 +126,10 @@ def without_last_line(path: Path) -> None:
             "dev_caps.txt has 14 captions for the 3 rows of dev_ims.npy",
         ),
         ("dev_caps.txt", lambda p: p.write_text("a\n\nb\n"), ValueError, "dev_caps.txt, line 2 is empty"),
-        ("dev_caps.txt", lambda p: p.write_bytes(b"caf\xe9\n"), ValueError, "dev_caps.txt is no UTF-8"),
+        ("dev_caps.txt", lambda p: p.write_bytes(b"caf\xe9\n"), ValueError, "dev_caps.txt is not UTF-8"),
         ("dev_caps.txt", Path.unlink, FileNotFoundError, "no file .*dev_caps.txt"),
         ("dev_ids.txt", without_last_line, ValueError, "dev_ids.txt has 2 lines for 3 pictures"),
-        ("meta.json", lambda p: p.write_text("{"), ValueError, "meta.json is no JSON"),
+        ("meta.json", lambda p: p.write_text("{"), ValueError, "meta.json is not JSON"),
         ("meta.json", lambda p: p.write_text("[]"), ValueError, "meta.json holds a JSON list"),
         (
             "meta.json",

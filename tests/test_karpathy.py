@@ -170,7 +170,7 @@ def test_damaged_text_files_are_named(album: Album) -> None:
     with pytest.raises(FileNotFoundError, match=r"Flickr_8k.devImages.txt.*'dev'"):
         load_karpathy(folder, token)
     (folder / "dataset_album.json").write_text("{")
-    with pytest.raises(ValueError, match=r"dataset_album.json is no JSON"):
+    with pytest.raises(ValueError, match=r"dataset_album.json is not JSON"):
         load_karpathy(folder)
 
 

@@ -509,7 +509,7 @@ def test_siblings_are_negatives_only_if_the_recipe_says_so(name):
     strict = Part(name, {"siblings_are_negatives": True})
     assert loss_of(Part(name), scores, siblings, epoch=1) == 0
     assert loss_of(strict, scores, siblings, epoch=1) > 0
-    with pytest.raises(ValueError, match=r"no caption is the one partner.*training\.batches"):
+    with pytest.raises(ValueError, match=r"wanted one caption for each picture.*training\.batches"):
         loss_of(strict, torch.ones(2, 4), torch.ones(2, 4, dtype=torch.bool))
 
 

@@ -125,13 +125,13 @@ def test_files_that_are_no_records_are_refused_by_name(tmp_path):
         read(path)
     content = dataclasses.asdict(a_record())
     path.write_text(json.dumps(content | {"colour": "red"}))
-    with pytest.raises(ValueError, match=r"odd\.json is no record.*colour"):
+    with pytest.raises(ValueError, match=r"odd\.json is not a record.*colour"):
         read(path)
     path.write_text(json.dumps(content | {"seed": "zero"}))
     with pytest.raises(ValueError, match=r"odd\.json: record field seed is 'zero'"):
         read(path)
     path.write_text("{")
-    with pytest.raises(ValueError, match=r"odd\.json is no JSON"):
+    with pytest.raises(ValueError, match=r"odd\.json is not JSON"):
         find(tmp_path)
 
 

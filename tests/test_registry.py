@@ -88,6 +88,6 @@ def test_a_name_stays_with_its_class():
     tools.register("fork", nn.Identity)
     assert isinstance(tools.build("fork", {}), nn.Identity)
     assert "fork" not in registry(), "another registry has its own names"
-    with pytest.raises(ValueError, match="tool 'bowl' is there already: choose another name"):
+    with pytest.raises(ValueError, match="tool 'bowl' is taken: choose another name"):
         tools.register("bowl", Sieve)
     assert tools["bowl"] is Bowl

@@ -112,7 +112,7 @@ def test_the_module_compares_all_with_all_or_row_by_row():
     torch.testing.assert_close(Cosine().pairs(v, t), whole.diagonal())
     half = (Embedding(side.vectors.bfloat16()) for side in (v, t))
     assert Cosine().pairs(*half).dtype == torch.float32
-    with pytest.raises(ValueError, match="as many rows, got 4 and 2"):
+    with pytest.raises(ValueError, match="the same number of rows, got 4 and 2"):
         Cosine().pairs(v, t[:2])
     with pytest.raises(ValueError, match="same width"):
         Cosine().pairs(v, Embedding(torch.randn(4, 2)))

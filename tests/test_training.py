@@ -287,11 +287,11 @@ def test_a_run_is_never_overwritten_by_accident(tmp_path):
     [
         (
             {"a_recipe": recipe(losses__triplet__margin=0.3)},
-            r"recipe\.losses\.triplet\.options\.margin = None, and it is now 0\.3",
+            r"recipe\.losses\.triplet\.options\.margin = None, but it is now 0\.3",
         ),
         ({"data": small_data(seed=1)}, r"data\.fingerprint"),
-        ({"seed": 5}, "seed = 0, and it is now 5"),
-        ({"vectors": torch.zeros(33, 8)}, r"data\.vectors = '', and it is now '[0-9a-f]{12}'"),
+        ({"seed": 5}, "seed = 0, but it is now 5"),
+        ({"vectors": torch.zeros(33, 8)}, r"data\.vectors = '', but it is now '[0-9a-f]{12}'"),
         ({"tokenizer": Vocabulary([f"other{number}" for number in range(29)])}, r"data\.tokenizer"),
     ],
 )
@@ -406,7 +406,7 @@ def test_damaged_runs_are_told_by_file(tmp_path):
         with pytest.raises(ValueError, match=r"checkpoint\.safetensors does not say where.*back"):
             load_run(tmp_path)
     (tmp_path / "run.json").write_text("{")
-    with pytest.raises(ValueError, match=r"run\.json is no JSON"):
+    with pytest.raises(ValueError, match=r"run\.json is not JSON"):
         load_run(tmp_path)
     (tmp_path / "run.json").write_text("[]")
     with pytest.raises(ValueError, match="wanted an object"):
@@ -428,7 +428,7 @@ def test_settings_that_a_run_does_not_know_yet_have_their_defaults(tmp_path):
 def test_another_precision_is_another_run(tmp_path):
     run = train(recipe(training__epochs=1), folder=tmp_path)
     assert run.precision == load_run(tmp_path).precision == "float32"
-    with pytest.raises(ValueError, match="precision = 'float32', and it is now 'bfloat16'"):
+    with pytest.raises(ValueError, match="precision = 'float32', but it is now 'bfloat16'"):
         train(recipe(training__epochs=1), folder=tmp_path, resume=True, precision="bfloat16")
 
 

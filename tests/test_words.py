@@ -53,7 +53,7 @@ def test_a_saved_vocabulary_is_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("[]", "JSON list"),
         ("{}", 'no list of strings named "words"'),
         ('{"words": [1]}', "words"),
@@ -279,7 +279,7 @@ def test_a_model_is_found_by_its_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["nobody/nothing", "./not/a/folder"])
 def test_a_model_that_cannot_be_had_says_what_to_do(name: str) -> None:
     with pytest.raises(
-        FileNotFoundError, match=f"{name} is no folder here.*tokenizer.json.*name that folder"
+        FileNotFoundError, match=f"{name} is not a folder here.*tokenizer.json.*name that folder"
     ):
         model_folder(name)
 

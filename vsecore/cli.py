@@ -1,7 +1,7 @@
 """The `vse` command: everything the course can do, without a notebook.
 
-Each command is a thin layer: it reads options, calls the library and prints. What goes wrong with the
-user's input is told in one sentence, without a traceback, and ends with exit status 2.
+Each command is a thin layer: it reads options, calls the library and prints. A mistake in the user's input
+gives one sentence, no traceback, and exit status 2.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vsecore import paths, threads
 if TYPE_CHECKING:
     from vsecore.data.splits import Dataset, FeatureKind
 
-# The heavy imports stand inside the commands, so that `vse --help` answers at once.
+# The heavy imports are inside the commands, so that `vse --help` answers at once.
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -32,7 +32,7 @@ app.add_typer(data_app, name="data")
 
 
 def main() -> None:
-    """Run the command line; tell the user's mistakes in a sentence, or where they arose with --debug."""
+    """Run the command line. A user's mistake prints one sentence, or a traceback with --debug."""
     os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
     try:
         app()
@@ -48,9 +48,7 @@ def main() -> None:
 
 @app.callback()
 def _everywhere(
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show where in the code a mistake was noticed.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Visual-semantic embedding: data, training, evaluation, course."""
 
@@ -110,7 +108,7 @@ def scenes_show(
     plots.house_style()
     pictures = scenes.generate(count, seed=seed, split="train")
     drawn = [scenes.draw(picture.scene, size=size) for picture in pictures]
-    # Another annotator speaks of each picture, so that the five habits are seen.
+    # A different annotator describes each picture, to show all five habits.
     said = [picture.captions[row % len(picture.captions)].text for row, picture in enumerate(pictures)]
     figure = plots.picture_row(drawn, said, columns=min(count, 4))
     with write_atomically(out) as file:
@@ -124,7 +122,7 @@ def scenes_pretrain(
     seed: Seed = 0,
     record: RecordOption = None,
 ) -> None:
-    """Train one of the two small networks on the world's facts, into assets/."""
+    """Train one of the two small networks on the world's facts, and save it in assets/."""
     import hashlib
 
     from vsecore import records
@@ -156,7 +154,7 @@ def scenes_pretrain(
 def data_check(
     root: Annotated[Path, typer.Argument(help="A folder of photographs with captions, or of features.")],
 ) -> None:
-    """Look for everything that is wrong with a folder of photographs or of features."""
+    """Check a folder of photographs or of features, and list every problem."""
     from vsecore.data.features import check_precomp
     from vsecore.data.karpathy import check_photographs
 
@@ -175,11 +173,11 @@ def data_extract(
     root: Annotated[Path, typer.Argument(help="The folder with pictures and captions.")],
     out: Annotated[Path, typer.Argument(help="The folder to write features into.")],
     backbone: Annotated[str, typer.Option(help="A timm model, or torchvision/NAME.")] = "resnet50",
-    weights: Annotated[Path | None, typer.Option(help="A file of weights, in place of the hub's.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="A file of weights, instead of the hub's.")] = None,
     captions: Annotated[Path | None, typer.Option(help="The dataset_*.json, if not in the folder.")] = None,
     batch_size: Annotated[int, typer.Option(min=1)] = 32,
 ) -> None:
-    """Look at every picture once with a trained network; keep what it sees. Resumes where it was stopped."""
+    """Extract features of every picture with a trained network. Resumes where it was stopped."""
     from vsecore.course.datasets import find_backbone
     from vsecore.data.features import extract, open_precomp
     from vsecore.data.karpathy import load_karpathy
@@ -202,14 +200,12 @@ def train(
         list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
     ] = None,
     vectors: Annotated[Path | None, typer.Option(help="Word vectors as text: GloVe or fastText.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")] = 0,
-    device: Annotated[
-        Literal["auto", "cpu"], typer.Option(help="auto takes a GPU where there is one.")
-    ] = "auto",
+    device: Annotated[Literal["auto", "cpu"], typer.Option(help="auto uses a GPU if there is one.")] = "auto",
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"],
-        typer.Option(help="auto takes bfloat16 where the GPU has it in hardware."),
+        typer.Option(help="auto uses bfloat16 if the GPU has it in hardware."),
     ] = "auto",
     seed: Seed = 0,
     record: RecordOption = None,
@@ -250,7 +246,7 @@ def train(
         precision=precision,
         workers=workers,
     )
-    if not is_main_process():  # of several processes, one speaks and writes
+    if not is_main_process():  # only one process prints and writes
         return
     model = run.model.to("cpu" if device == "cpu" else best_device())
     metrics = evaluate_split(model, dataset.test, tokenizer)
@@ -275,9 +271,9 @@ def evaluate(
         ),
     ] = None,
     split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
-    folds: Annotated[int | None, typer.Option(min=1, help="Mean over so many folds (COCO 1K: 5).")] = None,
+    folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
 ) -> None:
-    """Evaluate a trained run on a split, or several as one by the mean of their similarities."""
+    """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities."""
     from vsecore.evaluation import ensemble
     from vsecore.evaluation import evaluate as measure
     from vsecore.training import load_run, score_split
@@ -302,7 +298,7 @@ def evaluate(
 
 @app.command()
 def baselines(data: DataOption = "scenes", seed: Seed = 0, record: RecordOption = None) -> None:
-    """Say what chance and a ridge regression reach on the test split of grid features."""
+    """Evaluate chance and a ridge regression on the test split, with grid features."""
     import time
 
     from vsecore import records
@@ -351,7 +347,7 @@ def experiment(
         Path | None, typer.Option("--record", help="The folder of records. [default: the repository's]")
     ] = None,
 ) -> None:
-    """Train the arms of an experiment that are not recorded yet; print all beside the paper."""
+    """Train the arms of an experiment that are not recorded yet; print all beside the paper's numbers."""
     from vsecore import experiments
     from vsecore.data.words import load_vectors
 
@@ -383,13 +379,13 @@ def course(
 ) -> None:
     """Run the notebooks into build/notebooks, then build the book."""
     paths.need_checkout("vse course")
-    if tier != "full":  # two at a time, in here and in the notebooks
+    if tier != "full":  # two notebooks at a time, so one thread here and in each of them
         os.environ.update(threads.one_thread(os.environ))
     from vsecore.course import batch
     from vsecore.course.book import build_book
     from vsecore.course.lesson import begin
 
-    begin(tier, data, data_root, seed)  # a wrong parameter is told here, not after the first notebook
+    begin(tier, data, data_root, seed)  # refuses a wrong parameter now, not after the first notebook
     executed = paths.ROOT / "build" / "notebooks"
     parameters = {
         "tier": tier,
@@ -411,14 +407,14 @@ def course(
 
 @app.command()
 def book(
-    pdf: Annotated[bool, typer.Option("--pdf", help="Print it as one PDF too; needs Chromium.")] = False,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also print it as one PDF; needs Chromium.")] = False,
 ) -> None:
     """Build the book from the stored notebooks."""
     paths.need_checkout("vse book")
     from vsecore.course.book import build_book, find_chromium, print_book
 
     if pdf:
-        find_chromium()  # where there is none, it is told before the book is built
+        find_chromium()  # if it is missing, say so before the book is built
     title_page = build_book(paths.ROOT / "notebooks", typer.echo)
     typer.echo(f"open {title_page}")
     if pdf:
@@ -432,16 +428,14 @@ def refresh(
         list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
     ] = None,
     keep_numbers: Annotated[
-        bool, typer.Option("--keep-numbers", help="Hold this run to the stored numbers; record none.")
+        bool, typer.Option("--keep-numbers", help="Check this run against the stored numbers; record none.")
     ] = False,
     spread: Annotated[
         int,
-        typer.Option(
-            min=0, help="Run from so many further seeds first, to measure how far the numbers lie apart."
-        ),
+        typer.Option(min=0, help="First run from this many more seeds, to measure how far the numbers vary."),
     ] = 0,
 ) -> None:
-    """Make stored notebooks anew from their texts (for authors)."""
+    """Rebuild the stored notebooks from their texts (for authors)."""
     paths.need_checkout("vse refresh")
     from vsecore.course import batch
 
@@ -454,7 +448,9 @@ def learner(
         list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where the copies go. [default: build/learner]")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Lose what somebody did in older copies.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite older copies, and any work in them.")
+    ] = False,
 ) -> None:
     """Write copies of the notebooks without their solutions, to work in or to hand out."""
     paths.need_checkout("vse learner")
@@ -468,7 +464,9 @@ def learner(
 
 @app.command()
 def grade(
-    folder: Annotated[Path, typer.Argument(help="A learner's notebooks, or a class: a subfolder a learner.")],
+    folder: Annotated[
+        Path, typer.Argument(help="A learner's notebooks, or a class: one subfolder per learner.")
+    ],
     out: Annotated[
         Path | None, typer.Option(help="Where the reports go. [default: grades, in the folder]")
     ] = None,
@@ -479,7 +477,7 @@ def grade(
     tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "smoke",
     minutes: Annotated[float, typer.Option(help="The limit for each notebook.")] = 10.0,
 ) -> None:
-    """Run learners' notebooks and report every exercise. Their code is run: do it in a container."""
+    """Run learners' notebooks and report every exercise. This runs their code: do it in a container."""
     paths.need_checkout("vse grade")
     from vsecore.course.grading import grade_folder
 
@@ -498,7 +496,7 @@ def _open(data: str, features: FeatureKind) -> Dataset:
 
 
 def _spoken(metrics: dict[str, float]) -> str:
-    """Say the six recalls and their sum in a line."""
+    """The six recalls and their sum in one line."""
     both = [" / ".join(f"{metrics[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("i2t", "t2i")]
     return f"picture to text {both[0]}, text to picture {both[1]}, rsum {metrics['rsum']:.1f}"
 

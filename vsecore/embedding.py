@@ -1,4 +1,4 @@
-"""What a tower makes of its side of a batch, and what every similarity and loss may read of it."""
+"""The output of a tower, which every similarity and loss reads."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 
 @dataclass
 class Embedding:
-    """Pictures or captions as a tower gives them. Each reader takes what it needs.
+    """Embedded pictures or captions. Each similarity or loss takes what it needs.
 
     Attributes:
-        vectors: unit vectors (B, D), or sets of them (B, K, D); None where only elements are compared.
-        elements: the vectors before pooling, (B, N, D): cells, regions, patches or words; None where nobody
-            who comes later reads them.
+        vectors: unit vectors (B, D), or sets of them (B, K, D); None if only elements are compared.
+        elements: the vectors before pooling, (B, N, D): cells, regions, patches or words; None if nothing
+            reads them later.
         mask: bool (B, N), True where an element is real; None: all are.
-        extra: what else a head has to say, by name, each with B rows: "slots" before a global vector is
+        extra: whatever else a head returns, by name, each with B rows: "slots" before a global vector is
             added, "log_variance".
     """
 

@@ -1,4 +1,4 @@
-"""VSE: two towers that meet in one space."""
+"""VSE: two towers and one joint space."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BLOCK = (256, 1024)
 
 
 class VSE(nn.Module):
-    """Visual-semantic embedding: a picture and a caption that belong together come to lie close together.
+    """Visual-semantic embedding: a picture and a caption that belong together end up close together.
 
     Each tower encodes its elements, pools them and scales the result to length one.
 
-    A pool is called as `pool(elements, mask)` and gives vectors (B, D) or sets (B, K, D). One that has more
-    to say gives a pair: the vectors, and a dictionary that becomes `Embedding.extra`.
+    A pool is called as `pool(elements, mask)` and gives vectors (B, D) or sets (B, K, D). One with more to
+    return gives a pair: the vectors, and a dictionary that becomes `Embedding.extra`.
 
     Args:
         image_encoder: (pictures, mask) -> (elements (B, N, D), mask).
@@ -88,7 +88,7 @@ class VSE(nn.Module):
         return cast(tuple[int, int], getattr(self.similarity, "block", BLOCK))
 
     def pretrained_parameters(self) -> Iterator[nn.Parameter]:
-        """What was trained before it came here (BERT, a CNN), and so wants smaller steps than the rest."""
+        """The pretrained weights (BERT, a CNN), which need smaller steps than the rest."""
         for encoder in (self.image_encoder, self.text_encoder):
             backbone = getattr(encoder, "backbone", None)
             if isinstance(backbone, nn.Module):

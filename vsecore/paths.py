@@ -1,10 +1,10 @@
-"""Where the project's own files lie: in a checkout of the repository, or inside the installed package."""
+"""Where the project's own files are: in a checkout of the repository, or inside the installed package."""
 
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
 ROOT = PACKAGE.parent
-"""The checkout's folder. With an installed package, the folder of all packages: no file of ours is there."""
+"""The checkout's folder. For an installed package, the folder of all packages, with no file of ours."""
 
 
 def is_checkout() -> bool:
@@ -23,13 +23,13 @@ def need_checkout(what: str) -> None:
     """
     if not is_checkout():
         raise FileNotFoundError(
-            f"{what} needs the notebooks and the book, which an installed vsecore does not carry: "
+            f"{what} needs the notebooks and the book, which an installed vsecore does not include: "
             "clone the course's repository and run it there"
         )
 
 
 def assets() -> Path:
-    """The folder of what ships with the code: the world's networks, published results, claims."""
+    """The folder of files that ship with the code: the world's networks, published results, claims."""
     return ROOT / "assets" if is_checkout() else PACKAGE / "_assets"
 
 

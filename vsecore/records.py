@@ -1,7 +1,7 @@
 """Records: where every printed number comes from.
 
-A record is one JSON file: what was run, on what, with which code and on which machine, and what came out. It
-names no person, no machine and no path, so that it can be shared.
+A record is one JSON file: what was run, on which data, with which code, on what hardware, and what came out.
+It names no person, no computer and no path, so that it can be shared.
 """
 
 from __future__ import annotations
@@ -42,27 +42,28 @@ class Record:
     name: str  # of the recipe, or of whatever was measured
     config: dict[str, Any]  # its settings
     config_hash: str
-    data: dict[str, Any]  # its name and fingerprint, among others; digests of the words that it is read with
+    data: dict[str, Any]  # its name and fingerprint, digests of tokenizer and word vectors, and more
     seed: int
     metrics: dict[str, float]
     note: str  # in plain words, what the numbers are
     seconds: float  # wall time
     peak_memory_gb: float  # of the process, from its beginning
     peak_gpu_memory_gb: float  # 0 without a GPU
-    device: str  # what computed: a GPU, or else the processor
+    device: str  # the hardware: a GPU, or else the processor
     cpus: int
     commit: str  # of the code; "" outside a git checkout
     dirty: bool  # whether the code had changes since that commit
     versions: dict[str, str]
     date: str  # year-month-day
-    processes: int = 1  # that computed together
-    precision: str = "float32"  # of its products: "float32" or "bfloat16"
+    processes: int = 1  # that ran together
+    precision: str = "float32"  # of its matrix products: "float32" or "bfloat16"
 
     def __post_init__(self) -> None:
-        """Refuse what could not be trusted, or not be shared.
+        """Refuse a record that could not be trusted or shared.
 
         Raises:
-            ValueError: a field of a wrong type, a metric that is no finite number, or a path of this machine.
+            ValueError: a field of a wrong type, a metric that is not a finite number, or a path of this
+                machine.
         """
         for field, kind in typing.get_type_hints(Record).items():
             value, wanted = getattr(self, field), get_origin(kind) or kind
@@ -79,7 +80,7 @@ class Record:
 
     @property
     def file_name(self) -> str:
-        """The same for the same thing run again, and another for everything else."""
+        """The same name when the same thing is run again, and a different one for anything else."""
         read = ("fingerprint", "tokenizer", "vectors", "negatives")
         digests = [str(self.data.get(key, ""))[:8] for key in read]
         half = "" if self.precision == "float32" else self.precision
@@ -88,7 +89,7 @@ class Record:
 
 
 def record_run(run: Run, metrics: dict[str, float], note: str = "") -> Record:
-    """The record of a training run; its memory is that of this process, so make it where the run trained.
+    """The record of a training run. It reports this process's memory, so make it where the run trained.
 
     Args:
         run: what `training.fit` returned.
@@ -124,22 +125,22 @@ def record(
     processes: int = 1,
     precision: str = "float32",
 ) -> Record:
-    """A record of anything that gives numbers: what it was is told, with which code is looked up here.
+    """A record of anything that gives numbers. You say what was run; the code is looked up here.
 
     Args:
         name: of what was measured.
         config: its settings.
-        config_hash: tells them from others; "" where the name does.
-        data: what it was measured on: its "name", a "fingerprint" if it has one, and whatever else tells it
-            from other data.
+        config_hash: identifies the settings; "" if the name does.
+        data: what it was measured on: its "name", a "fingerprint" if it has one, and whatever else identifies
+            it.
         seed: of everything random.
         metrics: what came out.
         seconds: wall time.
         note: in plain words, what the numbers are.
-        device: the name of what computed (see `distributed.hardware`); "": the GPU if there is one, else the
+        device: the name of the hardware (see `distributed.hardware`); "": the GPU if there is one, else the
             processor.
-        processes: how many computed together.
-        precision: of their products, "float32" or "bfloat16".
+        processes: how many ran together.
+        precision: of their matrix products, "float32" or "bfloat16".
     """
     commit, dirty = _code()
     gpu = torch.cuda.is_available()
@@ -166,7 +167,7 @@ def record(
 
 
 def write(entry: Record, folder: str | Path) -> Path:
-    """Write a record into a folder, in place of an older one of the same thing.
+    """Write a record into a folder, replacing an older one of the same thing.
 
     Returns:
         The file.
@@ -183,14 +184,14 @@ def read(path: str | Path) -> Record:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no record.
+        ValueError: it is not a record.
     """
     content = read_json(Path(path))
     known = {field.name for field in fields(Record)}
     optional = {field.name for field in fields(Record) if field.default is not MISSING}
     if odd := (content.keys() ^ known) - (optional - content.keys()):
         raise ValueError(
-            f"{path} is no record: these fields are missing or unknown: {', '.join(sorted(odd))}"
+            f"{path} is not a record: these fields are missing or unknown: {', '.join(sorted(odd))}"
         )
     try:
         return Record(**content)
@@ -199,14 +200,14 @@ def read(path: str | Path) -> Record:
 
 
 def find(folder: str | Path, **wanted: Any) -> list[Record]:
-    """The records of a folder that have the given values, by file name.
+    """The records of a folder that have the given values, in order of file name.
 
     Args:
         folder: where `write` wrote.
         wanted: values of fields, such as name="vsepp_grid_gru", seed=0; data is given by its name.
 
     Raises:
-        ValueError: an unknown field, or a file that is no record.
+        ValueError: an unknown field, or a file that is not a record.
         FileNotFoundError: there is no such folder.
 
     Example:
@@ -228,9 +229,9 @@ def find(folder: str | Path, **wanted: Any) -> list[Record]:
 
 
 def published() -> list[dict[str, Any]]:
-    """What papers report, from `assets/published.json`: a row for each system and data.
+    """What papers report, from `assets/published.json`: a row for each system and dataset.
 
-    A row has its source and, where they are printed, the recalls in percent, their sum as "rsum", and
+    A row has its source and, where the paper prints them, the recalls in percent, their sum as "rsum", and
     "speed": how many times as fast it is as the slowest system of the same table. A "misprint" says in words
     where the paper contradicts itself about the row.
     """
@@ -239,12 +240,12 @@ def published() -> list[dict[str, Any]]:
 
 
 def table(records: Iterable[Record], columns: Sequence[str] = ("name", "data.name", "metrics.rsum")) -> str:
-    """Records as a Markdown table, a row each.
+    """Records as a Markdown table, one row each.
 
     Args:
         records: what to show.
-        columns: full names of what to show, such as "config.losses.triplet.weight"; what a record lacks is a
-            dash. The heads leave "config" and "metrics" out.
+        columns: full names of what to show, such as "config.losses.triplet.weight"; a dash if a record has no
+            such value. Headings leave out "config" and "metrics".
     """
     heads = [column.removeprefix("config.").removeprefix("metrics.") for column in columns]
     rows = [heads, ["---"] * len(columns)]
@@ -263,7 +264,7 @@ def _shown(value: Any) -> str:
 def _code() -> tuple[str, bool]:
     """The commit of this checkout, and whether its sources have changed since."""
     root = Path(__file__).parents[1]
-    if not (root / ".git").exists():  # installed: what git would say is of another project
+    if not (root / ".git").exists():  # installed: git would describe another project
         return "", False
 
     def git(*arguments: str) -> str:

@@ -1,7 +1,7 @@
-"""Parts by their names: what a recipe can ask for, and which options each part takes.
+"""Parts by name: what a recipe can ask for, and which options each part takes.
 
-A part is a class. Its constructor is the one place that says what it takes and what the defaults are; recipes
-and command lines are held to that signature.
+A part is a class. Only its constructor sets its options and their defaults; recipes and command lines are
+checked against that signature.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Registry:
     """Classes of one kind by name.
 
     Args:
-        kind: what they are, as messages call them, such as "pool".
+        kind: what error messages call them, such as "pool".
         entries: the classes by name; `register` adds to them.
         context: names of arguments that are known only when a model is built, such as "dim". `build` passes
-            them to each class that asks for them; they are no options.
+            them to each class that asks for them; they are not options.
         methods: class methods whose arguments are options too, such as "tokenizer".
 
     Example:
@@ -45,7 +45,7 @@ class Registry:
         self._methods = tuple(methods)
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """The class of a name; raises ValueError, which lists the known names, where there is none."""
+        """The class with this name; raises a ValueError that lists the known names if there is none."""
         if name not in self._entries:
             raise ValueError(f"{self.kind} {name!r} is unknown: there are {', '.join(sorted(self._entries))}")
         return self._entries[name]
@@ -66,10 +66,10 @@ class Registry:
             ValueError: the name is taken by another class.
         """
         if self._entries.setdefault(name, entry) is not entry:
-            raise ValueError(f"{self.kind} {name!r} is there already: choose another name")
+            raise ValueError(f"{self.kind} {name!r} is taken: choose another name")
 
     def read(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options as the class wants them; what JSON cannot say, such as a tuple, is made of what it can.
+        """Check options, and convert what JSON cannot express, such as tuples.
 
         Raises:
             ValueError: an option that the class does not take, lacks, or wants of another type. The message
@@ -94,7 +94,7 @@ class Registry:
         Args:
             name: of the class.
             options: what its constructor takes.
-            context: passed on as far as the constructor asks for it.
+            context: arguments for the constructor; those it does not ask for are left out.
 
         Raises:
             ValueError: the name is unknown, or the options do not fit (see `read`).
@@ -110,7 +110,7 @@ class Registry:
         return argument in _parameters(self[name])
 
     def changed(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options that are not as the class has them by default: what tells two parts apart."""
+        """The options that differ from the class's defaults: they tell two parts apart."""
         known = self._options(name)
         return {
             option: value
@@ -119,7 +119,7 @@ class Registry:
         }
 
     def _options(self, name: str) -> dict[str, inspect.Parameter]:
-        """What a part takes besides the context, the parameters of its methods included."""
+        """What a part takes besides the context, including the parameters of its methods."""
         entry = self[name]
         callables = [entry, *(getattr(entry, method) for method in self._methods if hasattr(entry, method))]
         found: dict[str, inspect.Parameter] = {}
@@ -166,7 +166,7 @@ def names_read(part: Any) -> tuple[str, ...]:
 
 
 def spoken(mistake: Mapping[str, Any]) -> str:
-    """What was wanted where pydantic found something else, in plain words."""
+    """What pydantic wanted, in plain words."""
     kind, limits = mistake["type"], mistake.get("ctx", {})
     plain = {
         "int": "a whole number",

@@ -1,7 +1,7 @@
 """Similarities: how near a picture is to a caption.
 
-The functions compare tensors. Around each stands a thin module that a recipe can name: it reads what it needs
-of two embeddings, every picture with every caption (`forward`) or row by row (`pairs`).
+The functions compare tensors. A thin module wraps each, so that a recipe can name it: it takes two embeddings
+and compares every picture with every caption (`forward`), or row by row (`pairs`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def unit(x: Tensor) -> Tensor:
 def cosine(v: Tensor, t: Tensor) -> Tensor:
     """Cosine of the angle between every picture and every caption.
 
-    Computed in float32 at least, under autocast too: bfloat16 can tell only a few hundred cosines between 0
-    and 1 apart, and scores exist to be compared.
+    Computed in float32 at least, under autocast too: bfloat16 has only 128 values between 0.5 and 1, and
+    small differences decide a ranking.
 
     Args:
         v: pictures, (B, D). Need not be unit vectors.
@@ -49,7 +49,7 @@ class Cosine(nn.Module):
 
     Attributes:
         reads: what it reads of an `Embedding`: "vectors", "elements", a name in `extra`, or a tuple of them.
-            Evaluation keeps this of an encoded split, and several processes share it.
+            Evaluation keeps only this of an encoded split, and processes gather it.
         block: how many pictures and captions evaluation compares at a time.
     """
 
@@ -69,13 +69,15 @@ class Cosine(nn.Module):
         pictures, captions = _vectors(v), _vectors(t)
         _check_widths(pictures, captions)
         if len(pictures) != len(captions):
-            raise ValueError(f"v and t must have as many rows, got {len(pictures)} and {len(captions)}")
+            raise ValueError(
+                f"v and t must have the same number of rows, got {len(pictures)} and {len(captions)}"
+            )
         dtype = torch.promote_types(torch.promote_types(pictures.dtype, captions.dtype), torch.float32)
         return (unit(pictures.to(dtype)) * unit(captions.to(dtype))).sum(-1)  # (B,)
 
 
 SIMILARITIES = Registry("similarity", {"cosine": Cosine}, context=("dim",))
-"""Every similarity by the name that recipes know it by."""
+"""Every similarity by its name in recipes."""
 
 
 def _vectors(embedding: Embedding) -> Tensor:

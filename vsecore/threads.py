@@ -1,17 +1,16 @@
 """How many processor threads a program computes with, and what a thread does while it waits.
 
 A lesson's models are small: a step is as fast on one thread as on two. So notebooks and tests take
-**one thread each**, and two of them run side by side. A wide model fills the machine: `vse train`,
+**one thread each**, and two of them run side by side. A wide model can use the whole machine: `vse train`,
 `vse experiment` and `vse evaluate` take **all cores**, but their threads **sleep** while they wait for one
 another. By default they spin, and then a step that shares its cores with another program takes five to fifty
 times as long.
 
-Whoever starts a program decides: `one_thread` or `whole_machine` gives it the variables that OpenMP reads
-when PyTorch is loaded, so they must be set before that. This module imports nothing but the standard library.
-It can start a program itself: ``python -m vsecore.threads jupyter lab`` gives a lesson's one thread to every
-kernel.
+Whoever starts a program decides: `one_thread` and `whole_machine` give it the variables that OpenMP reads
+when PyTorch loads, so they must be set before that. This module imports only the standard library. It can
+start a program itself: ``python -m vsecore.threads jupyter lab`` gives every kernel one thread.
 
-What a user sets in the environment is never changed.
+A variable that the user has set is never changed.
 """
 
 import os
@@ -41,6 +40,6 @@ def one_thread(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    if os.name == "posix":  # takes this process's place, so that Ctrl-C is its own
+    if os.name == "posix":  # replaces this process, so that Ctrl-C reaches the program
         os.execvpe(sys.argv[1], sys.argv[1:], one_thread(os.environ))
     sys.exit(subprocess.call(sys.argv[1:], env=one_thread(os.environ)))

@@ -1,6 +1,6 @@
-"""What needs no training loop: chance, and a ridge regression from pooled features to words.
+"""Baselines without a training loop: chance, and a ridge regression from pooled features to words.
 
-They stand beside every trained system: a number above chance is not yet a good number.
+Every trained system is compared with them: a number above chance is not yet a good number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vsecore.data.splits import Split
 from vsecore.data.words import tokenize
 
 BLOCK = 4096
-"""Rows that are made float64 at a time."""
+"""How many rows are converted to float64 at a time."""
 
 
 def chance_scores(test: Split, seed: int = 0) -> Tensor:
@@ -26,12 +26,13 @@ def chance_scores(test: Split, seed: int = 0) -> Tensor:
 def ridge_scores(train: Split, test: Split, alpha: float = 1.0, minimum_count: int = 5) -> Tensor:
     """Predict the words of a picture's captions from its mean element; compare with captions by cosine.
 
-    Words are weighted by their rarity (tf-idf); a picture's target is the mean over its captions, less the
-    mean over all pictures. Captions stay sparse: COCO's would fill 45 GB, its weights fill a quarter of one.
+    Words are weighted by their rarity (tf-idf); a picture's target is the mean over its captions, minus the
+    mean over all pictures. Captions stay sparse: COCO's would fill 45 GB otherwise; its weights fill a
+    quarter of one.
 
     Args:
         train: what the regression is fitted to; its pictures are features.
-        test: what is scored; likewise.
+        test: what is scored; its pictures are features too.
         alpha: the penalty on the weights, > 0.
         minimum_count: rarer words of the training captions are left out.
 
@@ -41,7 +42,7 @@ def ridge_scores(train: Split, test: Split, alpha: float = 1.0, minimum_count: i
     Raises:
         ValueError: alpha is not positive, or pictures are pixels.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer  # seconds of import, for this baseline alone
+    from sklearn.feature_extraction.text import TfidfVectorizer  # takes seconds, and only this needs it
 
     if not alpha > 0:
         raise ValueError(f"alpha is {alpha}: wanted a positive number")
@@ -59,8 +60,8 @@ def ridge_scores(train: Split, test: Split, alpha: float = 1.0, minimum_count: i
 def _ridge_weights(seen: np.ndarray, captions: Any, owner: np.ndarray, alpha: float) -> np.ndarray:
     """The weights of a ridge regression from pictures to the mean of their captions, both centred.
 
-    With X the centred pictures and Y the means, they solve (XᵀX + alpha) W = XᵀY. Y need not be centred too,
-    since the rows of X add up to zero; nor need it be made: each caption adds its share to XᵀY.
+    With X the centred pictures and Y the means, they solve (XᵀX + alpha) W = XᵀY. Y need not be centred,
+    since the rows of X add up to zero, and need not be built: each caption adds its share to XᵀY.
 
     Args:
         seen: pictures, (n, F).

@@ -1,7 +1,7 @@
 """Run notebooks in batch, each in a process of its own.
 
-`run` executes them with papermill into another folder, never over the stored ones; `refresh` is the author's
-command that makes the stored ones anew from their texts.
+`run` executes them with papermill into another folder, never over the stored ones; `refresh` is the authors'
+command that rebuilds the stored ones from their texts.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from vsecore.threads import COUNT, one_thread, whole_machine
 
 
 class CourseError(ChildProcessError):
-    """A notebook or the book did not come through; the message says which, and where to look."""
+    """A notebook or the book failed; the message says which, and where to look."""
 
 
 def notebooks(names: Iterable[str] = ()) -> list[Path]:
     """List the stored notebooks in reading order, or those whose names begin with one of `names`.
 
     Raises:
-        ValueError: a name fits no notebook.
+        ValueError: no notebook begins with one of the names.
     """
     return _fitting(sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")), names)
 
 
 def _fitting(paths: list[Path], names: Iterable[str]) -> list[Path]:
-    """Return the paths whose names begin with one of `names`, or all where there are no names."""
+    """Return the paths whose names begin with one of `names`, or all if there are no names."""
     chosen: list[Path] = []
     for name in names:
         fitting = [path for path in paths if path.stem.startswith(name)]
@@ -70,7 +70,7 @@ class NotebookRun:
 def make_world(tier: str) -> None:
     """Put the embedded world and every kind of features of it into the cache, unless they are there.
 
-    Notebooks that run side by side would each make it for themselves.
+    Otherwise, notebooks that run side by side would each make it.
     """
     sizes = SMOKE_SIZES if tier == "smoke" else SIZES
     for split, count in sizes.items():
@@ -97,11 +97,11 @@ def run(
         at_once: how many run side by side, each on one thread. Alone, a notebook has all cores.
 
     Returns:
-        One `NotebookRun` a notebook, in their order, also written to `folder/run.json`.
+        One `NotebookRun` per notebook, in order, also written to `folder/run.json`.
 
     Raises:
         CourseError: a cell failed; the message names notebook and error, and the half-run copy stays in
-            `folder` to look at.
+            `folder`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     environment = whole_machine(os.environ) if at_once == 1 else one_thread(os.environ)
@@ -111,12 +111,12 @@ def run(
         command = ["papermill", str(path), str(output), "--cwd", str(path.parent), "--kernel", "python3"]
         command += ["--no-log-output", "--parameters_yaml", json.dumps(parameters)]
         tell(f"running {path.stem}")
-        # Papermill's bar is for who waits at a terminal; several would write over each other.
+        # Papermill's bar is for someone at a terminal; several would overwrite each other.
         entry = _execute(command, output, environment, bar=at_once == 1 and sys.stderr.isatty())
         tell(f"  {path.stem}: {entry.seconds:.0f} s, {entry.peak_megabytes:.0f} MB")
         return entry
 
-    # The longest first: begun last, it would run on alone when the others are done.
+    # The longest first: started last, it would still run when the others are done.
     costs = {entry.name: entry.seconds for entry in records.find(LESSON_RECORDS)}
     paths = list(paths)
     with ThreadPoolExecutor(at_once) as pool:
@@ -139,21 +139,21 @@ def refresh(
     spread: int = 0,
     tell: Callable[[str], None] = print,
 ) -> list[NotebookRun]:
-    """Make stored notebooks anew from their texts: every cell run at tier lesson, outputs kept.
+    """Rebuild stored notebooks from their texts: run every cell at tier lesson, keep the outputs.
 
-    Also written are the records that `Lesson.report` shows, and one of each notebook's time and memory, to
-    which the notebook's card is held.
+    This also writes the records that `Lesson.report` shows, and one of each notebook's time and memory, which
+    the notebook's card must match.
 
     Args:
         names: beginnings of the texts' names, such as "04"; none: all.
-        keep_numbers: leave the records as they are, and hold this run to them.
-        spread: run each notebook from so many further seeds first, to measure how far its numbers lie apart:
-            that is the tolerance of its reports. 0: the spreads stay as they were measured before.
+        keep_numbers: leave the records as they are, and check this run against them.
+        spread: first run each notebook from this many more seeds, to measure how far its numbers vary: that
+            sets the tolerance of its reports. 0: keep the spreads measured before.
         tell: called with a line about each notebook.
 
     Raises:
         CourseError: a cell failed; the stored notebook is as it was.
-        ValueError: a name fits no text; or a spread is to be measured and the records are to be kept.
+        ValueError: no text begins with one of the names; or both spread and keep_numbers are given.
     """
     if keep_numbers and spread:
         raise ValueError(
@@ -171,7 +171,7 @@ def refresh(
             for seed in range(1, spread + 1):
                 _run_from_seed(text, seed, folder, environment, tell)
             tell(f"running {text.stem}")
-            # Made anew from the text, so that nothing of an older run, or of a learner's, stays in it.
+            # Rebuilt from the text, so that nothing of an older run, or of a learner's, stays in it.
             jupytext.write(jupytext.read(text), output)
             environment[RECORD] = "0" if keep_numbers else "1"
             runs.append(_execute(["jupyter", "execute", "--inplace", str(output)], output, environment))
@@ -189,8 +189,8 @@ def _run_from_seed(
 ) -> None:
     """Run a notebook's text from another seed, for the numbers that it reports.
 
-    Every second one computes with two threads: they add up in another order, so its trainings part from those
-    of one thread, as they do on another machine.
+    Every second one uses two threads: they add up in another order, so training drifts away from that on one
+    thread, as it does on another machine.
     """
     threads = 2 if seed % 2 == 0 else 1
     tell(f"running {text.stem} from seed {seed}, threads: {threads}")
@@ -205,10 +205,10 @@ def _run_from_seed(
 
 
 def _steady(notebook: dict[str, Any]) -> dict[str, Any]:
-    """Take out of an executed notebook what is new with each run, so that a diff shows what changed.
+    """Remove from an executed notebook what is new in each run, so that a diff shows what changed.
 
-    That is the time of each cell, and the random names of cells and widgets: the latter are numbered in the
-    order in which the page comes to them.
+    That is the time of each cell, and the random names of cells and widgets; widgets are numbered in the
+    order in which they appear on the page.
     """
     for number, cell in enumerate(notebook["cells"]):
         cell["id"] = f"cell-{number:03}"
@@ -230,7 +230,7 @@ def _steady(notebook: dict[str, Any]) -> dict[str, Any]:
         content = json.dumps(state[model], sort_keys=True)
         return re.sub(r"IPY_MODEL_(\w+)", lambda part: names.get(part[1], ""), content)
 
-    # What no page shows ties others together: a link between two widgets, say. It goes by what it ties.
+    # What no page shows connects others, such as a link between two widgets: sorted by what it connects.
     for model in sorted(state.keys() - names.keys(), key=told):
         number_from(model)
     if names:
@@ -268,13 +268,13 @@ def _execute(
 ) -> NotebookRun:
     """Run a Jupyter program that executes a notebook into `output`, and measure it.
 
-    Its memory is that of the program, its kernel and whatever they start, together, looked at five times a
-    second: what comes and goes faster is not seen.
+    Its memory is that of the program, its kernel and whatever they start, together, sampled five times a
+    second: shorter peaks are missed.
     """
     log = output.with_suffix(".log")
     started, peak, returned = time.perf_counter(), 0, None
     with log.open("wb") as lines:
-        # In batch, or the bars inside the notebook would end up in the book.
+        # In batch: otherwise the bars inside the notebook would end up in the book.
         quiet = {**environment, "VSECORE_BATCH": "1"}
         program = [str(Path(sysconfig.get_path("scripts")) / command[0]), *command[1:]]
         process = subprocess.Popen(program, env=quiet, stderr=None if bar else lines)

@@ -1,4 +1,4 @@
-"""One door to all data: the embedded world by its name, photographs by their folder."""
+"""One way to open all data: the embedded world by its name, photographs by their folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vsecore.scenes.networks import NETWORKS, load_network
 
 #: Every collection that the course knows by name.
 DATASETS = ("scenes", "flickr8k", "flickr30k", "coco")
-# What looks at photographs where no features lie ready: small enough for a laptop, and by name at timm's hub.
+# For photographs without extracted features: small enough for a laptop, by their names in timm.
 BACKBONES: dict[str, str] = {"grid": "mobilenetv2_100", "patch": "vit_tiny_patch16_224"}
 
 
@@ -38,7 +38,7 @@ def open_dataset(
     """Open a dataset with features of its pictures.
 
     The scenes are generated, once, and kept in the cache. Photographs are read from a folder of extracted
-    features; a folder of pictures and captions is looked at once and the features are kept in the cache.
+    features; for a folder of pictures and captions, features are extracted once and kept in the cache.
 
     Args:
         name: one of `DATASETS`.
@@ -70,7 +70,7 @@ def open_dataset(
 
 
 def open_backbone(name: str, root: Path | None = None, *, features: FeatureKind = "grid") -> Backbone:
-    """Open the network through which `open_dataset` looks at pictures, to show it others.
+    """Open the network that `open_dataset` extracts features with, to use it on other pictures.
 
     Args:
         name: one of `DATASETS`.
@@ -84,7 +84,7 @@ def open_backbone(name: str, root: Path | None = None, *, features: FeatureKind 
     if name not in DATASETS:
         raise ValueError(f"name is {name!r}: wanted one of {', '.join(DATASETS)}")
     if features not in BACKBONES:
-        raise ValueError(f"features is {features!r}: pixels alone become one of {', '.join(BACKBONES)}")
+        raise ValueError(f"features is {features!r}: from pixels alone come {', '.join(BACKBONES)}")
     if name == "scenes":
         return find_backbone(NETWORK_OF[features])
     if root is None:
@@ -94,7 +94,7 @@ def open_backbone(name: str, root: Path | None = None, *, features: FeatureKind 
 
 
 def find_backbone(name: str, weights: Path | None = None) -> Backbone:
-    """The network of a name: one of the embedded world's ("scenes-cnn", "scenes-vit"), or `load_backbone`'s.
+    """A network by name: one of the embedded world's ("scenes-cnn", "scenes-vit"), or `load_backbone`'s.
 
     Raises:
         ValueError: an unknown name, or weights that do not fit.
@@ -116,7 +116,7 @@ def read_pixels(files: Sequence[Path], size: int = 224) -> list[np.ndarray]:
     """Read pictures for showing: each uint8 (size, size, 3).
 
     Raises:
-        ValueError: a file is no picture that can be read.
+        ValueError: a file cannot be read as a picture.
     """
     return [np.asarray(open_picture(file).resize((size, size))) for file in files]
 
@@ -132,7 +132,7 @@ def _extracted(name: str, root: Path, features: FeatureKind) -> Dataset:
             f"features is 'region' and {root} holds pictures: a detector's regions come as extracted features"
         )
     splits, network = load_karpathy(root), open_backbone(name, root, features=features)
-    # Named by what they are made from: with other captions or weights they are other features.
+    # Named by what they are made from: other captions or weights give other features.
     sources = [
         str(root.resolve()),
         network.fingerprint(),

@@ -1,7 +1,7 @@
 """What every notebook's first cell calls.
 
-A notebook has one source and three tiers. `begin` turns its four parameters into a `Lesson`, which checks
-them, picks each tier's sizes, opens the data, and holds what was measured against the stored run.
+A notebook has one source and three tiers. `begin` checks its four parameters and turns them into a `Lesson`,
+which picks each tier's sizes, opens the data, and compares what was measured with the stored run.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Report:
 
     Attributes:
         measured: this run's numbers by their names.
-        stored: the stored run's; None where there are none.
-        spread: the standard deviation of each over runs of the author's, from several seeds; empty: unknown.
+        stored: the stored run's; None if there are none.
+        spread: the standard deviation of each over the authors' runs from several seeds; empty: unknown.
         runs: how many runs those were.
     """
 
@@ -63,7 +63,7 @@ class Report:
 
     @property
     def tolerance(self) -> float:
-        """How far a number may lie from the stored one: four times the largest spread, in tenths.
+        """How far a number may be from the stored one: four times the largest spread, rounded up to tenths.
 
         Numbers without a spread must agree to the last digit that is shown.
         """
@@ -72,15 +72,15 @@ class Report:
 
     @property
     def agrees(self) -> bool:
-        """Whether every number is within the tolerance of the stored one. True where nothing is stored."""
+        """Whether every number is within the tolerance of the stored one. True if nothing is stored."""
         return self.stored is None or all(
             abs(value - self.stored[name]) <= self.tolerance for name, value in self.measured.items()
         )
 
     def __repr__(self) -> str:
-        """Print the numbers and the verdict.
+        """The numbers and the verdict, as a table.
 
-        In batch (see `files.in_batch`) the stored run's numbers stand for both where they agree, so that the
+        In batch (see `files.in_batch`) only the stored run's numbers are shown if they agree, so that the
         text is the same on every machine. A learner at work sees both.
         """
         stored = self.stored or {}
@@ -130,13 +130,13 @@ class Lesson:
         return {"smoke": smoke, "lesson": lesson, "full": full}[self.tier]
 
     def report(self, name: str, measured: Mapping[str, float]) -> Report:
-        """Hold what a cell measured against the stored run of the same lesson.
+        """Compare what a cell measured with the stored run of the same lesson.
 
-        Training on another machine, or with other threads, ends a little elsewhere. The lesson therefore
-        shows the stored run's numbers and says whether this run agrees with them; where no stored run has
-        these numbers, of this tier and data, it shows what was measured.
+        Training on another machine, or with another number of threads, gives slightly different numbers. So
+        the lesson shows the stored run's numbers and says whether this run agrees; if no stored run has these
+        numbers for this tier, data and seed, it shows what was measured.
 
-        How far a number may lie from the stored one was measured too: see `Report.tolerance`.
+        How far a number may be from the stored one was measured too: see `Report.tolerance`.
 
         Args:
             name: the record's name in `assets/results/lesson`.
@@ -160,7 +160,7 @@ class Lesson:
         return Report(dict(measured), stored.metrics, spread, runs)
 
     def _record(self, name: str, numbers: dict[str, float]) -> None:
-        """Make this run's numbers the stored ones, with the spread that other seeds gave or that is known."""
+        """Make this run's numbers the stored ones, with a new spread or the one already known."""
         folder = os.environ.get(REPORTS)
         files = sorted(Path(folder).glob(f"{name}-seed*.json")) if folder else []
         config: dict[str, Any] = {"tier": self.tier}
@@ -195,16 +195,16 @@ class Lesson:
         if self.data == "scenes":
             made = scenes.pictures(split, self._count(split))
             return [scenes.draw(made[row].scene, size=224) for row in rows]
-        assert self.data_root is not None  # begin saw to it
+        assert self.data_root is not None  # begin checked it
         files = picture_files(self.data_root, split)
         return read_pixels([files[row] for row in rows])
 
     def true_of(self, sentence: str, split: str, rows: Sequence[int]) -> tuple[list[bool] | None, str]:
-        """Judge of which pictures a learner's own sentence is true.
+        """Judge which pictures a learner's own sentence is true of.
 
         Returns:
-            A judgement for each row and an empty remark; or None and why nobody can judge: the pictures are
-            photographs, or the world's grammar cannot read the sentence.
+            A judgement for each row and an empty remark; or None and why it cannot be judged: the pictures
+            are photographs, or the world's grammar cannot read the sentence.
         """
         if self.data != "scenes":
             return None, ""
@@ -224,7 +224,7 @@ class Lesson:
         return scenes.relevance(captions, [picture.scene for picture in made])
 
     def trained(self, recipe: Recipe, dataset: Dataset) -> Run:
-        """Train a recipe once; then it comes from the cache, as long as nothing about it changes."""
+        """Train a recipe once; later it comes from the cache, as long as nothing about it changes."""
         sources = sorted(PACKAGE.rglob("*.py"))
         code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
         key = f"{recipe.hash()}-{dataset.fingerprint()[:12]}-{code[:12]}-{self.seed}"
@@ -244,7 +244,7 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str = "", seed:
         seed: a whole number >= 0; torch's generator is seeded with it.
 
     Raises:
-        ValueError: a parameter has no such value.
+        ValueError: a parameter has an invalid value.
         FileNotFoundError: `data_root` is not a folder, or holds no collection.
     """
     if tier not in TIERS:
@@ -273,29 +273,29 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str = "", seed:
             )
         if not (root / "train_ims.npy").exists():
             find_annotations(root)
-    if tier != "full" and threads.COUNT not in os.environ:  # nobody of ours has started this kernel
+    if tier != "full" and threads.COUNT not in os.environ:  # this kernel was started by hand
         torch.set_num_threads(1)
     torch.manual_seed(seed)
     return Lesson(tier, data, root, seed, began=time.perf_counter())
 
 
 def published(*systems: str, data: str = "") -> str:
-    """Return what papers report of some systems, as a Markdown table made from `assets/published.json`.
+    """Return what papers report about some systems, as a Markdown table made from `assets/published.json`.
 
     A recall that is not printed is a dash. The rsum is the printed one; without it, the sum of the recalls.
 
     Args:
         systems: their names.
-        data: only rows whose data begins so, such as "coco".
+        data: only rows whose data begins with this, such as "coco".
 
     Raises:
-        ValueError: nothing is known of a system.
+        ValueError: a system is unknown.
     """
     entries = records.published()
     known = {entry["system"] for entry in entries}
     if unknown := set(systems) - known:
         raise ValueError(
-            f"nothing is published of {min(unknown)!r} here; there are {', '.join(sorted(known))}"
+            f"nothing published is known about {min(unknown)!r}; there are {', '.join(sorted(known))}"
         )
     recalls = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
     lines = [
@@ -314,13 +314,13 @@ def published(*systems: str, data: str = "") -> str:
 
 
 def check_machine(least_gigabytes: float = 6.0) -> None:
-    """Look for what the course needs and print a line for each thing, with what to do where it is missing."""
+    """Check what the course needs and print a line for each thing, with what to do if it is missing."""
     memory = psutil.virtual_memory().total / 2**30
     room = shutil.disk_usage(cache_folder()).free / 2**30
     lines = {
         "Python 3.11 or newer": (
             sys.version_info >= (3, 11),
-            "make the environment anew with a newer Python",
+            "rebuild the environment with a newer Python",
         ),
         "PyTorch 2.11 or newer": (
             _version(torch.__version__) >= (2, 11),
@@ -328,7 +328,7 @@ def check_machine(least_gigabytes: float = 6.0) -> None:
         ),
         "memory": (
             memory >= least_gigabytes,
-            f"{memory:.0f} GB found; close other programs, or take tier smoke",
+            f"{memory:.0f} GB found; close other programs, or use tier smoke",
         ),
         "room for the cache": (
             room >= 2,

@@ -1,6 +1,6 @@
 """The batches of an epoch (`make_loader`).
 
-Features may lie on disk: a batch reads its own rows and no more. Everything random in a batch is a pure
+Features may be on disk: a batch reads only its own rows. Everything random in a batch is a pure
 function of the seed, the epoch and the row, so that neither the number of workers nor an interruption
 changes what a model sees.
 """
@@ -47,7 +47,7 @@ class Batch:
     with a caption of its own.
     """
     shares: tuple[int, ...] = ()
-    """How many captions of the joint batch each process has; () where there is one process."""
+    """How many captions of the joint batch each process has; () with one process."""
 
     @property
     def positives(self) -> Tensor:
@@ -57,8 +57,8 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         """The batch on a device, its pictures in float32 unless they are whole numbers.
 
-        The copy does not wait where the batch lies in pinned memory. Pictures of half precision are made
-        float32 on the device, so that half as many bytes travel.
+        If the batch is in pinned memory, the copy does not wait. Half-precision pictures become float32 on
+        the device, so that half as many bytes are copied.
         """
         moved = self._map_tensors(lambda tensor: tensor.to(device, non_blocking=True))
         if moved.pictures.is_floating_point():
@@ -75,7 +75,7 @@ class Batch:
         return pinned
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        """A batch whose tensors are changed."""
+        """The batch with every tensor changed by a function."""
         tensors: dict[str, Any] = {
             name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
@@ -86,7 +86,7 @@ class Batch:
 class OfflineNegatives:
     """For each picture the hardest captions that are not its own, and for each caption the hardest pictures.
 
-    They are mined from the whole training set, where a batch has only what happens to be in it.
+    They are mined from the whole training set; a batch has only what happens to be in it.
 
     Source: Chen, Deng and Luo 2020 (AOQ), section 3.2; there 300 captions and 60 pictures.
     """
@@ -97,7 +97,7 @@ class OfflineNegatives:
     """(Nc, k) whole numbers: rows of pictures, for each caption."""
 
     def check(self, split: Split) -> None:
-        """Hold the rows against a split.
+        """Check the rows against a split.
 
         Raises:
             ValueError: shapes or types do not fit, a row does not exist, or one is the anchor's own.
@@ -123,7 +123,7 @@ class OfflineNegatives:
             if is_own.any():
                 raise ValueError(
                     f"{name} of the offline negatives, row {is_own.argmax()}: one belongs to that {anchor}; "
-                    "wanted only what is not its own"
+                    "wanted only negatives"
                 )
 
 
@@ -150,26 +150,27 @@ def make_loader(
     "pairs": a batch is `batch_size` captions, each with its picture (B = C); an epoch is every caption once.
     "pictures": a batch is `batch_size` pictures, each once and with all its captions (C is usually 5 B).
 
-    Dropping elements and words makes a model rely on no single one. A dropped element is masked: it stays
-    in the batch, as padding. Of the words chosen to be dropped, half are hidden behind `tokenizer.blank` and
-    half are left out, so that a model learns both to guess and to do without. At least one element of a
-    picture and one word of a caption always stay.
+    Dropping elements and words keeps a model from relying on any single one. A dropped element is masked: it
+    stays in the batch, as padding. Of the words chosen to be dropped, half are replaced by `tokenizer.blank`
+    and half are left out, so that a model learns both to guess a word and to do without it. At least one
+    element of a picture and one word of a caption always stay.
 
     Args:
         split: what to go through.
-        tokenizer: turns its captions into numbers. Whoever makes a loader for each epoch gives the captions
-            tokenised, so that it is done once.
+        tokenizer: turns its captions into numbers. If you make a loader for each epoch, give the tokenised
+            captions instead, so that it is done once.
         batch_size: of the joint batch, over all processes.
         mode: "pairs" or "pictures".
         shuffle: a new order for each (seed, epoch); False: batches go through the split from its beginning.
         seed: of the order and of what is dropped.
         epoch: likewise; another epoch, another order.
-        start: leave out so many batches of the epoch: an interrupted epoch goes on exactly where it stopped.
+        start: skip this many batches of the epoch: an interrupted epoch continues exactly where it stopped.
         drop_last: leave out the last batch if it is smaller than the others.
         element_drop: the probability that an element of a picture is dropped, in [0, 1). 0 for pixels.
         word_drop: the probability that a word of a caption is dropped, in [0, 1).
-        negatives: mode "pairs" only: for each pair of the batch a caption and a picture of these are drawn,
-            see `Batch.offline`. If the two belong together they are drawn again, up to ten times.
+        negatives: mode "pairs" only: for each pair of the batch, one of its hard captions and one of its hard
+            pictures are drawn, see `Batch.offline`. If the two belong together they are drawn again, up to
+            ten times.
         workers: processes that prepare batches ahead; 0: batches are made as they are asked for.
         rank: which of the `world` processes this is. It gets its contiguous share of each joint batch.
         world: the number of processes that train together. With more than one, captions are padded to the
@@ -240,7 +241,7 @@ def make_loader(
         sampler=joint[start:],
         num_workers=workers,
         pin_memory=torch.cuda.is_available(),
-        # Its own generator: else each epoch would take a number from the global one, and dropout with it.
+        # Its own generator: otherwise each epoch would advance the global one, and so change dropout.
         generator=torch.Generator().manual_seed(seed),
     )
 
@@ -266,7 +267,8 @@ class _BatchMaker(TorchDataset[Batch]):
         captions, pairs = self._captions_of(mine), self.mode == "pairs"
         width = self._longest(self._captions_of(joint)) if self.world > 1 else None
         tokens, mask = self._tokens_of(captions, width)
-        # In pairs a picture with two captions in the batch stands there twice, with other elements dropped.
+        # In mode "pairs" a picture with two captions in the batch is there twice, with other elements
+        # dropped.
         batch = self._batch(
             pictures=self.split.owner[captions] if pairs else mine,
             captions=captions,
@@ -337,7 +339,7 @@ class _BatchMaker(TorchDataset[Batch]):
         return tuple(counts.reshape(self.world, -1).sum(1).tolist())
 
     def _picture_mask(self, pictures: np.ndarray, drawn_by: np.ndarray) -> np.ndarray:
-        """Which elements are real and not dropped, (B, N); the luck is that of the rows `drawn_by`."""
+        """Which elements are real and not dropped, (B, N); luck comes from the rows `drawn_by`."""
         elements = self.split.pictures.shape[1]
         if self.split.picture_counts is None:
             mask = np.ones((len(pictures), elements), dtype=bool)
@@ -351,7 +353,7 @@ class _BatchMaker(TorchDataset[Batch]):
     def _tokens_of(self, captions: np.ndarray, width: int | None) -> tuple[np.ndarray, np.ndarray]:
         """The captions' numbers and their mask, (C, L) each, words dropped.
 
-        Without a width they are padded to the longest that is left.
+        Without a width they are padded to the longest after dropping.
         """
         tokens, mask = (tensor.numpy() for tensor in self.captions.rows(captions, width))
         if not self.word_drop:
@@ -361,19 +363,19 @@ class _BatchMaker(TorchDataset[Batch]):
             words &= tokens != number
         luck = noise(self.seed, self.epoch, "words", captions, tokens.shape[1])  # (C, L)
         dropped = words & ~_drop(words, luck, self.word_drop)
-        # The lower half of the luck below word_drop is hidden, the upper half left out.
+        # Luck below word_drop / 2 hides a word; from there up to word_drop, the word is left out.
         tokens[dropped & (luck < self.word_drop / 2)] = self.captions.blank
         left = mask & ~(dropped & (luck >= self.word_drop / 2))
         lengths = left.sum(1)
         width = int(lengths.max()) if width is None else width
         mask = np.arange(width) < lengths[:, None]
         closed = np.full(mask.shape, self.captions.pad, np.int64)
-        closed[mask] = tokens[left]  # both go row by row: what is left moves together, in its order
+        closed[mask] = tokens[left]  # both go row by row, so what is left keeps its order
         return closed, mask
 
 
 def _drop(mask: np.ndarray, luck: np.ndarray, probability: float) -> np.ndarray:
-    """What stays of a mask: luck is at least the probability; in each row the luckiest True always stays."""
+    """The mask without what is dropped (luck below the probability); each row keeps its luckiest True."""
     kept = mask & (luck >= probability)
     luckiest = np.where(mask, luck, -1.0).argmax(1)
     rows = np.arange(len(mask))
@@ -392,8 +394,8 @@ def _draw_offline(
         captions: those of the pairs, (C,).
         seed: of the draw.
         epoch: likewise.
-        tries: how often a caption and a picture are drawn until they do not belong to each other; the last
-            ones are kept in any case.
+        tries: how often to draw until caption and picture do not belong together; the last draw is kept in
+            any case.
 
     Returns:
         Rows of captions, (C,) each: T_o, and a caption of I_o. Their owners are I(T_o) and I_o.
@@ -420,7 +422,7 @@ def _draw_from(options: np.ndarray, anchors: np.ndarray, luck: np.ndarray) -> np
 
 
 def noise(seed: int, epoch: int, purpose: str, rows: np.ndarray, width: int | None = None) -> np.ndarray:
-    """Uniform numbers in [0, 1) that depend on their own place alone, not on what was drawn before.
+    """Uniform numbers in [0, 1) that depend only on their own place, not on what was drawn before.
 
     A counter (seed, epoch, purpose, row, column) is scrambled by the finaliser of SplitMix64: no state, hence
     the same numbers in any process, for any order and any batch.

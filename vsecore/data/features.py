@@ -1,6 +1,6 @@
-"""Features of pictures as files: the folders that the field shares, mapped from disk.
+"""Features of pictures as files: the folders that papers share, mapped from disk.
 
-A folder holds, for each split, `{split}_ims.npy` (n, N, F), `{split}_caps.txt` (a caption a line) and
+A folder holds, for each split, `{split}_ims.npy` (n, N, F), `{split}_caps.txt` (one caption per line) and
 `{split}_ids.txt`. Files of 33 GB are mapped, never read whole. `extract` (from `vsecore.data.extraction`)
 writes such a folder from photographs, with a network of `load_backbone` (from `vsecore.data.backbones`).
 """
@@ -20,18 +20,19 @@ from vsecore.data.splits import Dataset, FeatureKind, Split
 __all__ = ["Backbone", "MappedPictures", "check_precomp", "extract", "load_backbone", "open_precomp"]
 
 REPEATS = 5
-"""How often evaluation splits of the field repeat each picture, once for each of its captions."""
+"""How often such folders repeat each evaluation picture: once for each of its captions."""
 
 
 def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str = "test") -> Dataset:
     """A dataset from a folder of features, which stay on disk.
 
-    A split may hold one row a picture, or repeat each picture once for each of its five captions; the rows
-    show which. A few of them are looked at for NaN (`check_precomp` looks at all).
+    A split may hold one row per picture, or repeat each picture once for each of its five captions; the rows
+    show which. A few of them are checked for NaN (`check_precomp` checks all).
 
     Args:
         folder: has `{split}_ims.npy`, `{split}_caps.txt` and, if there are any, `{split}_ids.txt`.
-        kind: what the elements are; None: as `meta.json` says, else "region", as the field's folders have.
+        kind: what the elements are; None: as `meta.json` says, else "region", as in the folders that papers
+            share.
         test: the split to test on: "testall" is the 5,000 pictures of COCO where "test" is 1,000 of them.
 
     Raises:
@@ -55,14 +56,14 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
 
 
 def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
-    """Look for everything that is wrong with a folder of features, and read every number.
+    """Check a folder of features, reading every number, and list every problem.
 
     Args:
         folder: as for `open_precomp`.
         test: as for `open_precomp`.
 
     Returns:
-        What is there, and every problem; no problems: the folder is ready.
+        What is there, and every problem. With no problems, the folder is ready.
     """
     report = DataReport()
     try:
@@ -93,10 +94,10 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
 def _precomp_folder(folder: str | Path) -> Path:
     folder = Path(folder).expanduser()
     if not folder.is_dir():
-        raise FileNotFoundError(f"no folder {folder}: name a folder that holds train_ims.npy and its like")
+        raise FileNotFoundError(f"no folder {folder}: name a folder that holds train_ims.npy and the rest")
     if (folder / UNFINISHED).exists() and not (folder / META).exists():
         raise ValueError(
-            f"{folder} holds an unfinished extraction: run the same extraction again, it will go on"
+            f"{folder} holds an unfinished extraction: run the same extraction again to finish it"
         )
     return folder
 
@@ -120,8 +121,8 @@ def _read_lines(path: Path) -> list[str]:
     try:
         text = path.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no UTF-8 text ({error}): save it as UTF-8") from None
-    # By "\n" alone: splitlines would also cut at rarer signs, which stand inside some captions.
+        raise ValueError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from None
+    # Only at "\n": splitlines would also cut at rarer characters, which some captions contain.
     lines = [line.strip() for line in text.removesuffix("\n").split("\n")]
     if "" in lines:
         raise ValueError(f"{path}, line {lines.index('') + 1} is empty: wanted something on each line")
@@ -161,7 +162,7 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: dict[str, Any]) -> t
 
 
 def _repeats_pictures(pictures: MappedPictures) -> bool:
-    """Whether rows come in fives of the same picture, by the first, a middle and the last five."""
+    """Whether rows come in fives of the same picture, judged by the first, a middle and the last five."""
     groups = len(pictures) // REPEATS
     for group in {0, groups // 2, groups - 1}:
         five = pictures[np.arange(REPEATS * group, REPEATS * (group + 1))]

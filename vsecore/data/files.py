@@ -37,7 +37,7 @@ def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
         raise ValueError(f'mode is {mode!r}: write_atomically knows "wb" (bytes) and "w" (text)')
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The same folder, so that the rename stays on one disk: only then is it one step.
+    # The same folder, so that the rename stays on one disk: only then is it atomic.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     text = {} if mode == "wb" else {"encoding": "utf-8", "newline": "\n"}
     try:
@@ -61,7 +61,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: the file is no JSON, or holds something else than an object.
+        ValueError: the file is not JSON, or does not hold an object.
     """
     path = Path(path)
     if not path.is_file():
@@ -69,7 +69,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no JSON ({error}): get the file again, or write it anew") from None
+        raise ValueError(f"{path} is not JSON ({error}): get the file again, or write it again") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds a JSON {type(content).__name__}: wanted an object")
     return content
@@ -93,12 +93,12 @@ def cache_folder(*parts: str) -> Path:
 
 
 def in_batch() -> bool:
-    """Whether nobody watches (VSECORE_BATCH=1): then no bar moves, and what is printed is stable."""
+    """Whether nobody is watching (VSECORE_BATCH=1): then there are no progress bars, and output is stable."""
     return os.environ.get("VSECORE_BATCH") == "1"
 
 
 def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
-    """The one progress bar of the house: on stderr, or a widget in a notebook. In batch it hides.
+    """The progress bar used everywhere: on stderr, or a widget in a notebook. Hidden in batch.
 
     Args:
         iterable: what to go through; None for a bar that is moved by `.update`.

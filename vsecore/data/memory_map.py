@@ -1,4 +1,4 @@
-"""Features or pixels that are mapped from disk and travel between processes by their file's name."""
+"""Features or pixels that are mapped from disk and sent between processes as a file name."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 class MappedPictures:
     """Features or pixels that stay on disk: rows are read when they are asked for.
 
-    Unlike numpy's own memory map it can be sent to another process by the file's name, not by its content.
+    Unlike numpy's own memory map, it is sent to another process as the file's name, not its content.
 
     Args:
         path: a `.npy` file of features, (n, N, F) floats, or of pixels, (n, 3, H, W) uint8 or floats.
@@ -17,7 +17,7 @@ class MappedPictures:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: not such a file, or one that is cut off.
+        ValueError: it is another kind of file, or is cut off.
     """
 
     def __init__(self, path: Path, rows: range | None = None) -> None:
@@ -51,7 +51,7 @@ class MappedPictures:
         return np.asarray(np.take(self._map, self.rows.start + self.rows.step * rows, axis=0))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """All of them: the file's own pages, which cannot be written to, or a copy in memory if due."""
+        """All of them: the file's own pages, which are read-only, or a copy in memory if one is needed."""
         return np.array(self._map[self.rows.start : self.rows.stop : self.rows.step], dtype, copy=copy)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,7 +64,7 @@ def _open_npy(path: Path) -> np.ndarray:
     try:
         mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is no .npy file, or is cut off ({error}): get the file again") from None
+        raise ValueError(f"{path} is not a .npy file, or is cut off ({error}): get the file again") from None
     is_features = mapped.ndim == 3 and mapped.dtype.kind == "f"
     is_pixels = (
         mapped.ndim == 4 and mapped.shape[1] == 3 and (mapped.dtype.kind == "f" or mapped.dtype == np.uint8)

@@ -42,10 +42,10 @@ class Split:
         pictures: features of the pictures' elements, (n, N, F) floats; or pixels, (n, 3, H, W), uint8 or
             floats.
         captions: Nc sentences.
-        owner: the picture of each caption, (Nc,) whole numbers below n. Every picture owns a caption.
-        picture_ids: n names, file names or numbers as the source calls them.
+        owner: the picture of each caption, (Nc,) whole numbers below n. Every picture has a caption.
+        picture_ids: n names, such as the source's file names or numbers.
         picture_counts: how many of the N elements of each picture are real, (n,); None: all.
-        targets: something to be predicted for each caption, such as a sentence encoder's vectors, (Nc, T)
+        targets: something to predict for each caption, such as a sentence encoder's vectors, (Nc, T)
             floats; None: nothing.
 
     Raises:
@@ -61,7 +61,7 @@ class Split:
     targets: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        """Refuse parts that do not fit each other, before hours of training do it."""
+        """Refuse parts that do not fit each other, before hours of training are lost."""
         self._check_pictures()
         count = len(self)
         if not self.captions:
@@ -184,13 +184,13 @@ class Split:
         return self._captions_by_picture[np.repeat(begins, counts) + within]
 
     def subset(self, pictures: int) -> "Split":
-        """The first so many pictures, with their captions.
+        """A split of the first pictures, with their captions.
 
         Raises:
             ValueError: fewer than 1, or more than there are.
         """
         if not 1 <= pictures <= len(self):
-            raise ValueError(f"pictures is {pictures}: split {self.name!r} has 1 to {len(self)} to give")
+            raise ValueError(f"pictures is {pictures}: wanted 1 to {len(self)} for split {self.name!r}")
         kept = np.flatnonzero(self.owner < pictures)
         return replace(
             self,
@@ -205,7 +205,7 @@ class Split:
     def fingerprint(self) -> str:
         """A sha256 that changes with the captions, their pictures, the targets, or the features.
 
-        Of the features it reads their shape and 64 rows spread evenly, so that 33 GB on disk stay there.
+        Of the features it reads only the shape and 64 evenly spaced rows, not all 33 GB on disk.
         """
         digest = hashlib.sha256()
         for part in (self.name, *self.captions, *self.picture_ids):
@@ -230,13 +230,13 @@ class Dataset:
 
     Args:
         name: "scenes", "flickr8k", "flickr30k", "coco" or your own.
-        train: what models learn from, and vocabularies are made of.
-        dev: what decides when a model is best.
+        train: what models are trained on, and vocabularies built from.
+        dev: what decides which epoch is best.
         test: what is reported.
         feature_kind: what a picture is given as: cells of a "grid", "region"s, "patch"es, or "pixels".
 
     Raises:
-        ValueError: an unknown kind, one that the pictures are not of, or splits that differ in the width of
+        ValueError: an unknown kind, one that does not fit the pictures, or splits that differ in the width of
             their features, the size of their pictures, or their targets.
     """
 
@@ -293,6 +293,6 @@ class Dataset:
 
 
 def _blocks(rows: np.ndarray, size: int = 65536) -> Iterator[tuple[int, np.ndarray]]:
-    """An array in blocks of rows, each with the row that it begins at: no copy of the whole is made."""
+    """An array in blocks of rows, each with its first row's number; the whole is never copied."""
     for start in range(0, len(rows), size):
         yield start, rows[start : start + size]

@@ -1,4 +1,4 @@
-"""Words to numbers, and numbers to vectors that somebody has trained before.
+"""Words to numbers, and numbers to pretrained vectors.
 
 Two tokenizers share one interface (`Tokenizer`): `Vocabulary`, whole words counted in the training
 split, for a GRU; `BERTTokenizer`, the word pieces that a BERT was trained on.
@@ -35,14 +35,14 @@ def tokenize(text: str) -> list[str]:
 
 
 class Tokenizer(Protocol):
-    """Sentences to numbers. `Vocabulary` and `BERTTokenizer` are the two of the house."""
+    """Sentences to numbers. `Vocabulary` and `BERTTokenizer` are the two here."""
 
     pad: int
     unknown: int
     blank: int
-    """What stands where a word is hidden on purpose (`word_drop`)."""
+    """What replaces a word that is hidden on purpose (`word_drop`)."""
     special: frozenset[int]
-    """Numbers that are no words: start, end, padding. They are never hidden."""
+    """Numbers that are not words: start, end, padding. They are never hidden."""
 
     def __len__(self) -> int:
         """The size of the vocabulary: every number is below it."""
@@ -55,17 +55,17 @@ class Tokenizer(Protocol):
 
 
 class TokenizedCaptions:
-    """Captions as numbers, tokenised once: a batch takes its rows and reads no sentence again.
+    """Captions as numbers, tokenised once: a batch takes its rows and never tokenises again.
 
-    All numbers stand in one array, caption after caption, without padding: COCO's 566,000 training captions
-    need some 30 MB.
+    All numbers are in one array, caption after caption, without padding: COCO's 566,000 training captions
+    need about 30 MB.
 
     Args:
         numbers: the tokens of all Nc captions, one after the other, whole numbers.
         lengths: how many of them each caption has, (Nc,), each at least 1.
-        pad: what shorter captions are filled up with.
-        blank: what stands where a word is hidden on purpose.
-        special: numbers that are no words.
+        pad: what shorter captions are padded with.
+        blank: what replaces a word that is hidden on purpose.
+        special: numbers that are not words.
 
     Raises:
         ValueError: the lengths do not add up to the numbers, or a caption has none.
@@ -100,7 +100,7 @@ class TokenizedCaptions:
         """
         sentences = _checked_sentences(captions)
         numbers, lengths = [], []
-        # In blocks, since a tokenizer pads all that it is given to the longest.
+        # In blocks, since a tokenizer pads all its captions to the longest.
         for start in range(0, len(sentences), 4096):
             tokens, mask = tokenizer.encode(sentences[start : start + 4096])
             numbers.append(tokens[mask].numpy())
@@ -166,7 +166,7 @@ class Vocabulary:
     def build(cls, captions: Iterable[str], minimum_count: int = 4) -> "Vocabulary":
         """Count the words of captions and keep the frequent ones.
 
-        Pass the training split alone: words of the test split are not known before the test.
+        Pass only the training split: the words of the test split must stay unknown.
 
         Args:
             captions: sentences.
@@ -181,11 +181,11 @@ class Vocabulary:
         kept = [word for word, count in counts.items() if count >= minimum_count]
         if not kept:
             raise ValueError(f"minimum_count is {minimum_count}: no word of the captions occurs so often")
-        # Ties by the alphabet, so that the order of the captions does not change a model.
+        # Ties in alphabetical order, so that the order of the captions does not change a model.
         return cls(sorted(kept, key=lambda word: (-counts[word], word)))
 
     def __len__(self) -> int:
-        """The number of words, the four special ones among them."""
+        """The number of words, including the four special ones."""
         return len(self.words) + 4
 
     def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -226,7 +226,7 @@ class Vocabulary:
         words = content.get("words")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError(
-                f'{Path(folder) / cls.file_name} has no list of strings named "words": write it anew'
+                f'{Path(folder) / cls.file_name} has no list of strings named "words": write it again'
             )
         return cls(words)
 
@@ -238,14 +238,14 @@ class BERTTokenizer:
         name_or_path: a model of the hub, or a folder that holds its `tokenizer.json`.
 
     Raises:
-        FileNotFoundError: neither here nor to be had.
-        ValueError: the model's tokenizer lacks padding or a mask, or is none of the fast ones.
+        FileNotFoundError: the model is not here and cannot be downloaded.
+        ValueError: the model's tokenizer lacks padding or a mask, or is not a fast one.
     """
 
     file_name = "bert_tokenizer.json"
 
     def __init__(self, name_or_path: str | Path) -> None:
-        from transformers import AutoTokenizer  # seconds of import, for those who read with BERT alone
+        from transformers import AutoTokenizer  # takes seconds, and only BERT needs it
 
         loaded = AutoTokenizer.from_pretrained(model_folder(name_or_path), trust_remote_code=False)
         special = {name: getattr(loaded, f"{name}_token_id") for name in ("pad", "unk", "mask", "cls", "sep")}
@@ -284,7 +284,7 @@ class BERTTokenizer:
         ).bool()
 
     def save(self, folder: str | Path) -> None:
-        """Write `bert_tokenizer.json` into a folder: all of it, so that the model's own folder can go."""
+        """Write `bert_tokenizer.json` into a folder. It is complete: the model's own folder can go."""
         content = {"numbers": self._numbers, "pieces": json.loads(self._pieces.to_str())}
         with files.write_atomically(Path(folder) / self.file_name, "w") as file:
             json.dump(content, file, ensure_ascii=False)
@@ -295,12 +295,12 @@ class BERTTokenizer:
 
         Raises:
             FileNotFoundError: the folder has no `bert_tokenizer.json`.
-            ValueError: the file is not one of those.
+            ValueError: the file is not a saved tokenizer.
         """
         path = Path(folder) / cls.file_name
         content = files.read_json(path)
         if not {"numbers", "pieces"} <= content.keys():
-            raise ValueError(f'{path} lacks "numbers" or "pieces": write it anew with BERTTokenizer.save')
+            raise ValueError(f'{path} lacks "numbers" or "pieces": write it again with BERTTokenizer.save')
         tokenizer = cls.__new__(cls)
         tokenizer._set_up(tokenizers.Tokenizer.from_str(json.dumps(content["pieces"])), content["numbers"])
         return tokenizer
@@ -308,12 +308,12 @@ class BERTTokenizer:
 
 @dataclass(frozen=True)
 class VectorReport:
-    """What a vectors file knew of a vocabulary."""
+    """Which words of a vocabulary a vectors file has."""
 
     found: int
     """Words with a vector of their own."""
     by_lower_case: int
-    """Those among them that only differ in case from the file's word."""
+    """How many of these match a word of the file only if case is ignored."""
     missing: list[str]
     """Words without one."""
 
@@ -326,11 +326,11 @@ class VectorReport:
 def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tuple[Tensor, VectorReport]:
     """Trained vectors for the words of a vocabulary, from a text file of GloVe or fastText.
 
-    A file of 400,000 lines takes seconds to read. What it said of a vocabulary is kept, so that a second call
-    does not read it again, unless the file has changed.
+    A file of 400,000 lines takes seconds to read. The result for a vocabulary is cached, so that a second
+    call does not read the file again unless it has changed.
 
-    A word that the file lacks is looked for in lower case. Words still missing, and the special ones, start
-    near the mean of the others: the mean, and a tenth of the usual spread as noise. Padding is zero.
+    A word that the file lacks is looked up again, ignoring case. Words still missing, and the special ones,
+    start near the mean of the others: the mean, plus noise of a tenth of their spread. Padding is zero.
 
     Args:
         path: a row for each word: the word, then d numbers. fastText's first line ("rows d") is understood.
@@ -367,7 +367,7 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
 def _read_vectors(
     path: Path, version: tuple[int, int], words: tuple[str, ...]
 ) -> tuple[Tensor, tuple[str, ...], int]:
-    """What a file knows of some words; kept, since each system of an experiment asks the same.
+    """The vectors of some words in a file; cached, since each system of an experiment needs the same.
 
     Args:
         path: as for `load_vectors`.
@@ -375,7 +375,8 @@ def _read_vectors(
         words: the known words of the vocabulary.
 
     Returns:
-        The vectors found, (found, d); their words, in the same order; how many were found in lower case.
+        The vectors found, (found, d); their words, in the same order; how many were found only by ignoring
+        case.
     """
     exact: dict[str, list[float]] = {}
     folded: dict[str, list[float]] = {}
@@ -416,18 +417,18 @@ def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
                     width = int(first[1])  # fastText
                     continue
                 width = len(first) - 1
-            # From the right: a few words of GloVe 840B hold blanks.
+            # From the right: a few words of GloVe 840B contain spaces.
             word, *values = line.rsplit(" ", width)
             if len(values) < width or not width or _ends_in_number(word):
                 raise ValueError(
                     f"{path}, line {number} has {line.count(' ')} numbers, the rows before it {width}: "
-                    "wanted a word and so many numbers in each row; get the file again, it may be cut off"
+                    "wanted a word and as many numbers in each row; get the file again, it may be cut off"
                 )
             yield number, word, values
 
 
 def _ends_in_number(word: str) -> bool:
-    """Whether a word with blanks ends in a number: then the row is too wide, and it is no odd word."""
+    """Whether a word with spaces ends in a number: then the row is too wide."""
     _, blank, last = word.rpartition(" ")
     try:
         float(last)
@@ -445,7 +446,7 @@ def offline_minilm() -> Path:
 
     Raises:
         FileNotFoundError: the package is not installed.
-        ValueError: its weights are others.
+        ValueError: its weights are different.
     """
     expected = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
     try:
@@ -498,8 +499,8 @@ def model_folder(name_or_path: str | Path) -> Path:
         huggingface_hub.errors.HFValidationError,
     ) as error:
         raise FileNotFoundError(
-            f"{name} is no folder here, and the hub has no such model or cannot be reached: put config.json, "
-            "tokenizer.json and model.safetensors of the model into a folder and name that folder"
+            f"{name} is not a folder here, and the hub has no such model or cannot be reached: put the "
+            "model's config.json, tokenizer.json and model.safetensors into a folder and name that folder"
         ) from error
 
 

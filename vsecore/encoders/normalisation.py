@@ -19,7 +19,7 @@ class ElementNorm(nn.Module):
     Args:
         channels: width C.
         eps: added to the variance.
-        momentum: the part of the newest batch in the running averages.
+        momentum: the share of the newest batch in the running averages.
 
     Source: Ioffe and Szegedy 2015, algorithm 1.
     """
@@ -38,8 +38,8 @@ class ElementNorm(nn.Module):
         self.register_buffer("num_batches_tracked", torch.tensor(0))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Normalise (B, N, C). At the padding x must be finite, and what comes out there means nothing."""
-        with torch.autocast(x.device.type, enabled=False):  # sums of half precision drift
+        """Normalise (B, N, C). At the padding, x must be finite and the output means nothing."""
+        with torch.autocast(x.device.type, enabled=False):  # sums in half precision drift
             wide = x.to(torch.promote_types(x.dtype, torch.float32))  # (B, N, C)
             if self.training:
                 mean, variance = self._statistics(wide, mask)  # (C,) each
@@ -57,7 +57,7 @@ class ElementNorm(nn.Module):
         mean = total[:-1] / count  # (C,)
         variance = sum_over_processes(weights @ (rows - mean).square()) / count  # (C,)
         with torch.no_grad():
-            # Kept without bias, as nn.BatchNorm1d does.
+            # The running variance is the unbiased one, as in nn.BatchNorm1d.
             unbiased = variance * count / (count - 1).clamp(min=1)
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
@@ -66,10 +66,10 @@ class ElementNorm(nn.Module):
 
 
 def sum_over_processes(x: Tensor) -> Tensor:
-    """The sum of x over all processes, with gradient; x itself where there is only one.
+    """The sum of x over all processes, with gradient; x itself if there is only one.
 
-    Backwards, each process's x gets the sum of the gradients of all. Where every process computes the same
-    loss of the joint batch, and the gradients of the weights are then averaged over processes (as
+    In the backward pass, each process's x gets the sum of the gradients of all. If every process computes the
+    same loss of the joint batch, and the gradients of the weights are then averaged over processes (as
     DistributedDataParallel does), each weight gets the gradient that one process with the joint batch gives.
     """
     if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:

@@ -51,7 +51,7 @@ class CellEncoder(nn.Module):
 class RegionEncoder(nn.Module):
     """Regions that a detector found: a projection plus a small network of two layers.
 
-    The network's batch normalisation learns from real regions alone, so that padding never changes a result.
+    The network's batch normalisation learns only from real regions, so that padding never changes a result.
     Processes that train together normalise by their joint batch.
 
     Args:

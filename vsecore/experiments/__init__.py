@@ -1,8 +1,8 @@
 """Experiments: systems side by side on the same data, from several seeds, and what they say about a claim.
 
 An experiment is a recipe and some variants of it, its arms. `run` trains what is not recorded yet; `table`
-and `verdicts` read the records. The claims that the arms are held against stand in `assets/claims.yml`. Each
-work's experiments stand in a file of their own.
+and `verdicts` read the records. The claims that the arms test are in `assets/claims.yml`. Each paper's
+experiments have a file of their own.
 """
 
 from vsecore.experiments.catalogue import EXPERIMENTS, get_experiment

@@ -1,4 +1,4 @@
-"""An experiment as plain data: what is compared with what, and how small it is made for two cores."""
+"""An experiment as plain data: what is compared with what, and at what scale on two cores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Experiment:
 
     question: str
     source: str  # where the paper asks it
-    recipe: str  # what all arms are variants of, "{features}" standing for what an element is
+    recipe: str  # what all arms are variants of; "{features}" stands for what an element is
     arms: dict[str, Arm]  # by the name that the paper gives them
 
     def trainings(self, arm: str, features: FeatureKind, scale: Mapping[str, Any]) -> list[PlannedTraining]:
@@ -52,17 +52,17 @@ class Experiment:
 
 @dataclass(frozen=True)
 class PlannedTraining:
-    """A recipe, and where and from which seed it is trained."""
+    """A recipe, with the features and the seed that it is trained on."""
 
     recipe: Recipe
     member: Member
 
     def seed(self, seed: int) -> int:
-        """The seed of a training: a repeated one has its own, far from those that people count to."""
+        """The seed of a training; a repeated one has its own, far from the usual 0, 1, 2."""
         return seed + 1000 * self.member.again
 
 
-#: What brings the papers' recipes, made for days on a GPU, down to minutes on two cores. All arms share it.
+#: Scales the papers' recipes, made for days on a GPU, down to minutes on two cores. All arms share it.
 LESSON_SCALE: dict[str, dict[str, Any]] = {
     "scenes": {
         "dim": 128,
@@ -82,7 +82,7 @@ LESSON_SCALE: dict[str, dict[str, Any]] = {
 
 
 def lesson_scale(data: str) -> dict[str, Any]:
-    """`LESSON_SCALE` of some data; raises ValueError where there is none."""
+    """`LESSON_SCALE` of some data; raises ValueError if there is none."""
     if data not in LESSON_SCALE:
         raise ValueError(f"no scale is known for data {data!r}: there are {', '.join(LESSON_SCALE)}")
     return LESSON_SCALE[data]

@@ -42,12 +42,12 @@ class Outcome:
     """What the records say about a claim on some data."""
 
     claim: Claim
-    differences: list[float]  # better less worse, of each seed that both arms have
+    differences: list[float]  # better minus worse, for each seed that both arms have
     verdict: Verdict
 
 
 def claims(work: str = "") -> list[Claim]:
-    """The claims of `assets/claims.yml`, of one work or of all.
+    """The claims of `assets/claims.yml`, of one paper or of all.
 
     Raises:
         ValueError: an entry lacks a field, has an unknown one, or names no experiment or arm.
@@ -71,7 +71,7 @@ def claims(work: str = "") -> list[Claim]:
 def measured(
     name: str, data: str, features: FeatureKind = "grid", metric: str = "rsum", folder: Path = RESULTS
 ) -> dict[str, dict[int, float]]:
-    """What is recorded of an experiment: the metric of each arm by seed. Arms without a record are left out.
+    """The records of an experiment: the metric of each arm by seed. Arms without a record are left out.
 
     Args:
         name: of the experiment.
@@ -107,12 +107,12 @@ def measured(
 def table(name: str, data: str, features: FeatureKind = "grid", folder: Path = RESULTS) -> str:
     """An experiment as a Markdown table: rsum and place of each arm, the paper's and ours, the best first.
 
-    The spread is the standard deviation over the seeds. Places are among the systems that both have.
+    The spread is the standard deviation over the seeds. Places count only the systems that both have.
     """
     experiment, found = get_experiment(name), measured(name, data, features, folder=folder)
     ours = {arm: statistics.mean(by_seed.values()) for arm, by_seed in found.items()}
     paper = {arm: rsum for arm, rsum in printed_sums(experiment).items() if arm in found}
-    shared = {arm: ours[arm] for arm in paper}  # a place is one among the systems that both have
+    shared = {arm: ours[arm] for arm in paper}  # places count only the systems that both have
     places = {
         whose: {arm: 1 + sum(other > value for other in numbers.values()) for arm, value in numbers.items()}
         for whose, numbers in (("paper", paper), ("ours", shared))
@@ -139,14 +139,14 @@ def table(name: str, data: str, features: FeatureKind = "grid", folder: Path = R
 def outcomes(
     work: str, data: str, experiment: str = "", features: FeatureKind = "grid", folder: Path = RESULTS
 ) -> list[Outcome]:
-    """Hold a work's claims against the records of some data.
+    """Test a paper's claims on the records of some data.
 
-    Both arms of a claim saw the same batches from the same seed, so their difference is taken seed by seed,
+    With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed
     and tested against 0 by a paired t-test in each direction, at 5 %. "reproduced": above 0; "contradicted":
-    below; "not on this data": these seeds do not tell. With less than two seeds a claim is "not tried".
+    below; "not on this data": these seeds cannot decide. With fewer than two seeds a claim is "not tried".
 
     Args:
-        work: the key of a work.
+        work: the key of a paper, such as "2ad".
         data: the name of the data.
         experiment: only claims of this experiment; "": of all.
         features: what an element is.
@@ -164,7 +164,7 @@ def outcomes(
 
 
 def verdict(differences: Sequence[float]) -> Verdict:
-    """What differences, one a seed, say about the claim that they are above 0 (see `outcomes`)."""
+    """The verdict on the claim that differences, one per seed, are above 0 (see `outcomes`)."""
     if len(differences) < 2:
         return "not tried"
     if len(set(differences)) == 1:  # no spread to test against
@@ -175,7 +175,7 @@ def verdict(differences: Sequence[float]) -> Verdict:
             if differences[0] < 0
             else "not on this data"
         )
-    from scipy.stats import ttest_1samp  # a second of import, for this alone
+    from scipy.stats import ttest_1samp  # takes a second, and only this needs it
 
     if ttest_1samp(differences, 0, alternative="greater").pvalue < SIGNIFICANCE:
         return "reproduced"
@@ -187,7 +187,7 @@ def verdict(differences: Sequence[float]) -> Verdict:
 def verdicts(
     work: str, data: str, experiment: str = "", features: FeatureKind = "grid", folder: Path = RESULTS
 ) -> str:
-    """The claims of a work with the paper's difference, ours and the verdict, as a Markdown table."""
+    """The claims of a paper with its difference, ours and the verdict, as a Markdown table."""
     lines = [
         "| claim | in the paper | here, mean of the differences | spread | seeds | verdict |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -209,9 +209,9 @@ def verdicts(
 
 
 def printed_sums(experiment: Experiment) -> dict[str, float]:
-    """The rsum that papers print of each arm, all of the same test pictures of COCO.
+    """The rsum that papers print for each arm, all on the same test pictures of COCO.
 
-    Of the collections that most arms are printed for, all test pictures come before folds of them.
+    The test set with the most arms is used; on a tie, all 5,000 pictures rather than folds of them.
     """
     sums: dict[str, dict[str, float]] = defaultdict(dict)  # by the data
     for row in records.published():

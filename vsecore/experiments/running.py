@@ -1,4 +1,4 @@
-"""Running an experiment: train what is not recorded yet, write down what came out."""
+"""Running an experiment: train what is not recorded yet, and record the results."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def run(
 
     Args:
         name: of the experiment.
-        open_data: gives the data with the features that it is asked for.
-        features: what the arms read that do not say it themselves.
-        seeds: one run each, seed by seed, so that an interrupted experiment has whole comparisons.
+        open_data: opens the data with the kind of features that it is given.
+        features: for arms that do not name their own.
+        seeds: one run each, seed by seed, so that an interrupted experiment has complete comparisons.
         arms: only these; empty: all.
         scale: changes to all arms' recipes; None: `LESSON_SCALE` of the data.
-        vectors: makes the word vectors from the tokenizer; None: they begin as noise.
+        vectors: makes the word vectors from the tokenizer; None: they start as noise.
         folder: of the records.
-        tell: is told each result in a line.
+        tell: called with a line about each result.
 
     Raises:
         ValueError: the experiment or an arm is unknown, or there is no scale for this data.
@@ -139,7 +139,7 @@ def _sources(
     vectors: Callable[[Any], Tensor] | None,
     seed: int,
 ) -> dict[str, Any]:
-    """What a system would be trained on, as its record names it."""
+    """What a system is trained on, as its record describes it."""
     data = opened(training.member.features)
     tokenizer = training.recipe.tokenizer(data.train.captions)
     begin = None if vectors is None else vectors(tokenizer)
@@ -148,14 +148,14 @@ def _sources(
 
 
 def _data(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What a record says of the data: of one system, or of the first and the fingerprints of all."""
+    """A record's entry for the data: of one system, or the name and the entries of all members."""
     if len(sources) == 1:
         return sources[0]
     return {"name": sources[0]["name"], "members": sources}
 
 
 class _Watch:
-    """Follows a training: after each epoch the rsum on dev, and the negatives that either rule keeps."""
+    """Follows a training: after each epoch the rsum on dev, and the negatives that each rule keeps."""
 
     note = (
         "after each epoch the rsum on dev, and how many negatives either rule of AdOpt keeps, the mean over "
@@ -170,7 +170,7 @@ class _Watch:
         if event.metrics is not None:
             self.rsum.append(event.metrics["rsum"])
             return
-        for rule in RULES:  # looked at when all is over: reading one now would wait for a GPU
+        for rule in RULES:  # read at the end: reading one now would wait for a GPU
             self.kept[rule, event.epoch].append(negatives_kept(event.scores, rule, event.positives))
 
     def metrics(self) -> dict[str, float]:

@@ -62,7 +62,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "AdOpt, all as printed": Arm("+as_printed"),
             "hardest triplet": Arm("+without_adopt", "VSE+2AD without AdOpt"),
             "max violation": Arm("+max_violation"),
-            # The hinge suffers from large steps most: a control at the paper's own learning rate.
+            # Large steps hurt the hinge loss most: a control at the paper's own learning rate.
             "hardest triplet, slower": Arm("+without_adopt+paper_rate"),
             "max violation, slower": Arm("+max_violation+paper_rate"),
             "AdOpt, released, slower": Arm("+paper_rate"),
@@ -75,7 +75,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         },
     ),
     "2ad_systems": Experiment(
-        "Is the whole better than the systems that it stands on?",
+        "Is the whole better than the systems that it builds on?",
         "Zhang et al. 2022 (2AD), table 1, coco",
         "2ad_{features}_gru",
         {
@@ -100,4 +100,4 @@ EXPERIMENTS: dict[str, Experiment] = {
         },
     ),
 }
-"""The experiments on this work by their names."""
+"""The experiments on this paper by name."""

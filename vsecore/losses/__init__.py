@@ -1,7 +1,7 @@
-"""Losses: what a step of training should have brought closer together, or kept apart. One idea a file.
+"""Losses: which pairs a training step should pull together, and which push apart. One idea per file.
 
-The functions take tensors. Around each stands a thin module that a recipe can name: it owns the defaults,
-reads what it needs of a `Step`, and may hold parameters or state.
+The functions take tensors. A thin module wraps each, so that a recipe can name it: it owns the defaults,
+reads what it needs from a `Step`, and may hold parameters or state.
 """
 
 from vsecore.losses.adopt import AdOpt, Rule, adopt, adopt_k, alignment, negatives_kept, uniformity
@@ -15,7 +15,7 @@ LOSSES = Registry(
     {"triplet": Triplet, "info_nce": InfoNCE, "adopt": AdOpt},
     context=("dim", "target_dim", "vocabulary_size"),
 )
-"""Every loss by the name that recipes know it by."""
+"""Every loss by its name in recipes."""
 
 __all__ = [
     "LOSSES",

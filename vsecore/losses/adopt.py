@@ -1,4 +1,4 @@
-"""AdOpt: as many negatives as the state of the training calls for."""
+"""AdOpt: the number of negatives adapts to the state of training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rule = Literal["released", "printed"]
 
 
 def alignment(scores: Tensor, positives: Tensor | None = None) -> Tensor:
-    """How near to each other pairs lie: the mean similarity of those that belong together.
+    """How close matching pairs are: their mean similarity.
 
     About 0 in a random space, near 1 in a trained one.
 
@@ -37,11 +37,11 @@ def alignment(scores: Tensor, positives: Tensor | None = None) -> Tensor:
 
 
 def uniformity(scores: Tensor, rule: Rule = "released", positives: Tensor | None = None) -> Tensor:
-    """How evenly the vectors fill the sphere, in one of two readings that do not agree.
+    """How evenly the vectors fill the sphere, by one of two formulas that disagree.
 
-    "printed": log of the mean of e^s over all pairs. 0 where all similarities are 0, and the higher the
-    *closer* the vectors crowd. "released": the mean of e^-s over all pairs, a positive pair counted with s =
-    0. 1 where all similarities are 0, and the higher the further apart the negatives lie.
+    "printed": log of the mean of e^s over all pairs. 0 if all similarities are 0, and higher when the vectors
+    are *closer* together. "released": the mean of e^-s over all pairs, with s = 0 for positive pairs. 1 if
+    all similarities are 0, and higher when the negatives are further apart.
 
     Args:
         scores: cosine similarities, (B, C).
@@ -72,19 +72,18 @@ def adopt_k(scores: Tensor, rule: Rule = "released", positives: Tensor | None = 
     - "printed": B·cos(γ·π/4), rounded down;
     - "released": B·cos(γ^1.25), rounded down, plus 1;
 
-    and either at least 1 and at most B - 1. They are not the same thing. Of a batch of 128 that is well
-    trained and well spread (alignment 0.94, printed uniformity 0.03) the print keeps 92 negatives, the
-    release 1. The fall to 4 or 5 negatives that the paper plots fits the release alone.
+    and both at least 1 and at most B - 1. They differ. In a batch of 128 that is well trained and well spread
+    (alignment 0.94, printed uniformity 0.03) the printed rule keeps 92 negatives, the released rule 1. Only
+    the released rule fits the fall to 4 or 5 negatives that the paper plots.
 
     Args:
-        scores: cosine similarities, (B, C). Where a picture comes with several captions, B is the smaller
-            side.
+        scores: cosine similarities, (B, C). If pictures have several captions each, B is the smaller side.
         rule: "released" or "printed".
         positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
 
     Returns:
-        K, from 1 to B - 1 (1 where B is 1). No gradient flows through it. Scores that are not finite give 1:
-        the loss will show them.
+        K, from 1 to B - 1 (1 if B is 1). No gradient flows through it. Scores that are not finite give 1: the
+        loss will show them.
 
     Raises:
         ValueError: as `uniformity`.
@@ -99,7 +98,7 @@ def adopt_k(scores: Tensor, rule: Rule = "released", positives: Tensor | None = 
 
 
 def negatives_kept(scores: Tensor, rule: Rule = "released", positives: Tensor | None = None) -> Tensor:
-    """`adopt_k` as a whole number where the scores are, so that nobody has to wait for a GPU to tell it.
+    """`adopt_k` as a tensor on the scores' device, so that nothing waits for a GPU.
 
     Returns:
         K, int64, a scalar.
@@ -114,7 +113,7 @@ def negatives_kept(scores: Tensor, rule: Rule = "released", positives: Tensor | 
         if rule == "printed":
             wanted = (batch * (gamma * math.pi / 4).cos()).floor()
         else:
-            # A number below 0 has no such power; it means that the batch knows nothing yet.
+            # A number below 0 has no such power; it means that nothing has been learned yet.
             wanted = (batch * (gamma.clamp(min=0) ** 1.25).cos()).floor() + 1
         return wanted.nan_to_num(nan=1, posinf=1, neginf=1).clamp(max=batch - 1).clamp(min=1).long()
 
@@ -128,32 +127,33 @@ def adopt(
     positives: Tensor | None = None,
     negatives: int | None = None,
 ) -> Tensor:
-    """Contrast each pair with its K hardest negatives, where the batch itself says how large K is.
+    """Contrast each pair with its K hardest negatives, where the batch itself sets K.
 
     Between `triplet` on the hardest negative (K = 1) and `info_nce` (all of them): early in training a model
     learns from most of its batch, later from what it still confuses. See `adopt_k`.
 
-    Pairs that belong together are never each other's negatives. The released code hides the positive by a
-    score of 0 and then sorts: where fewer than K negatives score above 0, the positive comes back among them.
+    Pairs that belong together are never each other's negatives. The released code hides the positive by
+    setting its score to 0 and then sorts: if fewer than K negatives score above 0, the positive is counted
+    among them.
 
     Args:
         scores: cosine similarities, (B, C).
         temperature: > 0. The lower, the more the hardest negatives decide.
         rule: how K is found, "released" or "printed".
-        positive_in_denominator: add the positive to the sum that it is divided by, as the released code does.
-            As printed it is not there, and the loss has no lower bound: it falls as long as positives and
-            negatives can be driven apart.
+        positive_in_denominator: add the positive to the denominator, as the released code does. The printed
+            formula leaves it out, and then the loss does not stop at 0: it falls as long as positives and
+            negatives can be pushed apart.
         margin: added to the negatives' scores, >= 0; 0.2 in the released code.
         positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
-        negatives: K itself, at least 1, in place of the rule; the released code has such a constant, too. If
+        negatives: a fixed K, at least 1, instead of the rule; the released code has such a constant too. If
             more are asked for than exist, all are used.
 
     Returns:
-        The loss, a scalar: the mean over the positive pairs, of both directions added. A pair without any
+        The loss, a scalar: both directions added, averaged over the positive pairs. A pair without any
         negative adds 0. The released code takes half of the sum.
 
     Raises:
-        ValueError: the rule is unknown, temperature <= 0, margin < 0, negatives is no whole number of at
+        ValueError: the rule is unknown, temperature <= 0, margin < 0, negatives is not a whole number of at
             least 1, scores or positives have a wrong shape or type, or a picture or caption has no positive.
 
     Source: Zhang et al. 2022 (2AD), section 3.3, and the released code.
@@ -182,7 +182,7 @@ class AdOpt(nn.Module):
         temperature: > 0. The lower, the more the hardest negatives decide.
         rule: how K is found, "released" or "printed".
         margin: added to the negatives' scores, >= 0; the default is the released code's.
-        negatives: K itself, at least 1, in place of the rule.
+        negatives: a fixed K, at least 1, instead of the rule.
         positive_in_denominator: as released; False: as printed.
         siblings_are_negatives: treat other captions of the same picture as negatives.
 

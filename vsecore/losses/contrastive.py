@@ -15,9 +15,9 @@ from vsecore.losses.step import Step
 def info_nce(scores: Tensor, temperature: float = 0.05, positives: Tensor | None = None) -> Tensor:
     """Cross-entropy of finding each caption from its picture and each picture from its caption.
 
-    Every negative counts, the harder the more; unlike `triplet` it is never satisfied. A picture with several
-    captions is asked for one of them at a time: its other captions are neither rewarded nor punished in that
-    question.
+    Every negative counts, and harder ones count more; unlike `triplet` it is never satisfied. If a picture
+    has several captions, it looks for one of them at a time, and its other captions are left out of that
+    softmax.
 
     Args:
         scores: similarities, (B, C).

@@ -9,10 +9,10 @@ from vsecore.losses.step import Step
 
 
 def check_pairs(scores: Tensor, positives: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Refuse a batch that cannot be learned from, and name its positive pairs.
+    """Refuse a batch that cannot be learned from, and return its positive pairs.
 
-    Whether each row and column has a positive is only looked up on a CPU: on an accelerator the answer would
-    have to be waited for in every step. There a row or column without one adds nothing to the loss.
+    Whether each row and column has a positive is checked only on a CPU: on an accelerator, every step would
+    wait for the answer. There, a row or column without one adds nothing to the loss.
 
     Args:
         scores: similarities, (B, C).
@@ -32,7 +32,7 @@ def check_pairs(scores: Tensor, positives: Tensor | None) -> tuple[Tensor, Tenso
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if positives is None:
         if scores.shape[0] != scores.shape[1]:
-            raise ValueError(f"scores must be square where no positives are given, got {tuple(scores.shape)}")
+            raise ValueError(f"scores must be square if no positives are given, got {tuple(scores.shape)}")
         return scores, torch.eye(len(scores), dtype=torch.bool, device=scores.device)
     if positives.dtype != torch.bool or positives.shape != scores.shape:
         raise ValueError(
@@ -50,15 +50,15 @@ def check_pairs(scores: Tensor, positives: Tensor | None) -> tuple[Tensor, Tenso
 
 
 def own_pairs(step: Step) -> Tensor:
-    """The pairs of a batch that were drawn together, bool (B, B): the diagonal.
+    """The pairs that a batch was made of, bool (B, B): the diagonal.
 
     Raises:
-        ValueError: the batch holds pictures with several captions each: no caption is the one partner.
+        ValueError: the batch holds pictures with several captions each, so there is no diagonal.
     """
     pictures, captions = step.scores.shape
     if pictures != captions:
         raise ValueError(
-            f"siblings_are_negatives is true, and a batch has {pictures} pictures with {captions} captions: "
-            'no caption is the one partner of its picture; set training.batches to "pairs"'
+            f"siblings_are_negatives is true, but a batch has {pictures} pictures with {captions} captions: "
+            'wanted one caption for each picture; set training.batches to "pairs"'
         )
     return torch.eye(pictures, dtype=torch.bool, device=step.scores.device)

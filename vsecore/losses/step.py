@@ -1,4 +1,4 @@
-"""What a loss may look at in one step of training."""
+"""What a loss can read in one step of training."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Step:
         positives: bool (B, C), True where picture and caption belong together.
         v: the B pictures.
         t: the C captions.
-        offline: pictures and captions of each small batch in `Batch.offline`, which belong row by row to the
-            pairs of this one; empty where the batch brings none.
-        targets: what is to be predicted of each caption, (C, T); None where the data has nothing.
-        batch: this process's share of the batch, as it was read.
-        similarity: what made the scores.
+        offline: pictures and captions of each small batch in `Batch.offline`; row by row they belong to the
+            pairs of this one. Empty if the batch has none.
+        targets: what to predict for each caption, (C, T); None if the data has no targets.
+        batch: this process's share of the batch, before the encoders.
+        similarity: the module that made the scores.
         epoch: counted from 0.
     """
 

@@ -23,19 +23,19 @@ def triplet(
 ) -> Tensor:
     """Hinge loss: each positive pair must score higher than its negatives, by a margin.
 
-    A pair (picture, caption) is held against the negatives of its picture's row and of its caption's column.
-    Pairs that belong together are never each other's negatives. VSE++'s released code does count the other
-    captions of a picture: leave out `positives`, and all but the diagonal is a negative.
+    A pair (picture, caption) is compared with the negatives in its picture's row and in its caption's column.
+    Pairs that belong together are never each other's negatives. VSE++'s released code does count a picture's
+    other captions as negatives: leave out `positives`, and everything off the diagonal is a negative.
 
-    With `hardest` only the strongest negative of each row and column counts: better in the end, but a model
-    that starts poorly may collapse to one point, where the loss of B pairs rests at 2·B·margin. VSE++ takes
-    the hardest from the start; the code of Chen et al. 2021 (VSE-infinity) first learns an epoch from all
-    negatives. Where a softer choice among negatives is wanted, see `info_nce`.
+    With `hardest` only the hardest negative of each row and column counts: better in the end, but a model
+    that starts poorly may collapse to one point, where the loss of B pairs stays at 2·B·margin. VSE++ uses
+    the hardest from the start; the code of Chen et al. 2021 (VSE-infinity) trains on all negatives for one
+    epoch first. For a softer choice among negatives, see `info_nce`.
 
     Args:
         scores: similarities, (B, C).
         margin: by how much a positive must win, >= 0.
-        hardest: the hardest negative alone, or the sum over all.
+        hardest: use only the hardest negative; False: sum over all.
         positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
         reduction: "sum" over the positive pairs, or their "mean".
 
@@ -88,7 +88,7 @@ def _all_of_each_row(scores: Tensor, margin: float, positives: Tensor) -> Tensor
 
 
 class Triplet(nn.Module):
-    """`triplet`, from all negatives at first and then from the hardest.
+    """`triplet` on all negatives at first, and then on the hardest.
 
     Early in training the embeddings are close to random, so the hardest negative is hard only by accident,
     and learning from it alone can pull everything to one point.

@@ -24,7 +24,7 @@ class GPO(nn.Module):
 
     Args:
         position_dim: width of the encoding of a place, an even number.
-        hidden: width of each reading.
+        hidden: width of the network's state in each direction.
         temperature: of the softmax over the places, > 0.
 
     Raises:
@@ -85,7 +85,7 @@ class GPO(nn.Module):
 
     def _weights(self, sizes: Tensor, places: int) -> Tensor:
         """One row of weights for each size, (S, N); the last size must be N, the number of places."""
-        with torch.autocast(sizes.device.type, enabled=False):  # small, and the temperature makes it touchy
+        with torch.autocast(sizes.device.type, enabled=False):  # cheap, and the temperature needs float32
             scores = self._scores(sizes, places) / self.temperature  # (S, N)
             taken = torch.arange(places, device=sizes.device) < sizes.unsqueeze(-1)  # (S, N)
             return torch.where(taken, scores, -torch.inf).softmax(1)

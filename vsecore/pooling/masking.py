@@ -49,7 +49,7 @@ def check_dim(dim: int) -> None:
 
 
 def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:
-    """The elements, (B, N, D), with 0 in place of whatever stands in the padding, be it NaN."""
+    """The elements, (B, N, D), with 0 in place of whatever is in the padding, even NaN."""
     return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0)
 
 

@@ -32,7 +32,7 @@ POOLS = Registry(
     },
     context=("dim",),
 )
-"""Every pooler by its name."""
+"""Every pooler by name."""
 
 
 def build_pool(name: str, dim: int, **options: Any) -> nn.Module:

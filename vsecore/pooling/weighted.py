@@ -58,7 +58,7 @@ class AdaPool(nn.Module):
 
     def _pool(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = without_padding(x, mask)
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # squares of half precision vanish
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # squares in half precision vanish
         mean = wide.sum(1, keepdim=True) / count_real(x, mask).view(-1, 1, 1)  # (B, 1, D)
         size = wide.square() + mean.square()  # (B, N, D)
         dice = 2 * wide * mean / torch.where(size == 0, 1, size)  # (B, N, D)   of 0 and 0 it is 0

@@ -1,4 +1,4 @@
-"""Recipes: every system of the course as plain data, and the model that each describes. One file a work."""
+"""Recipes: every system of the course as plain data, and the model each describes. One file per paper."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ RECIPES: dict[str, Recipe] = {
     for feature in ("grid", "region", "patch")
     for recipe in (make(feature, text),)
 }
-"""Every system by its name."""
+"""Every system by name."""
 
 VARIANTS: dict[str, dict[str, Any]] = {**two_ad.VARIANTS}
-"""Named changes to a recipe: what the papers took out, or put in its place."""
+"""Named changes to a recipe: the parts that papers remove or replace."""
 
 
 def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
-    """The recipe of a name, changed by the variants that follow it.
+    """The recipe with this name, changed by the variants that follow it.
 
     Args:
         name: a key of `RECIPES`, then keys of `VARIANTS`, each after a plus sign; later ones win.
-        scale: changes that come before the variants, such as fewer epochs for everything that is compared.
+        scale: changes made before the variants, such as fewer epochs for all systems that are compared.
 
     Raises:
-        ValueError: there is no such recipe or variant; the message lists those there are.
+        ValueError: there is no such recipe or variant; the message lists the known ones.
 
     Example:
         >>> get("2ad_region_gru+gpo").image.pool.name

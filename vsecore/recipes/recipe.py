@@ -1,7 +1,7 @@
 """A system as plain data: two towers, how they are compared, what they learn from, and how.
 
 A recipe is frozen. `override` makes another one; `build` makes the model; `hash` tells one from another. Each
-part is named as its registry knows it, and the part's own class says which options it takes.
+part has the name that its registry gives it, and its class says which options it takes.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ STRICT = ConfigDict(strict=True, extra="forbid")
 
 @dataclass(frozen=True, config=STRICT)
 class Part:
-    """A part of a system by its name, with the options that are not as its class has them by default."""
+    """A part of a system by name, with the options that are not left at the defaults of its class."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
-    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0  # of a loss: its share in the sum
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0  # of a loss: its factor in the sum
 
 
 def _named(part: Any) -> Any:
@@ -45,7 +45,7 @@ def _named(part: Any) -> Any:
     return {"name": part} if isinstance(part, str) else part
 
 
-# What a person writes as "adpool" is the part of that name.
+# A plain "adpool" means the part with that name.
 AnyPart = Annotated[Part, BeforeValidator(_named)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -73,22 +73,22 @@ class TextTower:
 
 @dataclass(frozen=True, config=STRICT)
 class Training:
-    """How the weights are found."""
+    """How the weights are trained."""
 
     epochs: Count = 30
     batch_size: Count = 128  # of the joint batch, over all processes
     batches: Literal["pairs", "pictures"] = (
-        "pairs"  # captions with their picture, or pictures with all theirs
+        "pairs"  # captions with their picture, or pictures with all their captions
     )
     optimizer: Literal["Adam", "AdamW"] = "Adam"
     learning_rate: Positive = 2e-4
-    pretrained_factor: NotNegative = 0.1  # the learning rate of weights that were trained before, as a share
+    pretrained_factor: NotNegative = 0.1  # pretrained weights learn at the learning rate times this
     weight_decay: NotNegative = 0.0
-    warmup_steps: Annotated[int, Field(ge=0)] = 0  # the learning rate grows linearly over so many steps
+    warmup_steps: Annotated[int, Field(ge=0)] = 0  # the learning rate grows linearly over this many steps
     schedule: Literal["constant", "step", "cosine", "linear", "exponential"] = "step"
-    decay_epochs: Count = 15  # step: every so many epochs; exponential: after so many
+    decay_epochs: Count = 15  # step: every this many epochs; exponential: over this many
     decay_factor: Positive = 0.1  # step, exponential: times this
-    clip_norm: Positive = 2.0  # the longest a gradient may be
+    clip_norm: Positive = 2.0  # the largest norm a gradient may have
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -105,7 +105,7 @@ class Recipe:
     training: Training = Training()
 
     def __post_init__(self) -> None:
-        """Refuse parts that cannot be built: now, not when hours of preparation are over."""
+        """Refuse parts that cannot be built, before hours of preparation are spent."""
         for place, registry, part in self._parts():
             where = "losses" if registry is LOSSES else ".".join(map(str, place))
             try:
@@ -126,12 +126,12 @@ class Recipe:
                 )
 
     def _try(self, registry: Registry, part: Part) -> None:
-        """Build a part once without memory, so that its own checks speak."""
+        """Build a part once, without memory, to see whether its constructor accepts the options."""
         try:
             with torch.device("meta"):  # draws nothing from the generator either
                 registry.build(part.name, part.options, dim=self.dim, target_dim=8, vocabulary_size=8)
         except RuntimeError:
-            pass  # it looks at numbers, and there are none yet
+            pass  # the constructor reads values, and on this device there are none
 
     def _parts(self) -> list[tuple[tuple[str | int, ...], Registry, Part]]:
         """Every part with its place in what `to_dict` writes, and the registry that knows it."""
@@ -147,7 +147,7 @@ class Recipe:
 
     @property
     def features(self) -> FeatureKind:
-        """What kind of features the picture encoder reads: that of its name, unless it says otherwise."""
+        """What kind of features the picture encoder reads: its attribute `reads`, or else its name."""
         name = self.image.encoder.name
         return cast(FeatureKind, getattr(IMAGE_ENCODERS[name], "reads", name))
 
@@ -155,7 +155,7 @@ class Recipe:
         """The same recipe with other values.
 
         Args:
-            changes: from a field's full name to its value, or to its value as text. A part is changed by
+            changes: the full names of fields with their values, which may be text. Change a part by giving
                 another name (its options are then the defaults), or option by option.
 
         Raises:
@@ -172,13 +172,13 @@ class Recipe:
         return Recipe.from_dict(content)
 
     def to_dict(self) -> dict[str, Any]:
-        """The recipe as JSON knows it; `from_dict` is the way back."""
+        """The recipe as plain JSON data; `from_dict` reads it back."""
         content: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return content
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
-        """The recipe that `to_dict` wrote down; a field that is missing has its default.
+        """The recipe that `to_dict` wrote; a missing field gets its default.
 
         Raises:
             ValueError: a field is unknown, or of the wrong type or range.
@@ -189,10 +189,10 @@ class Recipe:
             raise ValueError(_told(error)) from None
 
     def portable(self) -> dict[str, Any]:
-        """The recipe as runs and records name it: the same for everything that trains alike.
+        """The recipe as runs and records name it.
 
-        Options that are as their class has them by default are left out. A folder of weights goes by its name
-        alone, since its path differs between machines.
+        Options that have their default are left out. Of a folder of weights only the name is kept: its path
+        differs between machines.
         """
         content = self.to_dict()
         for place, registry, part in self._parts():
@@ -204,10 +204,10 @@ class Recipe:
         return content
 
     def hash(self) -> str:
-        """Twelve digits that change with every setting but the name and the source, and with nothing else.
+        """Twelve hexadecimal digits that change with every setting except the name and the source.
 
-        Only what differs from the defaults is read, those of the parts' classes included, so that a field
-        that is added later leaves the digits of older records as they are.
+        Only what differs from the defaults counts (also those of the parts' classes), so adding a field later
+        does not change the digits of older records.
         """
         content = _changed(self._without_defaults(), Recipe("", "")._without_defaults())
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
@@ -224,7 +224,7 @@ class Recipe:
         return content
 
     def tokenizer(self, captions: Sequence[str]) -> Tokenizer:
-        """The tokenizer that the text encoder reads with, its words counted in the training captions."""
+        """The text encoder's tokenizer; a vocabulary is counted in the training captions."""
         encoder = self.text.encoder
         tokenizer: Tokenizer = TEXT_ENCODERS.call(
             encoder.name, "tokenizer", encoder.options, captions=captions
@@ -251,25 +251,25 @@ class Recipe:
         vectors: Tensor | None = None,
         architecture: Path | None = None,
     ) -> VSE:
-        """The model, its new weights drawn from torch's global generator.
+        """The model, with new weights from torch's global generator.
 
         Args:
             feature_dim: width of a picture's elements.
             tokenizer: whose words the text encoder reads.
-            vectors: what the word vectors begin as, (len(tokenizer), width), for an encoder that takes them.
-            architecture: a run's folder, for weights that come from a checkpoint: in `image_encoder` and
-                `text_encoder` the encoders that need it find what their `save_architecture` wrote.
+            vectors: initial word vectors, (len(tokenizer), width), for an encoder that takes them.
+            architecture: a run's folder, for weights that come from a checkpoint. Its subfolders `image_encoder`
+                and `text_encoder` hold what `save_architecture` wrote, for encoders that need it.
 
         Raises:
             ValueError: vectors that do not fit, or that no encoder reads.
-            FileNotFoundError: the pretrained weights are nowhere to be found.
+            FileNotFoundError: the pretrained weights cannot be found.
         """
         reader = self.text.encoder
         if vectors is not None and not TEXT_ENCODERS.takes(reader.name, "vectors"):
             raise ValueError(
-                f"vectors are given, and recipe {self.name!r} reads with {reader.name!r}: leave them out"
+                f"vectors are given, but recipe {self.name!r} reads with {reader.name!r}: leave them out"
             )
-        # Encoders before pools: from one seed, systems that differ in their pools begin with equal encoders.
+        # Encoders before pools: from one seed, systems with different pools start with the same encoders.
         image_encoder = IMAGE_ENCODERS.build(
             self.image.encoder.name,
             self.image.encoder.options,
@@ -301,7 +301,7 @@ _READER = TypeAdapter(Recipe)
 
 
 def settings(kind: type[Any] = Recipe) -> dict[str, Any]:
-    """The fields of a recipe by their full names, each with its type; those of inner settings among them."""
+    """The fields of a recipe by full name, each with its type, including those of nested settings."""
     found: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
         if is_dataclass(hint) and hint is not Part:
@@ -312,7 +312,7 @@ def settings(kind: type[Any] = Recipe) -> dict[str, Any]:
 
 
 def _change(content: dict[str, Any], name: str, value: Any) -> None:
-    """Put a value at the place that a full name says."""
+    """Set the field with this full name."""
     field = next((field for field in settings() if name == field or name.startswith(f"{field}.")), None)
     if field is None:
         raise ValueError(f"setting {name!r} is unknown: there are {', '.join(settings())}")
@@ -351,7 +351,7 @@ def _change_part(part: dict[str, Any], option: str, value: Any) -> None:
 
 
 def _full(value: Any, name: str) -> dict[str, Any]:
-    """A part as `to_dict` writes it, from its name alone, from what was written, or from a `Part`."""
+    """A part as `to_dict` writes it, from its name, from such a dictionary, or from a `Part`."""
     if isinstance(value, Part):
         value = asdict(value)
     if isinstance(value, str):
@@ -362,12 +362,12 @@ def _full(value: Any, name: str) -> dict[str, Any]:
 
 
 def _is_part(hint: Any) -> bool:
-    """Whether a field holds a part, or perhaps none."""
+    """Whether a field holds a part, or a part or None."""
     return hint is Part or Part in get_args(hint)
 
 
 def _parsed(value: Any) -> Any:
-    """Text as the value that it spells; what spells nothing else stays text."""
+    """Text read as JSON if it is JSON; other text stays text."""
     if not isinstance(value, str):
         return value
     try:
@@ -377,7 +377,7 @@ def _parsed(value: Any) -> Any:
 
 
 def _told(error: ValidationError) -> str:
-    """The first mistake in a sentence that names the field."""
+    """The first mistake, as a sentence that names the field."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part != "function-before[_named(), Part]")
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
@@ -395,7 +395,7 @@ def _at(content: Any, place: tuple[str | int, ...]) -> dict[str, Any]:
 
 
 def _changed(content: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
-    """The fields that are not as they are in `plain`, those of inner settings among them."""
+    """The fields that differ from `plain`, including those of nested settings."""
     found = {}
     for key, value in content.items():
         if isinstance(value, dict) and isinstance(plain.get(key), dict):

@@ -1,4 +1,4 @@
-"""2AD: adaptive pooling and optimisation, whole and with parts taken out or put in their place."""
+"""2AD: adaptive pooling and optimisation, whole and with parts removed or replaced."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "without_token": _pools("adpool", token_share=0.0),
     "without_embedding": _pools("adpool", token_share=1.0),
     "without_adopt": {"losses": Part("triplet", {"warmup_epochs": 0})},
-    # Table 4: other poolers. Without AdPool, table 3 takes the mean.
+    # Table 4: other poolers. Without AdPool, table 3 uses the mean.
     "mean": _pools("mean"),
     "max": _pools("max"),
     "kmax": _pools("kmax", k=5),
@@ -56,9 +56,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "share_50": _pools("adpool", token_share=0.5),
     "share_75": _pools("adpool", token_share=0.75),
     "share_random": _pools("adpool", token_share="random"),
-    # The released code, where it departs from the print.
+    # Where the released code differs from the paper.
     "per_dimension": _pools("adpool", per_dimension=True),
-    # Figures A.2-1 and C-2: other answers to how many negatives.
+    # Figures A.2-1 and C-2: other numbers of negatives.
     "max_violation": {"losses": Part("triplet")},
     "info_nce": {"losses": Part("info_nce")},
     "printed_rule": {"losses": Part("adopt", {"rule": "printed"})},
@@ -70,4 +70,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     # The paper's learning rate, where an experiment's scale has a higher one.
     "paper_rate": {"training.learning_rate": 5e-4},
 }
-"""What the paper takes out, or puts in its place, by name: changes to a recipe."""
+"""What the paper removes or replaces, by name: changes to a recipe."""

@@ -1,4 +1,4 @@
-"""Training: one loop for every recipe (`fit`), what it leaves behind (`Run`), and what a model is worth."""
+"""Training: one loop for every recipe (`fit`), its result (`Run`), and the evaluation of a model."""
 
 from vsecore.training.embedding import encode, evaluate_split, score_split
 from vsecore.training.loop import Event, Run, describe_data, fit, load_run

@@ -1,6 +1,6 @@
-"""Checkpoints: all that a run needs to go on, in one safetensors file, so that no kill can part it.
+"""Checkpoints: all that a run needs to resume, in one file, so that a kill never leaves half of it.
 
-No pickle: a checkpoint that somebody hands over can hold wrong numbers, never code.
+The format is safetensors, not pickle: a checkpoint from someone else can hold wrong numbers, never code.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ IDENTITY = {
     "precision": str,
     "seed": int,
 }
-"""What `run.json` says of any run."""
+"""What `run.json` holds for every run."""
 
 LATER = {"precision": "float32"}
-"""Fields that runs of older versions do not have, with what they were."""
+"""Fields that runs of older versions lack, with the values they had."""
 
 DAY = 24 * 3600
 AGAIN = "put the run's own file back, or train again in another folder"
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Write tensors and facts (whatever JSON knows) as one file, whole or not at all."""
+    """Write tensors and facts (plain JSON data) as one file, whole or not at all."""
     # Copies: safetensors refuses tensors that share memory, as tied weights do.
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     with write_atomically(path) as file:
@@ -57,7 +57,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no checkpoint, or not a whole one.
+        ValueError: it is not a checkpoint, or is cut off.
     """
     if not path.is_file():
         raise FileNotFoundError(f"checkpoint {path}: there is no such file")
@@ -94,23 +94,23 @@ def load_optimizer_state(
 
 @dataclass
 class State:
-    """Where a run stands: all that is carried from step to step, besides weights and moments."""
+    """How far a run has got: all that passes from step to step, besides weights and moments."""
 
-    epoch: int = 0  # the one that is on, or comes next
-    batch: int = 0  # how many of its batches have been learned from
-    step: int = 0  # how many batches ever
-    loss_sums: dict[str, float] = field(default_factory=dict)  # over this epoch's batches, by the term
-    history: list[dict[str, float]] = field(default_factory=list)  # an entry for each epoch that is over
+    epoch: int = 0  # the current one, or the next
+    batch: int = 0  # how many of its batches are done
+    step: int = 0  # how many batches are done in all
+    loss_sums: dict[str, float] = field(default_factory=dict)  # over this epoch's batches, by term
+    history: list[dict[str, float]] = field(default_factory=list)  # an entry for each finished epoch
     best: dict[str, float] = field(default_factory=dict)  # its entry with the highest rsum
     seconds: float = 0.0  # of the whole run
     training_seconds: float = 0.0  # of its steps
     waiting_seconds: float = 0.0  # for batches, within those
-    device: str = ""  # the name of what trains
+    device: str = ""  # the name of the hardware
     processes: int = 1  # that share each batch
 
 
 def read_identity(folder: Path) -> dict[str, Any]:
-    """What the run in a folder is a run of.
+    """The recipe, data and seed of the run in a folder.
 
     Raises:
         FileNotFoundError: there is no run.
@@ -132,7 +132,7 @@ class Checkpoint:
 
     path: Path
     system: dict[str, Tensor]  # weights and state of model and losses
-    best: dict[str, Tensor]  # the model's weights at its best epoch; empty before the first is over
+    best: dict[str, Tensor]  # the model's weights at its best epoch; empty before the first ends
     moments: dict[str, Tensor]  # of the optimizer, see `optimizer_state`
     optimizer: list[dict[str, Any]]  # its settings
     schedule: dict[str, Any]
@@ -144,7 +144,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: it is damaged, or no checkpoint of a run.
+        ValueError: it is damaged, or not the checkpoint of a run.
     """
     path = folder / CHECKPOINT
     tensors, facts = load(path)
@@ -161,18 +161,18 @@ def load_best(checkpoint: Checkpoint, model: nn.Module) -> None:
     """Give a model the weights of its best epoch.
 
     Raises:
-        ValueError: they are of another model.
+        ValueError: they belong to another model.
     """
     _check_shapes(checkpoint.path, checkpoint.best, _shapes(model))
     model.load_state_dict(checkpoint.best)
 
 
 class RunFolder:
-    """A run on disk: what is run, and one file that is replaced whole, so that a kill leaves a usable run.
+    """A run on disk: its settings, and one file that is replaced whole, so that a killed run can resume.
 
     Args:
-        folder: where; None: nothing is written, and the best weights are kept in memory alone.
-        identity: what is run, as JSON knows it. A run goes on only as what it was.
+        folder: where; None: nothing is written, and the best weights are kept only in memory.
+        identity: the run's settings, as plain JSON data. A run resumes only with the same ones.
         writes: False in all processes but one.
     """
 
@@ -189,11 +189,11 @@ class RunFolder:
         optimizer: torch.optim.Optimizer,
         schedule: LRScheduler,
     ) -> State:
-        """Begin a run, or bring system, optimizer and schedule back to where it stopped.
+        """Start a run, or bring system, optimizer and schedule back to where it stopped.
 
         Raises:
-            ValueError: the folder holds a run and `resume` is False, or a run of something else, or a file of
-                it is damaged.
+            ValueError: the folder holds a run and `resume` is False, or a run with other tensors, or a file
+                of it is damaged.
         """
         if self.folder is None:
             return State()
@@ -226,7 +226,7 @@ class RunFolder:
     def save(
         self, system: nn.Module, optimizer: torch.optim.Optimizer, schedule: LRScheduler, state: State
     ) -> None:
-        """Write all that is needed to go on from here."""
+        """Write all that is needed to resume from here."""
         if self.folder is None or not self.writes:
             return
         moments, groups = optimizer_state(optimizer)
@@ -239,7 +239,7 @@ class RunFolder:
         save(self.folder / CHECKPOINT, tensors, facts)
 
     def _clear(self) -> None:
-        """Remove what a kill in the middle of writing left; a recent file may still be written to."""
+        """Remove partial files that a kill left; a recent one may still be in use."""
         assert self.folder is not None
         for left in self.folder.glob(".*.part"):
             with contextlib.suppress(FileNotFoundError):  # it was finished, or removed, a moment ago
@@ -248,7 +248,7 @@ class RunFolder:
 
 
 def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with a run as something else than it was.
+    """Refuse to resume a run with other settings.
 
     Raises:
         ValueError: naming the first setting that differs.
@@ -257,7 +257,7 @@ def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
     for name in sorted(then.keys() | today.keys()):
         if then.get(name) != today.get(name):
             raise ValueError(
-                f"{folder} holds a run with {name} = {then.get(name)!r}, and it is now "
+                f"{folder} holds a run with {name} = {then.get(name)!r}, but it is now "
                 f"{today.get(name)!r}: resume with the same, or choose another folder"
             )
 
@@ -265,7 +265,7 @@ def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings as one level: {"training": {"epochs": 3}} becomes {"training.epochs": 3}.
 
-    A list of parts is read by their names: {"losses": [{"name": "triplet", "weight": 1.0}]} becomes
+    A list of parts goes by their names: {"losses": [{"name": "triplet", "weight": 1.0}]} becomes
     {"losses.triplet.weight": 1.0}.
     """
     flat: dict[str, Any] = {}
@@ -288,7 +288,7 @@ def _under(prefix: str, named: Mapping[str, T]) -> dict[str, T]:
 
 
 def _moment_shapes(optimizer: torch.optim.Optimizer, moments: dict[str, Tensor]) -> dict[str, torch.Size]:
-    """What an optimizer's moments should be: all kinds there are, for each parameter that has any."""
+    """The shapes an optimizer's moments should have: every kind, for each parameter that has any."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     begun = {name.partition(".")[0] for name in moments}
     kinds = {name.partition(".")[2] for name in moments}

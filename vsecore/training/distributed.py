@@ -1,4 +1,4 @@
-"""One process or many: where a model trains, and how a batch that is spread over processes meets again."""
+"""One process or many: where a model trains, and how the parts of a batch in several processes are joined."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def make_accelerator(
     """The machine as accelerate sees it: a CPU, a GPU, or as many of them as there are processes.
 
     Args:
-        device: "auto" takes a GPU where there is one.
-        precision: "auto" takes bfloat16 where the GPU has it in hardware, else float32.
+        device: "auto" uses a GPU if there is one.
+        precision: "auto" uses bfloat16 if the GPU has it in hardware, else float32.
 
     Raises:
         ValueError: another device or precision.
@@ -36,7 +36,7 @@ def make_accelerator(
     if precision not in ("auto", "float32", "bfloat16"):
         raise ValueError(f'precision is {precision!r}: wanted "auto", "float32" or "bfloat16"')
     if not dist.is_initialized():
-        # accelerate keeps its first answer for the life of the process; a notebook may ask for another.
+        # accelerate keeps its first settings as long as the process lives; a notebook may need others.
         AcceleratorState._reset_state(reset_partial_state=True)
     cpu = device == "cpu" or not torch.accelerator.is_available()
     native = not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
@@ -51,7 +51,7 @@ def best_device() -> torch.device:
 
 
 def is_main_process() -> bool:
-    """Whether this process is the one that speaks for all; true where there is only one.
+    """Whether this process is the one that prints and writes; true if there is only one.
 
     The answer is the same before and after `fit` has brought the processes together.
     """
@@ -74,7 +74,7 @@ def hardware(device: torch.device) -> str:
 
 
 def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
-    """The rows of all processes, in their order, each process's own gradient reaching it from all the others.
+    """The rows of all processes, in order; gradients flow back to the process that each row came from.
 
     With one process this is x. When the same loss of the gathered rows is computed in every process and the
     gradients of the weights are then averaged over processes (as DistributedDataParallel does), each weight
@@ -82,7 +82,7 @@ def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
 
     Args:
         x: this process's rows, (n, ...).
-        sizes: n of each process, where they differ; None: all have as many. They are plain numbers, known
+        sizes: n of each process, if they differ; None: all have the same n. They are plain numbers, known
             without asking a GPU.
 
     Returns:
@@ -99,7 +99,7 @@ def from_main_process(work: Callable[[], T]) -> T:
     """Do some work in one process, and give its result to all of them.
 
     Args:
-        work: a function of nothing, whose result is plain data.
+        work: a function without arguments that returns plain data.
     """
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return work()
@@ -109,7 +109,7 @@ def from_main_process(work: Callable[[], T]) -> T:
 
 
 class _Gather(torch.autograd.Function):
-    """All-gather; backwards, every process sums what all of them say about its rows."""
+    """All-gather; the backward pass sums over processes the gradient of each one's rows."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, sizes: list[int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a trained model makes of a split: its embedding, its scores, its table row."""
+"""A split under a trained model: its embedding, its scores, its table row."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _pictures(split: Split, start: int, count: int, device: torch.device) -> tup
     rows = slice(start, start + count)
     pictures = torch.from_numpy(np.array(split.pictures[rows])).to(device)  # (b, N, F) or (b, 3, H, W)
     if pictures.is_floating_point():
-        pictures = pictures.float()  # on the device: half precision travels at half the width
+        pictures = pictures.float()  # on the device: half precision is half as much to copy
     if split.picture_counts is None:
         return pictures, None
     counts = torch.as_tensor(split.picture_counts[rows]).to(device)
@@ -102,7 +102,7 @@ def _kept(model: VSE, embedding: Embedding) -> Embedding:
 
 
 def _joined(parts: list[Embedding]) -> Embedding:
-    """Embeddings behind one another; sets of fewer elements are padded to the largest."""
+    """Embeddings concatenated; smaller sets are padded to the size of the largest."""
     most = max(0 if part.elements is None else part.elements.shape[1] for part in parts)
 
     def padded(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The training loop (`fit`), what it leaves behind (`Run`), and how a run is opened again."""
+"""The training loop (`fit`), its result (`Run`), and how a run is loaded again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ENCODERS = ("image_encoder", "text_encoder")  # of a model; a run's folder keeps
 
 @dataclass(frozen=True)
 class Event:
-    """What a callback is told, after each step and after each epoch's evaluation."""
+    """What a callback receives after each step and after each epoch's evaluation."""
 
     kind: Literal["step", "evaluated"]
     epoch: int  # counted from 0
@@ -68,7 +68,7 @@ class Run:
     history: list[dict[str, float]]  # of each epoch: epoch, step, learning_rate, loss, and the metrics of dev
     best: dict[str, float]  # the entry of the epoch with the highest rsum
     timings: dict[str, float]  # seconds; step_seconds, the mean; data_wait, the share of a step spent waiting
-    device: str  # the name of what trained it, such as "NVIDIA H200"
+    device: str  # the name of the hardware, such as "NVIDIA H200"
     processes: int  # that shared each batch
 
 
@@ -90,31 +90,32 @@ def fit(
 ) -> Run:
     """Train a recipe on a dataset, and keep the weights of the epoch with the highest rsum on the dev split.
 
-    Everything random in a step is a function of the seed and the step's number. So a run that was interrupted
-    and resumed ends, on a CPU, with the same bits as one that was not. Torch's global generator is reseeded
-    on the way.
+    Everything random in a step depends only on the seed and the step's number. So on a CPU, a run that was
+    interrupted and resumed ends with the same bits as one that was not. Torch's global generator is reseeded
+    in every step.
 
     Started by `torchrun` or `accelerate launch`, several processes share each batch. The loss sees the joint
-    batch, so they learn what one process would, up to rounding, if no layer rolls dice: dropout (BERT) is
-    drawn by each process for itself.
+    batch, so they learn what one process would, up to rounding. Dropout (BERT) is the exception: it is random
+    in each process.
 
     Args:
         recipe: what to train.
         data: what to train on; its features are of the kind that the recipe reads.
         folder: where the run is kept, see `checkpoints.RunFolder`; None: nowhere.
-        resume: go on with the run in the folder, or begin if there is none yet.
-        tokenizer: whose words are read; None: the recipe makes one from the training captions.
-        vectors: what the word vectors begin as, (len(tokenizer), width).
-        negatives: hard negatives from the whole training set, drawn anew for each pair (`Batch.offline`).
-        callback: is called with an `Event` after each step and each evaluation. What it raises ends the run.
+        resume: continue the run in the folder, or start one if there is none yet.
+        tokenizer: of the captions; None: the recipe makes one from the training captions.
+        vectors: initial word vectors, (len(tokenizer), width).
+        negatives: hard negatives from the whole training set; each pair gets new ones (`Batch.offline`).
+        callback: is called with an `Event` after each step and each evaluation. An exception in it ends the
+            run.
         seed: of the weights, the order, and what is dropped.
-        device: "auto" takes a GPU where there is one.
-        precision: "auto" takes bfloat16 where the GPU has it in hardware, else float32.
+        device: "auto" uses a GPU if there is one.
+        precision: "auto" uses bfloat16 if the GPU has it in hardware, else float32.
         workers: processes that prepare batches ahead.
-        save_every: save after so many steps too, not only after each epoch.
+        save_every: also save every this many steps, not only after each epoch.
 
     Returns:
-        The run. Wherever it trained, its model is on the CPU and in eval mode, as `load_run` gives it.
+        The run. Its model is always on the CPU and in eval mode, as `load_run` gives it.
 
     Raises:
         ValueError: recipe and data do not fit; the folder holds a run and `resume` is False; it holds a run
@@ -192,7 +193,7 @@ def fit(
 
 
 def load_run(folder: str | Path) -> Run:
-    """A run as it stands in its folder, its model on the CPU: nothing but the folder is needed.
+    """Load a run from its folder, with its model on the CPU. Nothing but the folder is needed.
 
     Raises:
         FileNotFoundError: the folder holds no run, or one without a finished epoch.
@@ -216,7 +217,7 @@ def describe_data(
     vectors: Tensor | None = None,
     negatives: OfflineNegatives | None = None,
 ) -> dict[str, Any]:
-    """What a run learns from, as its record names it: names, and digests of all that is read."""
+    """The data of a run, as its record describes it: names, and digests of everything that is read."""
     described = {
         "name": data.name,
         "fingerprint": data.fingerprint(),
@@ -308,14 +309,14 @@ def _recipe(folder: Path, sources: dict[str, Any]) -> Recipe:
 def _entry(
     state: State, rate: float, losses: dict[str, float], metrics: dict[str, float]
 ) -> dict[str, float]:
-    """What the history says of an epoch: the loss, its terms where there are several, and dev's metrics."""
+    """An epoch's entry in the history: the loss, its terms if there are several, and the metrics on dev."""
     terms = {f"loss_{name}": loss for name, loss in losses.items()} if len(losses) > 1 else {}
     head = {"epoch": state.epoch, "step": state.step, "learning_rate": rate, "loss": sum(losses.values())}
     return {**head, **terms, **metrics}
 
 
 def _timed(loader: Iterable[Batch], state: State) -> Iterator[Batch]:
-    """The batches; how long they were waited for, and how long steps took in all, is added to the state."""
+    """The batches; adds to the state how long the loop waited for them, and how long steps took in all."""
     batches = iter(loader)
     asked = time.perf_counter()
     while (batch := next(batches, None)) is not None:
@@ -327,14 +328,14 @@ def _timed(loader: Iterable[Batch], state: State) -> Iterator[Batch]:
 
 
 def _seed_step(seed: int, step: int, rank: int) -> None:
-    """Make a step's dropout a function of seed, step and process: a resumed run draws the same."""
+    """Make a step's dropout a function of seed, step and process: a resumed run repeats it."""
     torch.manual_seed(((seed * 1_000_003 + step) * 1_009 + rank) % 2**63)  # torch takes no larger seed
 
 
 def _shown(
     batches: Iterable[Batch], state: State, last: int, epochs: int, accelerator: Accelerator
 ) -> Iterator[Batch]:
-    """The batches, behind a progress bar."""
+    """The batches, with a progress bar."""
     label = f"epoch {state.epoch + 1}/{epochs}"
     hidden = {} if accelerator.is_local_main_process else {"disable": True}
     yield from progress(

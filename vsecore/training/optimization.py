@@ -1,4 +1,4 @@
-"""How weights move: the optimizer, the learning rate's schedule, and a watch over the losses."""
+"""How weights are updated: the optimizer, the learning rate's schedule, and a check on the losses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vsecore.training.system import System
 
 
 def make_optimizer(system: System, settings: Training) -> torch.optim.Optimizer:
-    """Adam or AdamW over what is to be trained, with smaller steps for weights that were trained before."""
+    """Adam or AdamW over the trainable weights, with smaller steps for pretrained ones."""
     pretrained = {id(parameter) for parameter in system.pretrained_parameters()}
     trained = [parameter for parameter in system.parameters() if parameter.requires_grad]
     rates = (settings.learning_rate, settings.learning_rate * settings.pretrained_factor)
@@ -22,7 +22,7 @@ def make_optimizer(system: System, settings: Training) -> torch.optim.Optimizer:
         for before, rate in zip((False, True), rates, strict=True)
     ]
     kind = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}[settings.optimizer]
-    # fused: one kernel, not one a weight
+    # fused: one kernel, not one per weight
     return kind(
         [group for group in groups if group["params"]], weight_decay=settings.weight_decay, fused=True
     )
@@ -34,7 +34,7 @@ def make_schedule(
     """The learning rate, step by step: a linear warm-up times a schedule of torch's."""
     steps, decay = settings.epochs * steps_an_epoch, settings.decay_epochs * steps_an_epoch
     warmup = settings.warmup_steps
-    # The first step is taken at 1/(warmup + 1) of the rate, not at 0: that one would teach nothing.
+    # The first step is taken at 1/(warmup + 1) of the rate, not at 0, which would change nothing.
     parts: list[lr_scheduler.LRScheduler] = [
         lr_scheduler.LinearLR(optimizer, start_factor=1 / (warmup + 1), total_iters=warmup)
     ]
@@ -51,13 +51,13 @@ def make_schedule(
 
 
 class LossMeter:
-    """Adds up the terms of an epoch's losses and watches that they stay finite.
+    """Adds up the terms of an epoch's losses and checks that they stay finite.
 
-    Both happen where the losses are. A GPU that is asked for a number first finishes all that it was given to
-    do, so it is asked once in fifty steps.
+    Both happen on the losses' device. Reading a number from a GPU waits until it has finished all its work,
+    so it happens only every fifty steps.
 
     Args:
-        totals: what the epoch's earlier steps, before a run was resumed, add up to, by the term's name.
+        totals: the sums over the epoch's steps before the run was resumed, by the term's name.
         device: where the losses are.
     """
 
@@ -67,10 +67,10 @@ class LossMeter:
         self.patience = 1 if device.type == "cpu" else 50
 
     def add(self, terms: Mapping[str, Tensor], norm: Tensor, step: int, learning_rate: float) -> None:
-        """Take in the terms of a step's loss, and the length of its gradient.
+        """Add the terms of a step's loss, and check them and the norm of its gradient.
 
         Raises:
-            FloatingPointError: one of the last fifty was NaN or infinite.
+            FloatingPointError: a loss or gradient since the last check was NaN or infinite.
         """
         self.step, self.learning_rate = step, learning_rate
         bad = ~norm.isfinite()
@@ -86,7 +86,7 @@ class LossMeter:
         """The sums so far, by the term's name.
 
         Raises:
-            FloatingPointError: one of the losses was NaN or infinite.
+            FloatingPointError: a loss or gradient was NaN or infinite.
         """
         if (step := int(self.first_bad)) >= 0:
             raise FloatingPointError(

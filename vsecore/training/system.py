@@ -24,9 +24,9 @@ class System(nn.Module):
     """All that has weights or state: two towers, their similarity, and the losses.
 
     Args:
-        model: the towers and what compares them.
+        model: the towers and their similarity.
         losses: called as `loss(step)`, each by its name.
-        weights: the share of each loss in the sum, by its name.
+        weights: the factor of each loss in the sum, by its name.
     """
 
     def __init__(self, model: VSE, losses: Mapping[str, nn.Module], weights: Mapping[str, float]) -> None:
@@ -39,7 +39,7 @@ class System(nn.Module):
     def build(
         cls, recipe: Recipe, data: Dataset, tokenizer: Tokenizer, vectors: Tensor | None = None
     ) -> System:
-        """What a recipe describes, its new weights drawn from torch's global generator.
+        """The system that a recipe describes, with new weights from torch's global generator.
 
         Raises:
             ValueError: recipe and data do not fit.
@@ -56,7 +56,7 @@ class System(nn.Module):
         return cls(model, losses, {part.name: part.weight for part in recipe.losses})
 
     def forward(self, batch: Batch, epoch: int) -> tuple[dict[str, Tensor], Scored]:
-        """Embed a batch, compare it, and ask every loss.
+        """Embed a batch, compare it, and compute every loss.
 
         Args:
             batch: this process's share of the joint batch.
@@ -73,7 +73,7 @@ class System(nn.Module):
         return terms, Scored(step.scores.detach(), step.positives)
 
     def _step(self, batch: Batch, pairs: list[tuple[Embedding, Embedding]], epoch: int) -> Step:
-        """What all processes made of their shares, with gradient, as one batch."""
+        """The embedded shares of all processes as one batch, with gradient."""
         read = set(self.model.compares).union(*(names_read(loss) for loss in self.losses.values()))
         shares = batch.shares or None  # the captions of each process; pictures are shared evenly
         (v, t), *offline = [
@@ -94,18 +94,18 @@ class System(nn.Module):
         )
 
     def pretrained_parameters(self) -> Iterator[nn.Parameter]:
-        """What was trained before it came here, and so wants smaller steps than the rest."""
+        """The pretrained weights, which need smaller steps than the rest."""
         yield from self.model.pretrained_parameters()
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A joint batch compared, without gradient."""
+    """The scores of a joint batch, without gradient."""
 
     scores: Tensor  # (B, C)
     positives: Tensor  # (B, C) bool
 
 
 def _joint(embedding: Embedding, read: set[str], shares: tuple[int, ...] | None) -> Embedding:
-    """The rows of all processes, of what somebody reads."""
+    """The rows of all processes, only of what is read."""
     return embedding.only(read).map(lambda tensor: gather(tensor, shares))
