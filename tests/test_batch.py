@@ -10,6 +10,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from vsecore import scenes
 from vsecore.course import batch
 from vsecore.course.batch import NotebookRun
 
@@ -94,3 +95,12 @@ def test_two_runs_of_a_widget_are_stored_alike(tmp_path: Path) -> None:
     state = kept[0]["metadata"]["widgets"][batch._WIDGET_STATE]["state"]
     assert views[0]["model_id"] == "widget-000" and views[0]["model_id"] in state
     assert any(model["model_name"] == "LinkModel" for model in state.values())
+
+
+def test_the_world_is_made_with_every_kind_of_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"train": 6, "dev": 3, "test": 3}
+    monkeypatch.setattr(batch, "SMOKE_SIZES", sizes)
+    batch.make_world("smoke")
+    monkeypatch.setattr("vsecore.scenes.build._build", None)  # from here on nothing can be made
+    for kind in ("grid", "region", "patch"):
+        assert len(scenes.load(**sizes, features=kind).train) == 6

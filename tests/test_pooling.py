@@ -684,7 +684,7 @@ def test_build_pool_gives_the_width_to_poolers_that_want_it(monkeypatch):
             super().__init__()
             self.dim, self.depth = dim, depth
 
-    monkeypatch.setattr(POOLS, "_entries", dict(POOLS))
+    monkeypatch.setattr(POOLS, "_entries", dict(POOLS._entries))
     POOLS.register("wide", Wide)
     assert (build_pool("wide", 8).dim, build_pool("wide", 8, depth=3).depth) == (8, 3)
     with pytest.raises(ValueError, match="dim"):

@@ -30,7 +30,7 @@ def test_a_record_survives_the_disk(tmp_path):
     entry = a_record()
     path = write(entry, tmp_path)
     assert read(path) == entry
-    assert path.name == f"vsepp_grid_gru-small-00000000-{entry.config_hash}-seed0.json"
+    assert path.name == f"vsepp_grid_gru-small-00000000-{entry.config_hash}-bfloat16-seed0.json"
     assert path.read_text().endswith("}\n")
 
 

@@ -103,7 +103,10 @@ class Registry:
 
     def call(self, name: str, method: str, options: Mapping[str, Any], **context: Any) -> Any:
         """Call a class method of a part with those of the options that it takes."""
-        return _call(getattr(self[name], method), self.read(name, options), context)
+        typed = self.read(name, options)
+        if not hasattr(self[name], method):
+            raise ValueError(f"{self.kind} {name!r} has no class method {method!r}")
+        return _call(getattr(self[name], method), typed, context)
 
     def takes(self, name: str, argument: str) -> bool:
         """Whether the constructor of a part has an argument of this name."""

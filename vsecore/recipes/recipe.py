@@ -257,8 +257,8 @@ class Recipe:
             feature_dim: width of a picture's elements.
             tokenizer: whose words the text encoder reads.
             vectors: initial word vectors, (len(tokenizer), width), for an encoder that takes them.
-            architecture: a run's folder, for weights that come from a checkpoint. Its subfolders
-                `image_encoder` and `text_encoder` hold what `save_architecture` wrote, for encoders that need it.
+            architecture: a run's folder, for weights that come from a checkpoint. In its subfolders
+                `image_encoder` and `text_encoder` is what `save_architecture` wrote, if the encoder has one.
 
         Raises:
             ValueError: vectors that do not fit, or that no encoder reads.
