@@ -43,12 +43,12 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
     monkeypatch.setattr(lessons, "LESSON_RECORDS", tmp_path / "records")
     reports = tmp_path / "reports"
 
-    def make(name: str, numbers: dict[str, float], *other_seeds: dict[str, float]) -> None:
+    def make(name: str, numbers: dict[str, float], *others: dict[str, float]) -> None:
         with monkeypatch.context() as author:
-            if other_seeds:
+            if others:
                 author.setenv(lessons.REPORTS, str(reports))
-            for seed, other in enumerate(other_seeds, start=1):
-                course.begin(seed=seed).report(name, other)
+            for other in others:
+                course.begin().report(name, other)
             author.setenv(lessons.RECORD, "1")
             course.begin().report(name, numbers)
 
@@ -64,7 +64,7 @@ def test_a_report_tells_agreement_and_difference(
     near, far = lesson.report("x", {"rsum": 307.9}), lesson.report("x", {"rsum": 308.1})
     monkeypatch.setenv("VSECORE_BATCH", "0")
     assert "300.0" in repr(near) and "307.9" in repr(near)  # a learner at work sees both
-    assert "They agree within 8.0 (four standard deviations over 3 seeds)." in repr(near)
+    assert "They agree within 8.0 (four standard deviations over 3 runs)." in repr(near)
     monkeypatch.setenv("VSECORE_BATCH", "1")
     assert near.agrees and "300.0" in repr(near) and "307" not in repr(near)
     assert not far.agrees and "308.1" in repr(far) and "300.0" in repr(far)
@@ -73,7 +73,9 @@ def test_a_report_tells_agreement_and_difference(
     assert course.begin("smoke").report("x", {"rsum": 1.0}).agrees  # another tier has no stored run
 
 
-def test_numbers_that_no_seed_changes_must_agree_to_the_last_digit(record: Callable[..., None]) -> None:
+def test_numbers_that_rounding_never_changes_must_agree_to_the_last_digit(
+    record: Callable[..., None],
+) -> None:
     record("unknown", {"rsum": 300.0})
     record("exact", {"rsum": 300.0}, {"rsum": 300.0}, {"rsum": 300.0})
     for name in ("unknown", "exact"):
@@ -94,7 +96,7 @@ def test_a_new_stored_run_keeps_the_spread_that_was_measured(record: Callable[..
     assert again.agrees and again.stored == {"rsum": 320.0} and again.runs == 3
 
 
-def test_a_number_that_only_some_seeds_report_is_named(record: Callable[..., None]) -> None:
+def test_a_number_that_only_some_runs_report_is_named(record: Callable[..., None]) -> None:
     with pytest.raises(ValueError, match="P alone"):
         record("x", {"G alone": 1.0}, {"P alone": 2.0})
 
@@ -168,7 +170,7 @@ def test_real_photographs_become_features_once(photographs: Path) -> None:
     )
 
 
-def test_a_spread_is_measured_from_further_seeds_before_the_stored_run(
+def test_a_spread_is_measured_with_other_rounding_before_the_stored_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "notebooks" / "text").mkdir(parents=True)
@@ -185,11 +187,12 @@ def test_a_spread_is_measured_from_further_seeds_before_the_stored_run(
     monkeypatch.setattr(batch, "_execute", execute)
     batch.refresh(["04"], spread=2, tell=lambda line: None)
     (first, one), (second, two), (stored, own) = done
-    assert [path.stem for path in (first, second, stored)] == ["04_small-seed1", "04_small-seed2", "04_small"]
-    assert "seed = 2" in second.read_text() and "seed = 2" not in stored.read_text()
+    assert [path.stem for path in (first, second, stored)] == ["04_small-rounded"] * 2 + ["04_small"]
     assert one[lessons.REPORTS] == two[lessons.REPORTS] == own[lessons.REPORTS]
     assert [each[lessons.RECORD] for each in (one, two, own)] == ["0", "0", "1"]  # only the last is stored
-    assert two["OMP_NUM_THREADS"] == "2"  # other threads, as on another machine
+    assert one["OMP_NUM_THREADS"] == "2"  # other threads, other instructions: as on another machine
+    assert (two["OMP_NUM_THREADS"], two["ATEN_CPU_CAPABILITY"]) == ("1", "default")
+    assert len({each.get("VSECORE_CACHE") for each in (one, two, own)}) == 3  # nothing trained is shared
 
     done.clear()
     batch.refresh(["04"], tell=lambda line: None)

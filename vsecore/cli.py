@@ -432,7 +432,7 @@ def refresh(
     ] = False,
     spread: Annotated[
         int,
-        typer.Option(min=0, help="First run from this many more seeds, to measure how far the numbers vary."),
+        typer.Option(min=0, help="First run this often with other rounding, to see how far numbers vary."),
     ] = 0,
 ) -> None:
     """Rebuild the stored notebooks from their texts (for authors)."""

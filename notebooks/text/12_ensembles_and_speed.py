@@ -832,8 +832,12 @@ apiece = {
 lengths = statistics.mean(len(words) for _, words in queries)
 arithmetic = np.log10(2 * lengths * elements.shape[1])  # orders of magnitude
 clock = np.log10(apiece["cross-attention"] / apiece["cached"])
-print("The clock agrees with arithmetic to within a factor of ten:", abs(clock - arithmetic) < 1)
-lesson.report("12_query", {"crossed over cached, orders of magnitude, by arithmetic": arithmetic})
+print(
+    "The clock agrees with arithmetic to within a factor of ten:", abs(clock - arithmetic) < 1
+)
+lesson.report(
+    "12_query", {"crossed over cached, orders of magnitude, by arithmetic": arithmetic}
+)
 
 # %% [markdown]
 # Both ways grow with $n$, and the factor between them stays about what arithmetic says. While cross-attention goes

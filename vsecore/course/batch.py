@@ -26,7 +26,7 @@ import psutil
 
 from vsecore import records, scenes
 from vsecore.course.lesson import LESSON_RECORDS, RECORD, REPORTS, SMOKE_SIZES
-from vsecore.data.files import write_atomically
+from vsecore.data.files import cache_folder, write_atomically
 from vsecore.paths import ROOT
 from vsecore.scenes.build import NETWORK_OF, SIZES, WORLD_VERSION
 from vsecore.threads import COUNT, one_thread, whole_machine
@@ -147,14 +147,18 @@ def refresh(
     Args:
         names: beginnings of the texts' names, such as "04"; none: all.
         keep_numbers: leave the records as they are, and check this run against them.
-        spread: first run each notebook from this many more seeds, to measure how far its numbers vary: that
-            sets the tolerance of its reports. 0: keep the spreads measured before.
+        spread: first run each notebook this many times with other rounding (see `ROUNDINGS`), to measure how
+            far its numbers vary between machines: that sets the tolerance of its reports. 0: keep the spreads
+            measured before.
         tell: called with a line about each notebook.
 
     Raises:
         CourseError: a cell failed; the stored notebook is as it was.
-        ValueError: no text begins with one of the names; or both spread and keep_numbers are given.
+        ValueError: no text begins with one of the names; spread is out of range; or both spread and
+            keep_numbers are given.
     """
+    if not 0 <= spread <= len(ROUNDINGS):
+        raise ValueError(f"spread is {spread}: wanted 0 to {len(ROUNDINGS)}")
     if keep_numbers and spread:
         raise ValueError(
             f"spread is {spread} and keep_numbers is True: a spread goes into the records, so leave one out"
@@ -168,8 +172,9 @@ def refresh(
             environment = one_thread(os.environ)
             if spread:
                 environment[REPORTS] = reports
-            for seed in range(1, spread + 1):
-                _run_from_seed(text, seed, folder, environment, tell)
+            for rounding in ROUNDINGS[:spread]:
+                tell(f"running {text.stem}, {', '.join(f'{key}={value}' for key, value in rounding.items())}")
+                _run_rounded(text, rounding, folder, environment)
             tell(f"running {text.stem}")
             # Rebuilt from the text, so that nothing of an older run, or of a learner's, stays in it.
             jupytext.write(jupytext.read(text), output)
@@ -184,24 +189,29 @@ def refresh(
     return runs
 
 
-def _run_from_seed(
-    text: Path, seed: int, folder: Path, environment: Mapping[str, str], tell: Callable[[str], None]
-) -> None:
-    """Run a notebook's text from another seed, for the numbers that it reports.
+ROUNDINGS: tuple[dict[str, str], ...] = (
+    {COUNT: "2"},
+    {"ATEN_CPU_CAPABILITY": "default"},
+    {"ATEN_CPU_CAPABILITY": "avx2"},
+    {"ATEN_CPU_CAPABILITY": "default", COUNT: "2"},
+    {"ATEN_CPU_CAPABILITY": "avx2", COUNT: "2"},
+)
+"""Ways to add up the same numbers in another order, as other machines do: threads, vector instructions."""
 
-    Every second one uses two threads: they add up in another order, so training drifts away from that on one
-    thread, as it does on another machine.
-    """
-    threads = 2 if seed % 2 == 0 else 1
-    tell(f"running {text.stem} from seed {seed}, threads: {threads}")
-    notebook = jupytext.read(text)
-    for cell in notebook.cells:
-        if "parameters" in cell.metadata.get("tags", []):
-            cell.source += f"\nseed = {seed}"
-    output = folder / f"{text.stem}-seed{seed}.ipynb"
-    jupytext.write(notebook, output)
+
+def _run_rounded(
+    text: Path, rounding: Mapping[str, str], folder: Path, environment: Mapping[str, str]
+) -> None:
+    """Run a notebook's text with other rounding, for the numbers that it reports."""
+    output = folder / f"{text.stem}-rounded.ipynb"
+    jupytext.write(jupytext.read(text), output)
     command = ["jupyter", "execute", "--inplace", str(output)]
-    _execute(command, output, {**environment, COUNT: str(threads), RECORD: "0"})
+    with tempfile.TemporaryDirectory(prefix="cache-", dir=folder) as cache:
+        # The world is shared; what was trained before is not, since it was rounded otherwise.
+        for made in cache_folder().iterdir():
+            if made.name != "runs":
+                (Path(cache) / made.name).symlink_to(made, target_is_directory=True)
+        _execute(command, output, {**environment, **rounding, RECORD: "0", "VSECORE_CACHE": cache})
 
 
 def _steady(notebook: dict[str, Any]) -> dict[str, Any]:

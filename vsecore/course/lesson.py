@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import secrets
 import shutil
 import statistics
 import sys
@@ -52,7 +53,8 @@ class Report:
     Attributes:
         measured: this run's numbers by their names.
         stored: the stored run's; None if there are none.
-        spread: the standard deviation of each over the authors' runs from several seeds; empty: unknown.
+        spread: the standard deviation of each over the authors' runs, which differ in rounding alone, as
+            runs on other machines do; empty: unknown.
         runs: how many runs those were.
     """
 
@@ -104,7 +106,7 @@ class Report:
         """The tolerance, and where it comes from."""
         if self.tolerance == EXACT:
             return f"{EXACT}"
-        return f"{self.tolerance:.1f} (four standard deviations over {self.runs} seeds)"
+        return f"{self.tolerance:.1f} (four standard deviations over {self.runs} runs)"
 
 
 @dataclass(frozen=True)
@@ -140,14 +142,14 @@ class Lesson:
 
         Args:
             name: the record's name in `assets/results/lesson`.
-            measured: this run's numbers by their names, the same names from every seed.
+            measured: this run's numbers by their names.
 
         Returns:
             A report whose printed form is the table and the verdict.
         """
         numbers = {key: round(float(value), 4) for key, value in measured.items()}
         if folder := os.environ.get(REPORTS):
-            with write_atomically(Path(folder) / f"{name}-seed{self.seed}.json", "w") as file:
+            with write_atomically(Path(folder) / f"{name}-{secrets.token_hex(4)}.json", "w") as file:
                 json.dump(numbers, file)
         if (self.tier, self.data, self.seed) != ("lesson", "scenes", 0):
             return Report(dict(measured))
@@ -162,7 +164,7 @@ class Lesson:
     def _record(self, name: str, numbers: dict[str, float]) -> None:
         """Make this run's numbers the stored ones, with a new spread or the one already known."""
         folder = os.environ.get(REPORTS)
-        files = sorted(Path(folder).glob(f"{name}-seed*.json")) if folder else []
+        files = sorted(Path(folder).glob(f"{name}-*.json")) if folder else []
         config: dict[str, Any] = {"tier": self.tier}
         if len(files) > 1:
             config |= {"spread": _spread(name, [read_json(file) for file in files]), "runs": len(files)}
@@ -177,7 +179,7 @@ class Lesson:
             metrics=numbers,
             seconds=time.perf_counter() - self.began,
             note="a lesson's stored run; the seconds are since its first cell, the spread is the standard "
-            "deviation over runs from several seeds",
+            "deviation over runs that differ in rounding",
         )
         records.write(entry, LESSON_RECORDS)
 
@@ -352,14 +354,14 @@ def _stored(name: str) -> records.Record | None:
 
 
 def _spread(name: str, runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The standard deviation of each number over runs from several seeds.
+    """The standard deviation of each number over runs that differ in rounding.
 
     Raises:
         ValueError: the runs do not report the same numbers.
     """
     odd = {key for run in runs for key in run.keys() ^ runs[0].keys()}
     if odd:
-        raise ValueError(f"report {name!r} has other numbers from other seeds: {', '.join(sorted(odd))}")
+        raise ValueError(f"report {name!r} has other numbers in another run: {', '.join(sorted(odd))}")
     return {key: round(statistics.stdev(run[key] for run in runs), 4) for key in runs[0]}
 
 
