@@ -73,7 +73,7 @@ def test_a_report_tells_agreement_and_difference(
     assert course.begin("smoke").report("x", {"rsum": 1.0}).agrees  # another tier has no stored run
 
 
-def test_numbers_that_rounding_never_changes_must_agree_to_the_last_digit(
+def test_numbers_without_a_spread_must_agree_to_the_last_digit(
     record: Callable[..., None],
 ) -> None:
     record("unknown", {"rsum": 300.0})
