@@ -101,7 +101,9 @@ def test_the_title_page_shows_a_search_and_a_scene_of_each_place(tmp_path: Path)
 
 def test_every_module_has_its_place_among_the_packages_pages() -> None:
     pages = "".join(page.read_text() for page in (ROOT / "book" / "api").iterdir())
-    told = set(re.findall(r"automodule:: (\S+)", pages))
+    named = re.findall(r"automodule:: (\S+)", pages)
+    told = set(named)
+    assert len(told) == len(named), "a module stands on two pages"
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for path in (ROOT / "vsecore").rglob("*.py")

@@ -14,8 +14,6 @@ from vsecore.similarity import unit
 if TYPE_CHECKING:
     from vsecore.data.batches import Batch
 
-__all__ = ["VSE", "Embedding"]
-
 BLOCK = (256, 1024)
 """Pictures and captions that evaluation compares at a time, unless the similarity names its own `block`."""
 
