@@ -36,14 +36,14 @@ course: $(INSTALLED)  ## Run every notebook, then build the book (TIER=smoke for
 test: lint units notebooks browser  ## Linters, unit tests, the stored notebooks, the book page by page in a browser.
 	@echo "== All tests passed."
 
-lint: $(INSTALLED)
+lint: $(INSTALLED)  ## Style, types and the floors of the package.
 	@echo "== Linters: style, types, floors of the house"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-units: $(INSTALLED)
+units: $(INSTALLED)  ## The unit tests (COVERAGE=1 also measures coverage).
 	@echo "== Unit tests"
 	$(PYTEST) tests -m "not browser" --durations=25 $(if $(COVERAGE),--cov --cov-fail-under=90)
 

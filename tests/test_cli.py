@@ -224,7 +224,7 @@ def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(
         assert f"all, seed {seed}: rsum" in said and f"without AdOpt, seed {seed}: rsum" in said
     assert "| all | 426.9 | 1 |" in said and "| without AdOpt | 417.9 | 2 |" in said
     again = run(*command, "--arm", "all", "--arm", "without AdOpt")
-    assert "seed" not in again.replace("| seeds |", "") and "| all | 426.9 | 1 |" in again
+    assert ": rsum" not in again and "recorded already" in again and "| all | 426.9 | 1 |" in again
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("".join(f"{word} {'0.5 ' * 7}0.1\n" for word in ("caption", "picture", "the", "of")))
     other = ["--record", tmp_path / "other", "--seeds", 1, "--arm", "all", "--vectors", vectors]
@@ -232,3 +232,7 @@ def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(
     assert "all, seed 0: rsum" in said and "|" not in said  # of other settings there is no table
     (record,) = (json.loads(path.read_text()) for path in (tmp_path / "other").iterdir())
     assert record["data"]["vectors"] and record["config"]["training"]["epochs"] == 2
+
+
+def test_help_shows_the_defaults_that_stand_in_brackets() -> None:
+    assert "[default: runs/RECIPE-" in run("train", "--help")

@@ -307,3 +307,18 @@ def test_pixels_are_read_end_to_end_through_a_frozen_backbone(add, tmp_path):
 def test_parts_that_do_not_fit_are_refused_by_name(changes, message):
     with pytest.raises(ValueError, match=message):
         recipe().override(changes)
+
+
+class Broken(nn.Module):
+    """A loss for each caption, not one for all."""
+
+    def forward(self, step):
+        return step.scores.mean(0)
+
+
+def test_a_loss_that_is_no_number_is_named(add):
+    add(LOSSES, "broken", Broken)
+    with pytest.raises(ValueError, match=r"loss 'broken' returned a tensor \(10,\): wanted a scalar"):
+        train(recipe(losses="broken"))
+    with pytest.raises(ValueError, match="loss 'sum' is <built-in function sum>: wanted a class"):
+        LOSSES.register("sum", sum)

@@ -24,6 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     help="Visual-semantic embedding: data, training, evaluation, course.",
+    rich_markup_mode=None,  # or a default that stands in brackets would be taken for markup, and not shown
 )
 scenes_app = typer.Typer(no_args_is_help=True, help="The embedded world: drawn pictures with captions.")
 data_app = typer.Typer(no_args_is_help=True, help="Photographs and features: check them, extract them.")
@@ -363,7 +364,9 @@ def experiment(
         folder=folder,
         tell=typer.echo,
     )
-    if not settings:
+    if settings:
+        typer.echo(f"records: {folder} (no table: with --set the arms are not those of the paper's table)")
+    else:
         typer.echo(experiments.table(name, _open(data, features).name, features, folder))
 
 

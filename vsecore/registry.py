@@ -63,8 +63,10 @@ class Registry:
         """Add a class of your own, so that recipes can name it.
 
         Raises:
-            ValueError: the name is taken by another class.
+            ValueError: the name is taken by another class, or `entry` is no class.
         """
+        if not inspect.isclass(entry):
+            raise ValueError(f"{self.kind} {name!r} is {entry!r}: wanted a class")
         if self._entries.setdefault(name, entry) is not entry:
             raise ValueError(f"{self.kind} {name!r} is taken: choose another name")
 

@@ -68,6 +68,7 @@ def run(
             title, digest = title_of(trainings)
             done = records.find(folder, name=title, config_hash=digest, seed=seed, precision=precision)
             if any(entry.data == _data(sources) for entry in done):
+                tell(f"{arm}, seed {seed}: recorded already")
                 continue
             parts = []
             for training in trainings:

@@ -69,7 +69,7 @@ class System(nn.Module):
         pairs = [self.model(part) for part in (batch, *(batch.offline or ()))]
         with torch.autocast(batch.tokens.device.type, enabled=False):
             step = self._step(batch, pairs, epoch)
-            terms = {name: self.weights[name] * loss(step) for name, loss in self.losses.items()}
+            terms = {name: self.weights[name] * _term(name, loss(step)) for name, loss in self.losses.items()}
         return terms, Scored(step.scores.detach(), step.positives)
 
     def _step(self, batch: Batch, pairs: list[tuple[Embedding, Embedding]], epoch: int) -> Step:
@@ -104,6 +104,14 @@ class Scored:
 
     scores: Tensor  # (B, C)
     positives: Tensor  # (B, C) bool
+
+
+def _term(name: str, term: Any) -> Tensor:
+    """What a loss returned, if it can be minimised."""
+    if not isinstance(term, Tensor) or term.ndim:
+        found = f"a tensor {tuple(term.shape)}" if isinstance(term, Tensor) else repr(term)
+        raise ValueError(f"loss {name!r} returned {found}: wanted a scalar tensor")
+    return term
 
 
 def _joint(embedding: Embedding, read: set[str], shares: tuple[int, ...] | None) -> Embedding:
