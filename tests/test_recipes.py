@@ -294,19 +294,25 @@ def test_the_hash_changes_with_every_setting_and_with_nothing_else():
 
 
 def test_a_setting_or_an_option_that_is_added_leaves_older_digests_alone(monkeypatch):
-    recipes = [get(name) for name in ("vsepp_grid_gru", "2ad_region_bert", "2ad_grid_gru+share_50")]
+    recipes = [get(name) for name in ("vsepp_grid_gru", "2ad_region_bert", "2ad_grid_gru+gpo")]
     before = [recipe.hash() for recipe in recipes]
-    to_dict = Recipe.to_dict
+    portable, patience = Recipe.portable, {}
 
-    def to_larger_dict(self):
-        content = to_dict(self)
-        content["training"] |= {"patience": 3}
+    def with_more_settings(self):
+        content = portable(self)
+        content["training"] |= {"patience": patience.get(self.name, 3)}
         return content | {"rounds": 1}
 
-    monkeypatch.setattr(Recipe, "to_dict", to_larger_dict)
-    # What `hash` reads of itself it also reads of the defaults.
-    monkeypatch.setattr(Recipe, "portable", lambda self: to_dict(self))
+    class GPOWithDropout(GPO):
+        def __init__(self, hidden: int = 32, dropout: float = 0.0) -> None:
+            super().__init__(hidden=hidden)
+
+    monkeypatch.setattr(Recipe, "portable", with_more_settings)
+    monkeypatch.setitem(POOLS._entries, "gpo", GPOWithDropout)
     assert [recipe.hash() for recipe in recipes] == before
+    patience["vsepp_grid_gru"] = 4  # anything but the default counts
+    assert recipes[0].hash() != before[0]
+    assert recipes[2].override({"image.pool.dropout": 0.1}).hash() != before[2]
 
 
 def test_the_defaults_stand_still_for_digests_are_taken_against_them():

@@ -178,7 +178,7 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
-        """The recipe that `to_dict` wrote; a missing field gets its default.
+        """The recipe that `to_dict` wrote; a missing field gets its default, but name and source have none.
 
         Raises:
             ValueError: a field is unknown, or of the wrong type or range.
@@ -347,7 +347,7 @@ def _change_part(part: dict[str, Any], option: str, value: Any) -> None:
     if option == "weight":
         part["weight"] = value
     else:
-        part["options"][option.removeprefix("options.")] = value
+        part["options"][option] = value
 
 
 def _full(value: Any, name: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from vsecore.training.system import System
 
 def make_optimizer(system: System, settings: Training) -> torch.optim.Optimizer:
     """Adam or AdamW over the trainable weights, with smaller steps for pretrained ones."""
-    pretrained = {id(parameter) for parameter in system.pretrained_parameters()}
+    pretrained = {id(parameter) for parameter in system.model.pretrained_parameters()}
     trained = [parameter for parameter in system.parameters() if parameter.requires_grad]
     rates = (settings.learning_rate, settings.learning_rate * settings.pretrained_factor)
     groups = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,10 +92,6 @@ class System(nn.Module):
             similarity=self.model.similarity,
             epoch=epoch,
         )
-
-    def pretrained_parameters(self) -> Iterator[nn.Parameter]:
-        """The pretrained weights, which need smaller steps than the rest."""
-        yield from self.model.pretrained_parameters()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vsecore.course import datasets as opening
+from vsecore.course import datasets
 from vsecore.data.backbones import Backbone
 
 
@@ -30,7 +30,7 @@ def weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     weight = {"is": 0.5}
     monkeypatch.setenv("VSECORE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(
-        opening, "load_backbone", lambda *_: Backbone("cells", Cells(weight["is"]), nn.Identity(), 32)
+        datasets, "load_backbone", lambda *_: Backbone("cells", Cells(weight["is"]), nn.Identity(), 32)
     )
     return weight
 
@@ -41,30 +41,30 @@ def cached(tmp_path: Path) -> set[Path]:
 
 def test_photographs_are_looked_at_once(album: Callable, tmp_path: Path, weight: dict[str, float]) -> None:
     folder = album()
-    first = opening.open_dataset("flickr8k", folder)
+    first = datasets.open_dataset("flickr8k", folder)
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")}
-    second = opening.open_dataset("flickr8k", folder)
+    second = datasets.open_dataset("flickr8k", folder)
     assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")}
     assert first.fingerprint() == second.fingerprint() and len(first.train) == 6
 
 
 def test_other_weights_give_other_features(album: Callable, tmp_path: Path, weight: dict[str, float]) -> None:
     folder = album()
-    before = opening.open_dataset("flickr8k", folder)
+    before = datasets.open_dataset("flickr8k", folder)
     weight["is"] = 1.0
-    after = opening.open_dataset("flickr8k", folder)
+    after = datasets.open_dataset("flickr8k", folder)
     np.testing.assert_array_equal(np.asarray(after.test.pictures), 2 * np.asarray(before.test.pictures))
     assert len(cached(tmp_path)) == 2
 
 
 def test_edited_captions_are_seen(album: Callable, tmp_path: Path, weight: dict[str, float]) -> None:
     folder = album()
-    opening.open_dataset("flickr8k", folder)
+    datasets.open_dataset("flickr8k", folder)
     path = folder / "dataset_album.json"
     content = json.loads(path.read_text())
     content["images"][0]["sentences"][0]["raw"] = "Something else ."
     path.write_text(json.dumps(content))
-    assert opening.open_dataset("flickr8k", folder).train.captions[0] == "Something else ."
+    assert datasets.open_dataset("flickr8k", folder).train.captions[0] == "Something else ."
 
 
 def test_an_interrupted_look_goes_on(album: Callable, tmp_path: Path, weight: dict[str, float]) -> None:
@@ -73,16 +73,16 @@ def test_an_interrupted_look_goes_on(album: Callable, tmp_path: Path, weight: di
     good = picture.read_bytes()
     picture.write_text("no picture")
     with pytest.raises(ValueError, match=r"test1.jpg is no picture that can be read"):
-        opening.open_dataset("flickr8k", folder)
+        datasets.open_dataset("flickr8k", folder)
     with pytest.raises(ValueError, match=r"test1.jpg is no picture that can be read"):
-        opening.read_pixels([picture])
+        datasets.read_pixels([picture])
     picture.write_bytes(good)
-    assert len(opening.open_dataset("flickr8k", folder).test) == 2
+    assert len(datasets.open_dataset("flickr8k", folder).test) == 2
     assert len(cached(tmp_path)) == 1
 
 
 def test_pictures_are_shown_as_squares_of_one_size(album: Callable) -> None:
-    pixels = opening.read_pixels(opening.picture_files(album(), "dev"), size=40)
+    pixels = datasets.read_pixels(datasets.picture_files(album(), "dev"), size=40)
     assert [picture.shape for picture in pixels] == [(40, 40, 3)] * 2 and pixels[0].dtype == np.uint8
 
 
@@ -90,21 +90,21 @@ def test_the_network_that_looked_can_be_shown_other_pictures(
     album: Callable, weight: dict[str, float]
 ) -> None:
     folder = album()
-    network = opening.open_backbone("flickr8k", folder)
-    files = opening.picture_files(folder, "test")
-    pixels = torch.from_numpy(np.stack(opening.read_pixels(files, network.picture_size))).permute(0, 3, 1, 2)
-    assert network(pixels).shape == opening.open_dataset("flickr8k", folder).test.pictures.shape
+    network = datasets.open_backbone("flickr8k", folder)
+    files = datasets.picture_files(folder, "test")
+    pixels = torch.from_numpy(np.stack(datasets.read_pixels(files, network.picture_size))).permute(0, 3, 1, 2)
+    assert network(pixels).shape == datasets.open_dataset("flickr8k", folder).test.pictures.shape
 
 
 def test_scenes_are_looked_at_by_their_own_networks() -> None:
     for features, name in (("grid", "scenes-cnn"), ("patch", "scenes-vit")):
-        assert opening.open_backbone("scenes", features=features).name == name
+        assert datasets.open_backbone("scenes", features=features).name == name
 
 
 def test_a_network_that_there_is_not_is_refused_by_name(album: Callable) -> None:
     with pytest.raises(ValueError, match="name is 'flickr9k'"):
-        opening.open_backbone("flickr9k")
+        datasets.open_backbone("flickr9k")
     with pytest.raises(ValueError, match="features is 'region'"):
-        opening.open_backbone("scenes", features="region")
+        datasets.open_backbone("scenes", features="region")
     with pytest.raises(ValueError, match="root is missing"):
-        opening.open_backbone("flickr8k")
+        datasets.open_backbone("flickr8k")
