@@ -20,7 +20,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from vsecore.data import extraction
+from vsecore.data import extraction, files
 from vsecore.data.backbones import Backbone, load_backbone
 from vsecore.data.batches import make_loader
 from vsecore.data.features import MappedPictures, check_precomp, extract, open_precomp
@@ -286,7 +286,7 @@ def test_a_process_that_is_killed_lets_go_of_its_folder(
         "print(flush=True); time.sleep(60)"
     )
     other = subprocess.Popen(
-        [sys.executable, "-c", hold, folder / extraction.LOCK], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", hold, folder / files.LOCK], stdout=subprocess.PIPE, text=True
     )
     assert other.stdout is not None and other.stdout.readline() == "\n"
     with ThreadPoolExecutor(1) as pool:
@@ -296,7 +296,7 @@ def test_a_process_that_is_killed_lets_go_of_its_folder(
         other.kill()
         other.communicate()
         assert waiting.result(60) == folder
-    assert not (folder / extraction.LOCK).exists()
+    assert not (folder / files.LOCK).exists()
 
 
 def test_a_folder_of_other_features_is_left_alone(album: Callable, tiny: Backbone, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_progress_can_be_silent_and_can_be_seen(
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"{", "is not JSON"), (b"\xff", "is not JSON"), (b"[1]", "holds a JSON list: wanted an object")],
+    [(b"{", "is not JSON"), (b"\xff", "is not JSON"), (b"[1]", r"is \[1\]: wanted named values")],
 )
 def test_a_file_that_is_no_json_object_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "facts.json"

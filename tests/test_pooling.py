@@ -502,7 +502,7 @@ def test_both_levels_in_one_pass_agree_with_the_plain_lines(masked, junk, monkey
     pool = trained(AdPool(DIM))
     plain = [result.float() for result in results(pool, x.double())]  # float64 takes the plain lines
     single = copy.deepcopy(pool).float()
-    assert cpu.pools_levels(x, single.token.weight)
+    assert cpu.can_pool_levels(x, single.token.weight)
     torch.testing.assert_close(list(results(single, x)), plain, rtol=1e-5, atol=1e-5)
 
 
@@ -631,7 +631,7 @@ def test_sorting_another_way_changes_nothing(pool, monkeypatch):
     x, mask = batch(rows=8, dtype=torch.float32)
     pool = copy.deepcopy(pool).float()
     expected = pool(x.requires_grad_(), mask)
-    monkeypatch.setattr(cpu, "sorts", lambda x: False)
+    monkeypatch.setattr(cpu, "can_sort", lambda x: False)
     torch.testing.assert_close(pool(x, mask), expected)
 
 

@@ -17,7 +17,7 @@ def take(patch, way):
     """Sort by numpy in parts of a few sets, by the network as if compiled, or by torch.sort as on a GPU."""
     patch.setattr(cpu, "VALUES_AT_A_TIME", 100)
     if way != "numpy":
-        patch.setattr(cpu, "sorts", lambda x: False)
+        patch.setattr(cpu, "can_sort", lambda x: False)
     if way == "network":
         patch.setattr(sorting, "_network_compiles", lambda x: True)
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from vsecore.typed import convert
 
 
 class Registry:
@@ -86,7 +85,7 @@ class Registry:
             if parameter.default is inspect.Parameter.empty and option not in options:
                 raise ValueError(f"{self.kind} {name!r} needs the option {option!r}")
         return {
-            option: _typed(f"option {option} of {self.kind} {name!r}", value, known[option].annotation)
+            option: _held(f"option {option} of {self.kind} {name!r}", value, known[option].annotation)
             for option, value in options.items()
         }
 
@@ -152,45 +151,11 @@ def _call(entry: Callable[..., Any], options: Mapping[str, Any], context: Mappin
     return entry(**{name: given[name] for name in _parameters(entry) if name in given})
 
 
-def _typed(what: str, value: Any, annotation: Any) -> Any:
-    if annotation is inspect.Parameter.empty:
-        return value
-    try:
-        return _reader(annotation).validate_json(json.dumps(value), strict=True)
-    except TypeError as error:
-        raise ValueError(f"{what} is {value!r}: wanted something that JSON can say") from error
-    except ValidationError as error:
-        wanted = " or ".join(dict.fromkeys(spoken(dict(one)) for one in error.errors()))
-        raise ValueError(f"{what} is {value!r}: wanted {wanted}") from None
+def _held(what: str, value: Any, annotation: Any) -> Any:
+    return value if annotation is inspect.Parameter.empty else convert(what, value, annotation)
 
 
 def names_read(part: Any) -> tuple[str, ...]:
     """What a part says that it reads of an `Embedding`, in its attribute `reads`: one name, or several."""
     names = getattr(part, "reads", ())
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def spoken(mistake: Mapping[str, Any]) -> str:
-    """What pydantic wanted, in plain words."""
-    kind, limits = mistake["type"], mistake.get("ctx", {})
-    plain = {
-        "int": "a whole number",
-        "float": "a number",
-        "bool": "true or false",
-        "string": "text",
-        "dict": "named values",
-        "none": "nothing",
-        "greater_than_equal": f"at least {limits.get('ge')}",
-        "greater_than": f"more than {limits.get('gt')}",
-        "less_than_equal": f"at most {limits.get('le')}",
-        "less_than": f"less than {limits.get('lt')}",
-        "finite": "a finite number",
-        "literal": f"one of {limits.get('expected')}",
-    }
-    begun = next((name for name in plain if kind.startswith(name)), None)
-    return mistake["msg"] if begun is None else plain[begun]
-
-
-@functools.cache
-def _reader(annotation: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))

@@ -8,10 +8,8 @@ import collections
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +24,7 @@ from vsecore.data.backbones import Backbone
 from vsecore.data.karpathy import CAPTIONS_A_PICTURE, CaptionSplit
 from vsecore.data.picture_files import open_picture
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-META, UNFINISHED, LOCK = "meta.json", "extraction.json", ".extraction.lock"
+META, UNFINISHED = "meta.json", "extraction.json"
 
 
 def extract(
@@ -90,7 +83,7 @@ def extract(
     if (folder / META).exists() and _ExtractionState.begin(folder, settings).is_whole():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    with files.locked(folder, "extracts into"):
         state = _ExtractionState.begin(folder, settings)
         if not ((folder / META).exists() and state.is_whole()):  # else the other process has done it all
             state.refuse_a_full_disk()
@@ -123,36 +116,6 @@ def _extract_splits(
             state.finish_split(name)
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep every other extraction out of a folder; the system lets go of the lock if this process is killed.
-
-    Where there are no such locks (Windows, some network disks) nobody is kept out.
-    """
-    if fcntl is None:
-        yield
-        return
-    path = folder / LOCK
-    while True:
-        lock = path.open("ab")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"another process extracts into {folder}: waiting until it ends", file=sys.stderr)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError:
-            break
-        # Who had the lock before has removed its file: then this one is of no use, and a new one is made.
-        if path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat()):
-            break
-        lock.close()
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        lock.close()
 
 
 def _extract_rows(

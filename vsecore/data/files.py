@@ -1,8 +1,8 @@
 """Where files go, how they are written, and how long work shows its progress."""
 
-import json
 import os
 import secrets
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +10,15 @@ from typing import IO, Any
 
 import platformdirs
 from tqdm.auto import tqdm
+
+from vsecore.typed import from_json
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = ".lock"
 
 
 @contextmanager
@@ -50,29 +59,67 @@ def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
         partial.unlink(missing_ok=True)
 
 
-def read_json(path: str | Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object.
+def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:
+    """Read a JSON file that must hold what it is meant to hold.
 
     Args:
         path: the file.
+        kind: the type of its content, such as a dataclass; without one, an object.
 
     Returns:
-        The object.
+        The content, of type `kind`.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: the file is not JSON, or does not hold an object.
+        ValueError: the file is not JSON, or a value in it has another type; the message names its place.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: name another, or write it first")
+    return from_json(str(path), path.read_bytes(), kind)
+
+
+@contextmanager
+def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
+    """Keep every other process out of a folder; the system lets go of the lock if this process is killed.
+
+    Where there are no such locks (Windows, some network disks) nobody is kept out.
+
+    Args:
+        folder: an existing folder.
+        doing: what is done there, for the message: "extracts into".
+        wait: whether to wait until another process lets go.
+
+    Raises:
+        BlockingIOError: another process has the lock, and `wait` is False.
+    """
+    if fcntl is None:
+        yield
+        return
+    path = folder / LOCK
+    while True:
+        lock = path.open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not wait:
+                lock.close()
+                raise BlockingIOError(
+                    f"another process {doing} {folder}: wait until it ends, or name another folder"
+                ) from None
+            print(f"another process {doing} {folder}: waiting until it ends", file=sys.stderr)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            break
+        # Who had the lock before has removed its file: then this one is of no use, and a new one is made.
+        if path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+            break
+        lock.close()
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON ({error}): get the file again, or write it again") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds a JSON {type(content).__name__}: wanted an object")
-    return content
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.close()
 
 
 def cache_folder(*parts: str) -> Path:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 
-def reads(words: Tensor) -> bool:
+def can_read(words: Tensor) -> bool:
     """Whether `read_both_ways` can read these word vectors."""
     plain = words.device.type == "cpu" and not torch.compiler.is_compiling()
     return plain and len(words) > 0 and words.dtype in (torch.float32, torch.float64)

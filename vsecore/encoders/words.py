@@ -90,7 +90,7 @@ class BiGRUEncoder(nn.Module):
         words = self.embedding(tokens)  # (C, L, W)
         # Half precision, which autocast would choose on a GPU, loses small updates of the state.
         with torch.autocast(words.device.type, enabled=False):
-            if cpu.reads(words):
+            if cpu.can_read(words):
                 return cpu.read_both_ways(words, mask, self.forwards, self.backwards), mask
             # Both readings meet the padding last, so that it changes no word. Nothing is packed: that would
             # take the lengths to the CPU, and its way back takes longer than the padding does.

@@ -96,7 +96,7 @@ class AdPool(nn.Module):
 
     def _pool(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         check_elements(x, mask, self.dim)
-        if not self.per_dimension and cpu.pools_levels(x, self.token.weight):
+        if not self.per_dimension and cpu.can_pool_levels(x, self.token.weight):
             token, embedding, theta = cpu.two_levels(x, mask, self.token.weight)
         else:
             token, embedding, theta = self._levels(x, mask)

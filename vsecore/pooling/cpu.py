@@ -30,7 +30,7 @@ def is_plain(x: Tensor) -> bool:
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def sorts(x: Tensor) -> bool:
+def can_sort(x: Tensor) -> bool:
     """Whether `sort_values` and `sort_with_origin` can sort (B, N, D)."""
     return is_plain(x) and x.dtype != torch.float64 and x.shape[1] <= MOST_ELEMENTS
 
@@ -67,10 +67,10 @@ def unsort(gradient: Tensor, origin: Tensor) -> Tensor:
     return result
 
 
-def pools_levels(x: Tensor, weight: Tensor) -> bool:
+def can_pool_levels(x: Tensor, weight: Tensor) -> bool:
     """Whether `two_levels` can pool (B, N, D), and is faster: not where no gradient is wanted."""
     single = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    return single and torch.is_grad_enabled() and sorts(x)
+    return single and torch.is_grad_enabled() and can_sort(x)
 
 
 def two_levels(x: Tensor, mask: Tensor | None, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -102,7 +102,7 @@ def _steps(count: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _sort_values(x: Tensor, real: Tensor | None) -> Tensor:
-    if cpu.sorts(x):
+    if cpu.can_sort(x):
         return cpu.sort_values(x, real)
     if _network_compiles(x):
         padded = x if real is None else torch.where(real, x, -torch.inf)
@@ -118,7 +118,7 @@ class _Sort(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, real: Tensor | None) -> Tensor:
-        if cpu.sorts(x):
+        if cpu.can_sort(x):
             values, origin = cpu.sort_with_origin(x, real)
         elif _network_compiles(x):
             values, origin = _sort_with_origin(x, real)

@@ -25,8 +25,9 @@ from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from vsecore.losses import LOSSES
 from vsecore.model import VSE
 from vsecore.pooling import POOLS
-from vsecore.registry import Registry, names_read, spoken
+from vsecore.registry import Registry, names_read
 from vsecore.similarity import SIMILARITIES
+from vsecore.typed import short, spoken
 
 STRICT = ConfigDict(strict=True, extra="forbid")
 
@@ -384,7 +385,7 @@ def _told(error: ValidationError) -> str:
         return f"setting {place!r} is unknown: there are {', '.join(settings())}"
     if first["type"] == "value_error":  # one of ours, which names the field itself
         return str(first["ctx"]["error"])
-    return f"{place} is {first['input']!r}: wanted {spoken(dict(first))}"
+    return f"{place} is {short(first['input'])}: wanted {spoken(dict(first))}"
 
 
 def _at(content: Any, place: tuple[str | int, ...]) -> dict[str, Any]:

@@ -1,0 +1,115 @@
+"""Data from outside, held to types: the first mistake becomes one plain sentence that names its place."""
+
+from __future__ import annotations
+
+import functools
+import json
+import reprlib
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+
+def from_json(what: str, text: bytes | str, kind: Any) -> Any:
+    """Read JSON that must be of a type.
+
+    Args:
+        what: what error messages call the whole, such as the file's name.
+        text: the JSON.
+        kind: the type, such as `dict[str, int]` or a dataclass. Nothing is converted, except what JSON cannot
+            say otherwise, such as tuples.
+
+    Raises:
+        ValueError: it is not JSON, or not of the type.
+
+    Example:
+        >>> from_json("words.json", '{"words": ["a", 7]}', dict[str, list[str]])
+        ValueError: words.json: words[1] is 7: wanted text
+    """
+    try:
+        return _reader(kind).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise ValueError(_sentence(what, error)) from None
+
+
+def convert(what: str, value: Any, kind: Any) -> Any:
+    """Hold a value to a type, as if it came from JSON.
+
+    Raises:
+        ValueError: JSON cannot express it, or it is not of the type.
+    """
+    try:
+        return _reader(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        wanted = " or ".join(dict.fromkeys(spoken(dict(one)) for one in error.errors()))
+        raise ValueError(f"{what} is {short(value)}: wanted {wanted}") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{what} is {short(value)}: wanted something that JSON can say") from error
+
+
+def spoken(mistake: Mapping[str, Any]) -> str:
+    """What pydantic wanted, in plain words."""
+    kind, limits = mistake["type"], mistake.get("ctx", {})
+    plain = {
+        "int": "a whole number",
+        "float": "a number",
+        "bool": "true or false",
+        "string": "text",
+        "dict": "named values",
+        "dataclass": "named values",
+        "list": "a list",
+        "tuple": "a list",
+        "none": "nothing",
+        "greater_than_equal": f"at least {limits.get('ge')}",
+        "greater_than": f"more than {limits.get('gt')}",
+        "less_than_equal": f"at most {limits.get('le')}",
+        "less_than": f"less than {limits.get('lt')}",
+        "finite": "a finite number",
+        "literal": f"one of {limits.get('expected')}",
+        "value_error": str(limits.get("error")),
+    }
+    begun = next((name for name in plain if kind.startswith(name)), None)
+    return mistake["msg"] if begun is None else plain[begun]
+
+
+def short(value: Any) -> str:
+    """A value as a message shows it: a damaged file may hold a million characters where a name should be."""
+    return _SHORT.repr(value)
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+_SHORT.maxlevel = 2
+_SHORT.maxlist = _SHORT.maxdict = 3
+
+
+def _sentence(what: str, error: ValidationError) -> str:
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        reason = first.get("ctx", {}).get("error", first["msg"])
+        return f"{what} is not JSON ({reason}): get the file again, or write it again"
+    *outer, last = first["loc"] or ("",)
+    if first["type"] == "missing":
+        return f'{_place(what, outer)} lacks the field "{last}"'
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f'{_place(what, outer)} has the unknown field "{last}"'
+    alternatives = [one for one in error.errors() if one["loc"][:-1] == first["loc"][:-1]]
+    if last in ("int", "str", "float", "bool"):  # of a union, whose members pydantic tries one by one
+        wanted = " or ".join(spoken(dict(one)) for one in alternatives)
+        return f"{_place(what, outer)} is {short(first['input'])}: wanted {wanted}"
+    return f"{_place(what, first['loc'])} is {short(first['input'])}: wanted {spoken(dict(first))}"
+
+
+def _place(what: str, steps: Any) -> str:
+    """What stands before a mistake: "words.json: images[3].split" from ("images", 3, "split")."""
+    said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return f"{what}: {said.removeprefix('.')}" if said else what
+
+
+@functools.cache
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    if is_dataclass(kind):  # which has a configuration of its own
+        return TypeAdapter(kind)
+    return TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True))
