@@ -1,7 +1,8 @@
-"""For `pytest --nbval`: one thread a kernel, the world made once, no progress bar (that is output too)."""
+"""For `pytest --nbval`: one thread a kernel, one world, no network, no progress bar (that is output too)."""
 
 import os
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,9 @@ os.environ.update(one_thread(os.environ) | {"VSECORE_BATCH": "1"})  # the kernel
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the world before the first notebook, in a cache that all of this run share (`pytest -n 2`)."""
+    """Refuse the kernels the network. Make the world first, in a cache that all of this run share."""
+    offline = Path(__file__).resolve().parent.parent / "tests" / "offline"
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(offline), os.environ.get("PYTHONPATH", "")]))
     if hasattr(config, "workerinput") or not config.getoption("nbval", False):
         return
     from vsecore.course.batch import make_world

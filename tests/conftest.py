@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,11 @@ from PIL import Image
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give this run a cache of its own, which its workers share (`pytest -n 2`): scenes are made once."""
+    """Refuse the network. Give this run a cache of its own, which its workers share: scenes are made once."""
+    offline = Path(__file__).parent / "offline"
+    runpy.run_path(str(offline / "sitecustomize.py"))
+    # Every Python that a test starts imports it too.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(offline), os.environ.get("PYTHONPATH", "")]))
     if not hasattr(config, "workerinput"):
         cache = tempfile.TemporaryDirectory(prefix="vsecore-tests-", ignore_cleanup_errors=True)
         config.add_cleanup(cache.cleanup)

@@ -1,0 +1,93 @@
+"""One command of `vse`, run in this process, and what a user would see of it."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import io
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from vsecore import cli
+
+SECONDS = 20
+"""What takes longer on these small files hangs."""
+
+
+class Defect(AssertionError):
+    """Damage that was not told in one sentence; the first word says how: traceback, silent or hang."""
+
+
+class _Hang(BaseException):  # not an Exception, which a command might catch
+    pass
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def works(self) -> bool:
+        """Whether it did what it was asked for."""
+        return self.status == 0
+
+
+def vse(*arguments: Any) -> Said:
+    """Run a command.
+
+    Raises:
+        Defect: it hangs, shows a traceback, or refuses without a plain sentence.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    command = ["vse", *map(str, arguments)]
+    with (
+        mock.patch.object(sys, "argv", command),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        warnings.catch_warnings(),
+        _in_time(),
+    ):
+        warnings.simplefilter("error", RuntimeWarning)  # numbers that went wrong without a word
+        try:
+            cli.main()
+            status: Any = 0
+        except SystemExit as stopped:
+            status = stopped.code or 0
+        except _Hang:
+            raise Defect(f"hang: {' '.join(command)}") from None
+        except BaseException:
+            raise Defect(f"traceback: {' '.join(command)}\n{traceback.format_exc(limit=-6)}") from None
+    said = Said(status, out.getvalue(), err.getvalue())
+    if status != 0:
+        lines = [line for line in said.err.splitlines() if line.strip()]
+        told = [line for line in lines if line.startswith(("vse: ", "problem: ")) or "Usage" in line]
+        if "Traceback" in said.err or not told or len(max(lines, key=len)) > 2_000:
+            raise Defect(f"traceback: {' '.join(command)} ended with {status} and said {said.err[-2000:]!r}")
+    return said
+
+
+@contextlib.contextmanager
+def _in_time() -> Iterator[None]:
+    def stop(*_: Any) -> None:
+        raise _Hang
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    # A thread that hangs in the system cannot be interrupted: then the whole process ends, and says where.
+    faulthandler.dump_traceback_later(3 * SECONDS, exit=True, file=sys.__stderr__)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,142 @@
+"""Kill trainings and extractions at random moments, go on, and see whether anything is lost.
+
+    python tests/battery/kills.py            # twenty kills of each
+    python tests/battery/kills.py --kills 3
+
+A kill is SIGKILL: the process can do nothing about it. After each, the same command goes on from what lies on
+disk. At the end all must be as if nobody had ever killed anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process with threads cannot be forked safely
+os.environ.setdefault("VSECORE_BATCH", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+
+from battery.kinds import SMALL, make_album, make_features
+from vsecore import cli
+from vsecore.training import checkpoints
+
+
+def start(command: list[str]) -> int:
+    """Run a command of `vse` in a child process; its number."""
+    child = os.fork()
+    if child:
+        return child
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    sys.argv = ["vse", *command]
+    try:
+        cli.main()
+        os._exit(0)
+    except SystemExit as stopped:
+        os._exit(int(stopped.code or 0))
+    except BaseException:
+        os._exit(70)
+
+
+def finish(command: list[str]) -> float:
+    """Run a command to its end; the seconds that it took."""
+    began = time.perf_counter()
+    _, status = os.waitpid(start(command), 0)
+    if status != 0:
+        sys.exit(f"vse {' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
+    return time.perf_counter() - began
+
+
+def kill_and_go_on(command: list[str], seconds: float, kills: int, dice: random.Random) -> int:
+    """Kill a command again and again, then let it end.
+
+    Returns:
+        How many kills met it at work; the others came when it was done.
+    """
+    met = 0
+    for _ in range(kills):
+        child = start(command)
+        time.sleep(dice.uniform(0, seconds))
+        os.kill(child, signal.SIGKILL)
+        met += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    finish(command)
+    return met
+
+
+def training(kills: int, dice: random.Random, folder: Path) -> tuple[int, list[str]]:
+    """Kills of a training, and what differs in the end from one that was left alone."""
+    data = folder / "features"
+    data.mkdir()
+    make_features(data)
+
+    def command(name: str) -> list[str]:
+        options = ["--data", str(data), "--out", str(folder / name), "--resume", "--save-every", "1"]
+        return ["train", "vsepp_region_gru", *options, *SMALL, "--set", "training.epochs=40"]
+
+    seconds = finish(command("whole"))
+    met = kill_and_go_on(command("killed"), seconds / 4, kills, dice)
+    whole, killed = (checkpoints.read_checkpoint(folder / name) for name in ("whole", "killed"))
+    differing = [name for name in ("system", "best", "moments") if not _same(whole, killed, name)]
+    return met, differing + ["history"] * (whole.state.history != killed.state.history)
+
+
+def _same(whole: checkpoints.Checkpoint, killed: checkpoints.Checkpoint, name: str) -> bool:
+    tensors, others = getattr(whole, name), getattr(killed, name)
+    return tensors.keys() == others.keys() and all(torch.equal(tensors[key], others[key]) for key in tensors)
+
+
+def extraction(kills: int, dice: random.Random, folder: Path) -> tuple[int, list[str]]:
+    """Kills of an extraction, and which rows differ in the end."""
+    make_album(folder, pictures=200)
+
+    def command(name: str) -> list[str]:
+        options = ["--backbone", "scenes-cnn", "--batch-size", "4"]
+        return ["data", "extract", str(folder), str(folder / name), *options]
+
+    seconds = finish(command("whole"))
+    met = kill_and_go_on(command("killed"), seconds / 4, kills, dice)
+    whole, killed = ({path.name: path for path in (folder / name).iterdir()} for name in ("whole", "killed"))
+    differing = [
+        name
+        for name in sorted(whole.keys() | killed.keys())
+        if not (name in whole and name in killed and _alike(whole[name], killed[name]))
+    ]
+    return met, differing
+
+
+def _alike(path: Path, other: Path) -> bool:
+    if path.suffix == ".npy":  # batches are cut otherwise after a kill, which rounds differently
+        return bool(np.allclose(np.load(path), np.load(other), rtol=1e-2, atol=1e-3))
+    return path.read_bytes() == other.read_bytes()
+
+
+def main() -> None:
+    """Kill both, and print what was lost."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20, help="of each kind of work")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    options = parser.parse_args()
+    dice, lost = random.Random(options.seed), False
+    work: dict[str, Callable[..., tuple[int, list[str]]]] = {"training": training, "extraction": extraction}
+    for name, one in work.items():
+        with tempfile.TemporaryDirectory() as folder:
+            met, differing = one(options.kills, dice, Path(folder))
+        print(
+            f"{name}: {options.kills} kills, {met} of them at work; lost: {', '.join(differing) or 'nothing'}"
+        )
+        lost = lost or bool(differing)
+    sys.exit(lost)
+
+
+if __name__ == "__main__":
+    main()

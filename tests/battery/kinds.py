@@ -1,0 +1,268 @@
+"""The kinds of files that people hand to `vse`: how they are made, and what must hold when one is damaged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import timm
+import torch
+from PIL import Image
+
+from battery.attempt import Defect, Said, vse
+from vsecore import records
+
+SMALL = ["--set", "dim=8", "--set", "text.encoder.word_dim=4", "--set", "text.encoder.minimum_count=1"]
+SMALL += ["--set", "training.epochs=1", "--set", "training.batch_size=4"]
+TIMM = "test_resnet.r160_in1k"  # a network of 0.5 million weights, made for tests
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of input."""
+
+    name: str
+    make: Callable[[Path], None]
+    """Writes a whole one into an empty folder."""
+    files: tuple[str, ...]
+    """Which of its files are damaged, as patterns."""
+    attempt: Callable[[Path, Path], bool]
+    """Uses a damaged one, and the whole one to compare with: True if all works, False if it was refused in a
+    sentence. Raises a `Defect` otherwise."""
+
+
+def _refuse_left_overs(folder: Path) -> None:
+    """What was refused leaves nothing that is half written."""
+    if left := [path.name for path in folder.rglob("*.part") if "_ims.npy" not in path.name]:
+        raise Defect(f"silent: {left} stay behind")
+
+
+def _agreed(check: Said, use: Said, what: str) -> bool:
+    """`vse data check` says "ready" exactly if the next command does its work."""
+    if check.works != use.works:
+        words = "ready" if check.works else check.err
+        raise Defect(f"silent: check says {words!r}, but {what} ends with {use.status}: {use.err or use.out}")
+    return use.works
+
+
+# Photographs with captions, in both formats.
+
+
+def _make_pictures(folder: Path, train: int = 6) -> list[tuple[str, str, list[str]]]:
+    """Pictures; returns their names, splits and captions."""
+    dice, made = np.random.default_rng(0), []
+    for split, count in (("train", train), ("val", 2), ("test", 2)):
+        for number in range(count):
+            name = f"{split}{number}.jpg"
+            pixels = dice.integers(0, 256, (6, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).resize((80, 60)).save(folder / name)
+            made.append((name, split, [f"Caption {c} of the {split} picture {number} ." for c in range(5)]))
+    return made
+
+
+def make_album(folder: Path, pictures: int = 10) -> None:
+    """Karpathy's format, with the fields that COCO's file has."""
+    (folder / "images").mkdir()
+    images = [
+        {
+            "filename": name,
+            "filepath": "images",
+            "split": split,
+            "cocoid": 100 + row,
+            "imgid": row,
+            "sentids": list(range(5 * row, 5 * row + 5)),
+            "sentences": [
+                {"raw": text, "tokens": text.split(), "imgid": row, "sentid": 5} for text in captions
+            ],
+        }
+        for row, (name, split, captions) in enumerate(_make_pictures(folder / "images", train=pictures - 4))
+    ]
+    (folder / "dataset_album.json").write_text(json.dumps({"dataset": "album", "images": images}), "utf-8")
+
+
+def make_flickr8k(folder: Path) -> None:
+    """Flickr8k's own text files."""
+    (folder / "Flicker8k_Dataset").mkdir()
+    made = _make_pictures(folder / "Flicker8k_Dataset")
+    lines = [f"{name}#{row}\t{text}\n" for name, _, captions in made for row, text in enumerate(captions)]
+    (folder / "Flickr8k.token.txt").write_text("".join(lines), "utf-8")
+    for word, ours in (("train", "train"), ("dev", "val"), ("test", "test")):
+        names = [f"{name}\n" for name, split, _ in made if split == ours]
+        (folder / f"Flickr_8k.{word}Images.txt").write_text("".join(names), "utf-8")
+
+
+def _photographs(folder: Path, whole: Path) -> bool:
+    check = vse("data", "check", folder)
+    extract = vse("data", "extract", folder, folder / "out", "--backbone", "scenes-cnn")
+    if not extract.works and (folder / "out" / "meta.json").exists():
+        raise Defect("silent: a folder that looks whole, after a refusal")
+    return _agreed(check, extract, "extract")
+
+
+# What is computed from them.
+
+
+def make_features(folder: Path) -> None:
+    """A folder of extracted features."""
+    dice = np.random.default_rng(0)
+    for split, count in (("train", 8), ("dev", 3), ("test", 3)):
+        features = dice.standard_normal((count, 4, 6)).astype(np.float16)
+        np.save(folder / f"{split}_ims.npy", features)
+        captions = [f"a {split} thing {row} {n} here\n" for row in range(count) for n in range(5)]
+        (folder / f"{split}_caps.txt").write_text("".join(captions), "utf-8")
+        (folder / f"{split}_ids.txt").write_text(
+            "".join(f"{split}{row}.jpg\n" for row in range(count)), "utf-8"
+        )
+    (folder / "meta.json").write_text(json.dumps({"dataset": "album", "kind": "region", "backbone": "none"}))
+
+
+def _features(folder: Path, whole: Path) -> bool:
+    check = vse("data", "check", folder)
+    out = folder.with_name("run")
+    train = vse("train", "vsepp_region_gru", "--data", folder, "--out", out, *SMALL)
+    _refuse_left_overs(folder.parent)
+    return _agreed(check, train, "train")
+
+
+def make_unfinished(folder: Path) -> None:
+    """An extraction that was interrupted: one split whole, one begun, one not."""
+    make_album(folder)
+    picture = folder / "images" / "val1.jpg"
+    good = picture.read_bytes()
+    picture.write_bytes(b"")
+    refused = vse("data", "extract", folder, folder / "out", "--backbone", "scenes-cnn", "--batch-size", 1)
+    assert not refused.works and not (folder / "out" / "meta.json").exists()
+    picture.write_bytes(good)
+
+
+def make_finished(folder: Path) -> None:
+    """A whole extraction."""
+    make_album(folder)
+    assert vse("data", "extract", folder, folder / "out", "--backbone", "scenes-cnn").works
+
+
+def _extraction(folder: Path, whole: Path) -> bool:
+    """Extracting again ends with the right rows, or refuses."""
+    extract = vse("data", "extract", folder, folder / "out", "--backbone", "scenes-cnn", "--batch-size", 1)
+    if extract.works:
+        finished = whole.with_name("finished")
+        if not finished.exists():
+            finished.mkdir()
+            make_finished(finished)
+        for split in ("train", "dev", "test"):
+            rows, right = (np.load(one / "out" / f"{split}_ims.npy") for one in (folder, finished))
+            if rows.shape != right.shape or not np.allclose(rows, right, rtol=0.02, atol=0.02):
+                raise Defect(f"silent: the extraction of {split} is finished, with wrong rows")
+    return extract.works
+
+
+# What a training leaves.
+
+
+def make_run(folder: Path) -> None:
+    """A run, and the features that it was trained on."""
+    (folder / "features").mkdir()
+    make_features(folder / "features")
+    command = ["train", "vsepp_region_gru", "--data", folder / "features", "--out", folder / "run", *SMALL]
+    assert vse(*command).works
+
+
+def _run(folder: Path, whole: Path) -> bool:
+    """Evaluated and resumed, it gives the same numbers as before, or is refused and left as it is."""
+    data = ["--data", folder / "features"]
+    evaluated = vse("evaluate", folder / "run", *data)
+    if evaluated.works and evaluated.out != vse("evaluate", whole / "run", "--data", whole / "features").out:
+        raise Defect(f"silent: evaluated, with other numbers:\n{evaluated.out}")
+    before = _contents(folder / "run")
+    resumed = vse("train", "vsepp_region_gru", *data, "--out", folder / "run", "--resume", *SMALL)
+    if not resumed.works and _contents(folder / "run") != before:
+        raise Defect("silent: refused to resume, and changed the run")
+    _refuse_left_overs(folder)
+    return evaluated.works and resumed.works
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def make_record(folder: Path) -> None:
+    """A record of a run."""
+    entry = records.record(
+        "vsepp_region_gru", config={"dim": 8}, config_hash="ab12", data={"name": "album"}, seed=0,
+        metrics={"rsum": 100.0}, seconds=1.0,
+    )  # fmt: skip
+    records.write(entry, folder)
+
+
+def _record(folder: Path, whole: Path) -> bool:
+    try:
+        found = records.find(folder)
+        records.table(found)
+    except (ValueError, OSError):
+        return False
+    return bool(found)
+
+
+# What may be handed to a training or an extraction besides.
+
+
+def make_vectors(folder: Path) -> None:
+    """Word vectors as text, and features."""
+    (folder / "features").mkdir()
+    make_features(folder / "features")
+    words = ["a", "train", "thing", "here", "0", "1"]
+    (folder / "vectors.txt").write_text("".join(f"{word} 0.1 0.2 -0.3 4e-1\n" for word in words), "utf-8")
+
+
+def _vectors(folder: Path, whole: Path) -> bool:
+    out = folder.with_name("run")
+    command = ["train", "vsepp_region_gru", "--data", folder / "features", "--out", out, *SMALL]
+    trained = vse(*command, "--vectors", folder / "vectors.txt")
+    if not trained.works and out.exists():
+        raise Defect("silent: refused, and left a run's folder behind")
+    return trained.works
+
+
+def make_weights(folder: Path) -> None:
+    """A network's weights, as PyTorch and as safetensors write them, and an album."""
+    from safetensors.torch import save_file
+
+    (folder / "album").mkdir()
+    make_album(folder / "album")
+    torch.manual_seed(0)
+    weights = timm.create_model(TIMM, pretrained=False).state_dict()
+    torch.save(weights, folder / "weights.pth")
+    save_file(weights, folder / "weights.safetensors")
+
+
+def _weights(folder: Path, whole: Path) -> bool:
+    works = True
+    for name in ("weights.pth", "weights.safetensors"):
+        out = folder / f"out_{name}"
+        said = vse("data", "extract", folder / "album", out, "--backbone", TIMM, "--weights", folder / name)
+        works = works and said.works
+    return works
+
+
+KINDS = [
+    Kind("annotations (Karpathy)", make_album, ("dataset_album.json",), _photographs),
+    Kind("annotations (Flickr8k)", make_flickr8k, ("*.txt",), _photographs),
+    Kind("pictures", make_album, ("images/*.jpg",), _photographs),
+    Kind("feature folders", make_features, ("*",), _features),
+    Kind("unfinished extractions", make_unfinished, ("out/*", "out/.*.part"), _extraction),
+    Kind("finished extractions", make_finished, ("out/*",), _extraction),
+    Kind("run folders", make_run, ("run/*",), _run),
+    Kind("records", make_record, ("*.json",), _record),
+    Kind("word vectors", make_vectors, ("vectors.txt",), _vectors),
+    Kind("weights", make_weights, ("weights.*",), _weights),
+]
+
+
+def copy(whole: Path, to: Path) -> Path:
+    """A copy to damage."""
+    shutil.copytree(whole, to)
+    return to
