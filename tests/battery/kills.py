@@ -81,7 +81,7 @@ def training(kills: int, dice: random.Random, folder: Path) -> tuple[int, list[s
 
     def command(name: str) -> list[str]:
         options = ["--data", str(data), "--out", str(folder / name), "--resume", "--save-every", "1"]
-        return ["train", "vsepp_region_gru", *options, *SMALL, "--set", "training.epochs=40"]
+        return ["train", "2ad_region_gru", *options, *SMALL, "--set", "training.epochs=40"]
 
     seconds = finish(command("whole"))
     met = kill_and_go_on(command("killed"), seconds / 4, kills, dice)

@@ -123,7 +123,7 @@ def make_features(folder: Path) -> None:
 def _features(folder: Path, whole: Path) -> bool:
     check = vse("data", "check", folder)
     out = folder.with_name("run")
-    train = vse("train", "vsepp_region_gru", "--data", folder, "--out", out, *SMALL)
+    train = vse("train", "2ad_region_gru", "--data", folder, "--out", out, *SMALL)
     _refuse_left_overs(folder.parent)
     return _agreed(check, train, "train")
 
@@ -167,7 +167,7 @@ def make_run(folder: Path) -> None:
     """A run, and the features that it was trained on."""
     (folder / "features").mkdir()
     make_features(folder / "features")
-    command = ["train", "vsepp_region_gru", "--data", folder / "features", "--out", folder / "run", *SMALL]
+    command = ["train", "2ad_region_gru", "--data", folder / "features", "--out", folder / "run", *SMALL]
     assert vse(*command).works
 
 
@@ -178,7 +178,7 @@ def _run(folder: Path, whole: Path) -> bool:
     if evaluated.works and evaluated.out != vse("evaluate", whole / "run", "--data", whole / "features").out:
         raise Defect(f"silent: evaluated, with other numbers:\n{evaluated.out}")
     before = _contents(folder / "run")
-    resumed = vse("train", "vsepp_region_gru", *data, "--out", folder / "run", "--resume", *SMALL)
+    resumed = vse("train", "2ad_region_gru", *data, "--out", folder / "run", "--resume", *SMALL)
     if not resumed.works and _contents(folder / "run") != before:
         raise Defect("silent: refused to resume, and changed the run")
     _refuse_left_overs(folder)
@@ -192,7 +192,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 def make_record(folder: Path) -> None:
     """A record of a run."""
     entry = records.record(
-        "vsepp_region_gru", config={"dim": 8}, config_hash="ab12", data={"name": "album"}, seed=0,
+        "2ad_region_gru", config={"dim": 8}, config_hash="ab12", data={"name": "album"}, seed=0,
         metrics={"rsum": 100.0}, seconds=1.0,
     )  # fmt: skip
     records.write(entry, folder)
@@ -220,7 +220,7 @@ def make_vectors(folder: Path) -> None:
 
 def _vectors(folder: Path, whole: Path) -> bool:
     out = folder.with_name("run")
-    command = ["train", "vsepp_region_gru", "--data", folder / "features", "--out", out, *SMALL]
+    command = ["train", "2ad_region_gru", "--data", folder / "features", "--out", out, *SMALL]
     trained = vse(*command, "--vectors", folder / "vectors.txt")
     if not trained.works and out.exists():
         raise Defect("silent: refused, and left a run's folder behind")
