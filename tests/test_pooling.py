@@ -16,7 +16,9 @@ from vsecore.pooling import (
     POOLS,
     AdaPool,
     AdPool,
+    AttentionPool,
     GCNPool,
+    GeneralizedMeanPool,
     KMaxPool,
     LIPPool,
     MaxPool,
@@ -60,8 +62,14 @@ WEIGHED = {  # those that give each value a weight, 1 in all
     "adpool, embedding": trained(AdPool(DIM, token_share=0.0)),
     "adpool, random": trained(drawn()),
 }
-OTHERS = {"seq2seq": trained(Seq2SeqPool(DIM)), "gcn": trained(GCNPool(DIM, layers=2))}
-ORDERLESS = {repr(pool): pool for pool in SIMPLE} | WEIGHED | {"gcn": OTHERS["gcn"]}
+OTHERS = {
+    "seq2seq": trained(Seq2SeqPool(DIM)),
+    "gcn": trained(GCNPool(DIM, layers=2)),
+    "generalized_mean": GeneralizedMeanPool(2.5).double(),
+    "attention": trained(AttentionPool(DIM, heads=1)),
+}
+ORDERLESS = {repr(pool): pool for pool in SIMPLE} | WEIGHED | OTHERS
+del ORDERLESS["seq2seq"]
 
 
 def each(pools):
@@ -336,6 +344,32 @@ def test_self_attention_agrees_with_the_loop():
         )
         assert weights[row, mask[row]].tolist() == pytest.approx(shares)
         assert not weights[row, ~mask[row]].any()
+
+
+def test_attention_agrees_with_torch():
+    pool = trained(AttentionPool(6, heads=3))
+    theirs = nn.MultiheadAttention(6, 3, batch_first=True).double()
+    with torch.no_grad():  # theirs has a layer for the question too: here it is given as it is
+        nothing = torch.zeros(6, dtype=torch.float64)
+        theirs.in_proj_weight.copy_(torch.cat([torch.eye(6), pool.key.weight, pool.value.weight]))
+        theirs.in_proj_bias.copy_(torch.cat([nothing, nothing, pool.value.bias]))
+        theirs.out_proj.load_state_dict(pool.joined.state_dict())
+    x, mask = batch(dim=6)
+    question = pool.question.reshape(1, 1, 6).expand(len(x), -1, -1)
+    expected, _ = theirs(question, x, x, key_padding_mask=~mask)
+    torch.testing.assert_close(pool(x, mask), expected.squeeze(1))
+
+
+def test_a_power_is_the_mean_at_1_and_the_maximum_far_away():
+    x, mask = batch()
+    x = x.abs() + 0.1
+    for power, simple, near in ((1.0, MeanPool(), 1e-12), (1e4, MaxPool(), 1e-3)):
+        pool = GeneralizedMeanPool(power).double()
+        torch.testing.assert_close(pool(x, mask), simple(x, mask), rtol=near, atol=0)
+    row = x[0, mask[0]]
+    torch.testing.assert_close(GeneralizedMeanPool(3.0).double()(x, mask)[0], row.pow(3).mean(0).pow(1 / 3))
+    assert (GeneralizedMeanPool().double()(-x, mask) - 1e-6).abs().max() < 1e-12
+    assert GeneralizedMeanPool(50.0)(torch.full((1, 2, 3), 1e3)).isfinite().all(), "1e150 is no float32"
 
 
 def test_graph_convolution_agrees_with_the_loop():
@@ -654,6 +688,10 @@ def test_another_width_is_refused(pool):
         (lambda: GPO(position_dim=3), "position_dim must be even"),
         (lambda: GPO(hidden=0), "hidden must be"),
         (lambda: GPO(temperature=0), "temperature must be"),
+        (lambda: AttentionPool(6, heads=4), "heads must be a whole number that divides dim = 6, got 4"),
+        (lambda: AttentionPool(6, heads=0), "heads must be"),
+        (lambda: GeneralizedMeanPool(0.0), "power must be above 0, got 0.0"),
+        (lambda: GeneralizedMeanPool(math.inf), "power must be"),
     ],
 )
 def test_refuses_what_makes_no_pooler(make, message):
@@ -664,11 +702,11 @@ def test_refuses_what_makes_no_pooler(make, message):
 @pytest.mark.parametrize("name", POOLS)
 def test_build_pool_builds_each_and_needs_no_memory_to_try(name):
     options = {"k": 2} if name == "kmax" else {}
-    pool = build_pool(name, DIM, **options)
+    pool = build_pool(name, 8, **options)
     assert type(pool) is POOLS[name]
-    assert pool(torch.randn(2, 3, DIM)).shape == (2, DIM)
+    assert pool(torch.randn(2, 3, 8)).shape == (2, 8)
     with torch.device("meta"):
-        build_pool(name, DIM, **options)
+        build_pool(name, 8, **options)
 
 
 def test_build_pool_knows_every_name():

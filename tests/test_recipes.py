@@ -348,6 +348,8 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         ("caption encoder", "gru"): {"word_dim": 300, "minimum_count": 4},
         ("caption encoder", "bert"): {"weights": inspect.Parameter.empty},
         ("pool", "kmax"): {"k": inspect.Parameter.empty},
+        ("pool", "generalized_mean"): {"power": 3.0},
+        ("pool", "attention"): {"heads": 8},
         ("pool", "gcn"): {"layers": 4},
         ("pool", "gpo"): {"position_dim": 32, "hidden": 32, "temperature": 0.1},
         ("pool", "adpool"): {"per_dimension": False, "token_share": None},
@@ -466,13 +468,13 @@ def test_a_pool_that_cannot_be_built_is_refused_at_once(tower, pool, options, me
 @pytest.mark.parametrize("name", POOLS)
 def test_every_pool_can_be_chosen_for_either_tower(name):
     part = Part(name, {"k": 2} if name == "kmax" else {})
-    changes = {"image.pool": part, "text.pool": part, "dim": 6, "text.encoder.word_dim": 5}
+    changes = {"image.pool": part, "text.pool": part, "dim": 8, "text.encoder.word_dim": 5}
     recipe = get("vsepp_grid_gru").override(changes)
     model = Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))).build(7, VOCABULARY)
     assert type(model.image_pool) is type(model.text_pool) is POOLS[name]
-    assert model.encode_pictures(torch.randn(2, 4, 7)).vectors.shape == (2, 6)
+    assert model.encode_pictures(torch.randn(2, 4, 7)).vectors.shape == (2, 8)
     tokens, mask = torch.tensor([[4, 5, 6], [7, 0, 0]]), torch.tensor([[True] * 3, [True, False, False]])
-    assert model.encode_captions(tokens, mask).vectors.shape == (2, 6)
+    assert model.encode_captions(tokens, mask).vectors.shape == (2, 8)
 
 
 def test_to_make_a_recipe_draws_no_random_number(monkeypatch):

@@ -6,7 +6,8 @@ of padding changes a result.
 """
 
 from vsecore.pooling.adpool import AdPool
-from vsecore.pooling.basic import KMaxPool, MaxPool, MeanPool
+from vsecore.pooling.attention import AttentionPool
+from vsecore.pooling.basic import GeneralizedMeanPool, KMaxPool, MaxPool, MeanPool
 from vsecore.pooling.gpo import GPO
 from vsecore.pooling.graph import GCNPool
 from vsecore.pooling.masking import check_elements
@@ -20,7 +21,9 @@ __all__ = [
     "POOLS",
     "AdPool",
     "AdaPool",
+    "AttentionPool",
     "GCNPool",
+    "GeneralizedMeanPool",
     "KMaxPool",
     "LIPPool",
     "MaxPool",

@@ -1,6 +1,8 @@
-"""Poolers without weights: the mean, the maximum and what lies between."""
+"""The mean, the maximum and what lies between: by counting values, or by raising them to a power."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -71,3 +73,39 @@ class KMaxPool(nn.Module):
         check_elements(x, mask)
         largest = sort_descending(x, mask)[:, : self.k]  # (B, k, D)   0 where a short row ran out
         return largest.sum(1) / count_real(x, mask).clamp(max=self.k).unsqueeze(-1)  # (B, D)
+
+
+class GeneralizedMeanPool(nn.Module):
+    """The generalised mean of each dimension, (mean of x^p)^(1/p), with a learned p.
+
+    Between `MeanPool` (p = 1) and `MaxPool` (p without end), if no value is negative. What is below 1e-6
+    counts as 1e-6, since a negative number has no such root: a dimension can say how much of something is
+    there, not how much of its opposite.
+
+    Args:
+        power: p at the start, above 0.
+
+    Raises:
+        ValueError: power is not above 0.
+
+    Source: Radenović et al. 2019 (GeM), eq. 3, with one p for all dimensions, as in their best networks.
+    """
+
+    SMALLEST = 1e-6
+
+    def __init__(self, power: float = 3.0) -> None:
+        super().__init__()
+        if not 0 < power < math.inf:
+            raise ValueError(f"power must be above 0, got {power!r}")
+        self.power = nn.Parameter(torch.tensor(float(power)))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        check_elements(x, mask)
+        # By logarithms: x^p itself leaves the range of its type even for moderate values.
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        logs = without_padding(wide, mask).clamp(min=self.SMALLEST).log() * self.power  # (B, N, D)
+        if mask is not None:
+            logs = torch.where(mask.unsqueeze(-1), logs, -torch.inf)
+        count = count_real(x, mask).to(logs.dtype).unsqueeze(-1).log()  # (B, 1)
+        return ((logs.logsumexp(1) - count) / self.power).exp().to(x.dtype)  # (B, D)

@@ -7,7 +7,8 @@ from typing import Any
 from torch import nn
 
 from vsecore.pooling.adpool import AdPool
-from vsecore.pooling.basic import KMaxPool, MaxPool, MeanPool
+from vsecore.pooling.attention import AttentionPool
+from vsecore.pooling.basic import GeneralizedMeanPool, KMaxPool, MaxPool, MeanPool
 from vsecore.pooling.gpo import GPO
 from vsecore.pooling.graph import GCNPool
 from vsecore.pooling.masking import check_dim
@@ -21,12 +22,14 @@ POOLS = Registry(
         "mean": MeanPool,
         "max": MaxPool,
         "kmax": KMaxPool,
+        "generalized_mean": GeneralizedMeanPool,
         "soft": SoftPool,
         "ada": AdaPool,
         "lip": LIPPool,
         "seq2seq": Seq2SeqPool,
         "gcn": GCNPool,
         "self_attention": SelfAttentionPool,
+        "attention": AttentionPool,
         "gpo": GPO,
         "adpool": AdPool,
     },
