@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vsecore.data.splits import FeatureKind
+from vsecore.experiments.tuning import at_rate
 from vsecore.recipes import Recipe, get
 
 
@@ -37,16 +38,41 @@ class Experiment:
     recipe: str  # what all arms are variants of; "{features}" stands for what an element is
     arms: dict[str, Arm]  # by the name that the paper gives them
 
-    def trainings(self, arm: str, features: FeatureKind, scale: Mapping[str, Any]) -> list[PlannedTraining]:
-        """What an arm trains, at a scale: one system, or the members of an ensemble."""
+    def systems(self, arm: str, features: FeatureKind) -> list[tuple[str, Member]]:
+        """What an arm consists of: one system, or the members of an ensemble, each by its recipe's name.
+
+        Raises:
+            ValueError: the arm is unknown.
+        """
         if arm not in self.arms:
             raise ValueError(f"arm {arm!r} is unknown: there are {', '.join(self.arms)}")
         chosen = self.arms[arm]
         return [
-            PlannedTraining(
-                get(self.recipe.format(features=member.features) + chosen.variants, scale), member
-            )
+            (self.recipe.format(features=member.features) + chosen.variants, member)
             for member in chosen.members or (Member(features),)
+        ]
+
+    def trainings(
+        self,
+        arm: str,
+        features: FeatureKind,
+        scale: Mapping[str, Any],
+        rates: Mapping[str, float] | None = None,
+    ) -> list[PlannedTraining]:
+        """What an arm trains, at a scale.
+
+        Args:
+            arm: its name.
+            features: for members that do not name their own.
+            scale: changes to the recipes.
+            rates: the learning rate of each recipe, by its name; None: the scale's.
+
+        Raises:
+            ValueError: the arm is unknown, or the scale does not fit a recipe.
+        """
+        return [
+            PlannedTraining(get(name, scale) if rates is None else at_rate(name, scale, rates[name]), member)
+            for name, member in self.systems(arm, features)
         ]
 
 
@@ -76,6 +102,22 @@ LESSON_SCALE: dict[str, dict[str, Any]] = {
         "text.encoder.word_dim": 50,
         "training.epochs": 3,
         "training.learning_rate": 2e-3,
+        "training.schedule": "cosine",
+    },
+}
+
+#: Long enough for every system to level off, with a schedule that ends low and learning rates of their own.
+FAIR_SCALE: dict[str, dict[str, Any]] = {
+    "scenes": {
+        "dim": 128,
+        "text.encoder.word_dim": 64,
+        "training.epochs": 15,
+        "training.schedule": "cosine",
+    },
+    "flickr8k": {
+        "dim": 512,
+        "text.encoder.word_dim": 300,
+        "training.epochs": 15,
         "training.schedule": "cosine",
     },
 }

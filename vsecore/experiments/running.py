@@ -10,13 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from vsecore import records
+from vsecore import records, scenes
 from vsecore.data.splits import Dataset, FeatureKind, Split
-from vsecore.evaluation import ensemble, evaluate
+from vsecore.evaluation import ensemble, evaluate, map_at_r
+from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
-from vsecore.experiments.experiment import PlannedTraining, lesson_scale, title_of
+from vsecore.experiments.experiment import Member, PlannedTraining, lesson_scale, title_of
 from vsecore.losses import Rule, negatives_kept
 from vsecore.paths import results
 from vsecore.training import Event, Run, describe_data, fit, score_split
@@ -34,6 +37,7 @@ def run(
     seeds: Iterable[int] = (0, 1, 2),
     arms: Sequence[str] = (),
     scale: Mapping[str, Any] | None = None,
+    tune: bool = False,
     vectors: Callable[[Any], Tensor] | None = None,
     folder: Path = RESULTS,
     tell: Callable[[str], None] = print,
@@ -47,6 +51,7 @@ def run(
         seeds: one run each, seed by seed, so that an interrupted experiment has complete comparisons.
         arms: only these; empty: all.
         scale: changes to all arms' recipes; None: `LESSON_SCALE` of the data.
+        tune: first choose each system's learning rate on the development split, see `tuning`.
         vectors: makes the word vectors from the tokenizer; None: they start as noise.
         folder: of the records.
         tell: called with a line about each result.
@@ -58,27 +63,76 @@ def run(
     opened = cache(open_data)
     if scale is None:
         scale = lesson_scale(opened(features).name)
-    chosen = {arm: experiment.trainings(arm, features, scale) for arm in arms or experiment.arms}
+    chosen = arms or tuple(experiment.arms)
+    systems = {arm: experiment.systems(arm, features) for arm in chosen}
     folder.mkdir(parents=True, exist_ok=True)
-    precision = precision_of(make_accelerator())
+    workshop = _Workshop(opened, vectors, folder, tell)
+    rates = None
+    if tune:
+        rates = {
+            name: workshop.tune(name, member, scale) for parts in systems.values() for name, member in parts
+        }
+    planned = {arm: experiment.trainings(arm, features, scale, rates) for arm in chosen}
     for seed in seeds:
-        trained: dict[tuple[str, int], _Trained] = {}  # members that several ensembles of a seed share
-        for arm, trainings in chosen.items():
-            sources = [_sources(training, opened, vectors, seed) for training in trainings]
-            title, digest = title_of(trainings)
-            done = records.find(folder, name=title, config_hash=digest, seed=seed, precision=precision)
-            if any(entry.data == _data(sources) for entry in done):
-                tell(f"{arm}, seed {seed}: recorded already")
-                continue
-            parts = []
-            for training in trainings:
-                key = (training.recipe.hash(), training.seed(seed))
-                if key not in trained:
-                    trained[key] = _train(training, opened(training.member.features), vectors, seed)
-                parts.append(trained[key])
-            entry = _recorded(title, digest, parts, opened(trainings[0].member.features).test, sources, seed)
-            records.write(entry, folder)
-            tell(f"{arm}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")
+        for arm, trainings in planned.items():
+            workshop.record(arm, trainings, seed)
+        workshop.forget()  # what several ensembles of a seed shared
+
+
+class _Workshop:
+    """Trains what is not recorded yet, and records it."""
+
+    def __init__(
+        self,
+        opened: Callable[[FeatureKind], Dataset],
+        vectors: Callable[[Any], Tensor] | None,
+        folder: Path,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.opened, self.vectors, self.folder, self.tell = opened, vectors, folder, tell
+        self.precision = precision_of(make_accelerator())
+        self.trained: dict[tuple[str, int], _Trained] = {}
+
+    def tune(self, name: str, member: Member, scale: Mapping[str, Any]) -> float:
+        """The learning rate of a system, chosen from one seed."""
+        results: dict[float, float] = {}
+        while rates := tuning.still_to_try(results):
+            for rate in rates:
+                planned = PlannedTraining(tuning.at_rate(name, scale, rate), Member(member.features))
+                entry = self.record(f"{name} at {rate:g}", [planned], tuning.SEED)
+                results[rate] = tuning.development_rsum(entry)
+                self.forget()
+        chosen = tuning.best(results)
+        self.tell(
+            f"{name}: learning rate {chosen:g}, of {', '.join(f'{rate:g}' for rate in sorted(results))}"
+        )
+        return chosen
+
+    def record(self, title: str, trainings: Sequence[PlannedTraining], seed: int) -> records.Record:
+        """The record of an arm, which is trained first if there is none."""
+        sources = [_sources(training, self.opened, self.vectors, seed) for training in trainings]
+        name, digest = title_of(trainings)
+        found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
+        for entry in found:
+            if entry.data == _data(sources):
+                self.tell(f"{title}, seed {seed}: recorded already")
+                return entry
+        parts = []
+        for training in trainings:
+            key = (training.recipe.hash(), training.seed(seed))
+            if key not in self.trained:
+                data = self.opened(training.member.features)
+                self.trained[key] = _train(training, data, self.vectors, seed)
+            parts.append(self.trained[key])
+        test = self.opened(trainings[0].member.features).test
+        entry = _recorded(name, digest, parts, test, sources, seed)
+        records.write(entry, self.folder)
+        self.tell(f"{title}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")
+        return entry
+
+    def forget(self) -> None:
+        """Let trained systems go."""
+        self.trained.clear()
 
 
 @dataclass(frozen=True)
@@ -114,7 +168,8 @@ def _recorded(
     seed: int,
 ) -> records.Record:
     """The record of an arm: of its one system, or of the mean of its members' similarities."""
-    metrics = evaluate(ensemble(*(part.scores for part in parts)), test.owner)
+    scores = ensemble(*(part.scores for part in parts))
+    metrics = evaluate(scores, test.owner) | _on_truth(scores, test, _data(sources)["name"])
     if len(parts) == 1:
         note = f"best epoch on dev, evaluated on {len(test)} test pictures; {_Watch.note}"
         return records.record_run(parts[0].run, metrics | parts[0].followed, note)
@@ -132,6 +187,29 @@ def _recorded(
         precision=parts[0].run.precision,
         processes=parts[0].run.processes,
     )
+
+
+def _on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
+    """On the scenes, of which the truth is known: mAP@R in both directions, in percent."""
+    if data != "scenes":
+        return {}
+    made = scenes.pictures("test", len(test))
+    said = [caption for picture in made for caption in picture.captions]
+    if [caption.text for caption in said] != test.captions:  # another seed of the world
+        return {}
+    truth = torch.from_numpy(_truth(len(test)))  # (Nc, Ni)
+    return {
+        "i2t_map_at_r": 100 * map_at_r(scores, truth.T),
+        "t2i_map_at_r": 100 * map_at_r(scores.T, truth),
+    }
+
+
+@cache
+def _truth(count: int) -> np.ndarray:
+    """Which caption is true of which picture of the test split, (Nc, Ni) bool."""
+    made = scenes.pictures("test", count)
+    said = [caption for picture in made for caption in picture.captions]
+    return scenes.relevance(said, [picture.scene for picture in made])
 
 
 def _sources(

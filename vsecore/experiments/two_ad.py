@@ -25,6 +25,9 @@ EXPERIMENTS: dict[str, Experiment] = {
             "mean": Arm("+mean", "VSE+2AD without AdPool"),
             "max": Arm("+max"),
             "5-max": Arm("+kmax"),
+            "AdPool, released": Arm("+per_dimension"),
+            "GeM": Arm("+generalized_mean"),
+            "attention": Arm("+attention"),
         },
     ),
     "2ad_parts": Experiment(

@@ -43,6 +43,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mean": _pools("mean"),
     "max": _pools("max"),
     "kmax": _pools("kmax", k=5),
+    "generalized_mean": _pools("generalized_mean"),
+    "attention": _pools("attention"),
     "soft": _pools("soft"),
     "ada": _pools("ada"),
     "lip": _pools("lip"),
