@@ -39,7 +39,8 @@ def write_precomp(folder: Path, repeats: int = 1, ids: bool = True) -> Path:
         lines = [f"caption {c} of picture {p}" for p in range(count) for c in range(5)]
         (folder / f"{name}_caps.txt").write_text("\n".join(lines) + "\n")
         if ids:
-            (folder / f"{name}_ids.txt").write_text("".join(f"{p}.jpg\n" * repeats for p in range(count)))
+            identities = "".join(f"{name}{p}.jpg\n" * repeats for p in range(count))
+            (folder / f"{name}_ids.txt").write_text(identities)
     return folder
 
 
@@ -53,7 +54,7 @@ def test_both_layouts_give_the_same_dataset(tmp_path: Path, ids: bool) -> None:
         assert one.fingerprint() == other.fingerprint()
         assert len(one) == count and one.captions[6] == "caption 1 of picture 1" and one.owner[6] == 1
         assert np.array_equal(np.asarray(one.pictures), np.asarray(other.pictures))
-    assert once.train.picture_ids[1] == ("1.jpg" if ids else "1")
+    assert once.train.picture_ids[1] == ("train1.jpg" if ids else "1")
     assert check_precomp(tmp_path / "five").problems == []
 
 
@@ -85,9 +86,13 @@ def test_batches_from_disk_are_those_from_memory(tmp_path: Path) -> None:
 
 def test_another_split_can_be_the_test(tmp_path: Path) -> None:
     folder = write_precomp(tmp_path / "coco")
-    for end in ("ims.npy", "caps.txt", "ids.txt"):
+    for end in ("ims.npy", "caps.txt"):
         shutil.copy(folder / f"train_{end}", folder / f"testall_{end}")
+    ids = [f"test{p}.jpg\n" for p in range(6)]  # those of "test", and four more
+    (folder / "testall_ids.txt").write_text("".join(ids))
     assert len(open_precomp(folder, kind="grid", test="testall").test) == 6
+    with pytest.raises(ValueError, match="test is 'train': wanted a split of its own"):
+        open_precomp(folder, test="train")
 
 
 def cut_off(path: Path) -> None:
@@ -117,7 +122,7 @@ def without_last_line(path: Path) -> None:
             ValueError,
             r"dev_ims.npy holds float64 \(3, 8\)",
         ),
-        ("dev_ims.npy", lambda p: np.save(p, np.array([{}])), ValueError, "dev_ims.npy is not a .npy file"),
+        ("dev_ims.npy", lambda p: np.save(p, np.array([{}])), ValueError, r"dev_ims.npy holds object \(1,\)"),
         ("dev_ims.npy", lambda p: np.save(p, np.zeros((3, 4, 9))), ValueError, "differ in the width"),
         (
             "dev_caps.txt",
@@ -130,12 +135,12 @@ def without_last_line(path: Path) -> None:
         ("dev_caps.txt", Path.unlink, FileNotFoundError, "no file .*dev_caps.txt"),
         ("dev_ids.txt", without_last_line, ValueError, "dev_ids.txt has 2 lines for 3 pictures"),
         ("meta.json", lambda p: p.write_text("{"), ValueError, "meta.json is not JSON"),
-        ("meta.json", lambda p: p.write_text("[]"), ValueError, "meta.json holds a JSON list"),
+        ("meta.json", lambda p: p.write_text("[]"), ValueError, r"meta.json is \[\]: wanted named values"),
         (
             "meta.json",
             lambda p: p.write_text('{"dataset": "../x"}'),
             ValueError,
-            "meta.json: the field \"dataset\" is '../x'",
+            "meta.json: dataset is '../x': wanted a name",
         ),
     ],
 )
