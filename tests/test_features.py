@@ -1,5 +1,7 @@
 import json
+import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +26,7 @@ from vsecore.data import extraction, files
 from vsecore.data.backbones import Backbone, load_backbone
 from vsecore.data.batches import make_loader
 from vsecore.data.features import MappedPictures, check_precomp, extract, open_precomp
-from vsecore.data.karpathy import CaptionSplit, load_karpathy
+from vsecore.data.karpathy import CaptionSplit, check_photographs, load_karpathy
 from vsecore.data.words import Vocabulary
 
 SIZES = {"train": 6, "dev": 3, "test": 2}
@@ -149,8 +151,7 @@ def test_a_damaged_folder_is_named_with_its_file(tmp_path: Path, file, damage, e
     damage(folder / file)
     with pytest.raises(error, match=message):
         open_precomp(folder)
-    if "width" not in message:  # what a dataset as a whole must be, a check of single files cannot see
-        assert any(file in problem for problem in check_precomp(folder).problems)
+    assert any(re.search(message, problem) for problem in check_precomp(folder).problems)
 
 
 def test_a_check_reads_the_rows_that_opening_skips(tmp_path: Path) -> None:
@@ -161,6 +162,163 @@ def test_a_check_reads_the_rows_that_opening_skips(tmp_path: Path) -> None:
     (folder / "dev_caps.txt").write_text("a caption\n" * 5000)
     (folder / "dev_ids.txt").unlink()
     assert "dev_ims.npy, row 501 holds NaN" in check_precomp(folder).problems[0]
+
+
+def with_meta(**changes: object) -> Callable[[Path], object]:
+    """Write a `meta.json` that is right but for the changes."""
+    whole = {"kind": "grid", "dtype": "float32", "elements": 4, "feature_dim": 8, "pictures": SIZES}
+    return lambda folder: (folder / "meta.json").write_text(json.dumps(whole | changes))
+
+
+def with_array(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], object]:
+    return lambda folder: np.save(folder / "dev_ims.npy", change(np.load(folder / "dev_ims.npy")))
+
+
+def with_ids(*lines: str, split: str = "dev") -> Callable[[Path], object]:
+    return lambda folder: (folder / f"{split}_ids.txt").write_text("".join(f"{line}\n" for line in lines))
+
+
+def in_place_of(file: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
+    def damage(folder: Path) -> None:
+        (folder / file).unlink(missing_ok=True)
+        make(folder / file)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        # The same picture in two splits, or twice in one.
+        (
+            with_ids("train1.jpg", "test1.jpg", split="test"),
+            "'train1.jpg' is in split 'train' and in .*'test'",
+        ),
+        (with_ids("0", "1", "train1.jpg"), "'train1.jpg' is in split 'train' and in split 'dev'"),
+        (with_ids("a", "b", "a"), "dev_ids.txt, line 3 names the picture 'a' of line 1 again"),
+        (with_ids(*"aaaaabbbbbaaaaa"), "dev_ids.txt, line 11 names the picture 'a' of line 1 again"),
+        (with_ids(*"aaaaabbbbbccacc"), "dev_ids.txt, lines 11 to 15 name different pictures for one row"),
+        (with_ids(*"abcdef"), "has 6 lines for 3 pictures"),
+        (with_ids("a", "", "b"), "line 2 is empty"),
+        # What meta.json says is so.
+        (with_meta(kind="grids"), "meta.json: kind is 'grids': wanted one of"),
+        (with_meta(kind="pixels"), "feature_kind is 'pixels'"),
+        (with_meta(kind=None), "meta.json: kind is None"),
+        (with_meta(dataset=7), "meta.json: dataset is 7"),
+        (with_meta(captions_a_picture=0), "captions_a_picture is 0: wanted at least 1"),
+        (with_meta(captions_a_picture=4), "wanted 24, 4 for each"),
+        (with_meta(dtype="float16"), "has dtype float32, and meta.json says 'float16'"),
+        (with_meta(elements=5), "has elements 4, and meta.json says 5"),
+        (with_meta(feature_dim=9), "has feature_dim 8, and meta.json says 9"),
+        (with_meta(pictures=SIZES | {"dev": 4}), "has pictures 3, and meta.json says 4"),
+        (with_meta(pictures=[6, 3, 2]), "meta.json: pictures is .*wanted named values"),
+        (with_meta(captions_sha256={"dev": "0" * 64}), "captions or ids of split 'dev' are not those"),
+        # Arrays that no network takes, or that do not fit each other.
+        (with_array(lambda array: array.astype(">f4")), "holds >f4"),
+        (with_array(lambda array: array.astype(int)), "holds int64"),
+        (with_array(lambda array: array.astype(object)), "holds object"),
+        (with_array(lambda array: array[..., :7]), "differ in the width of their features"),
+        (with_array(lambda array: array[:0]), r"holds float32 \(0, 4, 8\)"),
+        (with_array(lambda array: array[:2]), "has 15 captions for the 2 rows"),
+        # Something else in a file's place.
+        (in_place_of("dev_ims.npy", Path.mkdir), "no file .*dev_ims.npy"),
+        (in_place_of("dev_caps.txt", Path.mkdir), "no file .*dev_caps.txt"),
+        (in_place_of("dev_ids.txt", Path.mkdir), "no file .*dev_ids.txt"),
+        (in_place_of("meta.json", Path.mkdir), "no file .*meta.json"),
+        (in_place_of("dev_ims.npy", os.mkfifo), "no file .*dev_ims.npy"),
+        (in_place_of("dev_ids.txt", os.mkfifo), "no file .*dev_ids.txt"),
+        (in_place_of("meta.json", os.mkfifo), "no file .*meta.json"),
+        (in_place_of("dev_caps.txt", lambda path: path.write_bytes(b"\xed\xa0\x80\n" * 15)), "is not UTF-8"),
+    ],
+)
+def test_opening_and_checking_refuse_the_same(tmp_path: Path, damage: Callable, message: str) -> None:
+    folder = write_precomp(tmp_path / "precomp")
+    damage(folder)
+    with pytest.raises((ValueError, OSError), match=message) as caught:
+        open_precomp(folder)
+    assert str(caught.value) in check_precomp(folder).problems
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        with_meta(),
+        with_meta(captions_sha256={"testall": "0" * 64}),
+        with_array(np.asfortranarray),
+        with_array(lambda array: array.astype(np.float64)),
+        with_array(lambda array: array.astype(np.float16)),
+        with_array(lambda array: array[:, :3]),
+        with_ids(*"aaaaabbbbbccccc"),
+        with_ids(*map(str, range(100, 115))),  # the captions' own numbers
+        in_place_of("dev_ids.txt", lambda path: None),
+        in_place_of("dev_ids.txt", lambda path: path.write_bytes(b"\xef\xbb\xbfa\r\nb\r\nc\r\n")),
+    ],
+)
+def test_what_a_check_calls_ready_can_be_trained_on(tmp_path: Path, change: Callable) -> None:
+    folder = write_precomp(tmp_path / "precomp")
+    change(folder)
+    assert check_precomp(folder).problems == []
+    data = open_precomp(folder)
+    vocabulary = Vocabulary.build(data.train.captions, 1)
+    for split in (data.train, data.dev, data.test):
+        for batch in make_loader(split, vocabulary, 2):
+            assert batch.to("cpu").pictures.shape[-1] == data.feature_dim
+
+
+def test_ids_that_only_count_rows_name_no_pictures(tmp_path: Path) -> None:
+    folder = write_precomp(tmp_path / "precomp")
+    for name, count in SIZES.items():
+        with_ids(*map(str, range(count)), split=name)(folder)
+    assert check_precomp(folder).problems == []
+    assert open_precomp(folder).dev.picture_ids == ["0", "1", "2"]
+
+
+def test_a_check_compares_all_rows_that_are_repeated(tmp_path: Path) -> None:
+    folder = write_precomp(tmp_path / "five", repeats=5)
+    features = np.load(folder / "train_ims.npy")
+    features[7, 0, 0] += 1  # in the second five, of six
+    np.save(folder / "train_ims.npy", features)
+    assert "train_ims.npy, rows 5 to 9 differ" in check_precomp(folder).problems[0]
+
+
+def test_captions_that_are_not_those_of_the_extraction_are_refused(
+    album: Callable, tiny: Backbone, tmp_path: Path
+) -> None:
+    folder = extract(load_karpathy(album()), tiny, tmp_path / "features", device="cpu")
+    lines = (folder / "dev_caps.txt").read_text().splitlines(keepends=True)
+    (folder / "dev_caps.txt").write_text("".join([lines[1], lines[0], *lines[2:]]))
+    with pytest.raises(ValueError, match=r"captions or ids of split 'dev'.*delete .captions_sha256."):
+        open_precomp(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda images: None,
+        lambda images: images[3].update(sentences=images[3]["sentences"][:4]),
+        lambda images: images[3]["sentences"][2].update(raw=" \n"),
+        lambda images: images[3]["sentences"][2].update(raw="\ufeff\u2028 A dog\x85 runs .\x1c"),
+        lambda images: images[3].update(cocoid=-7),
+        lambda images: images.append(images[0]),
+        lambda images: images[0].update(split="test"),
+    ],
+)
+def test_a_check_of_photographs_says_what_extraction_will(
+    album: Callable, tiny: Backbone, tmp_path: Path, change: Callable
+) -> None:
+    folder = album()
+    path = folder / "dataset_album.json"
+    content = json.loads(path.read_text())
+    change(content["images"])
+    path.write_text(json.dumps(content))
+    try:
+        extract(load_karpathy(folder), tiny, tmp_path / "features", device="cpu")
+        open_precomp(tmp_path / "features")
+        works = True
+    except (ValueError, OSError):
+        works = False
+    assert works == (check_photographs(folder).problems == [])
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from vsecore.data.extraction import META, UNFINISHED, extract, first_not_finite
 from vsecore.data.karpathy import DataReport, captions_sha256
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, FeatureKind, Split
+from vsecore.typed import short
 
 __all__ = ["Backbone", "MappedPictures", "check_precomp", "extract", "load_backbone", "open_precomp"]
 
@@ -257,8 +258,8 @@ def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: _
     for name, held in {**shape, "dtype": str(whole.dtype)}.items():
         if said[name] not in (None, held):
             raise ValueError(
-                f"{whole.path} has {name} {held}, and {META} says {said[name]}: get the folder again, or "
-                "extract it again"
+                f"{whole.path} has {name} {held}, and {META} says {short(said[name])}: get the folder again, "
+                "or extract it again"
             )
     digest = meta.captions_sha256.get(theirs)
     if digest is not None and digest != captions_sha256(split.picture_ids, split.captions):

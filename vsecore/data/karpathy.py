@@ -252,7 +252,11 @@ def _file_names(folder: Path) -> frozenset[str]:
     if not folder.is_dir():
         return frozenset()
     with scandir(folder) as entries:
-        return frozenset(entry.name for entry in entries if entry.is_file())
+        return frozenset(
+            entry.name
+            for entry in entries
+            if entry.is_file(follow_symlinks=False) or Path(entry.path).is_file()
+        )
 
 
 def _existing_folder(root: str | Path) -> Path:

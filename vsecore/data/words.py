@@ -329,7 +329,9 @@ class BERTTokenizer:
         try:
             pieces = tokenizers.Tokenizer.from_str(json.dumps(saved.pieces))
             problem = _wrong_with(pieces, saved.numbers)
-        except Exception as error:  # the library knows no narrower kind
+        except BaseException as error:  # the library knows no narrower kind, and its Rust may panic
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
             problem = str(error)
         if problem:
             raise ValueError(f"{path} holds no tokenizer of BERT's kind ({problem}): save it again")
