@@ -119,6 +119,8 @@ def test_a_missing_folder_or_annotation_is_named(album: Album, tmp_path: Path) -
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere"):
         load_karpathy(tmp_path / "nowhere")
     assert "nowhere" in check_photographs(tmp_path / "nowhere").problems[0]
+    with pytest.raises(FileNotFoundError, match=r"no folder ~no-such-user"):
+        load_karpathy("~no-such-user")
     with pytest.raises(FileNotFoundError, match=r"holds no dataset_\*.json"):
         load_karpathy(tmp_path)
     folder = album()

@@ -23,6 +23,18 @@ _FILE = re.compile(r"(?!\.\.?$|[A-Za-z]:)[^/\\\x00-\x1f\x7f]+")
 _OUTSIDE = re.compile(r"^/|^[A-Za-z]:|(^|/)\.\.(/|$)|[\\\x00-\x1f\x7f]")
 
 
+def expanded(path: str | Path) -> Path:
+    """A path as the user means it: "~" is a home.
+
+    Raises:
+        FileNotFoundError: there is no such user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise FileNotFoundError(f'no folder {path}: "~" names a user who is not here') from None
+
+
 def dataset_name(name: str) -> str:
     """A name that a file gives to its dataset: it becomes part of folders' names.
 

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from vsecore.data import files
-from vsecore.data.annotations import CAPTIONS_A_PICTURE, DatasetName, read_lines
+from vsecore.data.annotations import CAPTIONS_A_PICTURE, DatasetName, expanded, read_lines
 from vsecore.data.backbones import Backbone, load_backbone
 from vsecore.data.extraction import META, UNFINISHED, extract, first_not_finite
 from vsecore.data.karpathy import DataReport, captions_sha256
@@ -156,13 +156,14 @@ def _refuse_shared_pictures(folder: Path, opened: dict[str, _Opened]) -> None:
                 )
 
 
-def holds_features(folder: Path) -> bool:
+def holds_features(folder: str | Path) -> bool:
     """Whether a folder holds features, or the beginning of them; else it may hold photographs."""
+    folder = expanded(folder)
     return any(folder.glob("*_ims.npy")) or any((folder / name).exists() for name in (META, UNFINISHED))
 
 
 def _precomp_folder(folder: str | Path) -> Path:
-    folder = Path(folder).expanduser()
+    folder = expanded(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}: name a folder that holds train_ims.npy and the rest")
     if (folder / UNFINISHED).exists() and not (folder / META).exists():

@@ -18,7 +18,7 @@ import numpy as np
 from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE as CAPTIONS_A_PICTURE
 from vsecore.data.annotations import SPLITS as SPLITS
-from vsecore.data.annotations import Entry, read_annotations
+from vsecore.data.annotations import Entry, expanded, read_annotations
 from vsecore.data.picture_files import open_picture
 
 PICTURE_FOLDERS = (
@@ -260,7 +260,7 @@ def _file_names(folder: Path) -> frozenset[str]:
 
 
 def _existing_folder(root: str | Path) -> Path:
-    root = Path(root).expanduser()
+    root = expanded(root)
     if not root.is_dir():
         raise FileNotFoundError(
             f"no folder {root}: name the folder that holds the pictures and their captions"
@@ -276,7 +276,7 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
         ValueError: there are several, and `json_path` does not say which.
     """
     if json_path is not None:
-        path = Path(json_path).expanduser()
+        path = expanded(json_path)
         if not path.is_file():
             raise FileNotFoundError(f"no file {path}: name a dataset_*.json or a Flickr8k.token.txt")
         return path
