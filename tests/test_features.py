@@ -178,6 +178,9 @@ def with_ids(*lines: str, split: str = "dev") -> Callable[[Path], object]:
     return lambda folder: (folder / f"{split}_ids.txt").write_text("".join(f"{line}\n" for line in lines))
 
 
+PIPE = getattr(os, "mkfifo", Path.mkdir)  # Windows has none
+
+
 def in_place_of(file: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
     def damage(folder: Path) -> None:
         (folder / file).unlink(missing_ok=True)
@@ -225,9 +228,9 @@ def in_place_of(file: str, make: Callable[[Path], object]) -> Callable[[Path], o
         (in_place_of("dev_caps.txt", Path.mkdir), "no file .*dev_caps.txt"),
         (in_place_of("dev_ids.txt", Path.mkdir), "no file .*dev_ids.txt"),
         (in_place_of("meta.json", Path.mkdir), "no file .*meta.json"),
-        (in_place_of("dev_ims.npy", os.mkfifo), "no file .*dev_ims.npy"),
-        (in_place_of("dev_ids.txt", os.mkfifo), "no file .*dev_ids.txt"),
-        (in_place_of("meta.json", os.mkfifo), "no file .*meta.json"),
+        (in_place_of("dev_ims.npy", PIPE), "no file .*dev_ims.npy"),
+        (in_place_of("dev_ids.txt", PIPE), "no file .*dev_ids.txt"),
+        (in_place_of("meta.json", PIPE), "no file .*meta.json"),
         (in_place_of("dev_caps.txt", lambda path: path.write_bytes(b"\xed\xa0\x80\n" * 15)), "is not UTF-8"),
     ],
 )

@@ -163,7 +163,20 @@ def test_a_damaged_json_is_named_with_its_field(album: Album, change: Callable, 
 
 
 IMAGE = {"filename": "train1.jpg", "split": "test", "sentences": [{"raw": "A dog ."}]}
-NO_FILE_NAMES = ("", ".", "..", "../a.jpg", "/a.jpg", "a/b.jpg", "a\\b.jpg", "C:a", "a\0b", "a\nb", " a")
+NO_FILE_NAMES = (
+    "",
+    ".",
+    "..",
+    "../a.jpg",
+    "/a.jpg",
+    "a/b.jpg",
+    "a\\b.jpg",
+    "C:a",
+    "a\0b",
+    "a\nb",
+    " a",
+    "\ufeffa",
+)
 NO_FOLDERS = ("..", "../x", "a/../../x", "/etc", "C:/x", "a\\b", "..\\x", "a\0b", "a\nb")
 
 
@@ -230,6 +243,7 @@ def test_a_name_is_unique_in_its_folder(album: Album) -> None:
     assert check_photographs(folder).problems == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links are for those who may make them")
 def test_large_collections_may_lie_behind_links(album: Album, tmp_path: Path) -> None:
     folder, disk = album(), tmp_path / "disk"
     (folder / "images").rename(disk)

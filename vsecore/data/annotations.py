@@ -19,8 +19,8 @@ CAPTIONS_A_PICTURE = 5
 SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
 """The JSON's word for a split, and ours. COCO's "restval" is used for training, as everybody does."""
 
-_FILE = re.compile(r"(?!\.\.?$|[A-Za-z]:)[^/\\\x00-\x1f\x7f]+")
-_OUTSIDE = re.compile(r"^/|^[A-Za-z]:|(^|/)\.\.(/|$)|[\\\x00-\x1f\x7f]")
+_FILE = re.compile(r"(?!\.\.?$|[A-Za-z]:)[^/\\\x00-\x1f\x7f\ufeff]+")
+_OUTSIDE = re.compile(r"^/|^[A-Za-z]:|(^|/)\.\.(/|$)|[\\\x00-\x1f\x7f\ufeff]")
 
 
 def expanded(path: str | Path) -> Path:
