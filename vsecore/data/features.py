@@ -7,7 +7,7 @@ writes such a folder from photographs, with a network of `load_backbone` (from `
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -51,8 +51,8 @@ class _Opened:
     """All rows of the file."""
     repeats: int
     """How many rows in a row are the same picture."""
-    named: bool
-    """Whether the file of ids names pictures; else they are only counted."""
+    ids: Literal["names", "counts", "none"]
+    """What its file of ids says: which pictures these are, or only 0, 1, 2, ...; or there is no file."""
 
 
 def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str = "test") -> Dataset:
@@ -147,9 +147,9 @@ def _refuse_shared_pictures(folder: Path, opened: dict[str, _Opened]) -> None:
     """A picture of the training split that is tested on is no test."""
     places: dict[str, _Opened] = {}
     for part in opened.values():
-        for identity in part.split.picture_ids:
+        for identity in part.split.picture_ids if part.ids != "none" else ():
             before = places.setdefault(identity, part)
-            if before is not part and (before.named or part.named):
+            if before is not part and "names" in (before.ids, part.ids):
                 raise ValueError(
                     f"{folder}: the picture {identity!r} is in split {before.split.name!r} and in split "
                     f"{part.split.name!r}, as their files of ids say: keep it in one of them"
@@ -206,9 +206,9 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
             f"wanted {each * rows}, {each} for each (or {rows}, where each picture is repeated {REPEATS} "
             "times); one of the two files is cut off"
         )
-    identities = counted = [str(row) for row in range(len(pictures))]
-    if id_file.exists():
-        identities = _picture_ids(id_file, len(pictures), {rows, len(captions)})
+    counted = [str(row) for row in range(len(pictures))]
+    has_ids = id_file.exists()
+    identities = _picture_ids(id_file, len(pictures), {rows, len(captions)}) if has_ids else counted
     split = Split(
         name=ours,
         pictures=pictures,
@@ -217,7 +217,8 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
         picture_ids=identities,
     )
     _compare_with_meta(whole, split, theirs, meta)
-    return _Opened(split, whole, repeats, named=identities != counted)
+    named: Literal["names", "counts"] = "names" if identities != counted else "counts"
+    return _Opened(split, whole, repeats, named if has_ids else "none")
 
 
 def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
