@@ -90,6 +90,16 @@ def test_sixteen_bits_are_scaled_to_eight(tmp_path: Path) -> None:
     for path in (png16(tmp_path / "grey.png", ramp, 0), tmp_path / "grey.tif"):
         seen = np.asarray(open_picture(path))
         assert (seen == np.round(wanted)[..., None]).all()
+    negative = bytearray((tmp_path / "grey.tif").read_bytes())
+    place = negative.index(struct.pack("<HHI", 262, 3, 1)) + 8  # which number is black
+    negative[place] = 0
+    (tmp_path / "grey.tif").write_bytes(negative)
+    assert (np.asarray(open_picture(tmp_path / "grey.tif")) == np.round(255 - wanted)[..., None]).all()
+    place = negative.index(struct.pack("<HHI", 258, 3, 1)) + 8  # how many bits
+    negative[place] = 12
+    (tmp_path / "grey.tif").write_bytes(negative)
+    with pytest.raises(ValueError, match=r"grey.tif is no picture"):
+        open_picture(tmp_path / "grey.tif")
     colours = np.stack([ramp, ramp.T, ramp[::-1]], -1)
     seen = np.asarray(open_picture(png16(tmp_path / "colours.png", colours, 2))).astype(float)
     assert np.abs(seen - colours / 257).max() < 1 and seen.max() == 255

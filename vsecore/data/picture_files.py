@@ -20,7 +20,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_ORIENTATION, _BITS = 0x0112, 258
+_ORIENTATION, _BITS, _WHITE = 274, 258, 262
 
 # Damage in what a camera notes beside its picture is no news to anyone who wants the picture.
 warnings.filterwarnings("ignore", module=r"PIL\.(TiffImagePlugin|JpegImagePlugin|PngImagePlugin)")
@@ -72,10 +72,12 @@ def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
 
 def _in_colour(picture: ImageFile.ImageFile) -> Image.Image:
     if picture.mode.startswith("I;16"):
-        bits = getattr(picture, "tag_v2", {}).get(_BITS, (16,))
-        if bits != (16,):
-            raise ValueError(f"its grey has {bits[0]} bits, wanted 8 or 16")
+        tags = getattr(picture, "tag_v2", {})  # of a TIFF file
+        if tags.get(_BITS, (16,)) != (16,):
+            raise ValueError(f"its grey has {tags[_BITS][0]} bits, wanted 8 or 16")
         grey = np.asarray(picture).astype(np.uint32)  # (H, W)
+        if tags.get(_WHITE) == 0:  # 0 is white, and Pillow turns round only 8 bits
+            grey = 65535 - grey
         return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
     if picture.mode in ("I", "F"):
         raise ValueError(f"nobody knows which of its numbers is white: mode {picture.mode}")
