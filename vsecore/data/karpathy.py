@@ -169,19 +169,19 @@ def _problem_with(path: Path) -> str | None:
     return None
 
 
-Found = dict[str, list[tuple[Entry, Path | None]]]
+_Found = dict[str, list[tuple[Entry, Path | None]]]
 """For each split its entries, each with the file of its picture."""
 
 
-def _find_pictures(finder: "_PictureFinder", entries: list[Entry]) -> Found:
-    found: Found = {"train": [], "dev": [], "test": []}
+def _find_pictures(finder: "_PictureFinder", entries: list[Entry]) -> _Found:
+    found: _Found = {"train": [], "dev": [], "test": []}
     for entry in entries:
         if entry.split:
             found[entry.split].append((entry, finder.find(entry)))
     return found
 
 
-def _mistakes(root: Path, annotations: Path, found: Found) -> Iterator[Exception]:
+def _mistakes(root: Path, annotations: Path, found: _Found) -> Iterator[Exception]:
     """What keeps the splits from being used: loading raises the first, a check lists all."""
     owners: dict[Path, Entry] = {}
     real = functools.cache(Path.resolve)  # two names may lead to one folder

@@ -238,18 +238,18 @@ class Vocabulary:
             raise ValueError(f"{path}: {error}") from None
 
 
-Number = Annotated[int, Field(ge=0)]
+_Number = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
 class _Special:
     """The numbers of the pieces that are not words, by what BERT calls them."""
 
-    pad: Number
-    unk: Number
-    mask: Number
-    cls: Number
-    sep: Number
+    pad: _Number
+    unk: _Number
+    mask: _Number
+    cls: _Number
+    sep: _Number
 
 
 @dataclass(frozen=True)
