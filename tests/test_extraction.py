@@ -1,0 +1,272 @@
+"""From photographs to features: interrupted or not, the same rows, and each of its own picture."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from vsecore.data import extraction, files
+from vsecore.data.backbones import Backbone, load_backbone
+from vsecore.data.features import extract, open_precomp
+from vsecore.data.karpathy import CaptionSplit, load_karpathy
+
+
+class Halve(nn.Module):
+    """uint8 to numbers from 0 to 2, so that a cell's feature can be told by hand."""
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        return pictures.float() / 127.5
+
+
+@pytest.fixture
+def tiny() -> Backbone:
+    """A grid of 4 × 4 cells whose features are the mean colours of its pixels, times a little matrix."""
+    torch.manual_seed(0)
+    return Backbone("tiny", nn.Sequential(nn.AvgPool2d(8), nn.Conv2d(3, 5, 1)), Halve(), 32)
+
+
+def test_a_backbone_gives_cells_row_by_row(tiny: Backbone) -> None:
+    assert (tiny.kind, tiny.elements, tiny.feature_dim) == ("grid", 16, 5)
+    picture = torch.zeros(1, 3, 32, 32, dtype=torch.uint8)
+    picture[0, :, 8:16, 24:] = 255  # the second row's last cell
+    with torch.no_grad():
+        cells = tiny(picture)[0]
+    different = (cells - cells[0]).abs().sum(1) > 0
+    assert different.nonzero().flatten().tolist() == [7]
+    for wrong in (picture.float(), picture[:, :, :16], picture[0]):
+        with pytest.raises(ValueError, match=r"tiny wants uint8 \(B, 3, 32, 32\)"):
+            tiny(wrong)
+
+
+def test_extracted_rows_are_what_the_backbone_sees(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
+    splits = load_karpathy(album())
+    folder = extract(splits, tiny, tmp_path / "features", batch_size=4, device="cpu")
+    data = open_precomp(folder)
+    assert (data.name, data.feature_kind, data.train.pictures.dtype) == ("album", "grid", np.float16)
+    assert data.train.captions == splits["train"].captions
+    assert data.dev.picture_ids == ["val0.jpg", "val1.jpg"]
+    for row, path in enumerate(splits["train"].files):
+        with Image.open(path) as picture:
+            pixels = np.asarray(picture.resize((32, 32), Image.Resampling.BICUBIC))
+        with torch.no_grad():
+            seen = tiny(torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None])[0]
+        assert torch.equal(torch.from_numpy(data.train.pictures[row]), seen.half())
+    names = {f"{split}_{end}" for split in splits for end in ("ims.npy", "caps.txt", "ids.txt")}
+    assert {path.name for path in folder.iterdir()} == names | {"meta.json"}
+    meta = json.loads((folder / "meta.json").read_text())
+    assert (meta["backbone"], meta["picture_size"], meta["pictures"]["train"]) == ("tiny", 32, 6)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("broken", ["train3.jpg", "val1.jpg", "test0.jpg"])
+def test_an_interrupted_extraction_ends_as_if_never_interrupted(
+    album: Callable, tiny: Backbone, tmp_path: Path, broken: str
+) -> None:
+    splits = load_karpathy(album())
+    whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
+    picture = next(file for split in splits.values() for file in split.files if file.name == broken)
+    good = picture.read_bytes()
+    picture.write_text("no picture")
+    folder = tmp_path / "stopped"
+    with pytest.raises(ValueError, match=f"{broken} is no picture that can be read"):
+        extract(splits, tiny, folder, batch_size=2, device="cpu")
+    assert not (folder / "meta.json").exists()
+    with pytest.raises(ValueError, match="unfinished extraction"):
+        open_precomp(folder)
+    picture.write_bytes(good)
+    looked_at = []
+    tiny.register_forward_pre_hook(lambda _, inputs: looked_at.append(len(inputs[0])))
+    extract(splits, tiny, folder, batch_size=2, device="cpu")
+    assert sum(looked_at) < 10  # of ten pictures some were done
+    assert contents(folder) == contents(whole)
+
+
+def test_a_finished_extraction_is_not_done_again(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
+    splits = load_karpathy(album())
+    folder = extract(splits, tiny, tmp_path / "features", device="cpu")
+    times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    extract(splits, tiny, folder, device="cpu")
+    assert times == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    before = contents(folder)
+    (folder / "dev_ims.npy").unlink()
+    extract(splits, tiny, folder, device="cpu")
+    assert contents(folder) == before
+
+
+def test_two_that_extract_at_once_do_the_work_once(
+    album: Callable, tiny: Backbone, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    splits = load_karpathy(album())
+    whole = extract(splits, tiny, tmp_path / "whole", batch_size=4, device="cpu")
+    began, go_on, looked_at = threading.Event(), threading.Event(), []
+
+    def slow(_: object, inputs: tuple[Tensor]) -> None:
+        looked_at.append(len(inputs[0]))
+        began.set()
+        assert go_on.wait(60)
+
+    tiny.register_forward_pre_hook(slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(extract, splits, tiny, tmp_path / "both", batch_size=4, device="cpu")
+        assert began.wait(60)
+        second = pool.submit(extract, splits, tiny, tmp_path / "both", batch_size=4, device="cpu")
+        time.sleep(0.3)
+        assert not second.done()
+        go_on.set()
+        assert first.result() == second.result()
+    assert sum(looked_at) == 10
+    assert contents(tmp_path / "both") == contents(whole)
+    assert "another process extracts into" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_process_that_is_killed_lets_go_of_its_folder(
+    album: Callable, tiny: Backbone, tmp_path: Path
+) -> None:
+    folder = tmp_path / "features"
+    folder.mkdir()
+    hold = (
+        "import fcntl, sys, time; file = open(sys.argv[1], 'ab'); fcntl.flock(file, fcntl.LOCK_EX); "
+        "print(flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", hold, folder / files.LOCK], stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None and other.stdout.readline() == "\n"
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(extract, load_karpathy(album()), tiny, folder, device="cpu")
+        time.sleep(0.3)
+        assert not waiting.done()
+        other.kill()
+        other.communicate()
+        assert waiting.result(60) == folder
+    assert not (folder / files.LOCK).exists()
+
+
+def test_a_folder_of_other_features_is_left_alone(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
+    splits = load_karpathy(album())
+    folder = extract(splits, tiny, tmp_path / "features", device="cpu")
+    before = contents(folder)
+    with pytest.raises(ValueError, match="dtype was 'float16' and is 'float32' now"):
+        extract(splits, tiny, folder, device="cpu", dtype="float32")
+    other = Backbone("tiny", nn.Conv2d(3, 5, 8, 8), Halve(), 32)
+    with pytest.raises(ValueError, match="backbone_sha256 was"):
+        extract(splits, other, folder, device="cpu")
+    assert contents(folder) == before
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    np.save(elsewhere / "dev_ims.npy", np.zeros((3, 4, 8), np.float16))
+    with pytest.raises(ValueError, match=r"features from elsewhere \(.*_ims.npy\)"):
+        extract(splits, tiny, elsewhere, device="cpu")
+
+
+def test_numbers_too_large_for_half_precision_are_refused(album: Callable, tmp_path: Path) -> None:
+    class Loud(nn.Module):
+        def forward(self, pictures: Tensor) -> Tensor:
+            return 1e4 * pictures[:, :, ::16, ::16]
+
+    splits, loud = load_karpathy(album()), Backbone("loud", Loud(), nn.Identity(), 32)
+    with pytest.raises(ValueError, match='not finite in float16: set dtype="float32"'):
+        extract(splits, loud, tmp_path / "half", device="cpu")
+    extract(splits, loud, tmp_path / "single", device="cpu", dtype="float32")
+
+
+def test_what_cannot_be_extracted_is_refused(
+    album: Callable, tiny: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splits = load_karpathy(album(captions=4))
+    with pytest.raises(ValueError, match=r"'train': .*train0.jpg has 4 captions"):
+        extract(splits, tiny, tmp_path / "features")
+    with pytest.raises(ValueError, match="caption_splits is empty"):
+        extract({}, tiny, tmp_path / "features")
+    with pytest.raises(ValueError, match="dtype is 'int8'"):
+        extract(splits, tiny, tmp_path / "features", dtype="int8")
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        extract(splits, tiny, tmp_path / "features", batch_size=0)
+    assert not (tmp_path / "features").exists()
+    full = shutil._ntuple_diskusage(100, 100, 0)
+    monkeypatch.setattr(extraction.shutil, "disk_usage", lambda folder: full)
+    five = {
+        name: CaptionSplit(
+            name, "album", s.files, ["a"] * 5 * len(s.files), np.arange(len(s.files)).repeat(5), s.picture_ids
+        )
+        for name, s in splits.items()
+    }
+    with pytest.raises(OSError, match=r"needs 0.0 GB, its disk has 0.0 GB left"):
+        extract(five, tiny, tmp_path / "features")
+
+
+@pytest.fixture(scope="module")
+def mobilenet(photographs: Path) -> Backbone:
+    return load_backbone("mobilenetv2_100_same", photographs / "weights" / "mobilenetv2_100_same.safetensors")
+
+
+def few(splits: dict[str, CaptionSplit], pictures: int) -> dict[str, CaptionSplit]:
+    return {
+        name: replace(
+            split,
+            files=split.files[:pictures],
+            captions=split.captions[: 5 * pictures],
+            owner=split.owner[: 5 * pictures],
+            picture_ids=split.picture_ids[:pictures],
+        )
+        for name, split in splits.items()
+    }
+
+
+def test_mobilenet_sees_dogs_where_captions_say_dog(photographs: Path, mobilenet: Backbone) -> None:
+    labels = (photographs / "weights" / "imagenet_labels.txt").read_text().splitlines()[1:]
+    assert (
+        labels[151] == "Chihuahua" and labels[268] == "Mexican hairless"
+    )  # ImageNet's dogs lie between them
+    test = load_karpathy(photographs / "flickr8k")["test"]
+    said = np.array([" dog " in caption.lower() for caption in test.captions]).reshape(-1, 5).sum(1)
+    dogs, others = np.flatnonzero(said == 5)[:12], np.flatnonzero(said == 0)[:12]
+    pictures = torch.stack(
+        [
+            torch.from_numpy(extraction._decode_picture(test.files[row], 224).copy())
+            for row in [*dogs, *others]
+        ]
+    )
+    with torch.inference_mode():
+        cells = mobilenet(pictures.permute(0, 3, 1, 2))  # (24, 49, 1280)
+        best = mobilenet.network.model.classifier(cells.mean(1)).argmax(1)
+    is_dog = (best >= 151) & (best <= 268)
+    assert is_dog[:12].float().mean() >= 0.8 and is_dog[12:].float().mean() <= 0.1
+
+
+def test_real_pictures_interrupted_are_real_pictures_uninterrupted(
+    photographs: Path, mobilenet: Backbone, tmp_path: Path
+) -> None:
+    splits = few(load_karpathy(photographs / "flickr8k"), 6)
+    whole = extract(splits, mobilenet, tmp_path / "whole", batch_size=4, device="cpu")
+    seen = []
+
+    def stop(*_: object) -> None:
+        seen.append(1)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+
+    hook = mobilenet.register_forward_hook(stop)
+    with pytest.raises(KeyboardInterrupt):
+        extract(splits, mobilenet, tmp_path / "stopped", batch_size=4, device="cpu")
+    hook.remove()
+    extract(splits, mobilenet, tmp_path / "stopped", batch_size=4, device="cpu")
+    assert contents(tmp_path / "stopped") == contents(whole)
+    data = open_precomp(whole)
+    assert data.train.pictures.shape == (6, 49, 1280) and data.name == "flickr8k"
