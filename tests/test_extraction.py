@@ -1,12 +1,15 @@
 """From photographs to features: interrupted or not, the same rows, and each of its own picture."""
 
 import json
+import multiprocessing
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +22,7 @@ from torch import Tensor, nn
 
 from vsecore.data import extraction, files
 from vsecore.data.backbones import Backbone, load_backbone
-from vsecore.data.features import extract, open_precomp
+from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
 
 
@@ -63,7 +66,7 @@ def test_extracted_rows_are_what_the_backbone_sees(album: Callable, tiny: Backbo
         with torch.no_grad():
             seen = tiny(torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None])[0]
         assert torch.equal(torch.from_numpy(data.train.pictures[row]), seen.half())
-    names = {f"{split}_{end}" for split in splits for end in ("ims.npy", "caps.txt", "ids.txt")}
+    names = {f"{split}_{end}" for split in splits for end in ("ims.npy", "sums.npy", "caps.txt", "ids.txt")}
     assert {path.name for path in folder.iterdir()} == names | {"meta.json"}
     meta = json.loads((folder / "meta.json").read_text())
     assert (meta["backbone"], meta["picture_size"], meta["pictures"]["train"]) == ("tiny", 32, 6)
@@ -175,6 +178,260 @@ def test_a_folder_of_other_features_is_left_alone(album: Callable, tiny: Backbon
         extract(splits, tiny, elsewhere, device="cpu")
 
 
+def stop_at(broken: str, splits: dict[str, CaptionSplit], tiny: Backbone, folder: Path) -> None:
+    """Leave an unfinished extraction, stopped by a picture that is none for a while."""
+    picture = next(file for split in splits.values() for file in split.files if file.name == broken)
+    good = picture.read_bytes()
+    picture.write_text("no picture")
+    with pytest.raises(ValueError, match="no picture that can be read"):
+        extract(splits, tiny, folder, batch_size=2, device="cpu")
+    picture.write_bytes(good)
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 255
+    path.write_bytes(content)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut short": lambda path: os.truncate(path, max(path.stat().st_size - 300, 9)),
+    "cut to nothing": lambda path: os.truncate(path, 0),
+    "grown": lambda path: os.truncate(path, path.stat().st_size + 300),
+    "with zeros": lambda path: path.write_bytes(path.read_bytes()[:300].ljust(path.stat().st_size, b"\0")),
+    "first byte": lambda path: flip(path, 0),
+    "last byte": lambda path: flip(path, -1),
+    "removed": lambda path: path.unlink(),
+    "another shape": lambda path: np.save(path.open("wb"), np.ones((6, 8, 10), np.float16)),
+    "another type": lambda path: np.save(path.open("wb"), np.ones((6, 16, 5), np.float32)),
+    "text": lambda path: path.write_text("features"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("file", [".train_ims.npy.part", "train_sums.npy"])
+def test_rows_that_are_damaged_while_it_is_unfinished_are_made_again(
+    album: Callable, tiny: Backbone, tmp_path: Path, file: str, damage: str
+) -> None:
+    splits, folder = load_karpathy(album()), tmp_path / "stopped"
+    whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
+    stop_at("train4.jpg", splits, tiny, folder)
+    DAMAGES[damage](folder / file)
+    extract(splits, tiny, folder, batch_size=2, device="cpu")
+    assert contents(folder) == contents(whole)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("file", ["train_ims.npy", "train_sums.npy", "train_caps.txt", "train_ids.txt"])
+def test_a_finished_folder_that_is_damaged_is_mended(
+    album: Callable, tiny: Backbone, tmp_path: Path, file: str, damage: str
+) -> None:
+    splits = load_karpathy(album())
+    folder = extract(splits, tiny, tmp_path / "features", batch_size=2, device="cpu")
+    before = contents(folder)
+    DAMAGES[damage](folder / file)
+    if file.endswith(".npy"):
+        assert any("train_" in problem for problem in check_precomp(folder).problems)
+    extract(splits, tiny, folder, batch_size=2, device="cpu")
+    assert contents(folder) == before
+    assert not check_precomp(folder).problems
+
+
+def test_only_rows_that_are_damaged_are_made_again(
+    album: Callable, tiny: Backbone, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    splits = load_karpathy(album())
+    folder = extract(splits, tiny, tmp_path / "features", batch_size=2, device="cpu")
+    flip(folder / "train_ims.npy", -1)
+    looked_at: list[int] = []
+    tiny.register_forward_pre_hook(lambda _, inputs: looked_at.append(len(inputs[0])))
+    extract(splits, tiny, folder, batch_size=2, device="cpu")
+    assert looked_at == [2]
+    assert "train: 1 row (5) damaged or cut off: made again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_another_picture_under_an_old_name_is_looked_at_again(
+    album: Callable, tiny: Backbone, tmp_path: Path, finished: bool, capsys: pytest.CaptureFixture
+) -> None:
+    splits, folder = load_karpathy(album()), tmp_path / "features"
+    if finished:
+        extract(splits, tiny, folder, batch_size=2, device="cpu")
+    else:
+        stop_at("test0.jpg", splits, tiny, folder)
+    picture, other = splits["train"].files[1:3]
+    before = picture.stat()
+    Image.new("RGB", (80, 60)).save(picture)
+    os.truncate(picture, before.st_size)  # the same size, and the same time
+    os.utime(picture, ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.utime(other)  # only touched: it is the same picture
+    extract(splits, tiny, folder, batch_size=2, device="cpu")
+    again = "train: 1 picture (train1.jpg) changed since they were looked at: looked at again"
+    assert capsys.readouterr().err.splitlines() == [again]
+    assert contents(folder) == contents(extract(splits, tiny, tmp_path / "new", batch_size=2, device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("extraction.json", "", "extraction.json is not JSON"),
+        ("extraction.json", "{", "extraction.json is not JSON"),
+        ("extraction.json", "[]", "extraction.json is a list|extraction.json is \\[\\]"),
+        ("extraction.json", "{}", 'extraction.json lacks the field "dataset"'),
+        ("extraction.json", '"elements": "16"', "extraction.json: elements is '16': wanted a whole number"),
+        ("extraction.json", '"elements": -1', "extraction.json: elements is -1: wanted at least 1"),
+        ("extraction.json", '"pictures": {"train": 7}', "made otherwise: pictures was .*'train': 7"),
+        ("meta.json", "{", "meta.json is not JSON"),
+        ("meta.json", '"dtype": "int8"', "meta.json: dtype is 'int8': wanted one of 'float16' or 'float32'"),
+    ],
+)
+def test_a_damaged_account_of_the_settings_is_named(
+    album: Callable, tiny: Backbone, tmp_path: Path, file: str, content: str, message: str
+) -> None:
+    splits, folder = load_karpathy(album()), tmp_path / "features"
+    if file == "meta.json":
+        extract(splits, tiny, folder, batch_size=2, device="cpu")
+    else:
+        stop_at("train4.jpg", splits, tiny, folder)
+    path = folder / file
+    good = json.loads(path.read_text())
+    path.write_text(json.dumps(good | json.loads(f"{{{content}}}")) if ":" in content else content)
+    before = contents(folder)
+    with pytest.raises(ValueError, match=message):
+        extract(splits, tiny, folder, batch_size=2, device="cpu")
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("file", [".train_ims.npy.part", "train_sums.npy"])
+def test_what_is_no_file_is_not_written_to(
+    album: Callable, tiny: Backbone, tmp_path: Path, file: str
+) -> None:
+    splits, folder = load_karpathy(album()), tmp_path / "features"
+    folder.mkdir()
+    (folder / file).mkdir()
+    with pytest.raises(ValueError, match=f"{file} is no file"):
+        extract(splits, tiny, folder, device="cpu")
+    (folder / file).rmdir()
+    (tmp_path / "dear").write_text("keep this")
+    (folder / file).symlink_to(tmp_path / "dear")
+    with pytest.raises(ValueError, match=f"{file} is a link"):
+        extract(splits, tiny, folder, device="cpu")
+    assert (tmp_path / "dear").read_text() == "keep this"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
+@pytest.mark.parametrize("batch", [0, 2, 4])
+def test_a_killed_extraction_goes_on_with_the_next_batch(
+    album: Callable, tiny: Backbone, tmp_path: Path, batch: int
+) -> None:
+    splits, folder = load_karpathy(album()), tmp_path / "killed"
+    whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
+    seen: list[int] = []
+
+    def kill(*_: object) -> None:
+        if len(seen) == batch:
+            os.kill(os.getpid(), signal.SIGKILL)
+        seen.append(1)
+
+    hook = tiny.register_forward_pre_hook(kill)
+    child = multiprocessing.get_context("fork").Process(
+        target=extract, args=(splits, tiny, folder), kwargs={"batch_size": 2, "device": "cpu"}
+    )
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
+    hook.remove()
+    tiny.register_forward_pre_hook(lambda *_: seen.append(1))
+    extract(splits, tiny, folder, batch_size=2, device="cpu")
+    assert len(seen) == 5 - batch
+    assert contents(folder) == contents(whole)
+
+
+def test_a_picture_that_changes_while_it_is_read_is_named(
+    album: Callable, tiny: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splits, decode = load_karpathy(album()), extraction._decode_picture
+
+    def replace_after_decoding(path: Path, size: int) -> np.ndarray:
+        pixels = decode(path, size)
+        if path.name == "val1.jpg":
+            path.write_bytes(splits["test"].files[0].read_bytes())
+        return pixels
+
+    monkeypatch.setattr(extraction, "_decode_picture", replace_after_decoding)
+    with pytest.raises(ValueError, match=r"val1.jpg changed while it was read"):
+        extract(splits, tiny, tmp_path / "features", device="cpu")
+
+
+def test_a_picture_that_becomes_a_folder_is_named(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
+    splits = load_karpathy(album())
+    picture = splits["test"].files[1]
+    picture.unlink()
+    picture.mkdir()
+    with pytest.raises(ValueError, match=r"test1.jpg"):
+        extract(splits, tiny, tmp_path / "features", device="cpu")
+
+
+def test_room_that_is_taken_is_not_asked_for_again(
+    album: Callable, tiny: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splits, folder = load_karpathy(album()), tmp_path / "features"
+    stop_at("train4.jpg", splits, tiny, folder)
+    monkeypatch.setattr(extraction.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 100, 0))
+    extract(splits, tiny, folder, batch_size=2, device="cpu")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no limits there")
+def test_files_that_may_not_grow_so_large_are_told_at_once(
+    album: Callable, tiny: Backbone, tmp_path: Path
+) -> None:
+    import resource
+
+    splits, folder = load_karpathy(album()), tmp_path / "features"
+    looked_at: list[int] = []
+    tiny.register_forward_pre_hook(lambda *_: looked_at.append(1))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"needs 0.0 MB more, .* \(File too large\): make room"):
+            extract(splits, tiny, folder, device="cpu")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not looked_at and not list(folder.glob("*.npy*")) and not list(folder.glob(".*"))
+    extract(splits, tiny, folder, device="cpu")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 kB: a little less than what the large album's features take."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if sys.platform != "linux" or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("needs the right to mount a small disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("can_reserve", [True, False])
+def test_a_full_disk_is_an_error_and_not_the_end(
+    album: Callable, tiny: Backbone, small_disk: Path, monkeypatch: pytest.MonkeyPatch, can_reserve: bool
+) -> None:
+    splits = load_karpathy(album(train=400))  # of 160 bytes a row
+    with pytest.raises(OSError, match=r"needs 0.1 MB more, its disk has 0.1 MB left \(No space left"):
+        extract(splits, tiny, small_disk / "features", device="cpu")
+    plenty = shutil._ntuple_diskusage(10**9, 0, 10**9)  # others may fill the disk after one has looked
+    monkeypatch.setattr(extraction.shutil, "disk_usage", lambda _: plenty)
+    if not can_reserve:
+        monkeypatch.delattr(os, "posix_fallocate")
+    message = "needs 0.1 MB more" if can_reserve else r"cannot be written \(No space left"
+    with pytest.raises(OSError, match=message):
+        extract(splits, tiny, small_disk / "features", device="cpu")
+    subprocess.run(["mount", "-o", "remount,size=1m", str(small_disk)], check=True)
+    folder = extract(splits, tiny, small_disk / "features", device="cpu")
+    assert check_precomp(folder).problems == []
+
+
 def test_numbers_too_large_for_half_precision_are_refused(album: Callable, tmp_path: Path) -> None:
     class Loud(nn.Module):
         def forward(self, pictures: Tensor) -> Tensor:
@@ -207,7 +464,7 @@ def test_what_cannot_be_extracted_is_refused(
         )
         for name, s in splits.items()
     }
-    with pytest.raises(OSError, match=r"needs 0.0 GB, its disk has 0.0 GB left"):
+    with pytest.raises(OSError, match=r"needs 0.0 MB more, its disk has 0.0 MB left"):
         extract(five, tiny, tmp_path / "features")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from vsecore.data import files
 from vsecore.data.backbones import Backbone, load_backbone
-from vsecore.data.extraction import META, UNFINISHED, extract, first_not_finite
+from vsecore.data.extraction import META, UNFINISHED, extract, find_damage, first_not_finite
 from vsecore.data.karpathy import CAPTIONS_A_PICTURE, DataReport, check_dataset_name
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, FeatureKind, Split
@@ -88,6 +88,7 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
             if bad is not None:
                 report.problems.append(_nan_message(pictures, start + bad))
                 break
+    report.problems += find_damage(folder)
     return report
 
 
