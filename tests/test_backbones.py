@@ -1,5 +1,11 @@
 """Networks that have seen many pictures: their weights come from files that may be anything."""
 
+import os
+import pickle
+import tarfile
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +15,7 @@ import timm
 import torch
 import torchvision
 from safetensors.torch import save_file
+from torch import Tensor, nn
 
 from vsecore.data.backbones import load_backbone
 
@@ -91,7 +98,9 @@ def test_published_weights_that_are_a_program_do_not_run(
     path = tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2]
     path.parent.mkdir(parents=True)
     torch.save({"weight": Program()}, path)
-    with pytest.raises(ValueError, match=r"squeezenet1_1.*\.pth holds more than weights"):
+    with pytest.raises(
+        ValueError, match=r"squeezenet1_1.*\.pth cannot be read as weights \(it is damaged, or holds more"
+    ):
         load_backbone("torchvision/squeezenet1_1")
     assert "this ran" not in capsys.readouterr().out
     torch.save(torchvision.models.get_model("squeezenet1_1", weights=None).state_dict(), path)
@@ -113,6 +122,11 @@ def test_published_weights_come_from_the_hub(tmp_path: Path, monkeypatch: pytest
         ("resnet5O", "unknown backbone 'resnet5O': did you mean resnet50"),
         ("qqqqqq", "unknown backbone 'qqqqqq'"),
         ("torchvision/resnet19", "torchvision has no 'resnet19'"),
+        ("resnet50.nobody", "unknown backbone 'resnet50.nobody'"),
+        ("x" * 10**5, r"unknown backbone 'x+\.\.\.x+'"),
+        ("", "unknown backbone ''"),
+        ("../\0\n", "unknown backbone"),
+        ("local-dir:/tmp", "unknown backbone"),
         ("mobilenetv2_100_same", "nobody publishes weights for mobilenetv2_100_same"),
     ],
 )
@@ -149,3 +163,171 @@ def test_weights_that_do_not_fit_are_named_with_their_tensor(tmp_path: Path) -> 
         load_backbone("test_resnet", tmp_path / "w.pth")
     with pytest.raises(FileNotFoundError, match=r"nowhere.pth"):
         load_backbone("test_resnet", tmp_path / "nowhere.pth")
+
+
+Weights = dict[str, Tensor]
+ANY = "layer1.0.conv1.weight"
+
+
+@pytest.fixture(scope="module")
+def good() -> Weights:
+    torch.manual_seed(0)
+    return timm.create_model("test_resnet").state_dict()
+
+
+@pytest.mark.parametrize("suffix", ["pth", "pt"])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda weights: {"state_dict": weights, "epoch": 3},
+        lambda weights: {"model": weights},
+        lambda weights: {f"module.{name}": value for name, value in weights.items()},
+        lambda weights: {"state_dict": {f"module.{name}": value for name, value in weights.items()}},
+        lambda weights: {name: nn.Parameter(v, v.is_floating_point()) for name, v in weights.items()},
+        lambda weights: {name: v for name, v in weights.items() if "num_batches" not in name},
+    ],
+)
+def test_weights_may_be_wrapped_as_training_programs_do(
+    tmp_path: Path, good: Weights, wrap: Callable[[Weights], object], suffix: str
+) -> None:
+    save_file(good, tmp_path / "plain.safetensors")
+    torch.save(wrap(good), tmp_path / f"wrapped.{suffix}")
+    plain = load_backbone("test_resnet", tmp_path / "plain.safetensors").state_dict()
+    wrapped = load_backbone("test_resnet", tmp_path / f"wrapped.{suffix}").state_dict()
+    assert all(torch.equal(wrapped[name], value) for name, value in plain.items() if "batches" not in name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: 3, "is 3: wanted numbers"),
+        (lambda w: {"deep": w}, "wanted numbers"),
+        (lambda w: w * torch.nan, "holds NaN or infinity"),
+        (lambda w: w / 0, "holds NaN or infinity"),
+        (lambda w: w.int(), "holds torch.int32: wanted torch.float32 or"),
+        (lambda w: w > 0, "holds torch.bool"),
+        (lambda w: w.to(torch.complex64), "holds torch.complex64"),
+        (lambda w: w.to(torch.float8_e4m3fn), "holds torch.float8_e4m3fn"),
+        (lambda w: w.to_sparse(), "is sparse, quantised or without numbers"),
+        (lambda w: w.to("meta"), "is sparse, quantised or without numbers"),
+        (lambda w: w[:1, :1, :1, :1].expand(10**6, 10**6, 1, 1), r"has shape \(1000000, 1000000, 1, 1\)"),
+    ],
+)
+def test_a_tensor_that_is_no_plain_weight_is_named(
+    tmp_path: Path, good: Weights, change: Callable[[Tensor], object], message: str
+) -> None:
+    torch.save({**good, ANY: change(good[ANY])}, tmp_path / "w.pth")
+    with pytest.raises(ValueError, match=rf"w.pth: tensor '{ANY}' .*{message}"):
+        load_backbone("test_resnet", tmp_path / "w.pth")
+
+
+@pytest.mark.parametrize("content", [[1, 2], 3.5, None, torch.zeros(3), "weights"])
+def test_a_file_of_something_else_holds_no_weights(tmp_path: Path, content: object) -> None:
+    torch.save(content, tmp_path / "w.pth")
+    with pytest.raises(ValueError, match=rf"w.pth holds no weights but a {type(content).__name__}"):
+        load_backbone("test_resnet", tmp_path / "w.pth")
+
+
+class Marker:
+    """A pickle that writes a file when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize(
+    "how", ["in a tensor's place", "as a whole", "as a bare pickle", "in the old format"]
+)
+def test_a_program_among_the_weights_does_not_run(tmp_path: Path, good: Weights, how: str) -> None:
+    marker, path = Marker(tmp_path / "it ran"), tmp_path / "w.pth"
+    if how == "as a bare pickle":
+        path.write_bytes(pickle.dumps(marker))
+    else:
+        weights = marker if how == "as a whole" else {**good, ANY: marker}
+        torch.save(weights, path, _use_new_zipfile_serialization=how != "in the old format")
+    with pytest.raises(ValueError, match=r"w.pth cannot be read as .*holds more than weights"):
+        load_backbone("test_resnet", path)
+    assert not marker.path.exists()
+    with suppress(RuntimeError, AttributeError):  # what it gives is no network's
+        torch.load(path, weights_only=False)
+    assert marker.path.exists()  # it was no idle threat
+
+
+def compressed(path: Path) -> None:
+    """The same archive, with a part that is small on disk and large in memory."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {part.filename: archive.read(part) for part in archive.infolist()}
+    first = next(name for name in parts if name.endswith("/data/0"))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in (parts | {first: bytes(10**8)}).items():
+            archive.writestr(name, content)
+
+
+def edit(path: Path, change: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(change(path.read_bytes()))
+
+
+def flipped_inside(content: bytes) -> bytes:
+    place = content.index(b"data/0") + 500
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        compressed,
+        lambda path: edit(path, flipped_inside),
+        lambda path: edit(path, lambda content: content[: len(content) // 2]),
+        lambda path: edit(path, lambda content: content[:-10]),
+        lambda path: edit(path, lambda content: content[:10]),
+        lambda path: edit(path, lambda content: b""),
+        lambda path: edit(path, lambda content: b"hello"),
+        lambda path: edit(path, lambda content: b"<!DOCTYPE html><html><body>404</body></html>"),
+        lambda path: edit(path, lambda content: b"PK\3\4" + bytes(100)),
+        lambda path: edit(path, lambda content: pickle.dumps({"weight": 3})),
+        lambda path: torch.save(nn.Linear(2, 2), path),
+        lambda path: tarfile.open(path, "w").close(),
+    ],
+)
+@pytest.mark.parametrize("name", ["w.pth", "w.safetensors"])
+def test_a_damaged_file_of_weights_is_one_sentence(
+    tmp_path: Path, good: Weights, damage: Callable[[Path], object], name: str
+) -> None:
+    path = tmp_path / name
+    torch.save(good, path)
+    damage(path)
+    with pytest.raises(
+        ValueError, match=rf"{name} cannot be read as weights \(.*\): get the file again"
+    ) as told:
+        load_backbone("test_resnet", path)
+    assert "\n" not in str(told.value) and "weights_only" not in str(told.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+def test_a_pipe_of_weights_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "w.pth")
+    for path in (tmp_path / "w.pth", tmp_path):
+        with pytest.raises(FileNotFoundError, match="no weights file"):
+            load_backbone("test_resnet", path)
+
+
+def test_published_weights_that_are_damaged_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"not whole")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path))
+    with pytest.raises(ValueError, match=r"model.safetensors cannot be read as weights"):
+        load_backbone("test_resnet")
+
+
+def test_a_network_that_gives_several_maps_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    network = timm.create_model("test_resnet")
+    save_file(network.state_dict(), tmp_path / "w.safetensors")
+    monkeypatch.setattr(type(network), "forward_features", lambda self, pictures: [pictures, pictures])
+    with pytest.raises(ValueError, match="ResNet gives several maps at once"):
+        load_backbone("test_resnet", tmp_path / "w.safetensors")
