@@ -5,29 +5,27 @@ complete, and `meta.json`, which says how the features were made, is written las
 is whole.
 """
 
-import collections
 import errno
+import hashlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from PIL import Image
 from pydantic import Field
-from torch import Tensor
 
 from vsecore.data import files
 from vsecore.data.backbones import Backbone
-from vsecore.data.feature_rows import FeatureRows, Verdict, digest_of
+from vsecore.data.decoding import look_ahead
+from vsecore.data.feature_rows import FeatureRows, Verdict, refuse_all_but_files
 from vsecore.data.karpathy import CAPTIONS_A_PICTURE, CaptionSplit
-from vsecore.data.picture_files import open_picture
 from vsecore.typed import short
 
 META, UNFINISHED = "meta.json", "extraction.json"
@@ -53,6 +51,14 @@ class _Settings:
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
+
+    def one_by_one(self) -> dict[str, object]:
+        """Each setting by its name, and where each split has its own, by "NAME of SPLIT"."""
+        settings: dict[str, object] = {}
+        for name, value in asdict(self).items():
+            each = value if isinstance(value, dict) else {}
+            settings |= {f"{name} of {split}": v for split, v in each.items()} or {name: value}
+        return settings
 
     def rows(self, folder: Path, name: str) -> FeatureRows:
         """The rows of one split."""
@@ -133,33 +139,35 @@ def extract(
 
 
 def find_damage(folder: Path) -> list[str]:
-    """Hold every row of a finished extraction to its checksum.
+    """Hold a finished extraction to its checksums: every row, every caption and the names of the pictures.
 
     Args:
         folder: written by `extract`. In one from elsewhere there are no checksums, and nothing is found.
 
     Returns:
-        What is damaged, a sentence for each file.
+        What is damaged, a sentence for each.
     """
-    if not (folder / META).exists() or not list(folder.glob("*_sums.npy")):
+    if not list(folder.glob("*_sums.npy")):
         return []
     try:
         settings = files.read_json(folder / META, _Settings)
-    except ValueError as error:
+        damaged = []
+        for name, captions_sha256 in settings.captions_sha256.items():
+            rows = settings.rows(folder, name)
+            if rows.has_its_size():
+                verdict = rows.inspect()
+                if not verdict.whole:
+                    where = f" ({_counted(verdict.damaged, 'row')})" if verdict.damaged else ""
+                    damaged.append(f"{rows.finished}{where}")
+            else:
+                damaged.append(f"{rows.finished}")
+            texts = _text_files(folder, name)
+            content = b"".join(path.read_bytes() if path.is_file() else b"" for path in texts)
+            if hashlib.sha256(content[:-1]).hexdigest() != captions_sha256:
+                damaged.append(" or ".join(map(str, texts)))
+    except (ValueError, OSError) as error:
         return [str(error)]
-    problems = []
-    for name in settings.pictures:
-        rows = settings.rows(folder, name)
-        if not rows.finished.is_file() or rows.finished.stat().st_size != rows.size:
-            problems.append(f"{rows.finished} is missing or is cut off: run the same extraction again")
-        elif not rows.checksums.is_file():
-            problems.append(f"{rows.checksums} is missing: run the same extraction again")
-        else:
-            verdict = rows.inspect()
-            if not verdict.whole:
-                where = f" ({_counted(verdict.damaged, 'row')})" if verdict.damaged else ""
-                problems.append(f"{rows.finished} is damaged{where}: run the same extraction again")
-    return problems
+    return [f"{what} is damaged: run the same extraction again" for what in damaged]
 
 
 @dataclass(frozen=True)
@@ -174,12 +182,11 @@ class _Extraction:
         return self.settings.rows(self.folder, name)
 
     def texts(self, name: str) -> dict[Path, str]:
-        """The captions and the names of the pictures, as they stand beside the features."""
+        """What stands beside the features: the names of the pictures, and the captions."""
         split = self.caption_splits[name]
-        return {
-            self.folder / f"{name}_caps.txt": "".join(f"{caption}\n" for caption in split.captions),
-            self.folder / f"{name}_ids.txt": "".join(f"{identity}\n" for identity in split.picture_ids),
-        }
+        lines = (split.picture_ids, split.captions)
+        texts = ("".join(f"{line}\n" for line in some) for some in lines)
+        return dict(zip(_text_files(self.folder, name), texts, strict=True))
 
     def inspect(self) -> dict[str, Verdict]:
         """What is in the folder.
@@ -188,11 +195,13 @@ class _Extraction:
             ValueError: what is there was made otherwise, or by others.
         """
         self._refuse_other_features()
+        refuse_all_but_files(*(path for name in self.caption_splits for path in self.texts(name)))
         return {name: self.rows(name).inspect(split.files) for name, split in self.caption_splits.items()}
 
     def is_whole(self, verdicts: Mapping[str, Verdict]) -> bool:
         return (
             (self.folder / META).exists()
+            and not (self.folder / UNFINISHED).exists()
             and all(verdict.whole for verdict in verdicts.values())
             and all(_holds(path, text) for name in verdicts for path, text in self.texts(name).items())
         )
@@ -211,8 +220,7 @@ class _Extraction:
         try:
             if wanted > shutil.disk_usage(self.folder).free:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            with files.write_atomically(self.folder / UNFINISHED, "w") as file:
-                file.write(self.settings.as_json())
+            self._write(self.folder / UNFINISHED, self.settings.as_json())
             (self.folder / META).unlink(missing_ok=True)
             for rows in incomplete:
                 rows.reserve()
@@ -244,12 +252,16 @@ class _Extraction:
                 self._make_rows(rows, name, verdict.missing, backbone, batch_size, device, ahead)
                 rows.finish()
             for path, text in self.texts(name).items():
-                if not _holds(path, text):
-                    with files.write_atomically(path, "w") as file:
-                        file.write(text)
-        with files.write_atomically(self.folder / META, "w") as file:
-            file.write(self.settings.as_json())
+                self._write(path, text)
+        self._write(self.folder / META, self.settings.as_json())
         (self.folder / UNFINISHED).unlink(missing_ok=True)
+
+    def _write(self, path: Path, text: str) -> None:
+        for left in self.folder.glob(f".{path.name}.*.part"):  # by a process that was killed
+            left.unlink()
+        if not _holds(path, text):
+            with files.write_atomically(path, "w") as file:
+                file.write(text)
 
     def _make_rows(
         self,
@@ -267,7 +279,7 @@ class _Extraction:
         starts = [s for s in range(0, len(pictures), batch_size) if missing[s : s + batch_size].any()]
         batches = [pictures[start : start + batch_size] for start in starts]
         done = len(pictures) - sum(map(len, batches))
-        looked_at = zip(starts, batches, _look_ahead(batches, backbone.picture_size, ahead), strict=True)
+        looked_at = zip(starts, batches, look_ahead(batches, backbone.picture_size, ahead), strict=True)
         with files.progress(desc=name, total=len(pictures), initial=done, unit="picture") as bar:
             for start, paths, (pixels, digests) in looked_at:
                 with torch.inference_mode():
@@ -298,12 +310,12 @@ class _Extraction:
             before = files.read_json(known[0], _Settings)
         except ValueError as error:
             raise ValueError(f"{error}; or empty the folder, to extract anew") from None
-        for field in fields(_Settings):
-            was, is_now = getattr(before, field.name), getattr(self.settings, field.name)
-            if was != is_now:
+        was, now = before.one_by_one(), self.settings.one_by_one()
+        for name in was | now:
+            if was.get(name) != now.get(name):
                 raise ValueError(
-                    f"{self.folder} holds features made otherwise: {field.name} was {short(was)} and is "
-                    f"{short(is_now)} now; name another folder, or empty this one"
+                    f"{self.folder} holds features made otherwise: {name} was {short(was.get(name))} and is "
+                    f"{short(now.get(name))} now; name another folder, or empty this one"
                 )
 
     def _tell_what_is_made_again(self, name: str, verdict: Verdict) -> None:
@@ -314,48 +326,6 @@ class _Extraction:
         if verdict.damaged:
             which = _counted(verdict.damaged, "row")
             print(f"{name}: {which} damaged or cut off: made again", file=sys.stderr)
-
-
-def _look_ahead(
-    batches: list[list[Path]], size: int, pool: ThreadPoolExecutor
-) -> Iterator[tuple[Tensor, list[bytes]]]:
-    """Batches of pictures (B, 3, size, size) uint8 with their sha256: two are decoded ahead, and no more."""
-    waiting: collections.deque[list[Future[tuple[np.ndarray, bytes]]]] = collections.deque()
-    for batch in batches:
-        waiting.append([pool.submit(_look_at, path, size) for path in batch])
-        if len(waiting) > 2:
-            yield _stack(waiting.popleft())
-    while waiting:
-        yield _stack(waiting.popleft())
-
-
-def _stack(futures: list[Future[tuple[np.ndarray, bytes]]]) -> tuple[Tensor, list[bytes]]:
-    pictures, digests = zip(*(future.result() for future in futures), strict=True)
-    return torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2), list(digests)  # (B, 3, size, size)
-
-
-def _look_at(path: Path, size: int) -> tuple[np.ndarray, bytes]:
-    """A picture, and the sha256 of its file."""
-    before = _stamp(path)
-    pixels, digest = _decode_picture(path, size), digest_of(path)
-    if _stamp(path) != before:
-        raise ValueError(f"{path} changed while it was read: run the same extraction again")
-    return pixels, digest
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """What changes when a file is written or replaced."""
-    if not path.exists():
-        return ()
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns, status.st_ino
-
-
-def _decode_picture(path: Path, size: int) -> np.ndarray:
-    """One picture, squashed to a square: (size, size, 3) uint8."""
-    # Decoded at no less than twice the size: faster, and still twice as fine as wanted.
-    picture = open_picture(path, at_least=2 * size)
-    return np.asarray(picture.resize((size, size), Image.Resampling.BICUBIC))
 
 
 def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
@@ -373,8 +343,14 @@ def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
             )
 
 
+def _text_files(folder: Path, name: str) -> tuple[Path, Path]:
+    """The names of the pictures of a split, and their captions."""
+    return folder / f"{name}_ids.txt", folder / f"{name}_caps.txt"
+
+
 def _holds(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_bytes() == text.encode()
+    content = text.encode()
+    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
 
 
 def _counted(things: Sequence[object], kind: str) -> str:

@@ -71,7 +71,7 @@ class FeatureRows:
         Raises:
             ValueError: something that is no file stands where one should be.
         """
-        _refuse_all_but_files(self.finished, self.partial, self.checksums)
+        refuse_all_but_files(self.finished, self.partial, self.checksums)
         missing = np.ones(self._count, bool)
         changed: list[int] = []
         damaged: list[int] = []
@@ -100,6 +100,10 @@ class FeatureRows:
         """Whether there is a file of them, whatever it holds."""
         return self.finished.exists() or self.partial.exists()
 
+    def has_its_size(self) -> bool:
+        """Whether the file with the real name is there, neither cut off nor longer."""
+        return self.finished.is_file() and _size(self.finished) == self.size
+
     def bytes_to_take(self) -> int:
         """What the disk must still have room for."""
         path = self.finished if self.finished.exists() else self.partial
@@ -113,7 +117,7 @@ class FeatureRows:
             ValueError: something that is no file, or a link, stands where a file should be.
             OSError: there is not enough room.
         """
-        _refuse_all_but_files(self.finished, self.partial, self.checksums, links=False)
+        refuse_all_but_files(self.finished, self.partial, self.checksums, links=False)
         if self.finished.exists():
             self.finished.replace(self.partial)
         for path, header, size in (
@@ -224,7 +228,12 @@ def _take_room(file: int, size: int) -> None:
             raise
 
 
-def _refuse_all_but_files(*paths: Path, links: bool = True) -> None:
+def refuse_all_but_files(*paths: Path, links: bool = True) -> None:
+    """Look whether only files, or nothing, stand where files are to be.
+
+    Raises:
+        ValueError: something else does.
+    """
     for path in paths:
         if (path.exists() and not path.is_file()) or (path.is_symlink() and not links):
             kind = "a link" if path.is_symlink() else "no file"
