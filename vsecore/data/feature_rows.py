@@ -113,6 +113,9 @@ class FeatureRows:
     def reserve(self) -> None:
         """Take the room for all rows and checksums; what is there and fits stays as it is.
 
+        A file that had its real name loses it. Who has it mapped sees rows change that are made again: a copy
+        of 30 GB for the sake of one row would be worse.
+
         Raises:
             ValueError: something that is no file, or a link, stands where a file should be.
             OSError: there is not enough room.
