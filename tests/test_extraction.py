@@ -486,6 +486,16 @@ def test_what_cannot_be_extracted_is_refused(
     with pytest.raises(ValueError, match="batch_size is 0"):
         extract(splits, tiny, tmp_path / "features", batch_size=0)
     assert not (tmp_path / "features").exists()
+    five = {
+        name: CaptionSplit(
+            name, "album", s.files, ["a"] * 5 * len(s.files), np.arange(len(s.files)).repeat(5), s.picture_ids
+        )
+        for name, s in splits.items()
+    }
+    (tmp_path / "file").write_text("")
+    for place in ("file", "file/features"):
+        with pytest.raises(OSError, match=rf"{place} cannot be made \(.*\): name another folder"):
+            extract(five, tiny, tmp_path / place)
     full = shutil._ntuple_diskusage(100, 100, 0)
     monkeypatch.setattr(extraction.shutil, "disk_usage", lambda folder: full)
     five = {

@@ -125,7 +125,10 @@ def extract(
     # Complete: nothing is to be written, and perhaps this process may not write there.
     if (folder / META).exists() and extraction.is_whole(extraction.inspect()):
         return folder
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"{folder} cannot be made ({error.strerror}): name another folder") from None
     with files.locked(folder, "extracts into"):
         verdicts = extraction.inspect()  # by now another process may have done it all
         if not extraction.is_whole(verdicts):
