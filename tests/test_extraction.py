@@ -336,6 +336,18 @@ def test_a_folder_where_captions_should_be_is_told_before_the_work(
     assert (folder / ".train_ims.npy.part").read_bytes() == before
 
 
+def test_rows_of_another_network_do_not_count(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
+    splits, folder = load_karpathy(album()), tmp_path / "features"
+    whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
+    other = Backbone("tiny", nn.Sequential(nn.AvgPool2d(8), nn.Conv2d(3, 5, 1)), Halve(), 32)
+    foreign = extract(splits, other, tmp_path / "other", batch_size=2, device="cpu")
+    stop_at("train4.jpg", splits, tiny, folder)
+    shutil.copy(foreign / "train_ims.npy", folder / ".train_ims.npy.part")
+    shutil.copy(foreign / "train_sums.npy", folder)
+    extract(splits, tiny, folder, batch_size=2, device="cpu")
+    assert contents(folder) == contents(whole)
+
+
 def test_what_a_killed_process_was_writing_is_cleared_away(
     album: Callable, tiny: Backbone, tmp_path: Path
 ) -> None:
