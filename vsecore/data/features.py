@@ -15,7 +15,7 @@ from pydantic import Field
 from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, DatasetName, expanded, read_lines
 from vsecore.data.backbones import Backbone, load_backbone
-from vsecore.data.extraction import META, UNFINISHED, extract, first_not_finite
+from vsecore.data.extraction import META, UNFINISHED, extract, find_damage, first_not_finite
 from vsecore.data.karpathy import DataReport, captions_sha256
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, FeatureKind, Split
@@ -114,6 +114,7 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
             _refuse_shared_pictures(folder, opened)
         if opened.keys() == names.keys():
             _dataset(folder, meta, opened, None)
+    report.problems += find_damage(folder)
     return report
 
 
@@ -266,8 +267,8 @@ def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: _
     digest = meta.captions_sha256.get(theirs)
     if digest is not None and digest != captions_sha256(split.picture_ids, split.captions):
         raise ValueError(
-            f"{whole.path.parent}: the captions or ids of split {theirs!r} are not those that {META} was "
-            "written for: get the folder again, or, if they were changed on purpose, delete "
+            f"{whole.path.with_name(f'{theirs}_caps.txt')} or {theirs}_ids.txt is not what {META} was written "
+            "for: extract again, or get the folder again; if you changed it on purpose, delete "
             f'"captions_sha256" in {META}'
         )
 
