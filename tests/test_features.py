@@ -201,7 +201,7 @@ def in_place_of(file: str, make: Callable[[Path], object]) -> Callable[[Path], o
         (with_meta(feature_dim=9), "has feature_dim 8, and meta.json says 9"),
         (with_meta(pictures=SIZES | {"dev": 4}), "has pictures 3, and meta.json says 4"),
         (with_meta(pictures=[6, 3, 2]), "meta.json: pictures is .*wanted named values"),
-        (with_meta(captions_sha256={"dev": "0" * 64}), "captions or ids of split 'dev' are not those"),
+        (with_meta(captions_sha256={"dev": "0" * 64}), "dev_caps.txt or dev_ids.txt is not what"),
         # Arrays that no network takes, or that do not fit each other.
         (with_array(lambda array: array.astype(">f4")), "holds >f4"),
         (with_array(lambda array: array.astype(int)), "holds int64"),
