@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from vsecore.course import datasets
@@ -65,6 +66,35 @@ def test_edited_captions_are_seen(album: Callable, tmp_path: Path, weight: dict[
     content["images"][0]["sentences"][0]["raw"] = "Something else ."
     path.write_text(json.dumps(content))
     assert datasets.open_dataset("flickr8k", folder).train.captions[0] == "Something else ."
+
+
+def test_another_picture_under_an_old_name_is_seen(
+    album: Callable, tmp_path: Path, weight: dict[str, float]
+) -> None:
+    folder = album()
+    before = np.array(datasets.open_dataset("flickr8k", folder).train.pictures)  # a copy, not the file
+    Image.new("RGB", (80, 60), "white").save(folder / "images" / "train1.jpg", quality=100)
+    after = np.asarray(datasets.open_dataset("flickr8k", folder).train.pictures)
+    assert (after[1] == 127.5).all() and not (before[1] == 127.5).any()
+    np.testing.assert_array_equal(np.delete(after, 1, 0), np.delete(before, 1, 0))
+    assert len(cached(tmp_path)) == 1
+
+
+def test_sizes_leave_the_first_pictures(album: Callable, weight: dict[str, float]) -> None:
+    folder = album()
+    data = datasets.open_dataset("flickr8k", folder, sizes={"train": 2, "test": 99})
+    assert [len(split) for split in (data.train, data.dev, data.test)] == [2, 2, 2]
+    for wrong in ({"train": 0}, {"train": 2.5}, {"val": 3}):
+        with pytest.raises(ValueError, match=r"sizes is .*: wanted"):
+            datasets.open_dataset("flickr8k", folder, sizes=wrong)
+
+
+def test_weights_that_are_asked_for_are_not_replaced_by_others(
+    album: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VSECORE_WEIGHTS", str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match=r"VSECORE_WEIGHTS is .*nowhere, which holds no mobilenet"):
+        datasets.open_dataset("flickr8k", album())
 
 
 def test_an_interrupted_look_goes_on(album: Callable, tmp_path: Path, weight: dict[str, float]) -> None:

@@ -1,11 +1,16 @@
 import json
+import os
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from vsecore import cli
 from vsecore.data.karpathy import CaptionSplit, check_photographs, load_karpathy
 from vsecore.data.picture_files import open_picture
 
@@ -105,18 +110,17 @@ def test_missing_pictures_are_counted_and_named(album: Album) -> None:
     for number in range(4):
         (folder / "images" / f"train{number}.jpg").unlink()
     wanted = r"4 pictures \(train0.jpg, train1.jpg, train2.jpg, ...\) of split 'train'"
-    with pytest.raises(FileNotFoundError, match=wanted):
+    with pytest.raises(FileNotFoundError, match=wanted) as caught:
         load_karpathy(folder)
-    assert (
-        "4 pictures (train0.jpg, train1.jpg, train2.jpg, ...) not found"
-        in check_photographs(folder).problems[0]
-    )
+    assert check_photographs(folder).problems == [str(caught.value)]
 
 
 def test_a_missing_folder_or_annotation_is_named(album: Album, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere"):
         load_karpathy(tmp_path / "nowhere")
     assert "nowhere" in check_photographs(tmp_path / "nowhere").problems[0]
+    with pytest.raises(FileNotFoundError, match=r"no folder ~no-such-user"):
+        load_karpathy("~no-such-user")
     with pytest.raises(FileNotFoundError, match=r"holds no dataset_\*.json"):
         load_karpathy(tmp_path)
     folder = album()
@@ -130,14 +134,14 @@ def test_a_missing_folder_or_annotation_is_named(album: Album, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.pop("images"), 'lacks the list "images"'),
+        (lambda c: c.pop("images"), 'lacks the field "images"'),
         (lambda c: c["images"][3].pop("sentences"), r'images\[3\] lacks the field "sentences"'),
         (lambda c: c["images"][3].pop("filename"), r'images\[3\] lacks the field "filename"'),
         (
             lambda c: c["images"][3]["sentences"][1].pop("raw"),
-            r'images\[3\]\["sentences"\]\[1\] lacks.*"raw"',
+            r'images\[3\].sentences\[1\] lacks.*"raw"',
         ),
-        (lambda c: c["images"][3].update(split="eval"), r"images\[3\] has split 'eval'"),
+        (lambda c: c["images"][3].update(split="eval"), r"images\[3\].split is 'eval'"),
         (lambda c: c["images"][3].update(sentences=[]), r"1 picture \(train3.jpg\) .*without captions"),
         (
             lambda c: [i.update(sentences=[]) for i in c["images"] if i["split"] == "val"],
@@ -147,7 +151,7 @@ def test_a_missing_folder_or_annotation_is_named(album: Album, tmp_path: Path) -
             lambda c: [i.update(split="val") for i in c["images"] if i["split"] == "test"],
             "no pictures of split 'test'",
         ),
-        (lambda c: c.update(dataset="../escape"), "field \"dataset\" is '../escape'"),
+        (lambda c: c.update(dataset="../escape"), "dataset is '../escape'"),
     ],
 )
 def test_a_damaged_json_is_named_with_its_field(album: Album, change: Callable, message: str) -> None:
@@ -156,6 +160,170 @@ def test_a_damaged_json_is_named_with_its_field(album: Album, change: Callable, 
     with pytest.raises(ValueError, match=f"dataset_album.json.*{message}"):
         load_karpathy(folder)
     assert check_photographs(folder).problems
+
+
+IMAGE = {"filename": "train1.jpg", "split": "test", "sentences": [{"raw": "A dog ."}]}
+NO_FILE_NAMES = (
+    "",
+    ".",
+    "..",
+    "../a.jpg",
+    "/a.jpg",
+    "a/b.jpg",
+    "a\\b.jpg",
+    "C:a",
+    "a\0b",
+    "a\nb",
+    " a",
+    "\ufeffa",
+)
+NO_FOLDERS = ("..", "../x", "a/../../x", "/etc", "C:/x", "a\\b", "..\\x", "a\0b", "a\nb")
+
+
+def third(**fields: object) -> Callable[[dict], object]:
+    """Change the fourth picture's fields."""
+    return lambda content: content["images"][3].update(fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.update(images={}), "images is {}: wanted a list"),
+        (lambda c: c.update(images=None), "images is None: wanted a list"),
+        (lambda c: c.update(images=[]), "no pictures of split 'train'"),
+        (lambda c: c.update(dataset=7), "dataset is 7: wanted text"),
+        (lambda c: c.update(dataset="a" * 300), "dataset is 'a.*wanted a name of at most 100"),
+        (lambda c: c["images"].insert(3, 7), r"images\[3\] is 7: wanted named values"),
+        (lambda c: c["images"][3].pop("split"), r'images\[3\] lacks the field "split"'),
+        (third(split=["test"]), r"images\[3\].split is \['test'\]: wanted one of"),
+        (third(filename=["a"]), r"images\[3\].filename is \['a'\]: wanted text"),
+        (third(filepath=None), r"images\[3\].filepath is None: wanted text"),
+        (third(cocoid=1.5), r"images\[3\].cocoid is 1.5: wanted a whole number"),
+        (third(cocoid="1\n2"), r"images\[3\].cocoid is .*wanted a whole number"),
+        (third(sentences=None), r"images\[3\].sentences is None: wanted a list"),
+        (third(sentences={}), r"images\[3\].sentences is {}: wanted a list"),
+        (third(sentences=["A dog ."]), r"sentences\[0\] is 'A dog .': wanted named"),
+        (third(sentences=[{"raw": 7}]), r"sentences\[0\].raw is 7: wanted text"),
+        # A name that leads out of the root, or that no line of a text file can hold.
+        *((third(filename=name), r"\[3\].filename is .*the name of a file") for name in NO_FILE_NAMES),
+        *((third(filepath=name), r"\[3\].filepath is .*inside the root") for name in NO_FOLDERS),
+        # The same picture twice: a leak, or its own wrong answer.
+        (
+            lambda c: c["images"].append(IMAGE),
+            r"images\[1\] and images\[10\] are the same .*'train' .*'test'",
+        ),
+        (lambda c: c["images"].append(c["images"][1]), r"images\[1\] and images\[10\] are the same picture"),
+        (lambda c: c["images"].append(IMAGE | {"split": "train"}), "are the same picture"),
+        (
+            lambda c: (c["images"][1].update(cocoid=12), c["images"][8].update(cocoid=12)),
+            r"images\[1\] and images\[8\] are the same picture .*12.*'train' .*'test'",
+        ),
+        (lambda c: c["images"].append(IMAGE | {"filepath": "images/."}), "are both the picture .*train1.jpg"),
+    ],
+)
+def test_a_json_that_lies_is_refused_by_loading_and_by_checking(
+    album: Album, change: Callable, message: str
+) -> None:
+    folder = album()
+    edit(folder, change)
+    with pytest.raises(ValueError, match=f"dataset_album.json.*{message}") as caught:
+        load_karpathy(folder)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value) in check_photographs(folder).problems
+
+
+def test_a_name_is_unique_in_its_folder(album: Album) -> None:
+    folder = album()
+    (folder / "more").mkdir()
+    shutil.copy(folder / "images" / "val0.jpg", folder / "more" / "train1.jpg")
+    other = IMAGE | {"filepath": "./more/", "sentences": 5 * [{"raw": "A dog ."}]}
+    edit(folder, lambda content: content["images"].append(other))
+    test = load_karpathy(folder)["test"]
+    assert test.files[2] == folder / "more" / "train1.jpg" and test.picture_ids[2] == "more/train1.jpg"
+    assert check_photographs(folder).problems == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links are for those who may make them")
+def test_large_collections_may_lie_behind_links(album: Album, tmp_path: Path) -> None:
+    folder, disk = album(), tmp_path / "disk"
+    (folder / "images").rename(disk)
+    (folder / "images").symlink_to(disk, target_is_directory=True)
+    (disk / "train0.jpg").rename(tmp_path / "far.jpg")
+    (disk / "train0.jpg").symlink_to(tmp_path / "far.jpg")
+    (disk / "loop.jpg").symlink_to(disk / "loop.jpg")
+    (tmp_path / "link").symlink_to(folder, target_is_directory=True)
+    assert len(load_karpathy(tmp_path / "link")["train"].files) == 6
+    assert check_photographs(tmp_path / "link").problems == []
+    # Two names of one folder make no two pictures of one.
+    (folder / "copy").symlink_to(disk, target_is_directory=True)
+    edit(folder, lambda content: content["images"].append(IMAGE | {"filepath": "copy"}))
+    with pytest.raises(ValueError, match="are both the picture"):
+        load_karpathy(folder)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")
+def test_pipes_and_folders_are_no_files(album: Album) -> None:
+    folder = album()
+    for name, make in (("train0.jpg", os.mkfifo), ("train1.jpg", os.mkdir)):
+        (folder / "images" / name).unlink()
+        make(folder / "images" / name)
+    wanted = r"2 pictures \(train0.jpg, train1.jpg\) of split 'train' not in"
+    with pytest.raises(FileNotFoundError, match=wanted):
+        load_karpathy(folder)
+    assert len(check_photographs(folder).problems) == 1
+    (folder / "dataset_album.json").unlink()
+    os.mkfifo(folder / "dataset_album.json")
+    with pytest.raises(FileNotFoundError, match=r"no file .*dataset_album.json"):
+        load_karpathy(folder)
+    assert "no file" in check_photographs(folder).problems[0]
+
+
+def test_the_captions_may_be_named_to_a_check_as_to_an_extraction(album: Album) -> None:
+    folder = album()
+    other = folder / "album.json"
+    (folder / "dataset_album.json").rename(other)
+    for arguments, status in (([], 1), (["--captions", str(other)], 0)):
+        result = CliRunner().invoke(cli.app, ["data", "check", str(folder), *arguments])
+        assert result.exit_code == status, result.output
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("Flickr_8k.testImages.txt", lambda t: t + "train1.jpg\n", "line 3: train1.jpg is in split 'train'"),
+        ("Flickr_8k.testImages.txt", lambda t: t + "test1.jpg\n", "line 3: test1.jpg is in split 'test'"),
+        ("Flickr_8k.testImages.txt", lambda t: t + "../x.jpg\n", "line 3: the picture is '../x.jpg': wanted"),
+        ("Flickr8k.token.txt", lambda t: t + "test1.jpg#0\tA dog .\n", "test1.jpg#0 is there before"),
+        ("Flickr8k.token.txt", lambda t: t + "test1.jpg#a\tA dog .\n", "wanted picture#number, a tab"),
+        ("Flickr8k.token.txt", lambda t: t + "/test1.jpg#5\tA dog .\n", "the picture is '/test1.jpg'"),
+        ("Flickr8k.token.txt", lambda t: t + "\n", "wanted picture#number, a tab"),
+        ("Flickr8k.token.txt", lambda t: t.replace("\n", "\r"), "without captions"),
+    ],
+)
+def test_text_files_that_lie_are_refused_by_loading_and_by_checking(
+    album: Album, file: str, change: Callable, message: str
+) -> None:
+    folder = album()
+    token = text_files(folder)
+    path = folder / file
+    path.write_bytes(change(path.read_text()).encode())
+    with pytest.raises(ValueError, match=f"{file}.*({message})") as caught:
+        load_karpathy(folder, token)
+    assert str(caught.value) in check_photographs(folder, token).problems
+
+
+@pytest.mark.parametrize("file", ["Flickr8k.token.txt", "Flickr_8k.trainImages.txt"])
+def test_text_files_of_other_editors_are_read_or_named(album: Album, file: str) -> None:
+    folder = album()
+    token = text_files(folder)
+    wanted = by_picture(load_karpathy(folder, token)["train"])
+    good = (folder / file).read_text()
+    for same in (good.replace("\n", "\r\n").encode(), good.encode("utf-8-sig")):
+        (folder / file).write_bytes(same)
+        assert by_picture(load_karpathy(folder, token)["train"]) == wanted
+    (folder / file).write_bytes(good.encode("utf-16"))
+    with pytest.raises(ValueError, match=f"{file} is not UTF-8 text"):
+        load_karpathy(folder, token)
 
 
 def test_damaged_text_files_are_named(album: Album) -> None:

@@ -154,12 +154,14 @@ def scenes_pretrain(
 @data_app.command("check")
 def data_check(
     root: Annotated[Path, typer.Argument(help="A folder of photographs with captions, or of features.")],
+    captions: Annotated[Path | None, typer.Option(help="The dataset_*.json, if not in the folder.")] = None,
 ) -> None:
     """Check a folder of photographs or of features, and list every problem."""
-    from vsecore.data.features import check_precomp
+    from vsecore.data.features import check_precomp, holds_features
     from vsecore.data.karpathy import check_photographs
 
-    report = check_precomp(root) if list(root.glob("*_ims.npy")) else check_photographs(root)
+    features = captions is None and holds_features(root)
+    report = check_precomp(root) if features else check_photographs(root, captions)
     for fact in report.facts:
         typer.echo(fact)
     for problem in report.problems:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 from torch import nn
 
 from vsecore import scenes
@@ -21,9 +22,11 @@ from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.scenes.build import NETWORK_OF
 from vsecore.scenes.facts import SIDE
 from vsecore.scenes.networks import NETWORKS, load_network
+from vsecore.typed import convert
 
 #: Every collection that the course knows by name.
 DATASETS = ("scenes", "flickr8k", "flickr30k", "coco")
+Sizes = dict[Literal["train", "dev", "test"], Annotated[int, Field(ge=1)]]
 # For photographs without extracted features: small enough for a laptop, by their names in timm.
 BACKBONES: dict[str, str] = {"grid": "mobilenetv2_100", "patch": "vit_tiny_patch16_224"}
 
@@ -38,35 +41,33 @@ def open_dataset(
     """Open a dataset with features of its pictures.
 
     The scenes are generated, once, and kept in the cache. Photographs are read from a folder of extracted
-    features; for a folder of pictures and captions, features are extracted once and kept in the cache.
+    features; for a folder of pictures and captions, features are extracted once and kept in the cache. Each
+    opening then reads both through, and pictures that have changed are looked at again.
 
     Args:
         name: one of `DATASETS`.
         root: for photographs, the folder of features, or of pictures and captions.
         features: what an element is, "grid", "region" or "patch".
-        sizes: pictures of "train", "dev" and "test"; None: all (of scenes 4000, 500 and 1000).
+        sizes: pictures of "train", "dev" and "test"; a split that is not named keeps all (of scenes 4000, 500
+            and 1000).
 
     Raises:
-        ValueError: an unknown name, or features that cannot be made from pictures here.
+        ValueError: an unknown name, sizes that are none, or features that cannot be made from pictures here.
         FileNotFoundError: the folder, or something that must be in it, is missing.
     """
     if name not in DATASETS:
         raise ValueError(f"name is {name!r}: wanted one of {', '.join(DATASETS)}")
+    sizes = convert("sizes", dict(sizes or {}), Sizes)
     if name == "scenes":
-        return scenes.load(**(sizes or {}), features=features)
+        return scenes.load(**sizes, features=features)
     if root is None:
         raise ValueError(f"root is missing: name the folder of {name}")
+    root = Path(root).expanduser()
     dataset = open_precomp(root) if (root / "train_ims.npy").exists() else _extracted(name, root, features)
     if dataset.feature_kind != features:
         raise ValueError(f"features is {features!r}, but {root} holds {dataset.feature_kind} features")
-    if sizes is None:
-        return dataset
-    return replace(
-        dataset,
-        train=_at_most(dataset.train, sizes["train"]),
-        dev=_at_most(dataset.dev, sizes["dev"]),
-        test=_at_most(dataset.test, sizes["test"]),
-    )
+    splits = {split: _at_most(getattr(dataset, split), size) for split, size in sizes.items()}
+    return Dataset(**vars(dataset) | splits)
 
 
 def open_backbone(name: str, root: Path | None = None, *, features: FeatureKind = "grid") -> Backbone:
@@ -143,9 +144,17 @@ def _extracted(name: str, root: Path, features: FeatureKind) -> Dataset:
 
 
 def _local_weights(root: Path) -> Path | None:
-    """Find MobileNetV2's weights: in VSECORE_WEIGHTS, or in a folder `weights` in or beside the pictures."""
-    named = os.environ.get("VSECORE_WEIGHTS")
-    for folder in (Path(named) if named else None, root / "weights", root.resolve().parent / "weights"):
-        if folder is not None and (folder / f"{MOBILENET}.safetensors").is_file():
-            return folder / f"{MOBILENET}.safetensors"
+    """Find MobileNetV2's weights: in VSECORE_WEIGHTS, or in a folder `weights` in or beside the pictures.
+
+    Raises:
+        FileNotFoundError: VSECORE_WEIGHTS names a folder without them.
+    """
+    file, named = f"{MOBILENET}.safetensors", os.environ.get("VSECORE_WEIGHTS")
+    if named:
+        if not (Path(named).expanduser() / file).is_file():
+            raise FileNotFoundError(f"VSECORE_WEIGHTS is {named}, which holds no {file}: name its folder")
+        return Path(named).expanduser() / file
+    for folder in (root / "weights", root.resolve().parent / "weights"):
+        if (folder / file).is_file():
+            return folder / file
     return None

@@ -6,7 +6,8 @@ file with errors that say what is wrong.
 
 import difflib
 import hashlib
-import pickle
+import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from vsecore.data.splits import FeatureKind
+from vsecore.typed import short
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+"""Types in which weights are whole: smaller ones need scales beside them."""
 MOBILENET = "mobilenetv2_100_same"
 """timm's MobileNetV2 as TensorFlow runs it: its way of padding, its input from -1 to 1."""
 
@@ -105,17 +109,20 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
 
     architecture = "mobilenetv2_100" if name == MOBILENET else name
     options: dict[str, Any] = {"pad_type": "same"} if name == MOBILENET else {}
-    if not timm.is_model(architecture):
+    try:
+        published = timm.get_pretrained_cfg(architecture)
+    except RuntimeError:  # it has published none of this name ("resnet50.NAME")
+        published = None
+    if not timm.is_model(architecture) or (published is None and "." in architecture):
         near = difflib.get_close_matches(name, [*timm.list_models(), MOBILENET], n=3)
         hint = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists those of timm"
         raise ValueError(
-            f'unknown backbone {name!r}: {hint} (for torchvision\'s, write "torchvision/resnet50")'
+            f'unknown backbone {short(name)}: {hint} (for torchvision\'s, write "torchvision/resnet50")'
         )
     if weights is not None:
         network = timm.create_model(architecture, pretrained=False, **options)
         _load_weights(network, weights, name)
     else:
-        published = timm.get_pretrained_cfg(architecture)
         if name == MOBILENET or published is None or not published.hf_hub_id:
             raise ValueError(f"nobody publishes weights for {name}: name a local file as weights")
         # First the file, then the network: a hub that cannot be reached is known at once. Of the files of a
@@ -129,6 +136,7 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
             raise FileNotFoundError(
                 f"{hub} has no {file_name} for {name}: get a file of its weights and name it as weights"
             )
+        _read_weights(Path(folder) / file_name)  # says so if it is damaged
         overlay = {"file": str(Path(folder) / file_name)}
         network = timm.create_model(architecture, pretrained=True, pretrained_cfg_overlay=overlay, **options)
     config = timm.data.resolve_model_data_config(network)
@@ -146,18 +154,23 @@ def _torchvision_backbone(name: str, weights: str | Path | None, picture_size: i
     known = torchvision.models.list_models(module=torchvision.models)
     if architecture not in known:
         near = difflib.get_close_matches(architecture, known, n=3)
-        raise ValueError(f"unknown backbone {name!r}: torchvision has no {architecture!r}, near are {near}")
+        raise ValueError(
+            f"unknown backbone {short(name)}: torchvision has no {short(architecture)}, near are {near}"
+        )
     published = torchvision.models.get_model_weights(architecture).DEFAULT
     if weights is None:
         # torchvision publishes pickles, and would unpickle them: first they are read as tensors and nothing
         # else, which refuses one that holds code. Then they are here, and torchvision fits them in.
-        _download(
-            name,
-            published.url,
-            lambda: torch.hub.load_state_dict_from_url(
-                published.url, map_location="cpu", check_hash=True, weights_only=True
-            ),
-        )
+        downloaded = Path(torch.hub.get_dir()) / "checkpoints" / published.url.rpartition("/")[2]
+        if not downloaded.is_file():
+            _download(
+                name,
+                published.url,
+                lambda: torch.hub.load_state_dict_from_url(
+                    published.url, map_location="cpu", check_hash=True, weights_only=True
+                ),
+            )
+        _read_weights(downloaded)
         network = torchvision.models.get_model(architecture, weights=published)
     else:
         network = torchvision.models.get_model(architecture, weights=None)
@@ -199,7 +212,11 @@ class _TimmFeatures(nn.Module):
         self.model = model
 
     def forward(self, pictures: Tensor) -> Tensor:
-        seen: Tensor = self.model.forward_features(pictures)
+        seen = self.model.forward_features(pictures)
+        if not isinstance(seen, Tensor):
+            raise ValueError(
+                f"{type(self.model).__name__} gives several maps at once: choose a network that gives one"
+            )
         if seen.dim() == 3:
             return seen[:, getattr(self.model, "num_prefix_tokens", 0) :]  # without class token and registers
         channels_last = seen.shape[1] != self.model.num_features  # as Swin has them
@@ -252,10 +269,6 @@ def _checked_picture_size(name: str, trained: int, wanted: int | None, fixed: bo
 def _download(name: str, source: str, fetch: Callable[[], Any]) -> Any:
     try:
         return fetch()
-    except pickle.UnpicklingError:
-        raise ValueError(
-            f"{source} holds more than weights: get another file, and name it as weights"
-        ) from None
     except (OSError, RuntimeError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise FileNotFoundError(
             f"the weights of {name} are not here and cannot be downloaded: get the safetensors (or .pth) "
@@ -268,28 +281,12 @@ def _load_weights(network: nn.Module, path: str | Path, name: str) -> None:
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"no weights file {path}: name the safetensors (or .pth) file of {name}")
-    try:
-        if path.suffix == ".safetensors":
-            given = safetensors.torch.load_file(path)
-        else:
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
-            given = loaded.get("state_dict", loaded)
-    except (
-        safetensors.SafetensorError,
-        pickle.UnpicklingError,
-        RuntimeError,
-        EOFError,
-        AttributeError,
-    ) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"{path} cannot be read as weights ({reason}): get the file again") from None
-    wanted = network.state_dict()
+    given, wanted = _read_weights(path), network.state_dict()
     for tensor, value in given.items():
-        if tensor in wanted and value.shape != wanted[tensor].shape:
-            raise ValueError(
-                f"{path}: tensor {tensor!r} has shape {tuple(value.shape)}, {name} wants "
-                f"{tuple(wanted[tensor].shape)}: these are the weights of another network"
-            )
+        if tensor in wanted:
+            problem = _misfit(value, wanted[tensor], name)
+            if problem:
+                raise ValueError(f"{path}: tensor {tensor!r} {problem}")
     strange = [tensor for tensor in given if tensor not in wanted]
     # How many batches a normalisation has seen does not matter any more, and is often left out.
     lacking = [t for t in wanted if t not in given and not t.endswith("num_batches_tracked")]
@@ -297,6 +294,74 @@ def _load_weights(network: nn.Module, path: str | Path, name: str) -> None:
         if tensors:
             more = f" and {len(tensors) - 1} more" if len(tensors) > 1 else ""
             raise ValueError(
-                f"{path} {problem} tensor {tensors[0]!r}{more}: these are not the weights of {name}"
+                f"{path} {problem} tensor {short(tensors[0])}{more}: these are not the weights of {name}"
             )
     network.load_state_dict(given, strict=False)
+
+
+def _read_weights(path: Path) -> dict[Any, Any]:
+    """What a file names its tensors, and whatever it holds under these names. Its code is never run.
+
+    Raises:
+        ValueError: the file cannot be read, or holds no names.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch warns of what is refused below
+            if path.suffix == ".safetensors":
+                loaded: Any = safetensors.torch.load_file(path)
+            else:
+                _refuse_damaged_archive(path)
+                loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    # What is raised depends on the format and on the damage. PyTorch's own words on pickles are left out:
+    # they tell how to run the code in them.
+    except Exception as error:
+        telling = isinstance(error, RuntimeError | zipfile.BadZipFile | safetensors.SafetensorError)
+        reason = str(error).split(". ")[0]
+        if not telling or "weights_only" in reason:
+            reason = "it is damaged, or holds more than weights"
+        raise ValueError(f"{path} cannot be read as weights ({reason}): get the file again") from None
+    for wrapper in ("state_dict", "model"):  # under which training programs save them
+        if isinstance(loaded, dict) and isinstance(loaded.get(wrapper), dict):
+            loaded = loaded[wrapper]
+    if not isinstance(loaded, dict):
+        raise ValueError(
+            f"{path} holds no weights but a {type(loaded).__name__}: wanted a network's state_dict()"
+        )
+    if all(str(tensor).startswith("module.") for tensor in loaded):  # saved from several GPUs
+        loaded = {str(tensor).removeprefix("module."): value for tensor, value in loaded.items()}
+    return loaded
+
+
+def _refuse_damaged_archive(path: Path) -> None:
+    """PyTorch looks neither at the checksums in its archives nor at how large they become in memory."""
+    with path.open("rb") as file:
+        if file.read(4) != b"PK\3\4":  # a pickle, as old versions wrote them
+            return
+    with zipfile.ZipFile(path) as archive:
+        if sum(part.file_size for part in archive.infolist()) > path.stat().st_size:
+            raise zipfile.BadZipFile("it is compressed, which PyTorch's own files never are")
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise zipfile.BadZipFile(f"{damaged} in it does not fit its checksum")
+
+
+def _misfit(value: Any, wanted: Tensor, name: str) -> str | None:
+    """Why a value cannot be what a network wants, to be said after the tensor's name."""
+    if not isinstance(value, Tensor):
+        return f"is {short(value)}: wanted numbers"
+    if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_nested:
+        return f"is sparse, quantised or without numbers: save the plain numbers of {name}"
+    if value.shape != wanted.shape:
+        return (
+            f"has shape {tuple(value.shape)}, {name} wants {tuple(wanted.shape)}: these are the weights of "
+            "another network"
+        )
+    kinds = FLOATS if wanted.is_floating_point() else (wanted.dtype,)
+    if value.dtype not in kinds:
+        return f"holds {value.dtype}: wanted {' or '.join(map(str, kinds))}"
+    if not value.isfinite().all():
+        return "holds NaN or infinity: get the file again"
+    return None

@@ -35,7 +35,11 @@ class SplitIds:
 
 @cache
 def split_ids() -> SplitIds:
-    """COCO's numbers of the 5K test split, and which caption belongs to which picture."""
+    """COCO's numbers of the 5K test split, and which caption belongs to which picture.
+
+    Raises:
+        ValueError: the lists of the installed package are damaged.
+    """
     package = _package()
     captions = np.asarray(package.coco_ids, np.int64)  # (25000,)
     owners = np.array([package.coco_gts["t2i"][int(number)][0] for number in captions])  # (25000,)
@@ -58,7 +62,7 @@ def right_items(benchmark: Benchmark) -> tuple[Lists, Lists]:
         For each picture of the benchmark the captions that fit it, and for each caption the pictures.
 
     Raises:
-        ValueError: there is no such benchmark.
+        ValueError: there is no such benchmark, or the lists of the installed package are damaged.
 
     Source: Lin et al. 2014; Parekh et al. 2021; Chun et al. 2022.
     """
@@ -146,5 +150,24 @@ def _package() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of a faster reader of JSON that is not there
         from eccv_caption import Metrics
+    try:
+        package = Metrics()
+        whole = _is_whole(package)
+        problem = "they are not those of 25000 captions, each of one picture"
+    except Exception as error:  # the package looks at nothing that it reads
+        whole, problem = False, str(error)
+    if not whole:
+        raise ValueError(f"the lists of the package eccv_caption are damaged ({problem}): install it again")
+    return package
 
-    return Metrics()
+
+def _is_whole(package: Any) -> bool:
+    owners, numbers = package.coco_gts["t2i"], np.asarray(package.coco_ids)
+    lists = (package.coco_gts, package.cxc_gts, package.eccv_gts)
+    return (
+        numbers.shape == (25000,)
+        and numbers.dtype.kind in "iu"
+        and len({int(number) for number in numbers}) == 25000
+        and all(len(owners[int(number)]) == 1 for number in numbers)
+        and all(items for found in lists for way in found.values() for items in way.values())
+    )

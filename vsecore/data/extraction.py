@@ -1,30 +1,68 @@
 """From photographs to a folder of features, hours of work on a large dataset: it can be interrupted.
 
-Rows go into a hidden file as they are made; it takes its real name when its split is complete, and
-`meta.json`, which says how the features were made, is written last. A folder with a `meta.json` is whole.
+Rows go into a hidden file as they are made (see `feature_rows`); it takes its real name when its split is
+complete, and `meta.json`, which says how the features were made, is written last. A folder with a `meta.json`
+is whole.
 """
 
-import collections
+import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from PIL import Image
-from torch import Tensor
+from pydantic import Field
 
 from vsecore.data import files
 from vsecore.data.backbones import Backbone
+from vsecore.data.decoding import look_ahead
+from vsecore.data.feature_rows import FeatureRows, Verdict, refuse_all_but_files
 from vsecore.data.karpathy import CAPTIONS_A_PICTURE, CaptionSplit
-from vsecore.data.picture_files import open_picture
+from vsecore.typed import short
 
 META, UNFINISHED = "meta.json", "extraction.json"
+
+Count = Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What decides about the features: the content of `meta.json`."""
+
+    dataset: str
+    backbone: str
+    backbone_sha256: str
+    kind: str
+    picture_size: Count
+    dtype: Literal["float16", "float32"]
+    elements: Count
+    feature_dim: Count
+    captions_a_picture: Count
+    pictures: dict[str, Count]
+    captions_sha256: dict[str, str]
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    def one_by_one(self) -> dict[str, object]:
+        """Each setting by its name, and where each split has its own, by "NAME of SPLIT"."""
+        settings: dict[str, object] = {}
+        for name, value in asdict(self).items():
+            each = value if isinstance(value, dict) else {}
+            settings |= {f"{name} of {split}": v for split, v in each.items()} or {name: value}
+        return settings
+
+    def rows(self, folder: Path, name: str) -> FeatureRows:
+        """The rows of one split."""
+        shape = (self.pictures[name], self.elements, self.feature_dim)
+        return FeatureRows(folder, name, shape, self.dtype, self.as_json())
 
 
 def extract(
@@ -34,7 +72,7 @@ def extract(
     *,
     batch_size: int = 32,
     device: torch.device | str | None = None,
-    dtype: str = "float16",
+    dtype: Literal["float16", "float32"] = "float16",
     workers: int | None = None,
 ) -> Path:
     """Write a folder of features from photographs. Interrupted, it goes on where it stopped.
@@ -42,6 +80,9 @@ def extract(
     Each picture is seen whole, squashed to a square: what stands at its edges may be what a caption is about.
     Pictures are decoded in threads while the network looks at the ones before. Where another process extracts
     into the same folder, this one says so and waits for it (but not on Windows).
+
+    What is in the folder already is read and held to its checksums. Rows that are damaged or cut off, and
+    those of pictures that have changed, are made again, and stderr says which.
 
     Args:
         caption_splits: from `karpathy.load_karpathy`.
@@ -58,222 +99,231 @@ def extract(
     Raises:
         ValueError: a picture cannot be read, features are not finite, or the folder holds other features.
             What was done until then is kept: the same call goes on from there.
-        OSError: the disk has not enough room.
+        OSError: the disk has not enough room, which is known before anything is written.
     """
     if dtype not in ("float16", "float32"):
         raise ValueError(f'dtype is {dtype!r}: wanted "float16" or "float32"')
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}: wanted at least 1")
     _refuse_uneven_captions(caption_splits)
-    settings = {
-        "dataset": next(iter(caption_splits.values())).dataset,
-        "backbone": backbone.name,
-        "backbone_sha256": backbone.fingerprint(),
-        "kind": backbone.kind,
-        "picture_size": backbone.picture_size,
-        "dtype": dtype,
-        "elements": backbone.elements,
-        "feature_dim": backbone.feature_dim,
-        "captions_a_picture": CAPTIONS_A_PICTURE,
-        "pictures": {name: len(split.files) for name, split in caption_splits.items()},
-        "captions_sha256": {name: split.fingerprint() for name, split in caption_splits.items()},
-    }
+    settings = _Settings(
+        dataset=next(iter(caption_splits.values())).dataset,
+        backbone=backbone.name,
+        backbone_sha256=backbone.fingerprint(),
+        kind=backbone.kind,
+        picture_size=backbone.picture_size,
+        dtype=dtype,
+        elements=backbone.elements,
+        feature_dim=backbone.feature_dim,
+        captions_a_picture=CAPTIONS_A_PICTURE,
+        pictures={name: len(split.files) for name, split in caption_splits.items()},
+        captions_sha256={name: split.fingerprint() for name, split in caption_splits.items()},
+    )
     folder = Path(folder).expanduser()
+    extraction = _Extraction(folder, settings, caption_splits)
     # Complete: nothing is to be written, and perhaps this process may not write there.
-    if (folder / META).exists() and _ExtractionState.begin(folder, settings).is_whole():
+    if (folder / META).exists() and extraction.is_whole(extraction.inspect()):
         return folder
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"{folder} cannot be made ({error.strerror}): name another folder") from None
     with files.locked(folder, "extracts into"):
-        state = _ExtractionState.begin(folder, settings)
-        if not ((folder / META).exists() and state.is_whole()):  # else the other process has done it all
-            state.refuse_a_full_disk()
-            _extract_splits(state, caption_splits, backbone, batch_size, device, workers)
-            state.finish()
+        verdicts = extraction.inspect()  # by now another process may have done it all
+        if not extraction.is_whole(verdicts):
+            extraction.begin(verdicts)
+            ahead = ThreadPoolExecutor(workers or min(os.cpu_count() or 1, 16))
+            try:
+                extraction.complete(verdicts, backbone, batch_size, device, ahead)
+            finally:
+                ahead.shutdown(cancel_futures=True)
     return folder
 
 
-def _extract_splits(
-    state: "_ExtractionState",
-    caption_splits: Mapping[str, CaptionSplit],
-    backbone: Backbone,
-    batch_size: int,
-    device: torch.device | str | None,
-    workers: int | None,
-) -> None:
-    """Complete all splits, one after the other."""
-    device = torch.device(device or torch.accelerator.current_accelerator(check_available=True) or "cpu")
-    backbone = backbone.to(device).to(memory_format=torch.channels_last).eval()
-    pool = ThreadPoolExecutor(workers or min(os.cpu_count() or 1, 16))
+def find_damage(folder: Path) -> list[str]:
+    """Hold every row of a finished extraction to its checksum.
+
+    Args:
+        folder: written by `extract`. In one from elsewhere there are no checksums, and nothing is found.
+
+    Returns:
+        What is damaged, a sentence for each.
+    """
+    if not list(folder.glob("*_sums.npy")):
+        return []
     try:
-        for name, split in caption_splits.items():
-            if state.is_complete(name):
-                continue
-            _extract_rows(state, name, split, backbone, batch_size, device, pool)
-            with files.write_atomically(state.folder / f"{name}_caps.txt", "w") as file:
-                file.writelines(f"{caption}\n" for caption in split.captions)
-            with files.write_atomically(state.folder / f"{name}_ids.txt", "w") as file:
-                file.writelines(f"{identity}\n" for identity in split.picture_ids)
-            state.finish_split(name)
-    finally:
-        pool.shutdown(cancel_futures=True)
+        settings = files.read_json(folder / META, _Settings)
+        damaged = []
+        for name in settings.pictures:
+            rows = settings.rows(folder, name)
+            if rows.has_its_size():
+                verdict = rows.inspect()
+                if not verdict.whole:
+                    where = f" ({_counted(verdict.damaged, 'row')})" if verdict.damaged else ""
+                    damaged.append(f"{rows.finished}{where}")
+            else:
+                damaged.append(f"{rows.finished}")
+    except (ValueError, OSError) as error:
+        return [str(error)]
+    return [f"{what} is damaged: run the same extraction again" for what in damaged]
 
 
-def _extract_rows(
-    state: "_ExtractionState",
-    name: str,
-    split: CaptionSplit,
-    backbone: Backbone,
-    batch_size: int,
-    device: torch.device,
-    pool: ThreadPoolExecutor,
-) -> None:
-    """Make the rows of a split that are not there yet. What is there stays, also after an error."""
-    features = state.open_partial_file(name)  # (n, N, F), on disk
-    start = state.done[name]
-    pictures_left = _decode_ahead(split.files[start:], batch_size, backbone.picture_size, pool)
-    try:
-        with files.progress(desc=name, total=len(split.files), initial=start, unit="picture") as bar:
-            for pictures in pictures_left:
-                stop = start + len(pictures)
-                with torch.inference_mode():
-                    batch = pictures.to(device).contiguous(memory_format=torch.channels_last)
-                    seen = backbone(batch).float().cpu().numpy()  # (B, N, F)
-                with np.errstate(over="ignore"):  # numbers too large for half precision are told below
-                    features[start:stop] = seen
-                bad = first_not_finite(features[start:stop])
-                if bad is not None:
-                    raise ValueError(
-                        f"features of {split.files[start + bad]} by {backbone.name} are not finite in "
-                        f'{features.dtype}: set dtype="float32", or use other weights'
-                    )
-                state.done[name] = start = stop
-                bar.update(len(pictures))
-                if state.should_save():
-                    state.save(features)
-    finally:
-        state.save(features)
-
-
-@dataclass
-class _ExtractionState:
-    """The state of an extraction, kept in its folder: how many rows of each split are done."""
+@dataclass(frozen=True)
+class _Extraction:
+    """What is to be made, and the folder where it is."""
 
     folder: Path
-    settings: dict[str, Any]
-    done: dict[str, int]
-    kept: int = 0
-    """Rows done when the state was last written."""
+    settings: _Settings
+    caption_splits: Mapping[str, CaptionSplit]
 
-    @classmethod
-    def begin(cls, folder: Path, settings: dict[str, Any]) -> "_ExtractionState":
-        """A new extraction, or the one that the folder holds, if it was begun with these settings."""
-        finished, unfinished = folder / META, folder / UNFINISHED
-        if not finished.exists() and not unfinished.exists():
-            foreign = [path.name for path in folder.glob("*_ims.npy")]
-            if foreign:
-                raise ValueError(
-                    f"{folder} holds features from elsewhere ({foreign[0]}): name another folder"
-                )
-            return cls(folder, settings, {})
-        if finished.exists():
-            state = {"settings": files.read_json(finished), "done": {}}
-        else:
-            state = files.read_json(unfinished)
-        before = state["settings"]
-        for name, value in settings.items():
-            if before.get(name) != value:
-                raise ValueError(
-                    f"{folder} holds features made otherwise: {name} was {before.get(name)!r} and is "
-                    f"{value!r} now; name another folder, or empty this one"
-                )
-        return cls(folder, settings, state["done"])
+    def rows(self, name: str) -> FeatureRows:
+        return self.settings.rows(self.folder, name)
 
-    def finished_file(self, name: str) -> Path:
-        return self.folder / f"{name}_ims.npy"
+    def texts(self, name: str) -> dict[Path, str]:
+        """What stands beside the features: the names of the pictures, and the captions."""
+        split = self.caption_splits[name]
+        lines = (split.picture_ids, split.captions)
+        texts = ("".join(f"{line}\n" for line in some) for some in lines)
+        return dict(zip(_text_files(self.folder, name), texts, strict=True))
 
-    def partial_file(self, name: str) -> Path:
-        return self.folder / f".{name}_ims.npy.part"
+    def inspect(self) -> dict[str, Verdict]:
+        """What is in the folder.
 
-    def is_complete(self, name: str) -> bool:
-        return self.finished_file(name).exists()
+        Raises:
+            ValueError: what is there was made otherwise, or by others.
+        """
+        self._refuse_other_features()
+        refuse_all_but_files(*(path for name in self.caption_splits for path in self.texts(name)))
+        return {name: self.rows(name).inspect(split.files) for name, split in self.caption_splits.items()}
 
-    def is_whole(self) -> bool:
-        return all(map(self.is_complete, self.settings["pictures"]))
-
-    def refuse_a_full_disk(self) -> None:
-        """A process that maps more than the disk holds dies without a word: better to look before."""
-        left = sum(
-            count - self.done.get(name, 0)
-            for name, count in self.settings["pictures"].items()
-            if not self.is_complete(name)
+    def is_whole(self, verdicts: Mapping[str, Verdict]) -> bool:
+        return (
+            (self.folder / META).exists()
+            and not (self.folder / UNFINISHED).exists()
+            and all(verdict.whole for verdict in verdicts.values())
+            and all(_holds(path, text) for name in verdicts for path, text in self.texts(name).items())
         )
-        row = (
-            self.settings["elements"]
-            * self.settings["feature_dim"]
-            * np.dtype(self.settings["dtype"]).itemsize
-        )
-        free = shutil.disk_usage(self.folder).free
-        if left * row > free:
+
+    def begin(self, verdicts: Mapping[str, Verdict]) -> None:
+        """Say that the folder is not whole yet, and take the room for all of it.
+
+        Raises:
+            OSError: there is not enough room.
+        """
+        for name, verdict in verdicts.items():
+            self._tell_what_is_made_again(name, verdict)
+        incomplete = [self.rows(name) for name, verdict in verdicts.items() if not verdict.whole]
+        new = [rows for rows in incomplete if not rows.are_on_disk()]
+        wanted = sum(rows.bytes_to_take() for rows in incomplete)
+        try:
+            if wanted > shutil.disk_usage(self.folder).free:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._write(self.folder / UNFINISHED, self.settings.as_json())
+            (self.folder / META).unlink(missing_ok=True)
+            for rows in incomplete:
+                rows.reserve()
+        except OSError as error:
+            for rows in new:
+                rows.discard()
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            free = shutil.disk_usage(self.folder).free
             raise OSError(
-                f"{self.folder} needs {left * row / 1e9:.1f} GB, its disk has {free / 1e9:.1f} GB left: "
-                "make room, or name a folder on another disk"
-            )
+                f"{self.folder} needs {_size(wanted)} more, its disk has {_size(free)} left "
+                f"({error.strerror}): make room, or name a folder on another disk"
+            ) from None
 
-    def open_partial_file(self, name: str) -> np.memmap:
-        """The hidden file of a split, made if it is not there."""
-        shape = (self.settings["pictures"][name], self.settings["elements"], self.settings["feature_dim"])
-        if not self.partial_file(name).exists():
-            self.done[name] = 0
-        self.done.setdefault(name, 0)
-        mode: Any = "r+" if self.done[name] else "w+"
-        return np.lib.format.open_memmap(
-            self.partial_file(name), mode=mode, dtype=np.dtype(self.settings["dtype"]), shape=shape
-        )
-
-    def should_save(self) -> bool:
-        """Every thousand pictures: a process that is killed loses no more than these."""
-        return sum(self.done.values()) - self.kept >= 1000
-
-    def save(self, features: np.memmap) -> None:
-        features.flush()  # first the rows, then the word that they are there
-        with files.write_atomically(self.folder / UNFINISHED, "w") as file:
-            json.dump({"settings": self.settings, "done": self.done}, file, indent=1)
-        self.kept = sum(self.done.values())
-
-    def finish_split(self, name: str) -> None:
-        self.partial_file(name).replace(self.finished_file(name))
-
-    def finish(self) -> None:
-        with files.write_atomically(self.folder / META, "w") as file:
-            json.dump(self.settings, file, indent=1)
+    def complete(
+        self,
+        verdicts: Mapping[str, Verdict],
+        backbone: Backbone,
+        batch_size: int,
+        device: torch.device | str | None,
+        ahead: ThreadPoolExecutor,
+    ) -> None:
+        """Make what is missing, one split after the other; then say that the folder is whole."""
+        device = torch.device(device or torch.accelerator.current_accelerator(check_available=True) or "cpu")
+        backbone = backbone.to(device).to(memory_format=torch.channels_last).eval()
+        for name, verdict in verdicts.items():
+            if not verdict.whole:
+                rows = self.rows(name)
+                self._make_rows(rows, name, verdict.missing, backbone, batch_size, device, ahead)
+                rows.finish()
+            for path, text in self.texts(name).items():
+                self._write(path, text)
+        self._write(self.folder / META, self.settings.as_json())
         (self.folder / UNFINISHED).unlink(missing_ok=True)
 
+    def _write(self, path: Path, text: str) -> None:
+        for left in self.folder.glob(f".{path.name}.*.part"):  # by a process that was killed
+            left.unlink()
+        if not _holds(path, text):
+            with files.write_atomically(path, "w") as file:
+                file.write(text)
 
-def _decode_ahead(
-    paths: list[Path], batch_size: int, size: int, pool: ThreadPoolExecutor
-) -> Iterator[Tensor]:
-    """Batches of pictures (B, 3, size, size) uint8: two batches are decoded ahead, and no more."""
-    waiting: collections.deque[list[Future[np.ndarray]]] = collections.deque()
-    for first in range(0, len(paths), batch_size):
-        waiting.append(
-            [pool.submit(_decode_picture, path, size) for path in paths[first : first + batch_size]]
-        )
-        if len(waiting) > 2:
-            yield _stack(waiting.popleft())
-    while waiting:
-        yield _stack(waiting.popleft())
+    def _make_rows(
+        self,
+        rows: FeatureRows,
+        name: str,
+        missing: np.ndarray,
+        backbone: Backbone,
+        batch_size: int,
+        device: torch.device,
+        ahead: ThreadPoolExecutor,
+    ) -> None:
+        """Make the missing rows of a split. What is done stays, also after an error."""
+        pictures = self.caption_splits[name].files
+        # Whole batches, always the same ones: how many a network sees at once can change the last digit.
+        starts = [s for s in range(0, len(pictures), batch_size) if missing[s : s + batch_size].any()]
+        batches = [pictures[start : start + batch_size] for start in starts]
+        done = len(pictures) - sum(map(len, batches))
+        looked_at = zip(starts, batches, look_ahead(batches, backbone.picture_size, ahead), strict=True)
+        with files.progress(desc=name, total=len(pictures), initial=done, unit="picture") as bar:
+            for start, paths, (pixels, digests) in looked_at:
+                with torch.inference_mode():
+                    batch = pixels.to(device).contiguous(memory_format=torch.channels_last)
+                    seen = backbone(batch).float().cpu().numpy()  # (B, N, F)
+                with np.errstate(over="ignore"):  # numbers too large for half precision are told below
+                    features = seen.astype(self.settings.dtype)
+                bad = first_not_finite(features)
+                if bad is not None:
+                    raise ValueError(
+                        f"features of {paths[bad]} by {backbone.name} are not finite in "
+                        f'{features.dtype}: set dtype="float32", or use other weights'
+                    )
+                rows.write(start, features, digests)
+                bar.update(len(paths))
 
+    def _refuse_other_features(self) -> None:
+        known = [self.folder / name for name in (META, UNFINISHED) if (self.folder / name).exists()]
+        if not known:
+            for name in self.caption_splits:
+                for path in (self.rows(name).finished, *self.texts(name)):
+                    if path.exists():
+                        raise ValueError(
+                            f"{self.folder} holds features from elsewhere ({path.name}): name another folder"
+                        )
+            return
+        try:
+            before = files.read_json(known[0], _Settings)
+        except ValueError as error:
+            raise ValueError(f"{error}; or empty the folder, to extract anew") from None
+        was, now = before.one_by_one(), self.settings.one_by_one()
+        for name in was | now:
+            if was.get(name) != now.get(name):
+                raise ValueError(
+                    f"{self.folder} holds features made otherwise: {name} was {short(was.get(name))} and is "
+                    f"{short(now.get(name))} now; name another folder, or empty this one"
+                )
 
-def _stack(futures: list[Future[np.ndarray]]) -> Tensor:
-    pictures = np.stack([future.result() for future in futures])  # (B, size, size, 3)
-    return torch.from_numpy(pictures).permute(0, 3, 1, 2)  # (B, 3, size, size)
-
-
-def _decode_picture(path: Path, size: int) -> np.ndarray:
-    """One picture, squashed to a square: (size, size, 3) uint8."""
-    # Decoded at no less than twice the size: faster, and still twice as fine as wanted.
-    picture = open_picture(path, at_least=2 * size)
-    return np.asarray(picture.resize((size, size), Image.Resampling.BICUBIC))
+    def _tell_what_is_made_again(self, name: str, verdict: Verdict) -> None:
+        pictures = self.caption_splits[name].files
+        if verdict.changed:
+            which = _counted([pictures[row].name for row in verdict.changed], "picture")
+            print(f"{name}: {which} changed since they were looked at: looked at again", file=sys.stderr)
+        if verdict.damaged:
+            which = _counted(verdict.damaged, "row")
+            print(f"{name}: {which} damaged or cut off: made again", file=sys.stderr)
 
 
 def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
@@ -289,6 +339,26 @@ def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
                 f"split {name!r}: {split.files[odd]} has {counts[odd]} captions, a folder of features wants "
                 f"{CAPTIONS_A_PICTURE} in a row for each picture: leave the picture out, or give it so many"
             )
+
+
+def _text_files(folder: Path, name: str) -> tuple[Path, Path]:
+    """The names of the pictures of a split, and their captions."""
+    return folder / f"{name}_ids.txt", folder / f"{name}_caps.txt"
+
+
+def _holds(path: Path, text: str) -> bool:
+    content = text.encode()
+    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
+
+
+def _counted(things: Sequence[object], kind: str) -> str:
+    """A count and the first few: "7 rows (3, 4, 5, ...)"."""
+    shown = ", ".join(map(str, things[:3])) + (", ..." if len(things) > 3 else "")
+    return f"{len(things)} {kind}{'s' if len(things) > 1 else ''} ({shown})"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
 
 
 def first_not_finite(features: np.ndarray) -> int | None:

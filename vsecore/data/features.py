@@ -5,17 +5,21 @@ A folder holds, for each split, `{split}_ims.npy` (n, N, F), `{split}_caps.txt` 
 writes such a folder from photographs, with a network of `load_backbone` (from `vsecore.data.backbones`).
 """
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from vsecore.data import files
+from vsecore.data.annotations import CAPTIONS_A_PICTURE, DatasetName, expanded, read_lines
 from vsecore.data.backbones import Backbone, load_backbone
-from vsecore.data.extraction import META, UNFINISHED, extract, first_not_finite
-from vsecore.data.karpathy import CAPTIONS_A_PICTURE, DataReport, check_dataset_name
+from vsecore.data.extraction import META, UNFINISHED, extract, find_damage, first_not_finite
+from vsecore.data.karpathy import DataReport, captions_sha256
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, FeatureKind, Split
+from vsecore.typed import short
 
 __all__ = ["Backbone", "MappedPictures", "check_precomp", "extract", "load_backbone", "open_precomp"]
 
@@ -23,11 +27,42 @@ REPEATS = 5
 """How often such folders repeat each evaluation picture: once for each of its captions."""
 
 
+@dataclass(frozen=True)
+class _Meta:
+    """What `meta.json` says of the features; folders that papers share have none."""
+
+    dataset: DatasetName | None = None
+    kind: FeatureKind = "region"
+    backbone: str | None = None
+    captions_a_picture: Annotated[int, Field(ge=1)] = CAPTIONS_A_PICTURE
+    dtype: str | None = None
+    elements: int | None = None
+    feature_dim: int | None = None
+    pictures: dict[str, int] = field(default_factory=dict)
+    captions_sha256: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """One split of a folder."""
+
+    split: Split
+    whole: MappedPictures
+    """All rows of the file."""
+    repeats: int
+    """How many rows in a row are the same picture."""
+    ids: Literal["names", "counts", "none"]
+    """What its file of ids says: which pictures these are, or only 0, 1, 2, ...; or there is no file."""
+
+
 def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str = "test") -> Dataset:
     """A dataset from a folder of features, which stay on disk.
 
     A split may hold one row per picture, or repeat each picture once for each of its five captions; the rows
     show which. A few of them are checked for NaN (`check_precomp` checks all).
+
+    The file of ids has a line for each picture, or a line for each caption: its picture, or a number of its
+    own. No picture may be in two splits. Ids that only count the rows of their file from 0 name no pictures.
 
     Args:
         folder: has `{split}_ims.npy`, `{split}_caps.txt` and, if there are any, `{split}_ids.txt`.
@@ -37,22 +72,19 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
 
     Raises:
         FileNotFoundError: the folder or one of its files is missing.
-        ValueError: a file is cut off, holds NaN, or does not fit the others; the extraction is unfinished.
+        ValueError: a file is cut off, holds NaN, or does not fit the others; a picture is there twice; the
+            extraction is unfinished.
     """
     folder = _precomp_folder(folder)
     meta = _read_meta(folder)
-    splits = {}
-    for ours, theirs in _split_names(test).items():
-        splits[ours], pictures = _open_split(folder, theirs, ours, meta)
-        rows = np.unique(np.linspace(0, len(pictures) - 1, 32).astype(np.int64))
-        bad = first_not_finite(pictures[rows])
+    opened = {ours: _open_split(folder, theirs, ours, meta) for ours, theirs in _split_names(test).items()}
+    for part in opened.values():
+        rows = np.unique(np.linspace(0, len(part.whole) - 1, 32).astype(np.int64))
+        bad = first_not_finite(part.whole[rows])
         if bad is not None:
-            raise ValueError(_nan_message(pictures, int(rows[bad])))
-    return Dataset(
-        name=meta.get("dataset", folder.name),
-        **splits,
-        feature_kind=kind or meta.get("kind", "region"),
-    )
+            raise ValueError(_nan_message(part.whole, int(rows[bad])))
+    _refuse_shared_pictures(folder, opened)
+    return _dataset(folder, meta, opened, kind)
 
 
 def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
@@ -66,33 +98,73 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
         What is there, and every problem. With no problems, the folder is ready.
     """
     report = DataReport()
-    try:
+    with report.noting():
         folder = _precomp_folder(folder)
         meta = _read_meta(folder)
-    except (ValueError, OSError) as error:
-        report.problems.append(str(error))
-        return report
-    if meta:
-        report.facts.append(f"{meta.get('dataset')}: {meta.get('kind')} features of {meta.get('backbone')}")
-    for ours, theirs in _split_names(test).items():
-        try:
-            split, pictures = _open_split(folder, theirs, ours, meta)
-        except (ValueError, OSError) as error:
-            report.problems.append(str(error))
-            continue
-        report.facts.append(repr(split))
-        block = 256
-        blocks = range(0, len(split), block)
-        for start in files.progress(blocks, desc=f"read {ours}", unit="block"):
-            bad = first_not_finite(np.asarray(pictures[start : start + block]))
-            if bad is not None:
-                report.problems.append(_nan_message(pictures, start + bad))
-                break
+        if (folder / META).exists():
+            report.facts.append(f"{meta.dataset}: {meta.kind} features of {meta.backbone}")
+        opened: dict[str, _Opened] = {}
+        names = _split_names(test)
+        for ours, theirs in names.items():
+            with report.noting():
+                opened[ours] = _open_split(folder, theirs, ours, meta)
+                report.facts.append(repr(opened[ours].split))
+                _check_rows(opened[ours])
+        with report.noting():
+            _refuse_shared_pictures(folder, opened)
+        if opened.keys() == names.keys():
+            _dataset(folder, meta, opened, None)
+    report.problems += find_damage(folder)
     return report
 
 
+def _check_rows(part: _Opened) -> None:
+    """Read every number: all finite, and repeated rows the same."""
+    block = 64 * part.repeats
+    blocks = range(0, len(part.whole), block)
+    for start in files.progress(blocks, desc=f"read {part.split.name}", unit="block"):
+        rows = np.asarray(part.whole[start : start + block])
+        bad = first_not_finite(rows)
+        if bad is not None:
+            raise ValueError(_nan_message(part.whole, start + bad))
+        if part.repeats == 1:
+            continue
+        fives = rows.reshape(-1, part.repeats, *rows.shape[1:])
+        differ = (fives != fives[:, :1]).any(tuple(range(1, fives.ndim)))
+        if differ.any():
+            row = start + part.repeats * int(differ.argmax())
+            raise ValueError(
+                f"{part.whole.path}, rows {row} to {row + part.repeats - 1} differ, where others are "
+                f"repeated {part.repeats} times: get the file again"
+            )
+
+
+def _dataset(folder: Path, meta: _Meta, opened: dict[str, _Opened], kind: FeatureKind | None) -> Dataset:
+    splits = {name: part.split for name, part in opened.items()}
+    return Dataset(meta.dataset or folder.resolve().name, **splits, feature_kind=kind or meta.kind)
+
+
+def _refuse_shared_pictures(folder: Path, opened: dict[str, _Opened]) -> None:
+    """A picture of the training split that is tested on is no test."""
+    places: dict[str, _Opened] = {}
+    for part in opened.values():
+        for identity in part.split.picture_ids if part.ids != "none" else ():
+            before = places.setdefault(identity, part)
+            if before is not part and "names" in (before.ids, part.ids):
+                raise ValueError(
+                    f"{folder}: the picture {identity!r} is in split {before.split.name!r} and in split "
+                    f"{part.split.name!r}, as their files of ids say: keep it in one of them"
+                )
+
+
+def holds_features(folder: str | Path) -> bool:
+    """Whether a folder holds features, or the beginning of them; else it may hold photographs."""
+    folder = expanded(folder)
+    return any(folder.glob("*_ims.npy")) or any((folder / name).exists() for name in (META, UNFINISHED))
+
+
 def _precomp_folder(folder: str | Path) -> Path:
-    folder = Path(folder).expanduser()
+    folder = expanded(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}: name a folder that holds train_ims.npy and the rest")
     if (folder / UNFINISHED).exists() and not (folder / META).exists():
@@ -103,54 +175,41 @@ def _precomp_folder(folder: str | Path) -> Path:
 
 
 def _split_names(test: str) -> dict[str, str]:
+    if test in ("train", "dev"):
+        raise ValueError(f"test is {test!r}: wanted a split of its own, to test on")
     return {"train": "train", "dev": "dev", "test": test}
 
 
-def _read_meta(folder: Path) -> dict[str, Any]:
+def _read_meta(folder: Path) -> _Meta:
     if not (folder / META).exists():
-        return {}
-    meta = files.read_json(folder / META)
-    if "dataset" in meta:
-        check_dataset_name(meta["dataset"], folder / META)
+        return _Meta()
+    meta: _Meta = files.read_json(folder / META, _Meta)
     return meta
 
 
-def _read_lines(path: Path) -> list[str]:
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}: it belongs beside the features")
-    try:
-        text = path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from None
-    # Only at "\n": splitlines would also cut at rarer characters, which some captions contain.
-    lines = [line.strip() for line in text.removesuffix("\n").split("\n")]
+def _full_lines(path: Path) -> list[str]:
+    lines = read_lines(path)
     if "" in lines:
         raise ValueError(f"{path}, line {lines.index('') + 1} is empty: wanted something on each line")
     return lines
 
 
-def _open_split(folder: Path, theirs: str, ours: str, meta: dict[str, Any]) -> tuple[Split, MappedPictures]:
-    pictures = MappedPictures(folder / f"{theirs}_ims.npy")
+def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
+    whole = MappedPictures(folder / f"{theirs}_ims.npy")
     caption_file, id_file = folder / f"{theirs}_caps.txt", folder / f"{theirs}_ids.txt"
-    captions = _read_lines(caption_file)
-    rows, each = len(pictures), meta.get("captions_a_picture", CAPTIONS_A_PICTURE)
-    if len(captions) == rows and rows % REPEATS == 0 and _repeats_pictures(pictures):
-        pictures, each = pictures[::REPEATS], REPEATS
+    captions = _full_lines(caption_file)
+    pictures, rows, each, repeats = whole, len(whole), meta.captions_a_picture, 1
+    if len(captions) == rows and rows % REPEATS == 0 and _repeats_pictures(whole):
+        pictures, each, repeats = whole[::REPEATS], REPEATS, REPEATS
     elif len(captions) != each * rows:
         raise ValueError(
-            f"{caption_file} has {len(captions)} captions for the {rows} rows of {pictures.path.name}: "
+            f"{caption_file} has {len(captions)} captions for the {rows} rows of {whole.path.name}: "
             f"wanted {each * rows}, {each} for each (or {rows}, where each picture is repeated {REPEATS} "
             "times); one of the two files is cut off"
         )
-    identities = [str(row) for row in range(len(pictures))]
-    if id_file.is_file():
-        identities = _read_lines(id_file)
-        if len(identities) in (rows, len(captions)) and len(identities) % len(pictures) == 0:
-            identities = identities[:: len(identities) // len(pictures)]
-        else:
-            raise ValueError(
-                f"{id_file} has {len(identities)} lines for {len(pictures)} pictures: get it again"
-            )
+    counted = [str(row) for row in range(len(pictures))]
+    has_ids = id_file.exists()
+    identities = _picture_ids(id_file, len(pictures), {rows, len(captions)}) if has_ids else counted
     split = Split(
         name=ours,
         pictures=pictures,
@@ -158,7 +217,60 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: dict[str, Any]) -> t
         owner=np.repeat(np.arange(len(pictures)), each),
         picture_ids=identities,
     )
-    return split, pictures
+    _compare_with_meta(whole, split, theirs, meta)
+    named: Literal["names", "counts"] = "names" if identities != counted else "counts"
+    return _Opened(split, whole, repeats, named if has_ids else "none")
+
+
+def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
+    """One id for each picture from a file with one line for each, or several in a row.
+
+    Those in a row are the same, or, where captions have numbers of their own, all lines are different.
+    """
+    lines = _full_lines(path)
+    if len(lines) not in lengths | {pictures} or len(lines) % pictures:
+        raise ValueError(f"{path} has {len(lines)} lines for {pictures} pictures: get it again")
+    each = len(lines) // pictures
+    identities = lines[::each]
+    by_caption = len(set(lines)) == len(lines)
+    for row in range(0 if by_caption else pictures):
+        own = lines[each * row : each * (row + 1)]
+        if own != [identities[row]] * each:
+            raise ValueError(
+                f"{path}, lines {each * row + 1} to {each * (row + 1)} name different pictures for one row "
+                "of features: get it again"
+            )
+    first: dict[str, int] = {}
+    for row, identity in enumerate(identities):
+        if first.setdefault(identity, row) != row:
+            raise ValueError(
+                f"{path}, line {each * row + 1} names the picture {identity!r} of line "
+                f"{each * first[identity] + 1} again: keep one of the two"
+            )
+    return identities
+
+
+def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: _Meta) -> None:
+    shape = dict(zip(("pictures", "elements", "feature_dim"), whole.shape, strict=False))
+    said = {
+        "pictures": meta.pictures.get(theirs),
+        "elements": meta.elements,
+        "feature_dim": meta.feature_dim,
+        "dtype": meta.dtype,
+    }
+    for name, held in {**shape, "dtype": str(whole.dtype)}.items():
+        if said[name] not in (None, held):
+            raise ValueError(
+                f"{whole.path} has {name} {held}, and {META} says {short(said[name])}: get the folder again, "
+                "or extract it again"
+            )
+    digest = meta.captions_sha256.get(theirs)
+    if digest is not None and digest != captions_sha256(split.picture_ids, split.captions):
+        raise ValueError(
+            f"{whole.path.with_name(f'{theirs}_caps.txt')} or {theirs}_ids.txt is not what {META} was written "
+            "for: extract again, or get the folder again; if you changed it on purpose, delete "
+            f'"captions_sha256" in {META}'
+        )
 
 
 def _repeats_pictures(pictures: MappedPictures) -> bool:

@@ -1,25 +1,25 @@
 """Photographs with captions, as they are published: COCO, Flickr30K and Flickr8K.
 
-Two formats are read: Karpathy's `dataset_*.json` for all three, and Flickr8k's own text files. Both give the
-same: for each split the picture files, the captions, and which picture each caption belongs to.
+From a folder of pictures and an annotation file (see `vsecore.data.annotations`) come, for each split, the
+picture files, the captions, and which picture each caption belongs to.
 """
 
+import functools
 import hashlib
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os import scandir
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vsecore.data import files
+from vsecore.data.annotations import CAPTIONS_A_PICTURE as CAPTIONS_A_PICTURE
+from vsecore.data.annotations import SPLITS as SPLITS
+from vsecore.data.annotations import Entry, expanded, read_annotations
 from vsecore.data.picture_files import open_picture
-
-CAPTIONS_A_PICTURE = 5
-SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
-"""The JSON's word for a split, and ours. COCO's "restval" is used for training, as everybody does."""
 
 PICTURE_FOLDERS = (
     "",
@@ -48,7 +48,7 @@ class CaptionSplit:
     owner: np.ndarray
     """(Nc,) int64: the picture of each caption."""
     picture_ids: list[str]
-    """n: COCO's number where there is one, else the file's name."""
+    """n: COCO's number where there is one, else the file's name, with its folder if the JSON names one."""
 
     def __repr__(self) -> str:
         """One line: the captions of COCO would fill a notebook."""
@@ -57,7 +57,12 @@ class CaptionSplit:
 
     def fingerprint(self) -> str:
         """A sha256 over names and captions: what the text files of a folder of features hold."""
-        return hashlib.sha256("\n".join([*self.picture_ids, *self.captions]).encode()).hexdigest()
+        return captions_sha256(self.picture_ids, self.captions)
+
+
+def captions_sha256(picture_ids: list[str], captions: list[str]) -> str:
+    """A sha256 over the names of pictures and their captions."""
+    return hashlib.sha256("\n".join([*picture_ids, *captions]).encode()).hexdigest()
 
 
 @dataclass
@@ -69,20 +74,21 @@ class DataReport:
     problems: list[str] = field(default_factory=list)
     """What must be mended before training."""
 
-
-@dataclass(frozen=True)
-class _Entry:
-    """One picture as an annotation file describes it."""
-
-    split: str
-    folder: str
-    file_name: str
-    identity: str
-    captions: list[str]
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """A user's mistake in the block ends the block, and is a problem of the report."""
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            self.problems.append(str(error))
 
 
 def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict[str, CaptionSplit]:
     """The splits of a photograph dataset: the first five captions of each picture.
+
+    Names in an annotation file never lead out of the root: an absolute path, "..", or a folder in a picture's
+    name is refused. What the owner of the root has put there may be a link, though, since large collections
+    often lie on another disk: the root itself, its folders, and the pictures.
 
     Args:
         root: the folder of the dataset. Pictures may lie in it, in its folder `images`, or where the JSON's
@@ -95,44 +101,19 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
 
     Raises:
         FileNotFoundError: the folder, the annotations or picture files are missing.
-        ValueError: the annotations lack a field or a split, or a picture has no captions.
+        ValueError: the annotations are damaged or lack a split, or a picture has no captions, is listed
+            twice, or has a name that leads out of the root.
 
     Source: Karpathy and Fei-Fei 2015 for the splits and the format; Hodosh, Young and Hockenmaier 2013 for
     the text files.
     """
     root = _existing_folder(root)
     annotations = find_annotations(root, json_path)
-    dataset, entries = _read_annotations(annotations)
-    finder = _PictureFinder(root)
-    splits = {}
-    for name in ("train", "dev", "test"):
-        chosen = [entry for entry in entries if entry.split == name]
-        if not chosen:
-            raise ValueError(f"{annotations} has no pictures of split {name!r}: get the whole file")
-        silent = [entry.file_name for entry in chosen if not entry.captions]
-        if len(silent) == len(chosen):
-            raise ValueError(f"{annotations}: split {name!r} has no captions, each picture needs one")
-        if silent:
-            raise ValueError(
-                f"{annotations}: {_counted(silent, 'picture')} of split {name!r} without captions"
-            )
-        found = [finder.find(entry) for entry in chosen]
-        missing = [entry.file_name for entry, path in zip(chosen, found, strict=True) if path is None]
-        if missing:
-            raise FileNotFoundError(
-                f"{_counted(missing, 'picture')} of split {name!r} not in {root}, nor in its folders "
-                f'"images" and {chosen[0].folder or "such"!r}: put them there, or name another root'
-            )
-        owner = np.repeat(np.arange(len(chosen)), [len(entry.captions) for entry in chosen])
-        splits[name] = CaptionSplit(
-            name=name,
-            dataset=dataset,
-            files=[path for path in found if path is not None],
-            captions=[caption for entry in chosen for caption in entry.captions],
-            owner=owner.astype(np.int64),
-            picture_ids=[entry.identity for entry in chosen],
-        )
-    return splits
+    dataset, entries = read_annotations(annotations)
+    found = _find_pictures(_PictureFinder(root), entries)
+    for error in _mistakes(root, annotations, found):
+        raise error
+    return {name: _caption_split(name, dataset, pictures) for name, pictures in found.items()}
 
 
 def check_photographs(root: str | Path, json_path: str | Path | None = None) -> DataReport:
@@ -146,48 +127,38 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
         What is there, and every problem; no problems: `extract` will take the folder.
     """
     report = DataReport()
-    try:
+    with report.noting():
         root = _existing_folder(root)
         annotations = find_annotations(root, json_path)
-        dataset, entries = _read_annotations(annotations)
-    except (ValueError, OSError) as error:
-        report.problems.append(str(error))
-        return report
-    report.facts.append(f"{dataset}, from {annotations}")
-    finder = _PictureFinder(root)
-    present: list[Path] = []
-    for name in ("train", "dev", "test"):
-        chosen = [entry for entry in entries if entry.split == name]
-        counts = f"{len(chosen)} pictures, {sum(len(entry.captions) for entry in chosen)} captions"
-        report.facts.append(f"{name}: {counts}")
-        silent = [entry.file_name for entry in chosen if not entry.captions]
-        terse = [entry.file_name for entry in chosen if 0 < len(entry.captions) < CAPTIONS_A_PICTURE]
-        found = {entry.file_name: finder.find(entry) for entry in chosen}
-        missing = [file_name for file_name, path in found.items() if path is None]
-        present += [path for path in found.values() if path is not None]
-        if not chosen:
-            report.problems.append(f"split {name!r} has no pictures")
-        if silent:
-            report.problems.append(f"split {name!r}: {_counted(silent, 'picture')} without captions")
-        if terse:
-            report.problems.append(
-                f"split {name!r}: {_counted(terse, 'picture')} with fewer than "
-                f"{CAPTIONS_A_PICTURE} captions: give them so many, or leave them out"
-            )
-        if missing:
-            report.problems.append(f"split {name!r}: {_counted(missing, 'picture')} not found")
-    unused = [entry for entry in entries if not entry.split]
-    lost = [entry.file_name for entry in unused if finder.find(entry) is None]
-    if unused:
-        report.facts.append(f"{len(unused)} more ids have captions and belong to no split")
-    if lost:
-        report.facts.append(f"{_counted(lost, 'id')} with captions and no picture: not used")
-    with ThreadPoolExecutor() as pool:
-        readable = pool.map(_problem_with, present)
-        for problem in files.progress(readable, total=len(present), desc="open pictures", unit="picture"):
-            if problem:
-                report.problems.append(problem)
+        dataset, entries = read_annotations(annotations)
+        report.facts.append(f"{dataset}, from {annotations}")
+        finder = _PictureFinder(root)
+        found = _find_pictures(finder, entries)
+        report.problems += map(str, _mistakes(root, annotations, found))
+        for name, pictures in found.items():
+            captions = sum(len(entry.captions) for entry, _ in pictures)
+            report.facts.append(f"{name}: {len(pictures)} pictures, {captions} captions")
+            terse = [entry.file_name for entry, _ in pictures if 0 < len(entry.captions) < CAPTIONS_A_PICTURE]
+            if terse:
+                report.problems.append(
+                    f"split {name!r}: {_counted(terse, 'picture')} with fewer than "
+                    f"{CAPTIONS_A_PICTURE} captions: give them so many, or leave them out"
+                )
+        unused = [entry for entry in entries if not entry.split]
+        lost = [entry.file_name for entry in unused if finder.find(entry) is None]
+        if unused:
+            report.facts.append(f"{len(unused)} more ids have captions and belong to no split")
+        if lost:
+            report.facts.append(f"{_counted(lost, 'id')} with captions and no picture: not used")
+        report.problems += _unreadable([path for pictures in found.values() for _, path in pictures if path])
     return report
+
+
+def _unreadable(present: list[Path]) -> list[str]:
+    with ThreadPoolExecutor() as pool:
+        problems = pool.map(_problem_with, present)
+        shown = files.progress(problems, total=len(present), desc="open pictures", unit="picture")
+        return [problem for problem in shown if problem]
 
 
 def _problem_with(path: Path) -> str | None:
@@ -198,6 +169,61 @@ def _problem_with(path: Path) -> str | None:
     return None
 
 
+_Found = dict[str, list[tuple[Entry, Path | None]]]
+"""For each split its entries, each with the file of its picture."""
+
+
+def _find_pictures(finder: "_PictureFinder", entries: list[Entry]) -> _Found:
+    found: _Found = {"train": [], "dev": [], "test": []}
+    for entry in entries:
+        if entry.split:
+            found[entry.split].append((entry, finder.find(entry)))
+    return found
+
+
+def _mistakes(root: Path, annotations: Path, found: _Found) -> Iterator[Exception]:
+    """What keeps the splits from being used: loading raises the first, a check lists all."""
+    owners: dict[Path, Entry] = {}
+    real = functools.cache(Path.resolve)  # two names may lead to one folder
+    for name, pictures in found.items():
+        silent = [entry.file_name for entry, _ in pictures if not entry.captions]
+        missing = [entry.file_name for entry, path in pictures if path is None]
+        if not pictures:
+            yield ValueError(f"{annotations} has no pictures of split {name!r}: get the whole file")
+        elif len(silent) == len(pictures):
+            yield ValueError(f"{annotations}: split {name!r} has no captions, each picture needs one")
+        elif silent:
+            yield ValueError(
+                f"{annotations}: {_counted(silent, 'picture')} of split {name!r} without captions"
+            )
+        if missing:
+            yield FileNotFoundError(
+                f"{_counted(missing, 'picture')} of split {name!r} not in {root}, nor in its folders "
+                f'"images" and {pictures[0][0].folder or "such"!r}: put them there, or name another root'
+            )
+        for entry, path in pictures:
+            if path is None:
+                continue
+            before = owners.setdefault(real(path.parent) / path.name, entry)
+            if before is not entry:
+                yield ValueError(
+                    f"{annotations}: {before.place} (split {before.split!r}) and {entry.place} (split "
+                    f"{name!r}) are both the picture {path}: put the other one there"
+                )
+
+
+def _caption_split(name: str, dataset: str, pictures: list[tuple[Entry, Path | None]]) -> CaptionSplit:
+    owner = np.repeat(np.arange(len(pictures)), [len(entry.captions) for entry, _ in pictures])
+    return CaptionSplit(
+        name=name,
+        dataset=dataset,
+        files=[path for _, path in pictures if path is not None],
+        captions=[caption for entry, _ in pictures for caption in entry.captions],
+        owner=owner.astype(np.int64),
+        picture_ids=[entry.identity for entry, _ in pictures],
+    )
+
+
 class _PictureFinder:
     """Finds picture files by listing each folder once: asking for 123,287 files one by one is slow."""
 
@@ -205,16 +231,15 @@ class _PictureFinder:
         self.root = root
         self.listings: dict[Path, frozenset[str]] = {}
 
-    def find(self, entry: _Entry) -> Path | None:
+    def find(self, entry: Entry) -> Path | None:
         for folder in self._folders(entry):
             if folder not in self.listings:
-                names = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
-                self.listings[folder] = frozenset(names)
+                self.listings[folder] = _file_names(folder)
             if entry.file_name in self.listings[folder]:
                 return folder / entry.file_name
         return None
 
-    def _folders(self, entry: _Entry) -> Iterator[Path]:
+    def _folders(self, entry: Entry) -> Iterator[Path]:
         if entry.folder:
             yield self.root / entry.folder
             yield self.root / "images" / entry.folder
@@ -222,8 +247,20 @@ class _PictureFinder:
             yield self.root / folder
 
 
+def _file_names(folder: Path) -> frozenset[str]:
+    """The plain files of a folder, or links to such: to open a pipe would mean to wait for its other end."""
+    if not folder.is_dir():
+        return frozenset()
+    with scandir(folder) as entries:
+        return frozenset(
+            entry.name
+            for entry in entries
+            if entry.is_file(follow_symlinks=False) or Path(entry.path).is_file()
+        )
+
+
 def _existing_folder(root: str | Path) -> Path:
-    root = Path(root).expanduser()
+    root = expanded(root)
     if not root.is_dir():
         raise FileNotFoundError(
             f"no folder {root}: name the folder that holds the pictures and their captions"
@@ -239,7 +276,7 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
         ValueError: there are several, and `json_path` does not say which.
     """
     if json_path is not None:
-        path = Path(json_path).expanduser()
+        path = expanded(json_path)
         if not path.is_file():
             raise FileNotFoundError(f"no file {path}: name a dataset_*.json or a Flickr8k.token.txt")
         return path
@@ -256,80 +293,6 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
         f"{root} holds no dataset_*.json and no Flickr8k.token.txt: put Karpathy's dataset_coco.json, "
         "dataset_flickr30k.json or dataset_flickr8k.json there"
     )
-
-
-def _read_annotations(annotations: Path) -> tuple[str, list[_Entry]]:
-    """The dataset's name and its pictures, each split by our word, or "" for those that no split holds."""
-    if annotations.suffix == ".txt":
-        return "flickr8k", _read_flickr8k_texts(annotations)
-    content = files.read_json(annotations)
-    if not isinstance(content.get("images"), list):
-        raise ValueError(f'{annotations} lacks the list "images": wanted a file in Karpathy\'s format')
-    entries = [_parse_entry(annotations, row, image) for row, image in enumerate(content["images"])]
-    name = content.get("dataset") or annotations.stem.removeprefix("dataset_")
-    return check_dataset_name(name, annotations), entries
-
-
-def check_dataset_name(name: Any, file: Path) -> str:
-    """The name that a file gives to its dataset, which must be fit to be part of a folder's name.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
-        raise ValueError(
-            f'{file}: the field "dataset" is {name!r}: wanted a name of letters, digits, "_", "." and "-"'
-        )
-    return name
-
-
-def _parse_entry(annotations: Path, row: int, image: dict) -> _Entry:
-    place = f"{annotations}: images[{row}]"
-    for name in ("filename", "split", "sentences"):
-        if name not in image:
-            raise ValueError(f'{place} lacks the field "{name}": get the file again')
-    if image["split"] not in SPLITS:
-        raise ValueError(f"{place} has split {image['split']!r}: wanted one of {', '.join(SPLITS)}")
-    for number, sentence in enumerate(image["sentences"]):
-        if "raw" not in sentence:
-            raise ValueError(f'{place}["sentences"][{number}] lacks the field "raw": get the file again')
-    return _Entry(
-        split=SPLITS[image["split"]],
-        folder=image.get("filepath", ""),
-        file_name=image["filename"],
-        identity=str(image.get("cocoid", image["filename"])),
-        captions=_first_captions(sentence["raw"] for sentence in image["sentences"]),
-    )
-
-
-def _read_flickr8k_texts(annotations: Path) -> list[_Entry]:
-    captions: dict[str, list[str]] = {}
-    for number, line in enumerate(annotations.read_text("utf-8").splitlines(), start=1):
-        head, tab, caption = line.partition("\t")
-        file_name, hash_sign, _ = head.rpartition("#")
-        if not tab or not hash_sign:
-            raise ValueError(f"{annotations}, line {number}: wanted picture#number, a tab, a caption")
-        captions.setdefault(file_name, []).append(caption)
-    splits: dict[str, str] = {}
-    for word, name in (("train", "train"), ("dev", "dev"), ("test", "test")):
-        listing = annotations.with_name(f"Flickr_8k.{word}Images.txt")
-        if not listing.is_file():
-            raise FileNotFoundError(
-                f"no file {listing}, which lists split {name!r}: put it beside {annotations}"
-            )
-        splits |= dict.fromkeys(listing.read_text("utf-8").split(), name)
-    return [
-        _Entry(
-            splits.get(file_name, ""), "", file_name, file_name, _first_captions(captions.get(file_name, []))
-        )
-        for file_name in splits | captions  # the order of the lists, then what no list holds
-    ]
-
-
-def _first_captions(raw: Iterable[str]) -> list[str]:
-    """The first five that say something, each on one line: some of COCO's hold an end of line."""
-    tidy = (" ".join(sentence.split()) for sentence in raw)
-    return [sentence for sentence in tidy if sentence][:CAPTIONS_A_PICTURE]
 
 
 def _counted(names: list[str], thing: str) -> str:

@@ -1,9 +1,29 @@
 """Features or pixels that are mapped from disk and sent between processes as a file name."""
 
+import io
+import math
+import tokenize
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+
+from vsecore.typed import short
+
+_LONGEST_HEADER = 1 << 16
+# numpy reads a header as Python code, which can be wrong in as many ways as code can.
+_PARSING = (
+    ValueError,
+    SyntaxError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    MemoryError,
+    RecursionError,
+    tokenize.TokenError,
+)
 
 
 class MappedPictures:
@@ -17,7 +37,8 @@ class MappedPictures:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: it is another kind of file, or is cut off.
+        ValueError: it is another kind of file, or is cut off, or holds numbers of a kind that networks do not
+            take (such as those of another processor's order of bytes).
     """
 
     def __init__(self, path: Path, rows: range | None = None) -> None:
@@ -59,19 +80,47 @@ class MappedPictures:
 
 
 def _open_npy(path: Path) -> np.ndarray:
+    """Map a file, once its header is known to be true: a damaged one may ask for any shape and size."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or extract the features from pictures")
+    with path.open("rb") as file:
+        beginning = io.BytesIO(file.read(_LONGEST_HEADER))
+        size = file.seek(0, io.SEEK_END)
     try:
-        mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is not a .npy file, or is cut off ({error}): get the file again") from None
-    is_features = mapped.ndim == 3 and mapped.dtype.kind == "f"
-    is_pixels = (
-        mapped.ndim == 4 and mapped.shape[1] == 3 and (mapped.dtype.kind == "f" or mapped.dtype == np.uint8)
-    )
-    if 0 in mapped.shape or not (is_features or is_pixels):
+        shape, column_first, dtype = _read_header(beginning)
+    except _PARSING as error:
+        problem = str(error).partition("\n")[0][:100]
         raise ValueError(
-            f"{path} holds {mapped.dtype} {mapped.shape}: wanted floats (pictures, elements, width), "
+            f"{path} is not a .npy file, or is cut off ({problem}): get the file again"
+        ) from None
+    is_pixels = len(shape) == 4 and shape[1] == 3
+    is_float = dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative
+    if (
+        not (len(shape) == 3 or is_pixels)
+        or min(shape) < 1
+        or not (is_float or (is_pixels and dtype == np.uint8))
+    ):
+        raise ValueError(
+            f"{path} holds {dtype} {short(shape)}: wanted floats (pictures, elements, width), "
             "or pixels (pictures, 3, height, width) as uint8 or floats"
         )
-    return mapped
+    wanted, held = math.prod(shape) * dtype.itemsize, size - beginning.tell()
+    if held != wanted:
+        raise ValueError(
+            f"{path} is not a .npy file, or is cut off ({held} bytes for {dtype} {short(shape)}, wanted "
+            f"{wanted}): get the file again"
+        )
+    order: Literal["F", "C"] = "F" if column_first else "C"
+    return np.memmap(path, dtype, mode="r", offset=beginning.tell(), shape=shape, order=order)
+
+
+def _read_header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether the first axis runs fastest, and type; the file then stands at the first number."""
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of code in the header that looks odd, or is of Python 2
+        shape, column_first, dtype = read[np.lib.format.read_magic(file)](file)
+    return tuple(map(int, shape)), column_first, dtype

@@ -1,16 +1,40 @@
 """Photographs from files."""
 
 import struct
+import warnings
 from pathlib import Path
 
-from PIL import Image
+import numpy as np
+from PIL import Image, ImageFile
+
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+"""Plain pictures. The rest of what Pillow knows stays closed: an EPS file, say, is a program to be run."""
+
+# By EXIF's orientation: what turns the stored picture upright.
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_ORIENTATION, _BITS, _WHITE = 274, 258, 262
+
+# Damage in what a camera notes beside its picture is no news to anyone who wants the picture.
+warnings.filterwarnings("ignore", module=r"PIL\.(TiffImagePlugin|JpegImagePlugin|PngImagePlugin)")
 
 
 def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
-    """Read a photograph.
+    """Read a photograph as people see it.
+
+    It is turned as EXIF says. What is transparent lies on white, as on a page. Grey of 16 bits is divided by
+    257, so that white stays white (of colours with 16 bits, the upper eight are taken, which is at most 1
+    darker). Of an animation, the first picture is taken.
 
     Args:
-        path: a file of any format that Pillow knows.
+        path: a JPEG, PNG, WebP, BMP, GIF or TIFF file.
         at_least: a side in pixels that is enough: a large JPEG is then decoded at a fraction of its size,
             which is faster. None: the whole size.
 
@@ -18,13 +42,54 @@ def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
         The picture, in memory, in RGB.
 
     Raises:
-        ValueError: the file is missing, is no picture, is cut off, or would fill the memory.
+        ValueError: the file is missing, is no picture of these formats, is cut off, would fill the memory, or
+            holds numbers whose white nobody knows (32 bits, or floats).
     """
     try:
-        with Image.open(path) as picture:
+        if not Path(path).is_file():  # a pipe would make us wait for its other end
+            raise FileNotFoundError("no such file")
+        with Image.open(path, formats=FORMATS) as picture:
             if at_least is not None:
                 picture.draft("RGB", (at_least, at_least))
-            return picture.convert("RGB")
+            picture.load()
+            seen = _in_colour(picture)
+            turn = _UPRIGHT.get(_orientation(picture))
+            return seen if turn is None else seen.transpose(turn)
     # What Pillow raises on a damaged file depends on the format and on the damage.
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path} is no picture that can be read ({error}): get the file again") from None
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        EOFError,
+        struct.error,
+        MemoryError,
+        Image.DecompressionBombError,
+    ) as error:
+        raise ValueError(
+            f"{path} is no picture that can be read ({error}): get the file again, or save it as JPEG or PNG"
+        ) from None
+
+
+def _in_colour(picture: ImageFile.ImageFile) -> Image.Image:
+    if picture.mode.startswith("I;16"):
+        tags = getattr(picture, "tag_v2", {})  # of a TIFF file
+        if tags.get(_BITS, (16,)) != (16,):
+            raise ValueError(f"its grey has {tags[_BITS][0]} bits, wanted 8 or 16")
+        grey = np.asarray(picture).astype(np.uint32)  # (H, W)
+        if tags.get(_WHITE) == 0:  # 0 is white, and Pillow turns round only 8 bits
+            grey = 65535 - grey
+        return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
+    if picture.mode in ("I", "F"):
+        raise ValueError(f"nobody knows which of its numbers is white: mode {picture.mode}")
+    if not picture.has_transparency_data:
+        return picture.convert("RGB")
+    seen = picture.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
+
+
+def _orientation(picture: ImageFile.ImageFile) -> int:
+    """What EXIF says; upright if it is damaged, since the picture itself is whole."""
+    try:
+        return picture.getexif().get(_ORIENTATION, 1)
+    except (OSError, SyntaxError, ValueError, struct.error):
+        return 1

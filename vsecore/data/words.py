@@ -7,22 +7,25 @@ split, for a GRU; `BERTTokenizer`, the word pieces that a BERT was trained on.
 import functools
 import hashlib
 import importlib.metadata
+import itertools
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Any, Protocol
 
 import huggingface_hub
 import numpy as np
 import tokenizers
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from vsecore.data import files
 
+_LONGEST_ROW = 1 << 20
 _WORD = re.compile(r"\w+?(?=n't\b)|n't\b|'\w+|\w+")
 
 
@@ -136,6 +139,11 @@ class TokenizedCaptions:
         return torch.from_numpy(tokens), torch.from_numpy(mask)
 
 
+@dataclass(frozen=True)
+class _SavedVocabulary:
+    words: list[str]
+
+
 class Vocabulary:
     """The words that a model knows, each with its number.
 
@@ -222,13 +230,32 @@ class Vocabulary:
             FileNotFoundError: the folder has no `vocabulary.json`.
             ValueError: the file is not a vocabulary.
         """
-        content = files.read_json(Path(folder) / cls.file_name)
-        words = content.get("words")
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise ValueError(
-                f'{Path(folder) / cls.file_name} has no list of strings named "words": write it again'
-            )
-        return cls(words)
+        path = Path(folder) / cls.file_name
+        saved: _SavedVocabulary = files.read_json(path, _SavedVocabulary)
+        try:
+            return cls(saved.words)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+
+_Number = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True)
+class _Special:
+    """The numbers of the pieces that are not words, by what BERT calls them."""
+
+    pad: _Number
+    unk: _Number
+    mask: _Number
+    cls: _Number
+    sep: _Number
+
+
+@dataclass(frozen=True)
+class _SavedPieces:
+    numbers: _Special
+    pieces: dict[str, Any]
 
 
 class BERTTokenizer:
@@ -255,12 +282,12 @@ class BERTTokenizer:
         pieces = loaded.backend_tokenizer
         pieces.enable_padding(pad_id=special["pad"], pad_token=loaded.pad_token)
         pieces.enable_truncation(min(loaded.model_max_length, 512))
-        self._set_up(pieces, special)
+        self._set_up(pieces, _Special(**special))
 
-    def _set_up(self, pieces: tokenizers.Tokenizer, numbers: dict[str, int]) -> None:
+    def _set_up(self, pieces: tokenizers.Tokenizer, numbers: _Special) -> None:
         self._pieces, self._numbers = pieces, numbers
-        self.pad, self.unknown, self.blank = numbers["pad"], numbers["unk"], numbers["mask"]
-        self.special = frozenset({numbers["pad"], numbers["cls"], numbers["sep"]})
+        self.pad, self.unknown, self.blank = numbers.pad, numbers.unk, numbers.mask
+        self.special = frozenset({numbers.pad, numbers.cls, numbers.sep})
 
     def __len__(self) -> int:
         """The number of word pieces."""
@@ -285,7 +312,7 @@ class BERTTokenizer:
 
     def save(self, folder: str | Path) -> None:
         """Write `bert_tokenizer.json` into a folder. It is complete: the model's own folder can go."""
-        content = {"numbers": self._numbers, "pieces": json.loads(self._pieces.to_str())}
+        content = {"numbers": asdict(self._numbers), "pieces": json.loads(self._pieces.to_str())}
         with files.write_atomically(Path(folder) / self.file_name, "w") as file:
             json.dump(content, file, ensure_ascii=False)
 
@@ -298,12 +325,33 @@ class BERTTokenizer:
             ValueError: the file is not a saved tokenizer.
         """
         path = Path(folder) / cls.file_name
-        content = files.read_json(path)
-        if not {"numbers", "pieces"} <= content.keys():
-            raise ValueError(f'{path} lacks "numbers" or "pieces": write it again with BERTTokenizer.save')
+        saved: _SavedPieces = files.read_json(path, _SavedPieces)
+        try:
+            pieces = tokenizers.Tokenizer.from_str(json.dumps(saved.pieces))
+            problem = _wrong_with(pieces, saved.numbers)
+        except BaseException as error:  # the library knows no narrower kind, and its Rust may panic
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+            problem = str(error)
+        if problem:
+            raise ValueError(f"{path} holds no tokenizer of BERT's kind ({problem}): save it again")
         tokenizer = cls.__new__(cls)
-        tokenizer._set_up(tokenizers.Tokenizer.from_str(json.dumps(content["pieces"])), content["numbers"])
+        tokenizer._set_up(pieces, saved.numbers)
         return tokenizer
+
+
+def _wrong_with(pieces: tokenizers.Tokenizer, numbers: _Special) -> str:
+    """What keeps a tokenizer from reading captions as BERT's does; "" if nothing."""
+    size = pieces.get_vocab_size()
+    known = [*pieces.get_vocab().values(), *asdict(numbers).values()]
+    if max(known) >= size:
+        return f"it has {size} pieces, and one has the number {max(known)}"
+    if not pieces.padding or pieces.padding["pad_id"] != numbers.pad or not pieces.truncation:
+        return "it does not pad and cut captions"
+    read = [number for number in pieces.encode("a").ids if number != numbers.pad]
+    if read[:1] + read[-1:] != [numbers.cls, numbers.sep]:
+        return "it does not put captions between [CLS] and [SEP]"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -399,22 +447,27 @@ def _read_vectors(
             f"{path} has no vector for any of the {len(words)} words: is it a file of word vectors?"
         )
     vectors = torch.tensor(list(found.values()))  # (found, d)
-    if not vectors.isfinite().all():
-        raise ValueError(f"{path} holds NaN or infinite numbers: get the file again")
+    bad = ~vectors.isfinite().all(1)
+    if bad.any():
+        word = list(found)[int(bad.int().argmax())]
+        raise ValueError(f"{path} holds NaN or infinite numbers for {word!r}: get the file again")
     return vectors, tuple(found), sum(word not in exact for word in found)
 
 
 def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
     """Line number, word and values (as text) of each row; every row is checked to have the same width."""
-    width = 0
+    width = promised = number = 0
     # newline="\n": some words hold characters that Python would take for an end of line.
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-        for number, line in enumerate(file, start=1):
+        beginning = file.readline(_LONGEST_ROW)
+        if "\0" in beginning or len(beginning) == _LONGEST_ROW:
+            raise ValueError(f"{path} is not a text file of word vectors: unpack it, or get the text file")
+        for number, line in enumerate(itertools.chain([beginning] if beginning else [], file), start=1):
             line = line.rstrip(" \r\n")
             if number == 1:
                 first = line.split(" ")
-                if len(first) == 2 and all(part.isdigit() for part in first):
-                    width = int(first[1])  # fastText
+                if re.fullmatch("[0-9]{1,18} [0-9]{1,18}", line):  # fastText
+                    promised, width = map(int, first)
                     continue
                 width = len(first) - 1
             # From the right: a few words of GloVe 840B contain spaces.
@@ -425,6 +478,11 @@ def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
                     "wanted a word and as many numbers in each row; get the file again, it may be cut off"
                 )
             yield number, word, values
+    if promised not in (0, number - 1):
+        raise ValueError(
+            f"{path} has {number - 1} rows, its first line promises {promised}: get the file again, it may "
+            "be cut off, or correct that line"
+        )
 
 
 def _ends_in_number(word: str) -> bool:

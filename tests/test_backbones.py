@@ -1,0 +1,333 @@
+"""Networks that have seen many pictures: their weights come from files that may be anything."""
+
+import os
+import pickle
+import tarfile
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import timm
+import torch
+import torchvision
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from vsecore.data.backbones import load_backbone
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("test_resnet", "grid"),
+        ("test_vit", "patch"),
+        ("torchvision/squeezenet1_1", "grid"),
+        ("torchvision/resnet18", "grid"),
+    ],
+)
+def test_weights_of_a_local_file_are_loaded(tmp_path: Path, name: str, kind: str) -> None:
+    torch.manual_seed(0)
+    is_torchvision = name.startswith("torchvision/")
+    network = (
+        torchvision.models.get_model(name[12:], weights=None) if is_torchvision else timm.create_model(name)
+    )
+    path = tmp_path / ("w.pth" if is_torchvision else "w.safetensors")
+    torch.save(network.state_dict(), path) if is_torchvision else save_file(network.state_dict(), path)
+    backbone = load_backbone(name, path)
+    assert backbone.kind == kind and backbone.fingerprint() == load_backbone(name, path).fingerprint()
+    size = backbone.picture_size
+    pictures = torch.randint(0, 256, (2, 3, size, size), dtype=torch.uint8)
+    with torch.no_grad():
+        seen = backbone(pictures)
+        assert seen.shape == (2, backbone.elements, backbone.feature_dim)
+        if kind == "grid":
+            network.eval()
+            mean, std = (
+                torch.tensor(x)[:, None, None] for x in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+            )
+            maps = (pictures / 255 - mean) / std
+            if name == "torchvision/resnet18":
+                for part in ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4"):
+                    maps = getattr(network, part)(maps)
+                torch.testing.assert_close(seen, maps.flatten(2).mT, rtol=1e-4, atol=1e-4)
+
+
+def test_a_grid_can_look_at_larger_pictures_and_patches_cannot(tmp_path: Path) -> None:
+    for name in ("test_resnet", "test_vit"):
+        save_file(timm.create_model(name).state_dict(), tmp_path / f"{name}.safetensors")
+    large = load_backbone("test_resnet", tmp_path / "test_resnet.safetensors", picture_size=320)
+    assert large.elements == 4 * load_backbone("test_resnet", tmp_path / "test_resnet.safetensors").elements
+    with pytest.raises(ValueError, match="picture_size is 320: test_vit takes"):
+        load_backbone("test_vit", tmp_path / "test_vit.safetensors", picture_size=320)
+    with pytest.raises(ValueError, match="at least 32"):
+        load_backbone("test_resnet", tmp_path / "test_resnet.safetensors", picture_size=8)
+
+
+def test_a_pickle_of_the_hub_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fetch(name: str, allow_patterns: list[str]) -> str:
+        asked.extend(allow_patterns)
+        return str(tmp_path)
+
+    torch.save(timm.create_model("test_resnet").state_dict(), tmp_path / "open_clip_pytorch_model.bin")
+    published = replace(timm.get_pretrained_cfg("test_resnet"), hf_hub_filename="open_clip_pytorch_model.bin")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    monkeypatch.setattr(timm, "get_pretrained_cfg", lambda name: published)
+    with pytest.raises(FileNotFoundError, match=r"has no open_clip_model.safetensors for test_resnet"):
+        load_backbone("test_resnet")
+    assert asked == ["open_clip_model.safetensors"]
+
+
+class Program:
+    """What a pickle can do when it is read."""
+
+    def __reduce__(self) -> tuple:
+        return print, ("this ran",)
+
+
+def test_published_weights_that_are_a_program_do_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    url = torchvision.models.get_model_weights("squeezenet1_1").DEFAULT.url
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    path = tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2]
+    path.parent.mkdir(parents=True)
+    torch.save({"weight": Program()}, path)
+    with pytest.raises(
+        ValueError, match=r"squeezenet1_1.*\.pth cannot be read as weights \(it is damaged, or holds more"
+    ):
+        load_backbone("torchvision/squeezenet1_1")
+    assert "this ran" not in capsys.readouterr().out
+    torch.save(torchvision.models.get_model("squeezenet1_1", weights=None).state_dict(), path)
+    assert load_backbone("torchvision/squeezenet1_1").kind == "grid"
+
+
+def test_published_weights_come_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_file(timm.create_model("test_resnet").state_dict(), tmp_path / "model.safetensors")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path))
+    assert (
+        load_backbone("test_resnet").fingerprint()
+        == load_backbone("test_resnet", tmp_path / "model.safetensors").fingerprint()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("resnet5O", "unknown backbone 'resnet5O': did you mean resnet50"),
+        ("qqqqqq", "unknown backbone 'qqqqqq'"),
+        ("torchvision/resnet19", "torchvision has no 'resnet19'"),
+        ("resnet50.nobody", "unknown backbone 'resnet50.nobody'"),
+        ("x" * 10**5, r"unknown backbone 'x+\.\.\.x+'"),
+        ("", "unknown backbone ''"),
+        ("../\0\n", "unknown backbone"),
+        ("local-dir:/tmp", "unknown backbone"),
+        ("mobilenetv2_100_same", "nobody publishes weights for mobilenetv2_100_same"),
+    ],
+)
+def test_an_unknown_backbone_is_named(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_backbone(name)
+
+
+def test_weights_that_cannot_be_downloaded_say_what_to_get() -> None:
+    with pytest.raises(FileNotFoundError, match=r"weights of test_resnet are not here.*timm/test_resnet"):
+        load_backbone("test_resnet")
+
+
+def test_weights_that_do_not_fit_are_named_with_their_tensor(tmp_path: Path) -> None:
+    good = timm.create_model("test_resnet").state_dict()
+    path = tmp_path / "w.safetensors"
+    first = next(name for name in good if name.endswith("conv1.weight"))
+    for weights, message in (
+        (
+            {**good, first: torch.zeros(2, 3, 4, 5)},
+            rf"tensor '{first}' has shape \(2, 3, 4, 5\), test_resnet wants",
+        ),
+        ({name: t for name, t in good.items() if name != first}, f"lacks tensor '{first}'"),
+        ({**good, "head.other": torch.zeros(1)}, "unknown tensor 'head.other'"),
+    ):
+        save_file(weights, path)
+        with pytest.raises(ValueError, match=f"w.safetensors.*{message}"):
+            load_backbone("test_resnet", path)
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"w.safetensors cannot be read as weights"):
+        load_backbone("test_resnet", path)
+    (tmp_path / "w.pth").write_text("no weights")
+    with pytest.raises(ValueError, match=r"w.pth cannot be read as weights"):
+        load_backbone("test_resnet", tmp_path / "w.pth")
+    with pytest.raises(FileNotFoundError, match=r"nowhere.pth"):
+        load_backbone("test_resnet", tmp_path / "nowhere.pth")
+
+
+Weights = dict[str, Tensor]
+ANY = "layer1.0.conv1.weight"
+
+
+@pytest.fixture(scope="module")
+def good() -> Weights:
+    torch.manual_seed(0)
+    return timm.create_model("test_resnet").state_dict()
+
+
+@pytest.mark.parametrize("suffix", ["pth", "pt"])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda weights: {"state_dict": weights, "epoch": 3},
+        lambda weights: {"model": weights},
+        lambda weights: {f"module.{name}": value for name, value in weights.items()},
+        lambda weights: {"state_dict": {f"module.{name}": value for name, value in weights.items()}},
+        lambda weights: {name: nn.Parameter(v, v.is_floating_point()) for name, v in weights.items()},
+        lambda weights: {name: v for name, v in weights.items() if "num_batches" not in name},
+    ],
+)
+def test_weights_may_be_wrapped_as_training_programs_do(
+    tmp_path: Path, good: Weights, wrap: Callable[[Weights], object], suffix: str
+) -> None:
+    save_file(good, tmp_path / "plain.safetensors")
+    torch.save(wrap(good), tmp_path / f"wrapped.{suffix}")
+    plain = load_backbone("test_resnet", tmp_path / "plain.safetensors").state_dict()
+    wrapped = load_backbone("test_resnet", tmp_path / f"wrapped.{suffix}").state_dict()
+    assert all(torch.equal(wrapped[name], value) for name, value in plain.items() if "batches" not in name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: 3, "is 3: wanted numbers"),
+        (lambda w: {"deep": w}, "wanted numbers"),
+        (lambda w: w * torch.nan, "holds NaN or infinity"),
+        (lambda w: w / 0, "holds NaN or infinity"),
+        (lambda w: w.int(), "holds torch.int32: wanted torch.float32 or"),
+        (lambda w: w > 0, "holds torch.bool"),
+        (lambda w: w.to(torch.complex64), "holds torch.complex64"),
+        (lambda w: w.to(torch.float8_e4m3fn), "holds torch.float8_e4m3fn"),
+        (lambda w: w.to_sparse(), "is sparse, quantised or without numbers"),
+        (lambda w: w.to("meta"), "is sparse, quantised or without numbers"),
+        (lambda w: w[:1, :1, :1, :1].expand(10**6, 10**6, 1, 1), r"has shape \(1000000, 1000000, 1, 1\)"),
+    ],
+)
+def test_a_tensor_that_is_no_plain_weight_is_named(
+    tmp_path: Path, good: Weights, change: Callable[[Tensor], object], message: str
+) -> None:
+    torch.save({**good, ANY: change(good[ANY])}, tmp_path / "w.pth")
+    with pytest.raises(ValueError, match=rf"w.pth: tensor '{ANY}' .*{message}"):
+        load_backbone("test_resnet", tmp_path / "w.pth")
+
+
+@pytest.mark.parametrize("content", [[1, 2], 3.5, None, torch.zeros(3), "weights"])
+def test_a_file_of_something_else_holds_no_weights(tmp_path: Path, content: object) -> None:
+    torch.save(content, tmp_path / "w.pth")
+    with pytest.raises(ValueError, match=rf"w.pth holds no weights but a {type(content).__name__}"):
+        load_backbone("test_resnet", tmp_path / "w.pth")
+
+
+class Marker:
+    """A pickle that writes a file when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize(
+    "how", ["in a tensor's place", "as a whole", "as a bare pickle", "in the old format"]
+)
+def test_a_program_among_the_weights_does_not_run(tmp_path: Path, good: Weights, how: str) -> None:
+    marker, path = Marker(tmp_path / "it ran"), tmp_path / "w.pth"
+    if how == "as a bare pickle":
+        path.write_bytes(pickle.dumps(marker))
+    else:
+        weights = marker if how == "as a whole" else {**good, ANY: marker}
+        torch.save(weights, path, _use_new_zipfile_serialization=how != "in the old format")
+    with pytest.raises(ValueError, match=r"w.pth cannot be read as .*holds more than weights"):
+        load_backbone("test_resnet", path)
+    assert not marker.path.exists()
+    with suppress(RuntimeError, AttributeError):  # what it gives is no network's
+        torch.load(path, weights_only=False)
+    assert marker.path.exists()  # it was no idle threat
+
+
+def compressed(path: Path) -> None:
+    """The same archive, with a part that is small on disk and large in memory."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {part.filename: archive.read(part) for part in archive.infolist()}
+    first = next(name for name in parts if name.endswith("/data/0"))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in (parts | {first: bytes(10**8)}).items():
+            archive.writestr(name, content)
+
+
+def edit(path: Path, change: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(change(path.read_bytes()))
+
+
+def flipped_inside(content: bytes) -> bytes:
+    place = content.index(b"data/0") + 500
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        compressed,
+        lambda path: edit(path, flipped_inside),
+        lambda path: edit(path, lambda content: content[: len(content) // 2]),
+        lambda path: edit(path, lambda content: content[:-10]),
+        lambda path: edit(path, lambda content: content[:10]),
+        lambda path: edit(path, lambda content: b""),
+        lambda path: edit(path, lambda content: b"hello"),
+        lambda path: edit(path, lambda content: b"<!DOCTYPE html><html><body>404</body></html>"),
+        lambda path: edit(path, lambda content: b"PK\3\4" + bytes(100)),
+        lambda path: edit(path, lambda content: pickle.dumps({"weight": 3})),
+        lambda path: torch.save(nn.Linear(2, 2), path),
+        lambda path: tarfile.open(path, "w").close(),
+    ],
+)
+@pytest.mark.parametrize("name", ["w.pth", "w.safetensors"])
+def test_a_damaged_file_of_weights_is_one_sentence(
+    tmp_path: Path, good: Weights, damage: Callable[[Path], object], name: str
+) -> None:
+    path = tmp_path / name
+    torch.save(good, path)
+    damage(path)
+    with pytest.raises(
+        ValueError, match=rf"{name} cannot be read as weights \(.*\): get the file again"
+    ) as told:
+        load_backbone("test_resnet", path)
+    assert "\n" not in str(told.value) and "weights_only" not in str(told.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+def test_a_pipe_of_weights_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "w.pth")
+    for path in (tmp_path / "w.pth", tmp_path):
+        with pytest.raises(FileNotFoundError, match="no weights file"):
+            load_backbone("test_resnet", path)
+
+
+def test_published_weights_that_are_damaged_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"not whole")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path))
+    with pytest.raises(ValueError, match=r"model.safetensors cannot be read as weights"):
+        load_backbone("test_resnet")
+
+
+def test_a_network_that_gives_several_maps_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    network = timm.create_model("test_resnet")
+    save_file(network.state_dict(), tmp_path / "w.safetensors")
+    monkeypatch.setattr(type(network), "forward_features", lambda self, pictures: [pictures, pictures])
+    with pytest.raises(ValueError, match="ResNet gives several maps at once"):
+        load_backbone("test_resnet", tmp_path / "w.safetensors")

@@ -1,0 +1,102 @@
+"""A `.npy` file is mapped only if its header is true."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vsecore.data.memory_map import MappedPictures
+
+NUMBERS = np.arange(6 * 4 * 8, dtype=np.float32).reshape(6, 4, 8)
+
+
+def write(path: Path, header: str | bytes, numbers: bytes = NUMBERS.tobytes(), version: int = 1) -> Path:
+    text = header.encode("latin-1") if isinstance(header, str) else header
+    length = len(text).to_bytes(2 if version == 1 else 4, "little")
+    path.write_bytes(b"\x93NUMPY" + bytes([version, 0]) + length + text + numbers)
+    return path
+
+
+def header(shape: str = "(6, 4, 8)", descr: str = "'<f4'", fortran: str = "False") -> str:
+    return f"{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}}}\n"
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_floats_are_what_they_were_in_either_order(tmp_path: Path, kind: type, order: str) -> None:
+    np.save(tmp_path / "ims.npy", np.asarray(NUMBERS, kind, order=order))
+    pictures = MappedPictures(tmp_path / "ims.npy")
+    assert np.array_equal(np.asarray(pictures), NUMBERS) and pictures.dtype == kind
+    assert np.array_equal(pictures[::2][np.array([2, 0])], NUMBERS[[4, 0]])
+
+
+def test_a_header_that_python_2_wrote_is_read_without_a_word(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for version in (1, 2):
+            path = write(tmp_path / "ims.npy", header("(6L, 4L, 8L)"), version=version)
+            assert np.array_equal(np.asarray(MappedPictures(path)), NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (header("(-6, -4, 8)"), r"holds float32 \(-6, -4, 8\): wanted floats"),
+        (header("(0, 4, 8)"), r"holds float32 \(0, 4, 8\): wanted floats"),
+        (header("(6, 32)"), r"holds float32 \(6, 32\)"),
+        (header(f"({2**62}, 4, 8)"), "768 bytes for float32 .*wanted 590295810358705651712"),
+        (header("(7, 4, 8)"), "768 bytes for float32 .*wanted 896"),
+        (header("(5, 4, 8)"), "768 bytes for float32 .*wanted 640"),
+        (header("(6, 4, 8.0)"), "is not a .npy file"),
+        (header(descr="'>f4'"), "holds >f4"),
+        (header("(6, 4, 2)", "'<f16'"), "holds float128|is not a .npy file"),
+        (header(descr="'|O'"), "holds object"),
+        (header(descr="'<i4'"), "holds int32"),
+        (header(descr="'S4'"), r"holds \|S4"),
+        (header(descr="[('a', '<f4')]"), "holds .*'a'"),
+        (header(descr="'<f5'"), "is not a .npy file"),
+        (header(descr="()"), "is not a .npy file"),
+        (header(fortran="0"), "is not a .npy file"),
+        (header("(" * 200), "is not a .npy file"),
+        (header("-" * 9000 + "1"), "is not a .npy file"),
+        (header("'''"), "is not a .npy file"),
+        (header(r"'\d'"), "is not a .npy file"),
+        (header("{(): {}, []: 1}"), "is not a .npy file"),
+        (header().replace("'descr'", "7"), "is not a .npy file"),
+        (b"\xff\xfe\x00", "is not a .npy file"),
+        ("", "is not a .npy file"),
+    ],
+)
+def test_a_header_that_lies_is_refused_in_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path / "ims.npy", text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=f"ims.npy {message}|ims.npy is .*{message}") as caught:
+            MappedPictures(path)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_a_header_of_four_billion_letters_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "ims.npy"
+    with path.open("wb") as file:
+        file.write(b"\x93NUMPY\x02\x00\xff\xff\xff\xff")
+        file.truncate(1 << 33)  # takes no room on disk
+    with pytest.raises(ValueError, match=r"ims.npy is not a .npy file"):
+        MappedPictures(path)
+
+
+def test_any_damage_to_a_header_is_refused_or_changes_no_number(tmp_path: Path) -> None:
+    np.save(tmp_path / "ims.npy", NUMBERS)
+    good, dice = (tmp_path / "ims.npy").read_bytes(), np.random.default_rng(0)
+    for _ in range(300):
+        damaged = bytearray(good)
+        for place in dice.integers(0, 80, dice.integers(1, 4)):
+            damaged[place] = dice.choice([dice.integers(256), ord(dice.choice(list("({[,'0123456789")))])
+        (tmp_path / "ims.npy").write_bytes(damaged)
+        try:
+            pictures = np.asarray(MappedPictures(tmp_path / "ims.npy"))
+        except ValueError as error:
+            assert "\n" not in str(error)
+        else:
+            assert pictures.nbytes == NUMBERS.nbytes

@@ -1,0 +1,223 @@
+"""The files that say which pictures a collection has, their captions and their splits.
+
+Two formats are read: Karpathy's `dataset_*.json` for COCO, Flickr30K and Flickr8K, and Flickr8k's own text
+files. Both give the same list of entries. A picture that is listed twice is refused: in two splits, it
+would be trained on and tested on.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, FailFast
+
+from vsecore.data import files
+
+CAPTIONS_A_PICTURE = 5
+SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
+"""The JSON's word for a split, and ours. COCO's "restval" is used for training, as everybody does."""
+
+_FILE = re.compile(r"(?!\.\.?$|[A-Za-z]:)[^/\\\x00-\x1f\x7f\ufeff]+")
+_OUTSIDE = re.compile(r"^/|^[A-Za-z]:|(^|/)\.\.(/|$)|[\\\x00-\x1f\x7f\ufeff]")
+
+
+def expanded(path: str | Path) -> Path:
+    """A path as the user means it: "~" is a home.
+
+    Raises:
+        FileNotFoundError: there is no such user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise FileNotFoundError(f'no folder {path}: "~" names a user who is not here') from None
+
+
+def dataset_name(name: str) -> str:
+    """A name that a file gives to its dataset: it becomes part of folders' names.
+
+    Raises:
+        ValueError: it is unfit for that; the message says what is wanted.
+    """
+    if not re.fullmatch(r"\w[\w.-]{,99}", name):
+        raise ValueError('a name of at most 100 letters, digits, "_", "." and "-"')
+    return name
+
+
+def file_name(name: str) -> str:
+    """The name of a picture file, which must not lead out of its folder.
+
+    Raises:
+        ValueError: it does, or no line of text could hold it; the message says what is wanted.
+    """
+    if not _FILE.fullmatch(name) or name != name.strip():
+        raise ValueError("the name of a file, without a folder, outer blanks or control characters")
+    return name
+
+
+def folder_name(path: str) -> str:
+    """A folder below the root, as its plainest path.
+
+    Raises:
+        ValueError: it could be elsewhere; the message says what is wanted.
+    """
+    if _OUTSIDE.search(path):
+        raise ValueError('a folder inside the root, such as "val2014"')
+    plain = str(PurePosixPath(path.strip()))
+    return "" if plain == "." else plain
+
+
+DatasetName = Annotated[str, AfterValidator(dataset_name)]
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    raw: str
+
+
+@dataclass(frozen=True)
+class _Image:
+    filename: Annotated[str, AfterValidator(file_name)]
+    split: Literal["train", "restval", "val", "test"]
+    sentences: list[_Sentence]
+    filepath: Annotated[str, AfterValidator(folder_name)] = ""
+    cocoid: int | None = None
+
+
+@dataclass(frozen=True)
+class _KarpathyFile:
+    images: Annotated[list[_Image], FailFast()]
+    dataset: DatasetName | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One picture as an annotation file describes it."""
+
+    split: str
+    """ "train", "dev" or "test"; "" if no split has it."""
+    folder: str
+    """Where it lies below the root, as far as the file says."""
+    file_name: str
+    identity: str
+    """COCO's number where there is one, else the file's name, with its folder if the file names one."""
+    captions: list[str]
+    place: str
+    """Where the annotation file has it."""
+
+
+def read_annotations(path: Path) -> tuple[str, list[Entry]]:
+    """The dataset's name and its pictures.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, a name leads out of the root, or a picture is listed twice.
+    """
+    if path.suffix == ".txt":
+        return "flickr8k", _read_flickr8k(path)
+    content: _KarpathyFile = files.read_json(path, _KarpathyFile)
+    entries = [
+        Entry(
+            split=SPLITS[image.split],
+            folder=image.filepath,
+            file_name=image.filename,
+            identity=str(PurePosixPath(image.filepath, image.filename))
+            if image.cocoid is None
+            else str(image.cocoid),
+            captions=_first_captions(sentence.raw for sentence in image.sentences),
+            place=f"images[{row}]",
+        )
+        for row, image in enumerate(content.images)
+    ]
+    _refuse_repeats(path, entries)
+    name = content.dataset or path.stem.removeprefix("dataset_")
+    try:
+        return dataset_name(name), entries
+    except ValueError as error:
+        raise ValueError(f'{path} has no field "dataset" and is called {name!r}: wanted {error}') from None
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file, without blanks around them.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: it is not UTF-8.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}: get it, or name another folder")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from None
+    # Only at "\n": splitlines would also cut at rarer characters, which some captions contain.
+    return [line.strip() for line in text.removesuffix("\n").split("\n")]
+
+
+def _read_flickr8k(path: Path) -> list[Entry]:
+    captions: dict[str, dict[str, str]] = {}  # by the picture's name, then by the caption's number
+    for number, line in enumerate(read_lines(path), start=1):
+        head, tab, caption = line.partition("\t")
+        picture, _, which = head.rpartition("#")
+        if not tab or not re.fullmatch("[0-9]+", which):
+            raise ValueError(f"{path}, line {number}: wanted picture#number, a tab, a caption")
+        known = captions.setdefault(_checked(picture, f"{path}, line {number}"), {})
+        if which in known:
+            raise ValueError(f"{path}, line {number}: {head} is there before: give each caption its number")
+        known[which] = caption
+    splits: dict[str, str] = {}
+    for name in ("train", "dev", "test"):
+        listing = path.with_name(f"Flickr_8k.{name}Images.txt")
+        if not listing.is_file():
+            raise FileNotFoundError(f"no file {listing}, which lists split {name!r}: put it beside {path}")
+        for number, picture in enumerate(read_lines(listing), start=1):
+            if not picture:
+                continue
+            if picture in splits:
+                raise ValueError(
+                    f"{listing}, line {number}: {picture} is in split {splits[picture]!r} already: "
+                    "keep one of the two"
+                )
+            splits[_checked(picture, f"{listing}, line {number}")] = name
+    return [
+        Entry(
+            splits.get(picture, ""),
+            "",
+            picture,
+            picture,
+            _first_captions(captions.get(picture, {}).values()),
+            picture,
+        )
+        for picture in splits | captions  # the order of the lists, then what no list holds
+    ]
+
+
+def _checked(picture: str, place: str) -> str:
+    try:
+        return file_name(picture)
+    except ValueError as error:
+        raise ValueError(f"{place}: the picture is {picture[:60]!r}: wanted {error}") from None
+
+
+def _first_captions(raw: Iterable[str]) -> list[str]:
+    """The first five that say something, each on one line: some of COCO's hold an end of line."""
+    tidy = (" ".join(sentence.replace("\ufeff", " ").split()) for sentence in raw)
+    return [sentence for sentence in tidy if sentence][:CAPTIONS_A_PICTURE]
+
+
+def _refuse_repeats(path: Path, entries: list[Entry]) -> None:
+    """The same picture in two splits is a leak, and twice in one split it is its own wrong answer."""
+    by_file: dict[tuple[str, str], Entry] = {}
+    by_identity: dict[str, Entry] = {}
+    for entry in entries:
+        before = by_file.setdefault((entry.folder, entry.file_name), entry)
+        if before is entry:
+            before = by_identity.setdefault(entry.identity, entry)
+        if before is not entry:
+            raise ValueError(
+                f"{path}: {before.place} and {entry.place} are the same picture "
+                f"({entry.file_name}, {entry.identity}), of split {before.split!r} and of split "
+                f"{entry.split!r}: keep one of them"
+            )

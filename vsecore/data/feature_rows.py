@@ -1,0 +1,243 @@
+"""The rows of a folder of features on disk, each with a checksum.
+
+A checksum covers the numbers of a row, the picture that they were made from, and the settings. So nothing has
+to be written in the right order, and nothing has to be believed: after a kill, a power cut, damage or another
+picture under an old name, the rows that do not fit their checksums are made again.
+"""
+
+import errno
+import hashlib
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
+
+from vsecore.data import files
+
+CHECKSUMS = np.dtype([("picture", "u1", 32), ("row", "u1", 32)])
+"""What is kept of each row: a sha256 of the picture's file, and one of row, picture and settings together."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the rows of a split on disk are worth."""
+
+    missing: np.ndarray
+    """(n,) bool: the rows that must be made, for whatever reason."""
+    changed: list[int]
+    """Those whose picture is another one now."""
+    damaged: list[int]
+    """Those whose numbers or checksums are not what was written."""
+    whole: bool
+    """Whether no row is missing, and the files have their real names, beginnings and sizes."""
+
+
+class FeatureRows:
+    """The rows of one split: `{name}_ims.npy`, a hidden file until it is whole, and `{name}_sums.npy`.
+
+    Args:
+        folder: the folder of features.
+        name: the split's.
+        shape: (n, N, F).
+        dtype: of the numbers on disk.
+        settings: all else that decides about the numbers, such as the network: any text.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, shape: tuple[int, int, int], dtype: str, settings: str
+    ) -> None:
+        self.name = name
+        self.finished = folder / f"{name}_ims.npy"
+        self.partial = folder / f".{name}_ims.npy.part"
+        self.checksums = folder / f"{name}_sums.npy"
+        self._settings = hashlib.sha256(settings.encode()).digest()
+        self._count = shape[0]
+        self._row_bytes = shape[1] * shape[2] * np.dtype(dtype).itemsize
+        self._header = _header(np.dtype(dtype), shape)
+        self._sums_header = _header(CHECKSUMS, shape[:1])
+        self.size = len(self._header) + self._count * self._row_bytes
+        self.sums_size = len(self._sums_header) + self._count * CHECKSUMS.itemsize
+
+    def inspect(self, pictures: Sequence[Path] | None = None) -> Verdict:
+        """Hold every row on disk to its checksum, and every picture's file too.
+
+        Args:
+            pictures: the file of each row; None: pictures are not looked at.
+
+        Raises:
+            ValueError: something that is no file stands where one should be.
+        """
+        refuse_all_but_files(self.finished, self.partial, self.checksums)
+        missing = np.ones(self._count, bool)
+        changed: list[int] = []
+        damaged: list[int] = []
+        has_its_name = self.finished.exists()
+        path = self.finished if has_its_name else self.partial
+        if not path.exists():
+            return Verdict(missing, changed, damaged, whole=False)
+        sums, sums_are_whole = self._read_sums()
+        with path.open("rb") as file:
+            begins_well = file.read(len(self._header)) == self._header
+            for row in files.progress(range(self._count), desc=f"verify {self.name}", unit="row"):
+                picture, checksum = sums["picture"][row].tobytes(), sums["row"][row].tobytes()
+                if not (has_its_name or any(checksum)):
+                    continue  # it was never made
+                file.seek(len(self._header) + row * self._row_bytes)
+                if checksum != self._checksum(picture, file.read(self._row_bytes)):
+                    damaged.append(row)
+                elif pictures is not None and picture != digest_of(pictures[row]):
+                    changed.append(row)
+                else:
+                    missing[row] = False
+        whole = has_its_name and begins_well and sums_are_whole and _size(path) == self.size
+        return Verdict(missing, changed, damaged, whole and not missing.any())
+
+    def are_on_disk(self) -> bool:
+        """Whether there is a file of them, whatever it holds."""
+        return self.finished.exists() or self.partial.exists()
+
+    def has_its_size(self) -> bool:
+        """Whether the file with the real name is there, neither cut off nor longer."""
+        return self.finished.is_file() and _size(self.finished) == self.size
+
+    def bytes_to_take(self) -> int:
+        """What the disk must still have room for."""
+        path = self.finished if self.finished.exists() else self.partial
+        pairs = ((path, self.size), (self.checksums, self.sums_size))
+        return sum(max(0, size - _bytes_on_disk(path)) for path, size in pairs)
+
+    def reserve(self) -> None:
+        """Take the room for all rows and checksums; what is there and fits stays as it is.
+
+        A file that had its real name loses it. Who has it mapped sees rows change that are made again: a copy
+        of 30 GB for the sake of one row would be worse.
+
+        Raises:
+            ValueError: something that is no file, or a link, stands where a file should be.
+            OSError: there is not enough room.
+        """
+        refuse_all_but_files(self.finished, self.partial, self.checksums, links=False)
+        if self.finished.exists():
+            self.finished.replace(self.partial)
+        for path, header, size in (
+            (self.partial, self._header, self.size),
+            (self.checksums, self._sums_header, self.sums_size),
+        ):
+            with path.open("ab") as file:
+                _take_room(file.fileno(), size)
+                file.truncate(size)
+            with path.open("r+b") as file:
+                file.write(header)
+
+    def discard(self) -> None:
+        """Remove what `reserve` has made."""
+        self.partial.unlink(missing_ok=True)
+        self.checksums.unlink(missing_ok=True)
+
+    def write(self, start: int, rows: np.ndarray, pictures: Sequence[bytes]) -> None:
+        """Write some rows, and then their checksums. A process that is killed loses at most these.
+
+        Args:
+            start: the place of the first.
+            rows: (m, N, F), in the type of the file.
+            pictures: for each, the sha256 of the picture that it was made from.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        sums = np.zeros(len(rows), CHECKSUMS)
+        for place, (row, picture) in enumerate(zip(rows, pictures, strict=True)):
+            sums["picture"][place] = np.frombuffer(picture, np.uint8)
+            sums["row"][place] = np.frombuffer(self._checksum(picture, row.tobytes()), np.uint8)
+        # Written, not mapped: a full disk is then an error, and does not end the process without a word.
+        for path, offset, content in (
+            (self.partial, len(self._header) + start * self._row_bytes, rows),
+            (self.checksums, len(self._sums_header) + start * CHECKSUMS.itemsize, sums),
+        ):
+            try:
+                with path.open("r+b") as file:
+                    file.seek(offset)
+                    file.write(content.tobytes())
+            except OSError as error:
+                raise OSError(
+                    f"{path} cannot be written ({error.strerror}): the same extraction goes on from there"
+                ) from error
+
+    def finish(self) -> None:
+        """Give the file its real name, once everything is on the disk."""
+        for path in (self.partial, self.checksums):
+            with path.open("r+b") as file:
+                os.fsync(file.fileno())
+        self.partial.replace(self.finished)
+
+    def _read_sums(self) -> tuple[np.ndarray, bool]:
+        """(n,) CHECKSUMS, zeros where there are none, and whether the file is as it should be."""
+        content = b""
+        if self.checksums.exists():
+            with self.checksums.open("rb") as file:
+                content = file.read(self.sums_size)
+        whole = content.startswith(self._sums_header) and _size(self.checksums) == self.sums_size
+        sums = np.frombuffer(content.ljust(self.sums_size, b"\0"), CHECKSUMS, offset=len(self._sums_header))
+        return sums, whole
+
+    def _checksum(self, picture: bytes, row: bytes) -> bytes:
+        digest = hashlib.sha256(self._settings + picture)
+        digest.update(row)
+        return digest.digest()
+
+
+def digest_of(path: Path) -> bytes:
+    """The sha256 of a file's content; b"" for what is no file."""
+    if not path.is_file():  # a pipe would be waited for
+        return b""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """How a `.npy` file of these numbers begins."""
+    begin = io.BytesIO()
+    description = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    npy.write_array_header_1_0(begin, description)
+    return begin.getvalue()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _bytes_on_disk(path: Path) -> int:
+    """The room that a file has taken, which is less than its size where it holds zeros that nobody wrote."""
+    if not path.exists():
+        return 0
+    status = path.stat()
+    blocks = getattr(status, "st_blocks", None)  # Windows counts none
+    return status.st_size if blocks is None else 512 * blocks
+
+
+def _take_room(file: int, size: int) -> None:
+    """Make a file at least this long, on disk: without it, a full disk shows only while rows are written."""
+    reserve = getattr(os, "posix_fallocate", None)  # macOS and Windows have none
+    if reserve is None:
+        return
+    try:
+        reserve(file, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):  # some disks cannot
+            raise
+
+
+def refuse_all_but_files(*paths: Path, links: bool = True) -> None:
+    """Look whether only files, or nothing, stand where files are to be.
+
+    Raises:
+        ValueError: something else does.
+    """
+    for path in paths:
+        if (path.exists() and not path.is_file()) or (path.is_symlink() and not links):
+            kind = "a link" if path.is_symlink() else "no file"
+            raise ValueError(f"{path} is {kind}: move it away, or name another folder for the features")
