@@ -27,8 +27,8 @@ import torch
 from vsecore.data.files import read_json, write_atomically
 from vsecore.paths import assets
 from vsecore.training import Run
-from vsecore.training.checkpoints import flatten
 from vsecore.training.distributed import hardware
+from vsecore.training.identity import flatten
 
 PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
 PUBLISHED = assets() / "published.json"
