@@ -416,7 +416,7 @@ def test_damaged_runs_are_told_by_file(tmp_path):
     with pytest.raises(ValueError, match=r"run\.json is not JSON"):
         load_run(tmp_path)
     (tmp_path / "run.json").write_text("[]")
-    with pytest.raises(ValueError, match="wanted an object"):
+    with pytest.raises(ValueError, match=r"run\.json is \[\]: wanted named values"):
         load_run(tmp_path)
 
 

@@ -88,9 +88,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
         raise ValueError(f"checkpoint {path} is damaged, or not one of this package's ({reason})") from error
     # Checkpoints of older versions have no digest.
     if metadata.get("digest", wanted := _digest(tensors, text)) != wanted:
-        raise ValueError(
-            f"checkpoint {path} is damaged (its content has changed since it was saved): {AGAIN}"
-        )
+        raise ValueError(f"checkpoint {path} is damaged (it has changed since it was saved): {AGAIN}")
     return tensors, text
 
 
@@ -98,7 +96,7 @@ def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
     digest = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))  # type: ignore[arg-type]
     return digest.hexdigest()
 
 
@@ -330,8 +328,8 @@ def _check_begun(folder: Path, resume: bool) -> None:
         return
     if not resume:
         raise ValueError(
-            f"{folder} holds a run already: resume it (--resume, or resume=True in Python), or choose another "
-            "folder (--out, or folder=...)"
+            f"{folder} holds a run already: resume it (--resume, or resume=True in Python), or choose "
+            "another folder (--out, or folder=...)"
         )
     if not (folder / RUN).is_file():
         raise ValueError(f"{folder} holds a checkpoint without its {RUN}: {AGAIN}")
@@ -354,7 +352,7 @@ def _wanted_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tens
 
 
 def _check_tensors(path: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Refuse tensors of other names, shapes or types than the wanted ones, and numbers that are not finite."""
+    """Refuse tensors of other names, shapes or types than the wanted ones, and numbers not finite."""
     for name in sorted(found.keys() | wanted.keys()):
         shapes = [tuple(named[name].shape) if name in named else "missing" for named in (found, wanted)]
         if shapes[0] == shapes[1]:

@@ -103,17 +103,17 @@ def from_main_process(work: Callable[[], T]) -> T:
     """
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return work()
-    result, failed = None, None
+    shared: list[Any] = [None, None]
     if dist.get_rank() == 0:
         try:
-            result = work()
+            shared[0] = work()
         except Exception as error:  # raised below, in every process
-            failed = error
-    shared = [result, failed]
+            shared[1] = error
     broadcast_object_list(shared)
-    if failed or shared[1]:
-        raise failed or shared[1]
-    return cast(T, shared[0])
+    result, failed = shared
+    if isinstance(failed, Exception):
+        raise failed
+    return cast(T, result)
 
 
 class _Gather(torch.autograd.Function):

@@ -274,8 +274,8 @@ def _check_arguments(recipe: Recipe, data: Dataset, seed: int, save_every: int |
     count = len(data.train.captions if things == "captions" else data.train)
     if recipe.training.batch_size > count:
         raise ValueError(
-            f"training.batch_size is {recipe.training.batch_size}: data {data.name!r} has {count} {things} to "
-            "train on, so set it to that or less"
+            f"training.batch_size is {recipe.training.batch_size}: data {data.name!r} has {count} {things} "
+            "to train on, so set it to that or less"
         )
 
 
