@@ -148,7 +148,7 @@ def test_an_unknown_field_is_answered_with_the_known_ones(field):
         ("training.epochs", True, "wanted a whole number"),
         ("training.epochs", "0", "training.epochs is 0: wanted at least 1"),
         ("losses.triplet.margin", "wide", "option margin of loss 'triplet' is 'wide': wanted a number"),
-        ("losses.triplet.margin", "NaN", "margin must be a number >= 0, got nan"),
+        ("losses.triplet.margin", "NaN", "margin of loss 'triplet' is 'NaN': wanted a number"),
         ("losses.triplet.margin", -0.1, "margin must be a number >= 0, got -0.1"),
         ("losses", "hinge", "loss 'hinge' is unknown: there are adopt, info_nce, triplet"),
         ("losses.triplet.siblings_are_negatives", "yes", "is 'yes': wanted true or false"),

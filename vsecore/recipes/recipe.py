@@ -126,8 +126,8 @@ class Recipe:
                 raise ValueError(f"{where}.weight is {part.weight}: only losses have weights")
         if not names_read(SIMILARITIES[self.similarity.name]):
             raise ValueError(
-                f"similarity {self.similarity.name!r} does not say what it compares: give its class the attribute "
-                'reads = "vectors" or reads = "elements"'
+                f"similarity {self.similarity.name!r} does not say what it compares: give its class the "
+                'attribute reads = "vectors" or reads = "elements"'
             )
         names = [part.name for part in self.losses]
         if not names or len(set(names)) < len(names):

@@ -284,8 +284,8 @@ def _check_reached(folder: Path | None, state: State, epochs: int, steps: int) -
     ends = [(epoch + 1) * steps for epoch in range(state.epoch)]
     if state.epoch > epochs or state.batch >= steps or [entry["step"] for entry in state.history] != ends:
         raise ValueError(
-            f"{folder}: the checkpoint stands at step {state.step} (epoch {state.epoch}, batch {state.batch}),"
-            f" which a run of {epochs} epochs of {steps} steps never reaches: {checkpoints.AGAIN}"
+            f"{folder}: the checkpoint stands at step {state.step}, epoch {state.epoch}, batch {state.batch}, "
+            f"which a run of {epochs} epochs of {steps} steps never reaches: {checkpoints.AGAIN}"
         )
 
 
