@@ -27,8 +27,7 @@ from vsecore.evaluation import evaluate
 from vsecore.losses import LOSSES
 from vsecore.model import VSE
 from vsecore.training import checkpoints, distributed, encode, evaluate_split, fit, load_run
-from vsecore.training.identity import read_identity
-from vsecore.training.loop import _tokenizer_digest
+from vsecore.training.identity import read_identity, tokenizer_digest
 from vsecore.training.optimization import LossMeter, make_optimizer, make_schedule
 from vsecore.training.system import System
 
@@ -226,9 +225,10 @@ def test_only_the_writing_process_clears_a_folder(tmp_path):
     system = System.build(recipe(), data, recipe().tokenizer(data.train.captions))
     optimizer = make_optimizer(system, recipe().training)
     identity = read_identity(tmp_path)
-    checkpoints.RunFolder(tmp_path, identity, writes=False).open(True, system, optimizer, None)
+    tokenizer = recipe().tokenizer(data.train.captions)
+    checkpoints.RunFolder(tmp_path, identity, writes=False).open(True, system, optimizer, tokenizer)
     assert left.exists()
-    checkpoints.RunFolder(tmp_path, identity).open(True, system, optimizer, None)
+    checkpoints.RunFolder(tmp_path, identity).open(True, system, optimizer, tokenizer)
     assert not left.exists()
 
 
@@ -547,7 +547,7 @@ def test_bert_is_trained_kept_and_rebuilt_without_its_source(tmp_path):
     loaded = load_run(tmp_path / "run")
     assert_same_run(run, loaded)
     assert isinstance(loaded.tokenizer, BERTTokenizer)
-    assert _tokenizer_digest(loaded.tokenizer) == run.data["tokenizer"]
+    assert tokenizer_digest(loaded.tokenizer) == run.data["tokenizer"]
     assert str(tmp_path) not in (tmp_path / "run" / "run.json").read_text()
 
 

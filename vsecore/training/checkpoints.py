@@ -25,7 +25,15 @@ from vsecore.data.files import locked, write_atomically
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
 from vsecore.training.distributed import from_main_process
-from vsecore.training.identity import ENCODERS, RUN, compare, digest_beside, read_identity
+from vsecore.training.identity import (
+    AGAIN,
+    ENCODERS,
+    RUN,
+    check_tokenizer,
+    compare,
+    digest_beside,
+    read_identity,
+)
 from vsecore.training.optimization import is_finite
 from vsecore.training.system import System
 from vsecore.typed import from_json
@@ -38,7 +46,6 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 CHECKPOINT = "checkpoint.safetensors"
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what Adam keeps of each parameter
 DAY = 24 * 3600
-AGAIN = "put the run's own file back, or train again in another folder"
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -271,7 +278,9 @@ class RunFolder:
             if self.writes:
                 self._begin(self.folder, system.model, tokenizer)
             return State()
-        checkpoint = read_checkpoint(self.folder, read_identity(self.folder))
+        identity = read_identity(self.folder)
+        check_tokenizer(self.folder, tokenizer, identity)
+        checkpoint = read_checkpoint(self.folder, identity)
         _check_tensors(checkpoint.path, checkpoint.system, system.state_dict())
         _check_tensors(checkpoint.path, checkpoint.moments, _wanted_moments(optimizer, checkpoint.moments))
         if checkpoint.state.best:
@@ -324,6 +333,9 @@ class RunFolder:
 
 
 def _check_begun(folder: Path, resume: bool) -> None:
+    for path in (folder / CHECKPOINT, folder / RUN):
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path} is no file: name another folder")
     if not (folder / CHECKPOINT).is_file():
         return
     if not resume:

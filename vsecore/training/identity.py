@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from vsecore.data.words import Tokenizer
 from vsecore.recipes import Recipe
 from vsecore.typed import from_json
 
 RUN = "run.json"
+AGAIN = "put the run's own file back, or train again in another folder"
 ENCODERS = ("image_encoder", "text_encoder")  # of a model; a run's folder keeps each one's architecture
 
 
@@ -87,6 +90,30 @@ def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
     for path in sorted(path for name in ENCODERS for path in (folder / name).glob("*")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def tokenizer_digest(tokenizer: Tokenizer, kept: Path | None = None) -> str:
+    """A digest of the files that a tokenizer saves; of those kept in a run's folder if there is one."""
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save(folder)
+        paths = sorted(Path(folder).iterdir())
+        return digest(b"".join(((kept or path.parent) / path.name).read_bytes() for path in paths))
+
+
+def digest(content: bytes) -> str:
+    """Twelve hexadecimal digits that tell one content from another."""
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def check_tokenizer(folder: Path, tokenizer: Tokenizer, identity: Mapping[str, Any]) -> None:
+    """Refuse a run's folder whose tokenizer is not the one that `run.json` names.
+
+    Raises:
+        FileNotFoundError: its file is missing.
+        ValueError: it is another one, so that words would have other numbers.
+    """
+    if tokenizer_digest(tokenizer, folder) != identity["data"]["tokenizer"]:
+        raise ValueError(f"{folder} holds another tokenizer than its {RUN} names: {AGAIN}")
 
 
 def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

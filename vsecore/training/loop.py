@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -24,7 +22,14 @@ from vsecore.training import checkpoints
 from vsecore.training.checkpoints import RunFolder, State, held, refuse_to_overwrite
 from vsecore.training.distributed import from_main_process, hardware, make_accelerator, precision_of
 from vsecore.training.embedding import evaluate_split
-from vsecore.training.identity import RUN, read_identity, read_recipe
+from vsecore.training.identity import (
+    AGAIN,
+    check_tokenizer,
+    digest,
+    read_identity,
+    read_recipe,
+    tokenizer_digest,
+)
 from vsecore.training.optimization import LossMeter, advance, check_weights, make_optimizer, make_schedule
 from vsecore.training.system import System
 
@@ -223,11 +228,7 @@ def load_run(folder: str | Path) -> Run:
     sources = read_identity(folder)
     recipe = read_recipe(folder, sources)
     tokenizer = recipe.load_tokenizer(folder)
-    if _tokenizer_digest(tokenizer, folder) != sources["data"]["tokenizer"]:
-        raise ValueError(
-            f"{folder} holds another tokenizer than {RUN} names: its words would have other numbers; "
-            + checkpoints.AGAIN
-        )
+    check_tokenizer(folder, tokenizer, sources)
     checkpoint = checkpoints.read_checkpoint(folder, sources)
     if not checkpoint.state.best:
         raise FileNotFoundError(f"{folder} holds no finished epoch yet: resume its training")
@@ -248,11 +249,11 @@ def describe_data(
         "fingerprint": data.fingerprint(),
         "feature_kind": data.feature_kind,
         "feature_dim": data.feature_dim,
-        "tokenizer": _tokenizer_digest(tokenizer),
-        "vectors": "" if vectors is None else _digest(vectors.detach().float().cpu().numpy().tobytes()),
+        "tokenizer": tokenizer_digest(tokenizer),
+        "vectors": "" if vectors is None else digest(vectors.detach().float().cpu().numpy().tobytes()),
     }
     if negatives is not None:
-        described["negatives"] = _digest(negatives.texts.tobytes() + negatives.pictures.tobytes())
+        described["negatives"] = digest(negatives.texts.tobytes() + negatives.pictures.tobytes())
     return described
 
 
@@ -284,8 +285,8 @@ def _check_reached(folder: Path | None, state: State, epochs: int, steps: int) -
     ends = [(epoch + 1) * steps for epoch in range(state.epoch)]
     if state.epoch > epochs or state.batch >= steps or [entry["step"] for entry in state.history] != ends:
         raise ValueError(
-            f"{folder}: the checkpoint stands at step {state.step}, epoch {state.epoch}, batch {state.batch}, "
-            f"which a run of {epochs} epochs of {steps} steps never reaches: {checkpoints.AGAIN}"
+            f"{folder}: the checkpoint is at step {state.step}, epoch {state.epoch}, batch {state.batch}, "
+            f"which a run of {epochs} epochs of {steps} steps never reaches: {AGAIN}"
         )
 
 
@@ -356,18 +357,6 @@ def _shown(
     yield from progress(
         batches, initial=state.batch, total=last, desc=label, unit="step", leave=False, **hidden
     )
-
-
-def _tokenizer_digest(tokenizer: Tokenizer, kept: Path | None = None) -> str:
-    """A digest of the files that a tokenizer saves; of those kept in a run's folder if there is one."""
-    with tempfile.TemporaryDirectory() as folder:
-        tokenizer.save(folder)
-        paths = sorted(Path(folder).iterdir())
-        return _digest(b"".join(((kept or path.parent) / path.name).read_bytes() for path in paths))
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, sources: dict[str, Any], state: State) -> Run:
