@@ -4,6 +4,7 @@ This module imports only the standard library, so that it can be in force before
 """
 
 import signal
+import sys
 from types import FrameType
 from typing import NoReturn
 
@@ -25,4 +26,9 @@ def stop_tidily() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    sys.unraisablehook = _ignore
     raise Stopped(128 + number)
+
+
+def _ignore(unraisable: object) -> None:
+    """Say nothing of objects that were only half made when the program was stopped."""

@@ -91,7 +91,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
         text = metadata["facts"]
     except (SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split())[:200]
         raise ValueError(f"checkpoint {path} is damaged, or not one of this package's ({reason})") from error
     # Checkpoints of older versions have no digest.
     if metadata.get("digest", wanted := _digest(tensors, text)) != wanted:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from vsecore.data.words import Tokenizer
 from vsecore.recipes import Recipe
-from vsecore.typed import from_json
+from vsecore.typed import from_json, short
 
 RUN = "run.json"
 AGAIN = "put the run's own file back, or train again in another folder"
@@ -85,7 +85,12 @@ def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
     that a later version adds do not change it as long as they have their defaults.
     """
     recipe = read_recipe(folder, identity)
-    told = [recipe.name, recipe.hash(), *(identity[field] for field in ("data", "seed", "precision"))]
+    told = [
+        recipe.name,
+        recipe.source,
+        recipe.hash(),
+        *(identity[field] for field in ("data", "seed", "precision")),
+    ]
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
     for path in sorted(path for name in ENCODERS for path in (folder / name).glob("*")):
         digest.update(path.read_bytes())
@@ -128,8 +133,8 @@ def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
     for name in sorted(then.keys() | today.keys()):
         if then.get(name) != today.get(name):
             raise ValueError(
-                f"{folder} holds a run with {name} = {then.get(name)!r}, but it is now "
-                f"{today.get(name)!r}: resume with the same, or choose another folder"
+                f"{folder} holds a run with {name} = {short(then.get(name))}, but it is now "
+                f"{short(today.get(name))}: resume with the same, or choose another folder"
             )
 
 
