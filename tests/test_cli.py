@@ -334,8 +334,12 @@ def test_a_training_that_is_stopped_says_how_to_go_on(
 
 
 def test_a_command_that_is_stopped_while_it_imports_ends_in_one_line() -> None:
-    command = start("evaluate", "nowhere")
-    time.sleep(0.5)
+    begin = "import vsecore.__main__ as here; here.stopping.stop_tidily(); print(flush=True); here.main()"
+    pipe = subprocess.PIPE
+    command = subprocess.Popen(
+        [sys.executable, "-c", begin, "evaluate", "nowhere"], stdout=pipe, stderr=pipe, text=True
+    )
+    assert command.stdout is not None and command.stdout.readline() == "\n"
     command.send_signal(signal.SIGINT)
     _, said = command.communicate(timeout=60)
     assert (command.returncode, said) == (130, "vse: stopped\n")

@@ -3,6 +3,7 @@
 This module imports only the standard library, so that it can be in force before anything else is imported.
 """
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -20,14 +21,26 @@ class Stopped(SystemExit):
 
 
 def stop_tidily() -> None:
-    """From now on Ctrl-C and the system's request to end raise `Stopped`; worker processes inherit this."""
+    """From now on Ctrl-C and the system's request to end raise `Stopped`.
+
+    Processes that are forked later, as those that prepare batches, do not hear Ctrl-C: this one ends them.
+    """
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     sys.unraisablehook = _ignore
+    if hasattr(signal, "SIGCHLD"):  # the end of a worker is no news any more
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     raise Stopped(128 + number)
+
+
+def _leave_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _ignore(unraisable: object) -> None:
