@@ -28,7 +28,7 @@ def stop_tidily() -> None:
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     if hasattr(os, "register_at_fork"):  # not on Windows
-        os.register_at_fork(after_in_child=_leave_to_parent)
+        os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_leave_to_parent)
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
@@ -38,9 +38,19 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise Stopped(128 + number)
 
 
+def _hold() -> None:
+    """Let signals wait while a process is forked: the new one must not take them for its own."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+
+
+def _release() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+
+
 def _leave_to_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _release()
 
 
 def _ignore(unraisable: object) -> None:
