@@ -55,11 +55,11 @@ def run(
         ValueError: the experiment or an arm is unknown, or there is no scale for this data.
     """
     experiment = get_experiment(name)
+    folder.mkdir(parents=True, exist_ok=True)  # now, not after hours
     opened = cache(open_data)
     if scale is None:
         scale = lesson_scale(opened(features).name)
     chosen = {arm: experiment.trainings(arm, features, scale) for arm in arms or experiment.arms}
-    folder.mkdir(parents=True, exist_ok=True)
     precision = precision_of(make_accelerator())
     for seed in seeds:
         trained: dict[tuple[str, int], _Trained] = {}  # members that several ensembles of a seed share
