@@ -317,7 +317,7 @@ def test_the_way_of_a_cpu_agrees_with_the_networks(lengths, monkeypatch):
         return elements, *gradients
 
     fast = words_and_gradients()
-    monkeypatch.setattr(cpu, "reads", lambda words: False)
+    monkeypatch.setattr(cpu, "can_read", lambda words: False)
     torch.testing.assert_close(fast, words_and_gradients(), rtol=1e-12, atol=1e-12)
 
 
