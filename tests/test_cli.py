@@ -1,8 +1,12 @@
 """The command line: the main job from pictures to a trained model, and mistakes told in a sentence."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +15,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from vsecore import cli
+from vsecore import cli, stopping
 from vsecore.data.features import open_precomp
 from vsecore.evaluation import evaluate
 from vsecore.experiments import LESSON_SCALE
@@ -146,6 +150,21 @@ def test_a_damaged_folder_is_reported_and_not_ready(album: Callable[..., Path]) 
         (["train", "vsepp_grid_gru", "--data", "nowhere"], ["nowhere", "folder"]),
         (["train", "vsepp_grid_gru", "--epoch", "3"], ["--epoch"]),
         (["train", "vsepp_grid_gru", "--seed", "-1"], ["--seed"]),
+        (["train", "vsepp_grid_gru", "--seed", str(2**63)], ["--seed", str(2**63 - 1)]),
+        (["baselines", "--seed", str(2**63)], ["--seed", str(2**63 - 1)]),
+        (["train", "vsepp_grid_gru", "--save-every", "0"], ["--save-every"]),
+        (
+            ["train", "vsepp_grid_gru", "--set", "training.batch_size=1"],
+            ["training.batch_size", "at least 2"],
+        ),
+        (["train", "vsepp_grid_gru", "--set", "dim=1099511627776"], ["dim", "at most 65536"]),
+        (["train", "vsepp_grid_gru", "--set", "training.learning_rate=NaN"], ["NaN", "a number"]),
+        (["train", "vsepp_grid_gru", "--set", "training.learning_rate=1e999"], ["1e999", "a number"]),
+        (["train", "vsepp_grid_gru", "--set", f"dim={'[' * 100_000}"], ["dim", "a whole number"]),
+        (["train", "vsepp_grid_gru", "--set", "=5"], ["setting '' is unknown"]),
+        (["train", "vsepp_grid_gru", "--set", "name=\udcff"], ["not Unicode"]),
+        (["train", "vsepp_grid_gru", "--data", "now\udcffhere"], ["now\\udcffhere"]),
+        (["evaluate", "."], [". holds no run"]),
         (["evaluate", "nowhere"], ["nowhere"]),
         (["evaluate", "nowhere", "--split", "tset"], ["tset", "test"]),
         (["data", "extract", "nowhere", "out"], ["nowhere"]),
@@ -237,3 +256,104 @@ def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(
 
 def test_help_shows_the_defaults_that_stand_in_brackets() -> None:
     assert "[default: runs/RECIPE-" in run("train", "--help")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "vsepp_grid_gru", "--record"],
+        ["train", "vsepp_grid_gru", "--out"],
+        ["baselines", "--record"],
+        ["experiment", "2ad_parts", "--record"],
+        ["scenes", "pretrain", "scenes-cnn", "--record"],
+        ["data", "extract", "nowhere"],
+        ["grade", "nowhere", "--out"],
+        ["learner", "--out"],
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_file_where_a_folder_is_wanted_is_told_before_any_work(
+    arguments: list[str],
+    inside: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(cli, "_open", lambda *_: pytest.fail("the data are opened"))
+    file = tmp_path / "file"
+    file.write_text("here already")
+    said = complaint(capsys, monkeypatch, *arguments, file / "inner" if inside else file)
+    assert "is a file" in said and str(file) in said
+    assert file.read_text() == "here already" and list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_where_a_file_is_wanted_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "is a folder: name a file" in complaint(capsys, monkeypatch, "scenes", "show", tmp_path)
+
+
+def test_a_folder_that_holds_a_run_is_told_before_the_data_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "_open", lambda *_: pytest.fail("the data are opened"))
+    (tmp_path / "checkpoint.safetensors").touch()
+    said = complaint(capsys, monkeypatch, "train", "vsepp_grid_gru", "--out", tmp_path)
+    assert "holds a run already" in said and "--resume" in said and "--out" in said
+
+
+def test_the_numbers_are_printed_even_if_the_record_cannot_be_written(
+    features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Path:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("vsecore.records.write", full)
+    command = ["train", "vsepp_grid_gru", "--data", features, "--out", tmp_path / "run", *SMALL]
+    result = CliRunner().invoke(cli.app, [str(one) for one in (*command, "--record", tmp_path / "records")])
+    assert isinstance(result.exception, OSError) and "test: picture to text" in result.output
+
+
+def start(*arguments: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "vsecore", *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_training_that_is_stopped_says_how_to_go_on(
+    features: Path, tmp_path: Path, number: int, code: int
+) -> None:
+    options = ["--data", features, *SMALL, "--set", "training.epochs=100000", "--workers", 1]
+    training = start("train", "vsepp_grid_gru", "--out", tmp_path / "run", *options)
+    while not (tmp_path / "run" / "checkpoint.safetensors").is_file() and training.poll() is None:
+        time.sleep(0.05)
+    os.killpg(training.pid, number)  # as a terminal does: the worker is stopped too
+    _, said = training.communicate(timeout=60)
+    assert training.returncode == code
+    assert said.strip() == "vse: stopped; continue with --resume"
+
+
+def test_a_command_that_is_stopped_while_it_imports_ends_in_one_line() -> None:
+    begin = "import vsecore.__main__ as here; here.stopping.stop_tidily(); print(flush=True); here.main()"
+    pipe = subprocess.PIPE
+    command = subprocess.Popen(
+        [sys.executable, "-c", begin, "evaluate", "nowhere"], stdout=pipe, stderr=pipe, text=True
+    )
+    assert command.stdout is not None and command.stdout.readline() == "\n"
+    command.send_signal(signal.SIGINT)
+    _, said = command.communicate(timeout=60)
+    assert (command.returncode, said) == (130, "vse: stopped\n")
+
+
+def test_a_reader_that_has_enough_ends_a_command_quietly() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "vsecore", "--help"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert done.stderr == b"" and done.returncode == 1
+
+
+def test_being_stopped_is_no_interrupt_that_others_answer() -> None:
+    assert issubclass(stopping.Stopped, SystemExit) and not issubclass(stopping.Stopped, KeyboardInterrupt)

@@ -1,15 +1,18 @@
 """The course's machinery: parameters, reports, the batch run, and the way of alt text into the book."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from small import SMALL, small_split
 
 from vsecore import course
 from vsecore.course import batch
 from vsecore.course import lesson as lessons
 from vsecore.course.datasets import open_dataset
+from vsecore.data.splits import Dataset
 from vsecore.recipes import get
 
 
@@ -145,6 +148,20 @@ def test_scenes_are_looked_at_judged_and_trained_on_once() -> None:
     recipe = get("vsepp_grid_gru").override({"dim": 16, "text.encoder.word_dim": 8, "training.epochs": 1})
     first, second = lesson.trained(recipe, dataset), lesson.trained(recipe, dataset)
     assert second.best == first.best and second.timings == first.timings  # not trained again
+
+
+def test_two_notebooks_that_train_the_same_do_so_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second waits, although a training alone in a folder would refuse it; then it finds the run done."""
+    lesson, split = course.begin("smoke"), small_split("train", 20)
+    dataset = Dataset("small", split, split, split, "grid")
+    recipe = get("vsepp_grid_gru").override(SMALL | {"training.epochs": 1})
+    monkeypatch.setenv("VSECORE_CACHE", str(tmp_path))
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: lesson.trained(recipe, dataset), range(2))
+    assert first.timings == second.timings  # trained once
+    assert "waiting until it ends" in capsys.readouterr().err
 
 
 def test_photographs_are_opened_by_their_folder(album: Callable[..., Path]) -> None:

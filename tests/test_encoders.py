@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -316,7 +317,7 @@ def test_the_way_of_a_cpu_agrees_with_the_networks(lengths, monkeypatch):
         return elements, *gradients
 
     fast = words_and_gradients()
-    monkeypatch.setattr(cpu, "reads", lambda words: False)
+    monkeypatch.setattr(cpu, "can_read", lambda words: False)
     torch.testing.assert_close(fast, words_and_gradients(), rtol=1e-12, atol=1e-12)
 
 
@@ -527,3 +528,46 @@ def test_nothing_waits_for_a_gpu(masked, bert_folder):
             encoder(*inputs)[0].sum().backward()
         finally:
             torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "roberta"}, "model_type is 'roberta': wanted one of 'bert'"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000: wanted at most 1000"),
+        ({"hidden_size": 2**40}, "hidden_size is 1099511627776: wanted at most"),
+        ({"hidden_size": 2**20}, "make it smaller"),
+        ({"hidden_size": "16"}, "hidden_size is '16': wanted a whole number"),
+        ({"hidden_size": 17}, "hidden_size is 17: wanted a multiple of num_attention_heads"),
+        ({"hidden_act": "print"}, "hidden_act is 'print': wanted one of"),
+        ({"position_embedding_type": "relative_key"}, "wanted one of 'absolute'"),
+    ],
+)
+@pytest.mark.parametrize("pretrained", [True, False])
+def test_an_architecture_that_is_none_of_berts_is_told_by_field(
+    change, message, pretrained, bert_folder, tmp_path
+):
+    folder = Path(shutil.copytree(bert_folder, tmp_path / "model"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(ValueError, match=rf"config\.json: .*{message}"):
+        BERTEncoder(str(folder), 6, None if pretrained else folder)
+
+
+def test_weights_of_a_bert_that_are_damaged_or_of_another_are_told(bert_folder, tmp_path):
+    folder = Path(shutil.copytree(bert_folder, tmp_path / "model"))
+    path, config = folder / "model.safetensors", json.loads((folder / "config.json").read_text())
+    for change, message in (
+        ({"num_hidden_layers": 3}, r"lack encoder\.layer\.2"),
+        ({"vocab_size": 31}, "damaged"),
+    ):
+        (folder / "config.json").write_text(json.dumps(config | change))
+        with pytest.raises(ValueError, match=message):
+            BERTEncoder(str(folder), 6)
+    (folder / "config.json").write_text(json.dumps(config))
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(ValueError, match=r"the weights in .* are damaged"):
+        BERTEncoder(str(folder), 6)
+    path.rename(folder / "pytorch_model.bin")  # pickles are not even looked at
+    with pytest.raises(OSError, match=r"model\.safetensors"):
+        BERTEncoder(str(folder), 6)

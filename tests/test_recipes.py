@@ -5,6 +5,7 @@ import inspect
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -148,7 +149,7 @@ def test_an_unknown_field_is_answered_with_the_known_ones(field):
         ("training.epochs", True, "wanted a whole number"),
         ("training.epochs", "0", "training.epochs is 0: wanted at least 1"),
         ("losses.triplet.margin", "wide", "option margin of loss 'triplet' is 'wide': wanted a number"),
-        ("losses.triplet.margin", "NaN", "margin must be a number >= 0, got nan"),
+        ("losses.triplet.margin", "NaN", "margin of loss 'triplet' is 'NaN': wanted a number"),
         ("losses.triplet.margin", -0.1, "margin must be a number >= 0, got -0.1"),
         ("losses", "hinge", "loss 'hinge' is unknown: there are adopt, info_nce, triplet"),
         ("losses.triplet.siblings_are_negatives", "yes", "is 'yes': wanted true or false"),
@@ -566,3 +567,46 @@ def test_the_variants_of_the_loss_are_what_they_say():
     torch.testing.assert_close(variant("without_adopt", epoch=0), hardest)
     torch.testing.assert_close(variant("max_violation", epoch=0), every)
     torch.testing.assert_close(variant("max_violation", epoch=1), hardest)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dim": 2**40}, "dim is 1099511627776: wanted at most 65536"),
+        ({"text.encoder.word_dim": 10**9}, "option word_dim is 1000000000: wanted at most 65536"),
+        (
+            {"image.pool": "gcn", "image.pool.layers": 10**9},
+            "option layers is 1000000000: wanted at most 256",
+        ),
+        ({"training.epochs": 10**12}, "training.epochs is 1000000000000: wanted at most"),
+        ({"training.batch_size": 1}, "training.batch_size is 1: wanted at least 2"),
+        ({"losses.triplet.margin": float("nan")}, "something that JSON cannot say"),
+        ({"losses.triplet.margin": "Infinity"}, "'Infinity': wanted a number"),
+        ({"losses.triplet.margin": "1e999"}, "'1e999': wanted a number"),
+        ({"image.pool": "[" * 100_000}, "is unknown: there are"),
+        ({"image.pool": "\udcff"}, "not Unicode"),
+        ({"image.pool": '{"options": {}}'}, "image.pool.name is missing"),
+    ],
+)
+def test_nonsense_and_absurd_sizes_are_refused_in_a_short_sentence(changes, message):
+    with pytest.raises(ValueError, match=message) as told:
+        get("vsepp_grid_gru").override(changes)
+    assert len(str(told.value)) < 300
+
+
+def test_a_model_that_does_not_fit_into_the_machine_is_refused_before_it_is_made(monkeypatch):
+    recipe = get("vsepp_grid_gru").override({"dim": 20})
+    recipe.build(7, VOCABULARY)
+    monkeypatch.setattr("vsecore.memory.psutil.virtual_memory", lambda: SimpleNamespace(total=2**12))
+    with pytest.raises(ValueError, match=r"recipe 'vsepp_grid_gru' has \d+ weights.*make it smaller"):
+        recipe.build(7, VOCABULARY)
+
+
+def test_a_similarity_must_say_what_it_compares(monkeypatch):
+    class Silent(torch.nn.Module):
+        def forward(self, v, t):
+            return v.vectors @ t.vectors.mT
+
+    monkeypatch.setitem(SIMILARITIES._entries, "silent", Silent)
+    with pytest.raises(ValueError, match=r"similarity 'silent' does not say what it compares.*reads"):
+        get("vsepp_grid_gru").override({"similarity": "silent"})

@@ -68,7 +68,7 @@ def test_a_record_from_before_processes_were_counted_is_of_one(tmp_path):
     assert read(path).processes == 1
     del content["device"]
     path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"missing or unknown: device$"):
+    with pytest.raises(ValueError, match=r'lacks the field "device"$'):
         read(path)
 
 
@@ -125,10 +125,10 @@ def test_files_that_are_no_records_are_refused_by_name(tmp_path):
         read(path)
     content = dataclasses.asdict(a_record())
     path.write_text(json.dumps(content | {"colour": "red"}))
-    with pytest.raises(ValueError, match=r"odd\.json is not a record.*colour"):
+    with pytest.raises(ValueError, match=r'odd\.json has the unknown field "colour"'):
         read(path)
     path.write_text(json.dumps(content | {"seed": "zero"}))
-    with pytest.raises(ValueError, match=r"odd\.json: record field seed is 'zero'"):
+    with pytest.raises(ValueError, match=r"odd\.json: seed is 'zero': wanted a whole number"):
         read(path)
     path.write_text("{")
     with pytest.raises(ValueError, match=r"odd\.json is not JSON"):
@@ -260,3 +260,22 @@ def test_every_arm_of_an_experiment_that_names_a_published_system_finds_its_rsum
     named = {arm.published for experiment in EXPERIMENTS.values() for arm in experiment.arms.values()} - {""}
     with_rsum = {row["system"] for row in PUBLISHED if "rsum" in row and row["data"].startswith("coco")}
     assert named and named <= with_rsum
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metrics": {"rsum": "high"}}, r"metrics\.rsum.* is 'high': wanted a (whole )?number"),
+        ({"metrics": {"rsum": float("inf")}}, r"record field metrics\.rsum is inf: wanted a finite number"),
+        ({"config": []}, r"config is \[\]: wanted named values"),
+        ({"versions": {"torch": 2}}, r"versions\.torch is 2: wanted text"),
+        ({"dirty": "no"}, "dirty is 'no': wanted true or false"),
+        ({"note": "see /home/ann/runs"}, "record field note names a path"),
+    ],
+)
+def test_a_damaged_record_is_told_by_file_and_place(tmp_path, change, message):
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(dataclasses.asdict(a_record()) | change))
+    with pytest.raises(ValueError, match=rf"odd\.json: {message}") as told:
+        read(path)
+    assert "\n" not in str(told.value)

@@ -1,5 +1,6 @@
 """Training: it learns, repeats itself bit for bit, survives being killed; many processes are one."""
 
+import io
 import json
 import math
 import os
@@ -26,8 +27,8 @@ from vsecore.data.words import BERTTokenizer, Vocabulary
 from vsecore.evaluation import evaluate
 from vsecore.losses import LOSSES
 from vsecore.model import VSE
-from vsecore.training import checkpoints, distributed, encode, evaluate_split, fit, load_run
-from vsecore.training.loop import _tokenizer_digest
+from vsecore.training import checkpoints, distributed, encode, evaluate_split, fit, load_run, loop
+from vsecore.training.identity import read_identity, tokenizer_digest
 from vsecore.training.optimization import LossMeter, make_optimizer, make_schedule
 from vsecore.training.system import System
 
@@ -224,11 +225,11 @@ def test_only_the_writing_process_clears_a_folder(tmp_path):
     data = small_data()
     system = System.build(recipe(), data, recipe().tokenizer(data.train.captions))
     optimizer = make_optimizer(system, recipe().training)
-    schedule = make_schedule(optimizer, recipe().training, 4)
-    identity = checkpoints.read_identity(tmp_path)
-    checkpoints.RunFolder(tmp_path, identity, writes=False).open(True, system, optimizer, schedule)
+    identity = read_identity(tmp_path)
+    tokenizer = recipe().tokenizer(data.train.captions)
+    checkpoints.RunFolder(tmp_path, identity, writes=False).open(True, system, optimizer, tokenizer)
     assert left.exists()
-    checkpoints.RunFolder(tmp_path, identity).open(True, system, optimizer, schedule)
+    checkpoints.RunFolder(tmp_path, identity).open(True, system, optimizer, tokenizer)
     assert not left.exists()
 
 
@@ -383,7 +384,7 @@ def test_no_file_of_a_run_is_a_pickle(tmp_path):
 
 
 def test_damaged_runs_are_told_by_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"run\.json"):
+    with pytest.raises(FileNotFoundError, match=r"holds no run \(it has no run\.json\)"):
         load_run(tmp_path)
     path = tmp_path / checkpoints.CHECKPOINT
     with pytest.raises(StopError):
@@ -401,15 +402,22 @@ def test_damaged_runs_are_told_by_file(tmp_path):
         load_run(tmp_path)
     path.write_bytes(whole)
     tensors, facts = checkpoints.load(path)
-    for kind in ({}, facts | {"state": {"age": 3}}):
+    for kind, told in (
+        ({}, r'lacks the field "state"'),
+        (
+            facts | {"state": facts["state"] | {"step": "many"}},
+            r"state\.step is 'many': wanted a whole number",
+        ),
+        (facts | {"state": facts["state"] | {"step": 3}}, r"step 3, which no run reaches: put the run's own"),
+    ):
         checkpoints.save(path, tensors, kind)
-        with pytest.raises(ValueError, match=r"checkpoint\.safetensors does not say where.*back"):
+        with pytest.raises(ValueError, match=rf"checkpoint\.safetensors: .*{told}"):
             load_run(tmp_path)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(ValueError, match=r"run\.json is not JSON"):
         load_run(tmp_path)
     (tmp_path / "run.json").write_text("[]")
-    with pytest.raises(ValueError, match="wanted an object"):
+    with pytest.raises(ValueError, match=r"run\.json is \[\]: wanted named values"):
         load_run(tmp_path)
 
 
@@ -445,17 +453,18 @@ def test_weights_that_are_tied_are_saved_and_stay_tied(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "value", "wanted"),
     [
-        ("recipe.name", None),
-        ("data", {}),
-        ("data.feature_dim", "7"),
-        ("data.vectors", 3),
-        ("precision", 16),
-        ("seed", None),
+        ("recipe.name", None, "recipe: name is None: wanted text"),
+        ("recipe", [], "recipe is .*: wanted named values"),
+        ("data", {}, 'data lacks the field "name"'),
+        ("data.feature_dim", "7", "data.feature_dim is '7': wanted a whole number"),
+        ("data.vectors", 3, "data.vectors is 3: wanted text"),
+        ("precision", 16, "precision is 16: wanted one of 'float32' or 'bfloat16'"),
+        ("seed", None, "seed is None: wanted a whole number"),
     ],
 )
-def test_a_damaged_field_of_a_run_is_told_by_name(tmp_path, field, value):
+def test_a_damaged_field_of_a_run_is_told_by_name(tmp_path, field, value, wanted):
     train(recipe(training__epochs=1), folder=tmp_path)
     path = tmp_path / "run.json"
     content = json.loads(path.read_text())
@@ -463,11 +472,8 @@ def test_a_damaged_field_of_a_run_is_told_by_name(tmp_path, field, value):
     (content[outer[0]] if outer else content)[last] = value
     path.write_text(json.dumps(content))
     for step in (lambda: load_run(tmp_path), lambda: train(folder=tmp_path, resume=True)):
-        with pytest.raises(ValueError, match=rf"run\.json: field {field}.* wanted .*: put the run's own"):
+        with pytest.raises(ValueError, match=rf"run\.json: {wanted}"):
             step()
-    path.write_text('{"a": 1}')
-    with pytest.raises(ValueError, match=r"run\.json: field recipe\.name is None, wanted str"):
-        load_run(tmp_path)
 
 
 def test_a_recipe_in_a_run_that_is_damaged_is_told_by_file_and_field(tmp_path):
@@ -507,14 +513,13 @@ def test_a_checkpoint_of_another_model_is_told_by_file_and_tensor(tmp_path, name
             load_run(tmp_path)
 
 
-def test_bert_is_trained_kept_and_rebuilt_without_its_source(tmp_path):
+def small_bert(folder, data):
+    """A small BERT with random weights and the words of the data, and a recipe that reads with it."""
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
-    source = tmp_path / "bert"
-    data = small_data()
     words = sorted({word for caption in data.train.captions for word in caption.split()})
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
-    BertTokenizerFast(vocab={word: number for number, word in enumerate(vocabulary)}).save_pretrained(source)
+    BertTokenizerFast(vocab={word: number for number, word in enumerate(vocabulary)}).save_pretrained(folder)
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=len(vocabulary),
@@ -524,8 +529,18 @@ def test_bert_is_trained_kept_and_rebuilt_without_its_source(tmp_path):
         intermediate_size=16,
         max_position_embeddings=16,
     )
-    BertModel(config).save_pretrained(source)
-    a_recipe = recipe("vsepp_grid_bert", text__encoder__weights=str(source), training__epochs=1)
+    BertModel(config).save_pretrained(folder)
+    return recipe("vsepp_grid_bert", text__encoder__weights=str(folder), training__epochs=1)
+
+
+def small_bert_run(folder):
+    train(small_bert(folder / "bert", small_data()), folder=folder / "run")
+    return folder / "run"
+
+
+def test_bert_is_trained_kept_and_rebuilt_without_its_source(tmp_path):
+    source = tmp_path / "bert"
+    a_recipe = small_bert(source, small_data())
 
     rates = []
 
@@ -542,7 +557,7 @@ def test_bert_is_trained_kept_and_rebuilt_without_its_source(tmp_path):
     loaded = load_run(tmp_path / "run")
     assert_same_run(run, loaded)
     assert isinstance(loaded.tokenizer, BERTTokenizer)
-    assert _tokenizer_digest(loaded.tokenizer) == run.data["tokenizer"]
+    assert tokenizer_digest(loaded.tokenizer) == run.data["tokenizer"]
     assert str(tmp_path) not in (tmp_path / "run" / "run.json").read_text()
 
 
@@ -819,3 +834,241 @@ def test_one_process_speaks_for_all(monkeypatch):
     for rank in (0, 1):
         monkeypatch.setenv("RANK", str(rank))
         assert distributed.is_main_process() is (rank == 0)
+
+
+# What is loaded is what was saved.
+
+
+def bytes_of(folder):
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refused(folder, message, kind=ValueError, loads=True):
+    """Neither loaded nor gone on with, and nothing in the folder changes."""
+    before = bytes_of(folder)
+    steps = [lambda: train(recipe(training__epochs=1), folder=folder, resume=True)]
+    for step in [lambda: load_run(folder)] * loads + steps:
+        with pytest.raises(kind, match=message) as told:
+            step()
+        assert "\n" not in str(told.value)
+    assert bytes_of(folder) == before
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of one epoch, to be copied and damaged."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    train(recipe(training__epochs=1), folder=folder)
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    return Path(shutil.copytree(finished, tmp_path / "copy"))
+
+
+def test_another_vocabulary_of_the_same_size_is_not_taken(copied):
+    path = copied / "vocabulary.json"
+    words = json.loads(path.read_text())["words"]
+    path.write_text(json.dumps({"words": words[::-1]}))
+    refused(copied, r"copy holds another tokenizer than its run\.json names")
+
+
+def test_a_checkpoint_of_another_run_of_the_same_shapes_is_not_taken(copied, tmp_path):
+    train(recipe(training__epochs=1), folder=tmp_path / "other", seed=1)
+    shutil.copy(tmp_path / "other" / checkpoints.CHECKPOINT, copied)
+    refused(copied, r"checkpoint\.safetensors belongs to another run than the run\.json")
+
+
+def test_a_flipped_bit_of_a_weight_is_seen(copied):
+    path = copied / checkpoints.CHECKPOINT
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    refused(copied, "is damaged .it has changed since it was saved")
+
+
+@pytest.mark.parametrize("part", ["best", "system.model"])
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda weight: weight.to(torch.int8), "is int8, the model's is float32"),
+        (lambda weight: weight > 0, "is bool, the model's is float32"),
+        (lambda weight: weight.double(), "is float64, the model's is float32"),
+        (lambda weight: weight * math.nan, "holds NaN or infinity"),
+        (lambda weight: weight / 0, "holds NaN or infinity"),
+    ],
+)
+def test_weights_of_another_type_or_not_finite_are_told_by_name(copied, part, change, told):
+    path, name = copied / checkpoints.CHECKPOINT, f"{part}.image_encoder.project.weight"
+    tensors, facts = checkpoints.load(path)
+    checkpoints.save(path, tensors | {name: change(tensors[name])}, facts)
+    wanted = rf"checkpoint\.safetensors: tensor .*image_encoder\.project\.weight {told}"
+    refused(copied, wanted, loads=part == "best")
+
+
+def test_the_checkpoints_of_the_version_before_are_read(copied):
+    path = copied / checkpoints.CHECKPOINT
+    with safetensors.safe_open(path, "pt") as file:
+        facts = json.loads(file.metadata()["facts"])
+    tensors = safetensors.torch.load_file(path)
+    del facts["beside"]
+    facts |= {"schedule": {"_last_lr": [0.01]}, "optimizer": [{"lr": 0.01}]}
+    facts["state"]["best"] = facts["state"]["history"][0]
+    safetensors.torch.save_file(tensors, path, {"facts": json.dumps(facts)})
+    assert_same_run(load_run(copied), train(recipe(training__epochs=1), folder=copied, resume=True))
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("run.json", "holds (no run|a checkpoint without its run.json)"),
+        ("vocabulary.json", r"vocabulary\.json"),
+    ],
+)
+def test_a_file_that_is_missing_is_told_and_nothing_takes_its_place(copied, file, message):
+    (copied / file).unlink()
+    refused(copied, message, (ValueError, OSError))
+
+
+def test_a_run_without_its_checkpoint_is_not_overwritten_by_another(copied):
+    (copied / checkpoints.CHECKPOINT).unlink()
+    before = bytes_of(copied)
+    for resume in (True, False):
+        with pytest.raises(ValueError, match="holds a run with seed = 0, but it is now 1"):
+            train(recipe(training__epochs=1), folder=copied, resume=resume, seed=1)
+    assert bytes_of(copied) == before
+    train(recipe(training__epochs=1), folder=copied)  # the same one may begin again
+
+
+def test_a_folder_where_a_file_belongs_is_told(copied):
+    (copied / checkpoints.CHECKPOINT).unlink()
+    (copied / checkpoints.CHECKPOINT).mkdir()
+    refused(copied, r"checkpoint\.safetensors", (ValueError, OSError))
+
+
+def test_a_bert_of_a_runs_folder_runs_no_code(tmp_path, monkeypatch):
+    """Not even for someone who answers yes to every question."""
+    folder, ran = small_bert_run(tmp_path), tmp_path / "ran"
+    path = folder / "text_encoder" / "config.json"
+    config = json.loads(path.read_text())
+    config |= {"auto_map": {"AutoConfig": "code.Config", "AutoModel": "code.Model"}}
+    code = f"open({str(ran)!r}, 'w')\nfrom transformers import BertConfig as Config, BertModel as Model\n"
+    (path.parent / "code.py").write_text(code)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n" * 9))
+    for kind in ("bert", "a kind of its own"):
+        path.write_text(json.dumps(config | {"model_type": kind}))
+        with pytest.raises(
+            ValueError, match=r"belongs to another run|model_type is 'a kind of its own'"
+        ) as told:
+            load_run(folder)
+        assert "\n" not in str(told.value)
+    assert not ran.exists()
+
+
+# It is alone, and says so at once.
+
+
+def test_a_second_training_in_the_same_folder_is_refused_at_once(tmp_path):
+    def second(event):
+        before = bytes_of(tmp_path)
+        for options in ({"resume": True}, {"seed": 1}, {}):
+            with pytest.raises(BlockingIOError, match="another process trains in"):
+                train(folder=tmp_path, **options)
+        assert bytes_of(tmp_path) == before
+        raise StopError
+
+    with pytest.raises(StopError):
+        train(folder=tmp_path, callback=second)
+    assert_same_run(train(), train(folder=tmp_path, resume=True))
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_a_run_is_refused_before_anything_is_read(copied, monkeypatch):
+    monkeypatch.setattr(Vocabulary, "build", lambda *_: pytest.fail("the captions are read"))
+    with pytest.raises(ValueError, match=r"holds a run already: resume it \(--resume.*--out"):
+        train(recipe(training__epochs=1), folder=copied)
+
+
+def test_a_long_epoch_is_saved_every_ten_minutes(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "SAVE_SECONDS", 0)
+    with pytest.raises(StopError):
+        train(folder=tmp_path, callback=stop_at(4))
+    assert checkpoints.load(tmp_path / checkpoints.CHECKPOINT)[1]["state"]["step"] == 3
+    assert_same_run(train(), train(folder=tmp_path, resume=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": -1}, "seed is -1: wanted a whole number"),
+        ({"seed": 2**64}, "seed is 18446744073709551616"),
+        ({"save_every": 0}, "save_every is 0: wanted at least 1 step"),
+        (
+            {"a_recipe": recipe(training__batch_size=41)},
+            r"training\.batch_size is 41: data 'small' has 40 captions",
+        ),
+    ],
+)
+def test_arguments_out_of_range_are_told(options, message):
+    with pytest.raises(ValueError, match=message):
+        train(**options)
+
+
+def test_weights_that_overflow_end_a_run_whose_loss_stays_finite(tmp_path):
+    with pytest.raises(FloatingPointError, match=r"weight .* not finite.*lower training\.learning_rate"):
+        train(recipe(training__learning_rate=1e30), folder=tmp_path)
+    assert not (tmp_path / checkpoints.CHECKPOINT).exists()
+
+
+def test_a_loss_that_does_not_say_what_it_reads_is_told(monkeypatch):
+    class Secretive(torch.nn.Module):
+        def forward(self, step):
+            return step.v.elements.mean()
+
+    monkeypatch.setitem(LOSSES._entries, "secretive", Secretive)
+    with pytest.raises(ValueError, match=r"loss 'secretive' looks at something that it does not name.*reads"):
+        train(recipe(losses=["triplet", "secretive"]))
+
+
+def test_a_run_with_a_loss_of_ones_own_says_what_it_needs(copied):
+    path = copied / "run.json"
+    content = json.loads(path.read_text())
+    content["recipe"]["losses"][0]["name"] = "mine"
+    path.write_text(json.dumps(content))
+    refused(copied, "recipe: losses: loss 'mine' is unknown.*must be registered first")
+
+
+def test_an_error_of_the_main_process_ends_all(monkeypatch):
+    sent = []
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "broadcast_object_list", lambda shared: sent.append(list(shared)))
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
+
+    def work():
+        raise BlockingIOError("taken")
+
+    with pytest.raises(BlockingIOError, match="taken"):
+        distributed.from_main_process(work)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(
+        distributed, "broadcast_object_list", lambda shared: shared.__setitem__(slice(None), sent[0])
+    )
+    with pytest.raises(BlockingIOError, match="taken"):
+        distributed.from_main_process(work)
+
+
+def test_saving_copies_no_weight_that_is_in_memory_already(tmp_path, monkeypatch):
+    given = {"one": torch.zeros(3), "tied": None, "other": torch.ones(2)}
+    given["tied"] = given["one"]
+    seen = {}
+    whole = safetensors.torch.save_file
+    monkeypatch.setattr(
+        safetensors.torch, "save_file", lambda named, *rest: (seen.update(named), whole(named, *rest))
+    )
+    checkpoints.save(tmp_path / "a.safetensors", given, {})
+    same = {name: seen[name].data_ptr() == given[name].data_ptr() for name in given}
+    assert same == {"one": True, "tied": False, "other": True}
+    assert checkpoints.load(tmp_path / "a.safetensors")[0].keys() == given.keys()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from vsecore import paths, threads
+from vsecore.stopping import Stopped
 
 if TYPE_CHECKING:
     from vsecore.data.splits import Dataset, FeatureKind
@@ -37,14 +38,27 @@ def main() -> None:
     os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
     try:
         app()
+    except Stopped as stopped:
+        if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
+            _complain(f"stopped{stopped.advice}")
+        sys.exit(stopped.code)
+    except BrokenPipeError:  # whoever read the output, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is written at the end
+        sys.exit(1)
     except Exception as error:
         missing = isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("vsecore")
         expected = missing or isinstance(error, ValueError | OSError | FloatingPointError)
         if "--debug" in sys.argv or not expected:
             raise
         remedy = ", which this command needs: pip install 'vsecore[course]' brings it" if missing else ""
-        typer.echo(f"vse: {error}{remedy}", err=True)
+        _complain(f"{error}{remedy}")
         sys.exit(2)
+
+
+def _complain(sentence: str) -> None:
+    """Print on stderr, also names of files that are not valid text."""
+    told = f"vse: {sentence}".encode(errors="backslashreplace").decode()
+    typer.echo(told, err=True)
 
 
 @app.callback()
@@ -69,8 +83,31 @@ def _settings(pairs: list[str]) -> dict[str, str]:
     return settings
 
 
+def _writable(option: str, path: Path | None, folder: bool = True) -> None:
+    """Refuse what a command could not write in the end, before it works for hours. Nothing is made yet.
+
+    Args:
+        option: what named the path, for the message.
+        path: a folder or a file, which need not exist; None: nothing is written.
+        folder: whether it is a folder.
+
+    Raises:
+        OSError: it is a file where a folder is wanted, or the reverse; or nothing can be made there.
+    """
+    if path is None:
+        return
+    if path.exists() and path.is_dir() != folder:
+        come, wanted = ("a file", "a folder") if folder else ("a folder", "a file")
+        raise OSError(f"{option} {path} is {come}: name {wanted}")
+    above = next((one for one in (path, *path.absolute().parents) if one.exists()), path)
+    if not path.exists() and not above.is_dir():
+        raise OSError(f"{option} {path} cannot be made: {above} is a file")
+    if not os.access(above, os.W_OK):
+        raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
+
+
 # Options that several commands share.
-Seed = Annotated[int, typer.Option(min=0, help="Seeds everything that is random.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")]
 DataOption = Annotated[
     str, typer.Option("--data", help="'scenes', or a folder of extracted features (see vse data extract).")
 ]
@@ -82,9 +119,9 @@ RecordOption = Annotated[
 
 @scenes_app.command("make")
 def scenes_make(
-    train: Annotated[int, typer.Option(min=1)] = 4000,
-    dev: Annotated[int, typer.Option(min=1)] = 500,
-    test: Annotated[int, typer.Option(min=1)] = 1000,
+    train: Annotated[int, typer.Option(min=1, max=1_000_000)] = 4000,
+    dev: Annotated[int, typer.Option(min=1, max=1_000_000)] = 500,
+    test: Annotated[int, typer.Option(min=1, max=1_000_000)] = 1000,
     features: Features = "grid",
     seed: Seed = 0,
 ) -> None:
@@ -102,6 +139,7 @@ def scenes_show(
     seed: Seed = 0,
 ) -> None:
     """Draw some pictures of the world with one caption each."""
+    _writable("OUT", out, folder=False)
     from vsecore import scenes
     from vsecore.course import plots
     from vsecore.data.files import write_atomically
@@ -124,6 +162,7 @@ def scenes_pretrain(
     record: RecordOption = None,
 ) -> None:
     """Train one of the two small networks on the world's facts, and save it in assets/."""
+    _writable("--record", record)
     import hashlib
 
     from vsecore import records
@@ -181,12 +220,17 @@ def data_extract(
     batch_size: Annotated[int, typer.Option(min=1)] = 32,
 ) -> None:
     """Extract features of every picture with a trained network. Resumes where it was stopped."""
+    _writable("OUT", out)
     from vsecore.course.datasets import find_backbone
     from vsecore.data.features import extract, open_precomp
     from vsecore.data.karpathy import load_karpathy
 
     splits = load_karpathy(root, captions)
-    extract(splits, find_backbone(backbone, weights), out, batch_size=batch_size)
+    try:
+        extract(splits, find_backbone(backbone, weights), out, batch_size=batch_size)
+    except Stopped as stopped:
+        stopped.advice = "; continue with the same command"
+        raise
     dataset = open_precomp(out)
     for split in (dataset.train, dataset.dev, dataset.test):
         typer.echo(repr(split))
@@ -210,6 +254,10 @@ def train(
         Literal["auto", "float32", "bfloat16"],
         typer.Option(help="auto uses bfloat16 if the GPU has it in hardware."),
     ] = "auto",
+    save_every: Annotated[
+        int | None,
+        typer.Option(min=1, help="Save every so many steps. [default: every epoch, and every ten minutes]"),
+    ] = None,
     seed: Seed = 0,
     record: RecordOption = None,
 ) -> None:
@@ -218,10 +266,18 @@ def train(
     from vsecore.data.words import Vocabulary, load_vectors
     from vsecore.recipes import get
     from vsecore.training import Event, evaluate_split, fit
+    from vsecore.training.checkpoints import CHECKPOINT, refuse_to_overwrite
     from vsecore.training.distributed import best_device, is_main_process
 
     chosen = get(recipe).override(_settings(settings or []))
+    _writable("--record", record)
+    if out is not None:  # before the data are read; the default folder has their name
+        _writable("--out", out)
+        refuse_to_overwrite(out, resume)
     dataset = _open(data, chosen.features)
+    folder = out or Path("runs") / f"{recipe}-{dataset.name}-{seed}"
+    _writable("--out", folder)
+    refuse_to_overwrite(folder, resume)
     tokenizer = chosen.tokenizer(dataset.train.captions)
     word_vectors, found = None, ""
     if vectors is not None:
@@ -235,20 +291,25 @@ def train(
         if event.metrics is not None and is_main_process():
             typer.echo(f"epoch {event.epoch + 1}: {_spoken(event.metrics)}")
 
-    folder = out or Path("runs") / f"{recipe}-{dataset.name}-{seed}"
-    run = fit(
-        chosen,
-        dataset,
-        folder=folder,
-        resume=resume,
-        tokenizer=tokenizer,
-        vectors=word_vectors,
-        callback=tell,
-        seed=seed,
-        device=device,
-        precision=precision,
-        workers=workers,
-    )
+    try:
+        run = fit(
+            chosen,
+            dataset,
+            folder=folder,
+            resume=resume,
+            tokenizer=tokenizer,
+            vectors=word_vectors,
+            callback=tell,
+            seed=seed,
+            device=device,
+            precision=precision,
+            workers=workers,
+            save_every=save_every,
+        )
+    except Stopped as stopped:
+        if (folder / CHECKPOINT).is_file():
+            stopped.advice = "; continue with --resume"
+        raise
     if not is_main_process():  # only one process prints and writes
         return
     model = run.model.to("cpu" if device == "cpu" else best_device())
@@ -302,6 +363,7 @@ def evaluate(
 @app.command()
 def baselines(data: DataOption = "scenes", seed: Seed = 0, record: RecordOption = None) -> None:
     """Evaluate chance and a ridge regression on the test split, with grid features."""
+    _writable("--record", record)
     import time
 
     from vsecore import records
@@ -355,6 +417,7 @@ def experiment(
     from vsecore.data.words import load_vectors
 
     folder = record or experiments.RESULTS
+    _writable("--record", folder)
     experiments.run(
         name,
         lambda kind: _open(data, kind),
@@ -462,6 +525,7 @@ def learner(
     from vsecore.course.grading import LEARNER_FOLDER, write_learner_copies
 
     folder = out or LEARNER_FOLDER
+    _writable("--out", folder)
     written = write_learner_copies(notebooks or (), folder, force=force)
     typer.echo(f"{len(written)} notebooks without solutions: {folder}")
     typer.echo(f'open them: "{Path(sys.executable).parent / "jupyter"}" lab "{written[0]}"')
@@ -486,6 +550,7 @@ def grade(
     paths.need_checkout("vse grade")
     from vsecore.course.grading import grade_folder
 
+    _writable("--out", out)
     page = grade_folder(folder, out, tier=tier, minutes=minutes, homework=homework or (), tell=typer.echo)
     typer.echo(f"open {page}")
 

@@ -14,21 +14,22 @@ import platform
 import re
 import subprocess
 import sys
-import typing
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any
 
 import psutil
 import torch
+from pydantic import ConfigDict
 
 from vsecore.data.files import read_json, write_atomically
 from vsecore.paths import assets
 from vsecore.training import Run
-from vsecore.training.checkpoints import flatten
 from vsecore.training.distributed import hardware
+from vsecore.training.identity import flatten
+from vsecore.typed import short
 
 PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
 PUBLISHED = assets() / "published.json"
@@ -39,12 +40,14 @@ SOURCES = ("vsecore", "pyproject.toml", "requirements.lock")
 class Record:
     """One run and its result."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     name: str  # of the recipe, or of whatever was measured
     config: dict[str, Any]  # its settings
     config_hash: str
     data: dict[str, Any]  # its name and fingerprint, digests of tokenizer and word vectors, and more
     seed: int
-    metrics: dict[str, float]
+    metrics: dict[str, int | float]
     note: str  # in plain words, what the numbers are
     seconds: float  # wall time
     peak_memory_gb: float  # of the process, from its beginning
@@ -62,20 +65,15 @@ class Record:
         """Refuse a record that could not be trusted or shared.
 
         Raises:
-            ValueError: a field of a wrong type, a metric that is not a finite number, or a path of this
-                machine.
+            ValueError: a metric that is not a finite number, or a path of this machine.
         """
-        for field, kind in typing.get_type_hints(Record).items():
-            value, wanted = getattr(self, field), get_origin(kind) or kind
-            if not isinstance(value, (int, float) if wanted is float else wanted):
-                raise ValueError(f"record field {field} is {value!r}: wanted {wanted.__name__}")
         for metric, value in self.metrics.items():
             if not isinstance(value, int | float) or not math.isfinite(value):
-                raise ValueError(f"record field metrics.{metric} is {value!r}: wanted a finite number")
+                raise ValueError(f"record field metrics.{metric} is {short(value)}: wanted a finite number")
         for field, value in flatten(asdict(self)).items():
             if isinstance(value, str) and re.search(r"(^|[\s='\"(])(~?/[\w.-]+/|[A-Za-z]:\\)", value):
                 raise ValueError(
-                    f"record field {field} names a path of this machine ({value!r}): leave it out"
+                    f"record field {field} names a path of this machine ({short(value)}): leave it out"
                 )
 
     @property
@@ -186,17 +184,8 @@ def read(path: str | Path) -> Record:
         FileNotFoundError: there is no such file.
         ValueError: it is not a record.
     """
-    content = read_json(Path(path))
-    known = {field.name for field in fields(Record)}
-    optional = {field.name for field in fields(Record) if field.default is not MISSING}
-    if odd := (content.keys() ^ known) - (optional - content.keys()):
-        raise ValueError(
-            f"{path} is not a record: these fields are missing or unknown: {', '.join(sorted(odd))}"
-        )
-    try:
-        return Record(**content)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    entry: Record = read_json(path, Record)
+    return entry
 
 
 def find(folder: str | Path, **wanted: Any) -> list[Record]:

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from vsecore.typed import convert
+from vsecore.typed import convert, short
 
 
 class Registry:
@@ -46,7 +46,9 @@ class Registry:
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """The class with this name; raises a ValueError that lists the known names if there is none."""
         if name not in self._entries:
-            raise ValueError(f"{self.kind} {name!r} is unknown: there are {', '.join(sorted(self._entries))}")
+            raise ValueError(
+                f"{self.kind} {short(name)} is unknown: there are {', '.join(sorted(self._entries))}"
+            )
         return self._entries[name]
 
     def __contains__(self, name: object) -> bool:

@@ -95,6 +95,8 @@ def _sentence(what: str, error: ValidationError) -> str:
         return f'{_place(what, outer)} lacks the field "{last}"'
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f'{_place(what, outer)} has the unknown field "{last}"'
+    if first["type"] == "value_error" and not first["loc"]:  # a sentence of its own, about the whole
+        return f"{what}: {first['ctx']['error']}"
     alternatives = [one for one in error.errors() if one["loc"][:-1] == first["loc"][:-1]]
     if last in ("int", "str", "float", "bool"):  # of a union, whose members pydantic tries one by one
         wanted = " or ".join(spoken(dict(one)) for one in alternatives)

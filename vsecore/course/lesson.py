@@ -26,7 +26,7 @@ import torch
 
 from vsecore import records, scenes, threads
 from vsecore.course.datasets import DATASETS, open_dataset, picture_files, read_pixels
-from vsecore.data.files import cache_folder, in_batch, read_json, write_atomically
+from vsecore.data.files import cache_folder, in_batch, locked, read_json, write_atomically
 from vsecore.data.karpathy import find_annotations
 from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.paths import PACKAGE, results
@@ -226,11 +226,16 @@ class Lesson:
         return scenes.relevance(captions, [picture.scene for picture in made])
 
     def trained(self, recipe: Recipe, dataset: Dataset) -> Run:
-        """Train a recipe once; later it comes from the cache, as long as nothing about it changes."""
+        """Train a recipe once; later it comes from the cache, as long as nothing about it changes.
+
+        If another notebook is training the same, wait until it has.
+        """
         sources = sorted(PACKAGE.rglob("*.py"))
         code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
         key = f"{recipe.hash()}-{dataset.fingerprint()[:12]}-{code[:12]}-{self.seed}"
-        return fit(recipe, dataset, folder=cache_folder("runs", key), resume=True, seed=self.seed)
+        folder = cache_folder("runs", key)
+        with locked(folder, "trains in"):  # around the lock of `fit`, which refuses to wait
+            return fit(recipe, dataset, folder=folder / "run", resume=True, seed=self.seed)
 
     def _count(self, split: str) -> int | None:
         return SMOKE_SIZES[split] if self.tier == "smoke" else None

@@ -267,8 +267,8 @@ def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: _
     digest = meta.captions_sha256.get(theirs)
     if digest is not None and digest != captions_sha256(split.picture_ids, split.captions):
         raise ValueError(
-            f"{whole.path.with_name(f'{theirs}_caps.txt')} or {theirs}_ids.txt is not what {META} was written "
-            "for: extract again, or get the folder again; if you changed it on purpose, delete "
+            f"{whole.path.with_name(f'{theirs}_caps.txt')} or {theirs}_ids.txt is not what {META} was "
+            "written for: extract again, or get the folder again; if you changed it on purpose, delete "
             f'"captions_sha256" in {META}'
         )
 

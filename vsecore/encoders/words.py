@@ -7,19 +7,23 @@ word is real (None: all are), and returns the elements (C, L, D) with their mask
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import torch
+from pydantic import Field
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from vsecore.data.files import in_batch, write_atomically
+from vsecore.data.files import in_batch, read_json, write_atomically
 from vsecore.data.words import BERTTokenizer, Vocabulary, model_folder
 from vsecore.encoders import cpu
 from vsecore.encoders.pictures import projection
+from vsecore.memory import check_room
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import BertModel
 
 
 class BiGRUEncoder(nn.Module):
@@ -113,7 +117,8 @@ class BERTEncoder(nn.Module):
 
     Raises:
         FileNotFoundError: the model is not a folder, and cannot be downloaded.
-        ValueError: weights is empty, or the model is of a kind that would need code from its folder.
+        ValueError: weights is empty; or the model is of another kind than BERT, damaged, or too large for
+            this machine.
 
     Source: Devlin et al. 2019; as a caption encoder, Chen et al. 2021 (VSE-infinity).
     """
@@ -122,7 +127,7 @@ class BERTEncoder(nn.Module):
         super().__init__()
         _check_weights(weights)
         _check_positive("dim", dim)
-        self.backbone: PreTrainedModel = _transformer(weights, architecture)
+        self.backbone: BertModel = _transformer(weights, architecture)
         self.project = projection(self.backbone.config.hidden_size, dim)
 
     @classmethod
@@ -220,20 +225,71 @@ def _turned(x: Tensor, mask: Tensor | None) -> Tensor:
     return x.gather(1, sources.unsqueeze(-1).expand_as(x))
 
 
-def _transformer(weights: str, architecture: Path | None) -> PreTrainedModel:
-    from transformers import AutoConfig, AutoModel  # takes seconds, and only BERT needs it
+Size = Annotated[int, Field(ge=1, le=2**20)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What makes a BERT, of all that its `config.json` may say.
+
+    Nothing else in that file is looked at, since some of it names code to fetch and run.
+    """
+
+    model_type: Literal["bert"]
+    vocab_size: Size
+    hidden_size: Size
+    num_hidden_layers: Annotated[int, Field(ge=1, le=1000)]
+    num_attention_heads: Size
+    intermediate_size: Size
+    max_position_embeddings: Size
+    type_vocab_size: Size = 2
+    hidden_act: Literal["gelu", "gelu_new", "relu", "silu"] = "gelu"
+    hidden_dropout_prob: Share = 0.1
+    attention_probs_dropout_prob: Share = 0.1
+    layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] = 1e-12
+    initializer_range: Annotated[float, Field(ge=0, lt=1)] = 0.02
+    pad_token_id: Annotated[int, Field(ge=0)] | None = 0
+    position_embedding_type: Literal["absolute"] = "absolute"
+
+
+def _transformer(weights: str, architecture: Path | None) -> BertModel:
+    from transformers import BertConfig, BertModel  # takes seconds, and only BERT needs it
     from transformers.utils import logging
 
     if in_batch():
         logging.disable_progress_bar()  # it would end up in a stored notebook
-    # A folder may name Python files of its own that the model needs: they are never run. And weights are read
-    # from safetensors alone, because pickled ones can run code too.
-    if architecture is None:
-        model = AutoModel.from_pretrained(
-            model_folder(weights), use_safetensors=True, trust_remote_code=False
+    folder = model_folder(weights) if architecture is None else architecture
+    path = folder / "config.json"
+    read: Architecture = read_json(path, Architecture)
+    if read.hidden_size % read.num_attention_heads:
+        raise ValueError(
+            f"{path}: hidden_size is {read.hidden_size}: wanted a multiple of num_attention_heads, which is "
+            f"{read.num_attention_heads}"
         )
-    else:
-        config = AutoConfig.from_pretrained(architecture, trust_remote_code=False)
-        model = AutoModel.from_config(config, trust_remote_code=False)
-    model.pooler = None  # not used, and several processes would wait for the gradients of its weights
-    return model
+    # Only transformers' own classes, which never look for code in a folder.
+    config = BertConfig(**asdict(read))
+    with torch.device("meta"):
+        wanted = BertModel(config, add_pooling_layer=False)
+    check_room(f"{path}: the model", sum(weight.numel() for weight in wanted.parameters()))
+    if architecture is not None:
+        return BertModel(config, add_pooling_layer=False)
+    try:
+        # Safetensors alone, because pickled weights can run code too. Pooling is not used, and several
+        # processes would wait for the gradients of its weights.
+        loaded: Any = BertModel.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            add_pooling_layer=False,
+            output_loading_info=True,
+        )
+    except (SafetensorError, RuntimeError) as error:
+        raise ValueError(
+            f"the weights in {folder} are damaged, or of another model: get them again"
+        ) from error
+    model, found = loaded
+    if lacking := sorted(found["missing_keys"]):
+        raise ValueError(f"the weights in {folder} lack {lacking[0]}: get them again")
+    return cast(BertModel, model)

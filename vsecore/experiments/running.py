@@ -60,12 +60,12 @@ def run(
         ValueError: the experiment or an arm is unknown, or there is no scale for this data.
     """
     experiment = get_experiment(name)
+    folder.mkdir(parents=True, exist_ok=True)  # now, not after hours
     opened = cache(open_data)
     if scale is None:
         scale = lesson_scale(opened(features).name)
     chosen = arms or tuple(experiment.arms)
     systems = {arm: experiment.systems(arm, features) for arm in chosen}
-    folder.mkdir(parents=True, exist_ok=True)
     workshop = _Workshop(opened, vectors, folder, tell)
     rates = None
     if tune:

@@ -23,6 +23,7 @@ from vsecore.data.splits import FeatureKind
 from vsecore.data.words import Tokenizer
 from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from vsecore.losses import LOSSES
+from vsecore.memory import check_room
 from vsecore.model import VSE
 from vsecore.pooling import POOLS
 from vsecore.registry import Registry, names_read
@@ -30,6 +31,10 @@ from vsecore.similarity import SIMILARITIES
 from vsecore.typed import short, spoken
 
 STRICT = ConfigDict(strict=True, extra="forbid")
+LARGEST = 2**16
+"""The largest whole number that an option of a part may be: no width or count comes near it."""
+DEEPEST = 256
+"""The most layers that a part may have."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -49,7 +54,7 @@ def _named(part: Any) -> Any:
 # A plain "adpool" means the part with that name.
 AnyPart = Annotated[Part, BeforeValidator(_named)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=2**30)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -77,7 +82,7 @@ class Training:
     """How the weights are trained."""
 
     epochs: Count = 30
-    batch_size: Count = 128  # of the joint batch, over all processes
+    batch_size: Annotated[int, Field(ge=2, le=2**30)] = 128  # of the joint batch, over all processes
     batches: Literal["pairs", "pictures"] = (
         "pairs"  # captions with their picture, or pictures with all their captions
     )
@@ -85,7 +90,9 @@ class Training:
     learning_rate: Positive = 2e-4
     pretrained_factor: NotNegative = 0.1  # pretrained weights learn at the learning rate times this
     weight_decay: NotNegative = 0.0
-    warmup_steps: Annotated[int, Field(ge=0)] = 0  # the learning rate grows linearly over this many steps
+    warmup_steps: Annotated[int, Field(ge=0, le=2**30)] = (
+        0  # the learning rate grows linearly over this many steps
+    )
     schedule: Literal["constant", "step", "cosine", "linear", "exponential"] = "step"
     decay_epochs: Count = 15  # step: every this many epochs; exponential: over this many
     decay_factor: Positive = 0.1  # step, exponential: times this
@@ -98,7 +105,7 @@ class Recipe:
 
     name: str
     source: str  # where the numbers come from
-    dim: Annotated[int, Field(ge=2)] = 1024  # width of the joint space
+    dim: Annotated[int, Field(ge=2, le=2**16)] = 1024  # width of the joint space
     image: ImageTower = ImageTower()
     text: TextTower = TextTower()
     similarity: AnyPart = Part("cosine")
@@ -110,13 +117,18 @@ class Recipe:
         for place, registry, part in self._parts():
             where = "losses" if registry is LOSSES else ".".join(map(str, place))
             try:
-                registry.read(part.name, part.options)
+                _check_size(registry.read(part.name, part.options))
                 if registry is not IMAGE_ENCODERS and registry is not TEXT_ENCODERS:
                     self._try(registry, part)  # encoders would need data, or load their weights
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from error
             if registry is not LOSSES and part.weight != 1:
                 raise ValueError(f"{where}.weight is {part.weight}: only losses have weights")
+        if not names_read(SIMILARITIES[self.similarity.name]):
+            raise ValueError(
+                f"similarity {self.similarity.name!r} does not say what it compares: give its class the "
+                'attribute reads = "vectors" or reads = "elements"'
+            )
         names = [part.name for part in self.losses]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"losses are {names}: wanted at least one, and none twice")
@@ -185,9 +197,11 @@ class Recipe:
             ValueError: a field is unknown, or of the wrong type or range.
         """
         try:
-            return _READER.validate_json(json.dumps(content))
+            return _READER.validate_json(json.dumps(content, allow_nan=False))
         except ValidationError as error:
             raise ValueError(_told(error)) from None
+        except (RecursionError, TypeError, ValueError) as error:
+            raise ValueError(f"the settings hold something that JSON cannot say ({error})") from error
 
     def portable(self) -> dict[str, Any]:
         """The recipe as runs and records name it.
@@ -270,6 +284,7 @@ class Recipe:
             raise ValueError(
                 f"vectors are given, but recipe {self.name!r} reads with {reader.name!r}: leave them out"
             )
+        self._check_room(feature_dim, len(tokenizer))
         # Encoders before pools: from one seed, systems with different pools start with the same encoders.
         image_encoder = IMAGE_ENCODERS.build(
             self.image.encoder.name,
@@ -293,6 +308,21 @@ class Recipe:
             self._pool(self.text.pool),
             SIMILARITIES.build(self.similarity.name, self.similarity.options, dim=self.dim),
         )
+
+    def _check_room(self, feature_dim: int, vocabulary_size: int) -> None:
+        """Refuse what would not fit into this machine; a model that is loaded from files says so itself."""
+        known = {"feature_dim": feature_dim, "vocabulary_size": vocabulary_size, "dim": self.dim}
+        count = 0
+        for _, registry, part in self._parts():
+            if registry is LOSSES or registry.takes(part.name, "weights"):
+                continue
+            try:
+                with torch.device("meta"):
+                    built = registry.build(part.name, part.options, **known)
+            except RuntimeError:
+                continue  # its constructor reads values, and on this device there are none
+            count += sum(weight.numel() for weight in built.parameters())
+        check_room(f"recipe {self.name!r}", count)
 
     def _pool(self, part: Part | None) -> nn.Module | None:
         return None if part is None else POOLS.build(part.name, part.options, dim=self.dim)
@@ -362,27 +392,41 @@ def _full(value: Any, name: str) -> dict[str, Any]:
     return {"options": {}, **value}
 
 
+def _check_size(value: Any) -> None:
+    """Refuse absurd whole numbers among options, before a part is built with so many layers."""
+    for name, option in value.items():
+        most = DEEPEST if name == "layers" else LARGEST
+        if isinstance(option, int) and option > most:
+            raise ValueError(f"option {name} is {short(option)}: wanted at most {most}")
+
+
 def _is_part(hint: Any) -> bool:
     """Whether a field holds a part, or a part or None."""
     return hint is Part or Part in get_args(hint)
 
 
 def _parsed(value: Any) -> Any:
-    """Text read as JSON if it is JSON; other text stays text."""
+    """Text read as JSON if it is JSON; other text stays text, also what only Python takes for JSON (NaN)."""
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
-    except json.JSONDecodeError:
+        read = json.loads(value)
+        json.dumps(read, allow_nan=False)
+    except (ValueError, RecursionError):
         return value
+    return read
 
 
 def _told(error: ValidationError) -> str:
     """The first mistake, as a sentence that names the field."""
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return "the settings hold text that is not Unicode: write it anew"
     place = ".".join(str(part) for part in first["loc"] if part != "function-before[_named(), Part]")
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"setting {place!r} is unknown: there are {', '.join(settings())}"
+    if first["type"] == "missing":
+        return f"{place} is missing"
     if first["type"] == "value_error":  # one of ours, which names the field itself
         return str(first["ctx"]["error"])
     return f"{place} is {short(first['input'])}: wanted {spoken(dict(first))}"

@@ -32,6 +32,7 @@ from vsecore.scenes.generation import Knobs, Picture, Stream, generate
 from vsecore.scenes.language import ANNOTATORS, Caption
 from vsecore.scenes.networks import SceneCNN, SceneNetwork, load_network, weights_file
 from vsecore.scenes.truth import Form
+from vsecore.stopping import stop_tidily
 
 __all__ = ["SIZES", "WORLD_VERSION", "Knobs", "Picture", "boxes_of", "generate", "load", "pictures", "pixels"]
 
@@ -266,7 +267,8 @@ def _made(blocks: list[Block]) -> Iterator[tuple[int, str]]:
         yield from map(_make_block, blocks)
         return
     # Spawned, not forked: a notebook has threads, and a fork may stop on a lock that one of them held.
-    with ProcessPoolExecutor(min(cores, 8), multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(cores, 8), spawn, initializer=stop_tidily) as pool:
         try:
             for done in as_completed([pool.submit(_make_block, block) for block in blocks]):
                 yield done.result()

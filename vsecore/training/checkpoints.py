@@ -6,50 +6,67 @@ The format is safetensors, not pickle: a checkpoint from someone else can hold w
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import safetensors.torch
 import torch
+from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LRScheduler
 
-from vsecore.data.files import read_json, write_atomically
+from vsecore.data.files import locked, write_atomically
+from vsecore.data.words import Tokenizer
+from vsecore.model import VSE
+from vsecore.training.distributed import from_main_process
+from vsecore.training.identity import (
+    AGAIN,
+    ENCODERS,
+    RUN,
+    check_tokenizer,
+    compare,
+    digest_beside,
+    read_identity,
+)
+from vsecore.training.optimization import is_finite
+from vsecore.training.system import System
+from vsecore.typed import from_json
 
 T = TypeVar("T")
+Whole = Annotated[int, Field(ge=0)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-CHECKPOINT, RUN = "checkpoint.safetensors", "run.json"
-
-IDENTITY = {
-    "recipe.name": str,
-    "data.name": str,
-    "data.fingerprint": str,
-    "data.feature_dim": int,
-    "data.tokenizer": str,
-    "data.vectors": str,
-    "precision": str,
-    "seed": int,
-}
-"""What `run.json` holds for every run."""
-
-LATER = {"precision": "float32"}
-"""Fields that runs of older versions lack, with the values they had."""
-
+CHECKPOINT = "checkpoint.safetensors"
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what Adam keeps of each parameter
 DAY = 24 * 3600
-AGAIN = "put the run's own file back, or train again in another folder"
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Write tensors and facts (plain JSON data) as one file, whole or not at all."""
-    # Copies: safetensors refuses tensors that share memory, as tied weights do.
-    copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    """Write tensors and facts (plain JSON data) as one file, whole or not at all.
+
+    Nothing is copied that is in the processor's memory already, except tensors that share theirs, as tied
+    weights do: safetensors refuses those.
+    """
+    written: dict[str, Tensor] = {}
+    taken: set[int] = set()
+    for name, tensor in tensors.items():
+        own = tensor.detach().cpu().contiguous()
+        memory = own.untyped_storage().data_ptr()
+        written[name] = own.clone() if memory in taken else own
+        taken.add(memory)
+    text = json.dumps(facts)
+    metadata = {"facts": text, "digest": _digest(written, text)}
     with write_atomically(path) as file:
-        file.write(safetensors.torch.save(copies, metadata={"facts": json.dumps(facts)}))
+        safetensors.torch.save_file(written, file.name, metadata)
+        with Path(file.name).open("rb") as whole:  # another file by now, which took the first one's name
+            os.fsync(whole.fileno())
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -57,73 +74,100 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not a checkpoint, or is cut off.
+        ValueError: it is not a checkpoint, is cut off, or has changed since it was written.
     """
+    tensors, text = _read(path)
+    facts: dict[str, Any] = from_json(f"{path}: facts", text, dict[str, Any])
+    return tensors, facts
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], str]:
+    """The tensors of a checkpoint, and its facts as text."""
     if not path.is_file():
         raise FileNotFoundError(f"checkpoint {path}: there is no such file")
     try:
         with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
-            facts = json.loads((file.metadata() or {})["facts"])
-    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
-        raise ValueError(f"checkpoint {path} is damaged, or not one of this package's ({error})") from error
-    return tensors, facts
+        text = metadata["facts"]
+    except (SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"checkpoint {path} is damaged, or not one of this package's ({reason})") from error
+    # Checkpoints of older versions have no digest.
+    if metadata.get("digest", wanted := _digest(tensors, text)) != wanted:
+        raise ValueError(f"checkpoint {path} is damaged (it has changed since it was saved): {AGAIN}")
+    return tensors, text
 
 
-def optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
-    """An optimizer's moments as named tensors ("3.exp_avg": of parameter 3), its settings as plain data."""
-    state = optimizer.state_dict()
-    tensors = {
+def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))  # type: ignore[arg-type]
+    return digest.hexdigest()
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """An optimizer's moments as named tensors: "3.exp_avg" of parameter 3."""
+    return {
         f"{parameter}.{name}": moment
-        for parameter, moments in state["state"].items()
+        for parameter, moments in optimizer.state_dict()["state"].items()
         for name, moment in moments.items()
     }
-    return tensors, state["param_groups"]
 
 
-def load_optimizer_state(
-    optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], groups: list[dict[str, Any]]
-) -> None:
+def load_optimizer_state(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Give an optimizer back what `optimizer_state` took from it."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, moment in tensors.items():
         parameter, name = key.split(".", 1)
         state.setdefault(int(parameter), {})[name] = moment
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 @dataclass
 class State:
     """How far a run has got: all that passes from step to step, besides weights and moments."""
 
-    epoch: int = 0  # the current one, or the next
-    batch: int = 0  # how many of its batches are done
-    step: int = 0  # how many batches are done in all
-    loss_sums: dict[str, float] = field(default_factory=dict)  # over this epoch's batches, by term
-    history: list[dict[str, float]] = field(default_factory=list)  # an entry for each finished epoch
-    best: dict[str, float] = field(default_factory=dict)  # its entry with the highest rsum
-    seconds: float = 0.0  # of the whole run
-    training_seconds: float = 0.0  # of its steps
-    waiting_seconds: float = 0.0  # for batches, within those
+    epoch: Whole = 0  # the current one, or the next
+    batch: Whole = 0  # how many of its batches are done
+    step: Whole = 0  # how many batches are done in all
+    loss_sums: dict[str, Finite] = field(default_factory=dict)  # over this epoch's batches, by term
+    history: list[dict[str, int | Finite]] = field(default_factory=list)  # an entry for each finished epoch
+    seconds: Seconds = 0.0  # of the whole run
+    training_seconds: Seconds = 0.0  # of its steps
+    waiting_seconds: Seconds = 0.0  # for batches, within those
     device: str = ""  # the name of the hardware
-    processes: int = 1  # that share each batch
+    processes: Annotated[int, Field(ge=1)] = 1  # that share each batch
+
+    @property
+    def best(self) -> dict[str, float]:
+        """The entry of the first epoch with the highest rsum; empty before the first ends."""
+        return max(self.history, key=lambda entry: entry["rsum"], default={})
+
+    def check(self, path: Path) -> None:
+        """Refuse what no run can be at.
+
+        Raises:
+            ValueError: the history, the epoch and the step contradict each other.
+        """
+        steps = [entry.get("step", -1) for entry in self.history]
+        for wrong, told in (
+            (len(self.history) != self.epoch, f"{len(self.history)} epochs of history before {self.epoch}"),
+            (any("rsum" not in entry for entry in self.history), "an epoch without rsum"),
+            (steps != sorted({*steps} - {-1, 0}), f"epochs that end at the steps {steps}"),
+            (self.step != (steps[-1] if steps else 0) + self.batch, f"step {self.step}"),
+        ):
+            if wrong:
+                raise ValueError(f"{path}: state names {told}, which no run reaches: {AGAIN}")
 
 
-def read_identity(folder: Path) -> dict[str, Any]:
-    """The recipe, data and seed of the run in a folder.
+@dataclass(frozen=True)
+class Facts:
+    """The types of a checkpoint's facts."""
 
-    Raises:
-        FileNotFoundError: there is no run.
-        ValueError: `run.json` is damaged.
-    """
-    identity = LATER | read_json(folder / RUN)
-    said = flatten(identity)
-    for name, kind in IDENTITY.items():
-        if not isinstance(said.get(name), kind):
-            raise ValueError(
-                f"{folder / RUN}: field {name} is {said.get(name)!r}, wanted {kind.__name__}: {AGAIN}"
-            )
-    return identity
+    state: State
+    beside: str = ""  # see `identity.digest_beside`; older versions did not write it
 
 
 @dataclass(frozen=True)
@@ -134,37 +178,71 @@ class Checkpoint:
     system: dict[str, Tensor]  # weights and state of model and losses
     best: dict[str, Tensor]  # the model's weights at its best epoch; empty before the first ends
     moments: dict[str, Tensor]  # of the optimizer, see `optimizer_state`
-    optimizer: list[dict[str, Any]]  # its settings
-    schedule: dict[str, Any]
     state: State
 
 
-def read_checkpoint(folder: Path) -> Checkpoint:
+def read_checkpoint(folder: Path, identity: Mapping[str, Any]) -> Checkpoint:
     """The checkpoint of the run in a folder.
+
+    Args:
+        folder: of the run.
+        identity: what `read_identity` says of it.
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: it is damaged, or not the checkpoint of a run.
+        ValueError: it is damaged, not the checkpoint of a run, or that of another run.
     """
     path = folder / CHECKPOINT
-    tensors, facts = load(path)
-    try:
-        state = State(**facts["state"])
-        optimizer, schedule = facts["optimizer"], facts["schedule"]
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{path} does not say where a run stands ({error}): {AGAIN}") from error
+    tensors, text = _read(path)
+    facts: Facts = from_json(f"{path}: facts", text, Facts)
+    if facts.beside not in ("", digest_beside(folder, identity)):
+        raise ValueError(f"{path} belongs to another run than the {RUN} and architectures beside it: {AGAIN}")
+    facts.state.check(path)
     system, best, moments = (_under(f"{part}.", tensors) for part in ("system", "best", "optimizer"))
-    return Checkpoint(path, system, best, moments, optimizer, schedule, state)
+    return Checkpoint(path, system, best, moments, facts.state)
 
 
 def load_best(checkpoint: Checkpoint, model: nn.Module) -> None:
     """Give a model the weights of its best epoch.
 
     Raises:
-        ValueError: they belong to another model.
+        ValueError: they belong to another model, or are not finite.
     """
-    _check_shapes(checkpoint.path, checkpoint.best, _shapes(model))
+    _check_tensors(checkpoint.path, checkpoint.best, model.state_dict())
     model.load_state_dict(checkpoint.best)
+
+
+def refuse_to_overwrite(folder: Path, resume: bool) -> None:
+    """Refuse a folder in which a training may not begin; cheap enough to ask before data are read.
+
+    Raises:
+        ValueError: it holds a run, and `resume` is False; or a checkpoint without its `run.json`.
+        BlockingIOError: another process trains in it.
+    """
+    _check_begun(folder, resume)
+    if folder.is_dir() and os.environ.get("WORLD_SIZE", "1") == "1":  # several processes would meet here
+        with locked(folder, "trains in", wait=False):
+            pass
+
+
+@contextlib.contextmanager
+def held(folder: Path | None) -> Iterator[None]:
+    """Keep other trainings out of a run's folder, which is made if it is missing; None: there is none.
+
+    Only the main process asks for the lock. If it is refused, all processes end with the same error.
+
+    Raises:
+        BlockingIOError: another process trains in the folder.
+    """
+    with contextlib.ExitStack() as stack:
+        if folder is not None:
+
+            def enter() -> None:
+                folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(folder, "trains in", wait=False))
+
+            from_main_process(enter)
+        yield
 
 
 class RunFolder:
@@ -183,39 +261,36 @@ class RunFolder:
         self.best: dict[str, Tensor] = {}
 
     def open(
-        self,
-        resume: bool,
-        system: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        schedule: LRScheduler,
+        self, resume: bool, system: System, optimizer: torch.optim.Optimizer, tokenizer: Tokenizer
     ) -> State:
-        """Start a run, or bring system, optimizer and schedule back to where it stopped.
+        """Start a run, or bring system and optimizer back to where it stopped.
 
         Raises:
-            ValueError: the folder holds a run and `resume` is False, or a run with other tensors, or a file
-                of it is damaged.
+            ValueError: the folder holds a run and `resume` is False, or a run with other settings or tensors,
+                or a file of it is damaged.
         """
         if self.folder is None:
             return State()
-        begun = (self.folder / CHECKPOINT).is_file()
-        if begun and not resume:
-            raise ValueError(f"{self.folder} holds a run already: resume it, or choose another folder")
-        if not begun:
+        _check_begun(self.folder, resume)
+        if (self.folder / RUN).is_file():
+            compare(self.folder, read_identity(self.folder), self.identity)
+        if not (self.folder / CHECKPOINT).is_file():
             if self.writes:
-                with write_atomically(self.folder / RUN, "w") as file:
-                    json.dump(self.identity, file, indent=2)
+                self._begin(self.folder, system.model, tokenizer)
             return State()
-        checkpoint = read_checkpoint(self.folder)
-        _check_shapes(checkpoint.path, checkpoint.system, _shapes(system))
-        _check_shapes(checkpoint.path, checkpoint.moments, _moment_shapes(optimizer, checkpoint.moments))
+        identity = read_identity(self.folder)
+        check_tokenizer(self.folder, tokenizer, identity)
+        checkpoint = read_checkpoint(self.folder, identity)
+        _check_tensors(checkpoint.path, checkpoint.system, system.state_dict())
+        _check_tensors(checkpoint.path, checkpoint.moments, _wanted_moments(optimizer, checkpoint.moments))
         if checkpoint.state.best:
-            _check_shapes(checkpoint.path, checkpoint.best, _under("model.", _shapes(system)))
+            wanted = _under("model.", system.state_dict())
+            _check_tensors(checkpoint.path, checkpoint.best, wanted)
             self.best = checkpoint.best
         system.load_state_dict(checkpoint.system)
-        load_optimizer_state(optimizer, checkpoint.moments, checkpoint.optimizer)
-        schedule.load_state_dict(checkpoint.schedule)
+        load_optimizer_state(optimizer, checkpoint.moments)
         if self.writes:
-            self._clear()
+            self._clear(self.folder)
         return checkpoint.state
 
     def keep_best(self, system: nn.Module) -> None:
@@ -223,86 +298,78 @@ class RunFolder:
         weights = _under("model.", system.state_dict())
         self.best = {name: weight.detach().cpu().clone() for name, weight in weights.items()}
 
-    def save(
-        self, system: nn.Module, optimizer: torch.optim.Optimizer, schedule: LRScheduler, state: State
-    ) -> None:
+    def save(self, system: nn.Module, optimizer: torch.optim.Optimizer, state: State) -> None:
         """Write all that is needed to resume from here."""
         if self.folder is None or not self.writes:
             return
-        moments, groups = optimizer_state(optimizer)
         tensors = {
             f"{part}.{name}": tensor
-            for part, named in (("system", system.state_dict()), ("best", self.best), ("optimizer", moments))
+            for part, named in (
+                ("system", system.state_dict()),
+                ("best", self.best),
+                ("optimizer", optimizer_state(optimizer)),
+            )
             for name, tensor in named.items()
         }
-        facts = {"state": asdict(state), "schedule": schedule.state_dict(), "optimizer": groups}
+        facts = {"state": asdict(state), "beside": digest_beside(self.folder, self.identity)}
         save(self.folder / CHECKPOINT, tensors, facts)
 
-    def _clear(self) -> None:
-        """Remove partial files that a kill left; a recent one may still be in use."""
-        assert self.folder is not None
-        for left in self.folder.glob(".*.part"):
+    def _begin(self, folder: Path, model: VSE, tokenizer: Tokenizer) -> None:
+        """Write what `load_run` needs besides the checkpoint."""
+        tokenizer.save(folder)
+        for name in ENCODERS:
+            save_architecture = getattr(getattr(model, name), "save_architecture", None)
+            if callable(save_architecture):
+                save_architecture(folder / name)
+        with write_atomically(folder / RUN, "w") as file:
+            json.dump(self.identity, file, indent=2)
+
+    def _clear(self, folder: Path) -> None:
+        """Remove partial files that a kill left, ours and safetensors'; a recent one may still be in use."""
+        for left in (*folder.glob(".*.part"), *folder.glob(".tmp*")):
             with contextlib.suppress(FileNotFoundError):  # it was finished, or removed, a moment ago
                 if time.time() - left.stat().st_mtime > DAY:
                     left.unlink()
 
 
-def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to resume a run with other settings.
-
-    Raises:
-        ValueError: naming the first setting that differs.
-    """
-    then, today = flatten(before), flatten(now)
-    for name in sorted(then.keys() | today.keys()):
-        if then.get(name) != today.get(name):
-            raise ValueError(
-                f"{folder} holds a run with {name} = {then.get(name)!r}, but it is now "
-                f"{today.get(name)!r}: resume with the same, or choose another folder"
-            )
-
-
-def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings as one level: {"training": {"epochs": 3}} becomes {"training.epochs": 3}.
-
-    A list of parts goes by their names: {"losses": [{"name": "triplet", "weight": 1.0}]} becomes
-    {"losses.triplet.weight": 1.0}.
-    """
-    flat: dict[str, Any] = {}
-    for key, value in content.items():
-        if isinstance(value, list | tuple) and value and all(isinstance(part, Mapping) for part in value):
-            value = {str(part.get("name", place)): part for place, part in enumerate(value)}
-        if isinstance(value, Mapping):
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[prefix + key] = value
-    return flat
-
-
-def _shapes(module: nn.Module) -> dict[str, torch.Size]:
-    return {name: weight.shape for name, weight in module.state_dict().items()}
+def _check_begun(folder: Path, resume: bool) -> None:
+    for path in (folder / CHECKPOINT, folder / RUN):
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path} is no file: name another folder")
+    if not (folder / CHECKPOINT).is_file():
+        return
+    if not resume:
+        raise ValueError(
+            f"{folder} holds a run already: resume it (--resume, or resume=True in Python), or choose "
+            "another folder (--out, or folder=...)"
+        )
+    if not (folder / RUN).is_file():
+        raise ValueError(f"{folder} holds a checkpoint without its {RUN}: {AGAIN}")
 
 
 def _under(prefix: str, named: Mapping[str, T]) -> dict[str, T]:
     return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}
 
 
-def _moment_shapes(optimizer: torch.optim.Optimizer, moments: dict[str, Tensor]) -> dict[str, torch.Size]:
-    """The shapes an optimizer's moments should have: every kind, for each parameter that has any."""
+def _wanted_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors such as an optimizer's moments should be: every kind, for each parameter that has any."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     begun = {name.partition(".")[0] for name in moments}
-    kinds = {name.partition(".")[2] for name in moments}
     return {
-        f"{number}.{kind}": torch.Size() if kind == "step" else parameter.shape
+        f"{number}.{kind}": torch.zeros(()) if kind == "step" else parameter
         for number, parameter in enumerate(parameters)
-        for kind in kinds
+        for kind in MOMENTS
         if str(number) in begun
     }
 
 
-def _check_shapes(path: Path, tensors: dict[str, Tensor], wanted: dict[str, torch.Size]) -> None:
-    found = {name: tensor.shape for name, tensor in tensors.items()}
+def _check_tensors(path: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Refuse tensors of other names, shapes or types than the wanted ones, and numbers not finite."""
     for name in sorted(found.keys() | wanted.keys()):
-        if found.get(name) != wanted.get(name):
-            come, want = (tuple(shapes[name]) if name in shapes else "missing" for shapes in (found, wanted))
-            raise ValueError(f"{path}: tensor {name} is {come}, the model's is {want}: {AGAIN}")
+        shapes = [tuple(named[name].shape) if name in named else "missing" for named in (found, wanted)]
+        if shapes[0] == shapes[1]:
+            shapes = [str(named[name].dtype).removeprefix("torch.") for named in (found, wanted)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"{path}: tensor {name} is {shapes[0]}, the model's is {shapes[1]}: {AGAIN}")
+        if not is_finite(found[name]) and is_finite(wanted[name]):
+            raise ValueError(f"{path}: tensor {name} holds NaN or infinity: {AGAIN}")

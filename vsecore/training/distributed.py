@@ -96,16 +96,24 @@ def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
 
 
 def from_main_process(work: Callable[[], T]) -> T:
-    """Do some work in one process, and give its result to all of them.
+    """Do some work in one process, and give its result to all of them; or its error, so that all end.
 
     Args:
         work: a function without arguments that returns plain data.
     """
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return work()
-    results = [work() if dist.get_rank() == 0 else None]
-    broadcast_object_list(results)
-    return cast(T, results[0])
+    shared: list[Any] = [None, None]
+    if dist.get_rank() == 0:
+        try:
+            shared[0] = work()
+        except Exception as error:  # raised below, in every process
+            shared[1] = error
+    broadcast_object_list(shared)
+    result, failed = shared
+    if isinstance(failed, Exception):
+        raise failed
+    return cast(T, result)
 
 
 class _Gather(torch.autograd.Function):

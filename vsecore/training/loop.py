@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -21,13 +19,22 @@ from vsecore.data.words import TokenizedCaptions, Tokenizer
 from vsecore.model import VSE
 from vsecore.recipes import Recipe
 from vsecore.training import checkpoints
-from vsecore.training.checkpoints import RunFolder, State
+from vsecore.training.checkpoints import RunFolder, State, held, refuse_to_overwrite
 from vsecore.training.distributed import from_main_process, hardware, make_accelerator, precision_of
 from vsecore.training.embedding import evaluate_split
-from vsecore.training.optimization import LossMeter, make_optimizer, make_schedule
+from vsecore.training.identity import (
+    AGAIN,
+    check_tokenizer,
+    digest,
+    read_identity,
+    read_recipe,
+    tokenizer_digest,
+)
+from vsecore.training.optimization import LossMeter, advance, check_weights, make_optimizer, make_schedule
 from vsecore.training.system import System
 
-ENCODERS = ("image_encoder", "text_encoder")  # of a model; a run's folder keeps each one's architecture
+SAVE_SECONDS = 600
+"""How much of a long epoch a kill may cost, unless `save_every` says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,8 @@ def fit(
         device: "auto" uses a GPU if there is one.
         precision: "auto" uses bfloat16 if the GPU has it in hardware, else float32.
         workers: processes that prepare batches ahead.
-        save_every: also save every this many steps, not only after each epoch.
+        save_every: also save every this many steps, not only after each epoch; None: within an epoch, save
+            when ten minutes have passed since the last time.
 
     Returns:
         The run. Its model is always on the CPU and in eval mode, as `load_run` gives it.
@@ -120,9 +128,14 @@ def fit(
     Raises:
         ValueError: recipe and data do not fit; the folder holds a run and `resume` is False; it holds a run
             of another recipe, data, tokenizer, vectors, negatives, precision or seed; or the run is damaged.
-        FloatingPointError: the loss or its gradient became NaN or infinite. The checkpoint is from before.
+        BlockingIOError: another process trains in the folder.
+        FloatingPointError: the loss, its gradient or a weight became NaN or infinite. The checkpoint is from
+            before.
     """
-    _check_kinds(recipe, data)
+    folder = None if folder is None else Path(folder)
+    _check_arguments(recipe, data, seed, save_every)
+    if folder is not None:
+        refuse_to_overwrite(folder, resume)
     settings = recipe.training
     accelerator = make_accelerator(device, precision)
     tokenizer = tokenizer or recipe.tokenizer(data.train.captions)
@@ -132,60 +145,67 @@ def fit(
     optimizer = make_optimizer(system, settings)
     dev_captions = TokenizedCaptions.encode(tokenizer, data.dev.captions)
     batches = _Batches(recipe, data, tokenizer, negatives, seed, workers, accelerator)
-    schedule = make_schedule(optimizer, settings, steps_an_epoch=len(batches.of_epoch(0)))
-
+    steps_an_epoch = len(batches.of_epoch(0))
+    schedule = make_schedule(optimizer, settings, steps_an_epoch)
     sources = {
         "recipe": recipe.portable(),
         "data": describe_data(data, tokenizer, vectors, negatives),
         "seed": seed,
         "precision": precision_of(accelerator),
     }
-    run_folder = _open_folder(folder, resume, sources, system, tokenizer, accelerator)
-    state = run_folder.open(resume, system, optimizer, schedule)
-    state.device, state.processes = hardware(accelerator.device), accelerator.num_processes
-    began = time.perf_counter() - state.seconds
-    shared, optimizer = accelerator.prepare(system, optimizer)
 
-    while state.epoch < settings.epochs:
-        loader = batches.of_epoch(state.epoch, start=state.batch)
-        last = state.batch + len(loader)
-        meter = LossMeter(state.loss_sums, accelerator.device)
-        system.train()
-        for batch in _shown(_timed(loader, state), state, last, settings.epochs, accelerator):
-            _seed_step(seed, state.step, accelerator.process_index)
-            terms, scored = shared(batch.to(accelerator.device), state.epoch)
+    with held(folder):  # no other training writes there
+        run_folder = RunFolder(folder, sources, writes=accelerator.is_main_process)
+        state = run_folder.open(resume, system, optimizer, tokenizer)
+        _check_reached(folder, state, settings.epochs, steps_an_epoch)
+        advance(schedule, state.step)
+        state.device, state.processes = hardware(accelerator.device), accelerator.num_processes
+        began = saved = time.perf_counter()
+        before = state.seconds
+        shared, optimizer = accelerator.prepare(system, optimizer)
 
-            optimizer.zero_grad()
-            accelerator.backward(sum(terms.values()))
-            norm = accelerator.clip_grad_norm_(system.parameters(), settings.clip_norm)
-            rate = float(schedule.get_last_lr()[0])
-            optimizer.step()
-            schedule.step()
+        while state.epoch < settings.epochs:
+            loader = batches.of_epoch(state.epoch, start=state.batch)
+            meter = LossMeter(state.loss_sums, accelerator.device)
+            system.train()
+            for batch in _shown(_timed(loader, state), state, steps_an_epoch, settings.epochs, accelerator):
+                _seed_step(seed, state.step, accelerator.process_index)
+                terms, scored = shared(batch.to(accelerator.device), state.epoch)
 
-            state.step, state.batch = state.step + 1, state.batch + 1
-            meter.add(terms, norm, state.step, rate)
-            terms = {name: term.detach() for name, term in terms.items()}
-            event = Event(
-                "step", state.epoch, state.step, system, rate, terms, scored.scores, scored.positives
-            )
+                optimizer.zero_grad()
+                accelerator.backward(sum(terms.values()))
+                norm = accelerator.clip_grad_norm_(system.parameters(), settings.clip_norm)
+                rate = float(schedule.get_last_lr()[0])
+                optimizer.step()
+                schedule.step()
+
+                state.step, state.batch = state.step + 1, state.batch + 1
+                meter.add(terms, norm, state.step, rate)
+                terms = {name: term.detach() for name, term in terms.items()}
+                event = Event(
+                    "step", state.epoch, state.step, system, rate, terms, scored.scores, scored.positives
+                )
+                if callback:
+                    callback(event)
+                now = time.perf_counter()
+                due = state.step % save_every == 0 if save_every else now - saved > SAVE_SECONDS
+                if due and state.batch < steps_an_epoch:
+                    state.loss_sums, state.seconds, saved = meter.read(), before + now - began, now
+                    check_weights(system, state.step, rate)
+                    run_folder.save(system, optimizer, state)
+
+            losses = {name: total / steps_an_epoch for name, total in meter.read().items()}
+            check_weights(system, state.step, rate)
+            metrics = from_main_process(lambda: evaluate_split(system.model, data.dev, dev_captions))
+            state.history.append(_entry(state, rate, losses, metrics))
+            if state.best is state.history[-1]:
+                run_folder.keep_best(system)
+            state.epoch, state.batch, state.loss_sums = state.epoch + 1, 0, {}
+            saved = time.perf_counter()
+            state.seconds = before + saved - began
+            run_folder.save(system, optimizer, state)
             if callback:
-                callback(event)
-            if save_every and state.step % save_every == 0 and state.batch < last:
-                state.loss_sums, state.seconds = meter.read(), time.perf_counter() - began
-                run_folder.save(system, optimizer, schedule, state)
-
-        losses = {name: total / last for name, total in meter.read().items()}
-        metrics = from_main_process(lambda: evaluate_split(system.model, data.dev, dev_captions))
-        entry = _entry(state, rate, losses, metrics)
-        state.history.append(entry)
-        if not state.best or entry["rsum"] > state.best["rsum"]:
-            state.best = entry
-            run_folder.keep_best(system)
-        state.epoch, state.batch, state.loss_sums = state.epoch + 1, 0, {}
-        state.seconds = time.perf_counter() - began
-        run_folder.save(system, optimizer, schedule, state)
-        if callback:
-            callback(replace(event, kind="evaluated", metrics=metrics))
+                callback(replace(event, kind="evaluated", metrics=metrics))
 
     model = accelerator.unwrap_model(shared, keep_fp32_wrapper=False).model
     model.load_state_dict(run_folder.best)
@@ -195,15 +215,21 @@ def fit(
 def load_run(folder: str | Path) -> Run:
     """Load a run from its folder, with its model on the CPU. Nothing but the folder is needed.
 
+    What is loaded is what was saved: the checkpoint, `run.json`, the tokenizer and the architectures are held
+    to each other's digests. Only the word vectors of the beginning cannot be compared, since training has
+    changed them; they are part of the checkpoint. Runs of older versions have fewer digests.
+
     Raises:
         FileNotFoundError: the folder holds no run, or one without a finished epoch.
-        ValueError: a file is damaged; the message names it, and the field or tensor.
+        ValueError: a file is damaged, or belongs to another run; the message names it, and the field or
+            tensor.
     """
     folder = Path(folder)
-    sources = checkpoints.read_identity(folder)
-    recipe = _recipe(folder, sources)
+    sources = read_identity(folder)
+    recipe = read_recipe(folder, sources)
     tokenizer = recipe.load_tokenizer(folder)
-    checkpoint = checkpoints.read_checkpoint(folder)
+    check_tokenizer(folder, tokenizer, sources)
+    checkpoint = checkpoints.read_checkpoint(folder, sources)
     if not checkpoint.state.best:
         raise FileNotFoundError(f"{folder} holds no finished epoch yet: resume its training")
     model = recipe.build(sources["data"]["feature_dim"], tokenizer, architecture=folder)
@@ -223,15 +249,19 @@ def describe_data(
         "fingerprint": data.fingerprint(),
         "feature_kind": data.feature_kind,
         "feature_dim": data.feature_dim,
-        "tokenizer": _tokenizer_digest(tokenizer),
-        "vectors": "" if vectors is None else _digest(vectors.detach().float().cpu().numpy().tobytes()),
+        "tokenizer": tokenizer_digest(tokenizer),
+        "vectors": "" if vectors is None else digest(vectors.detach().float().cpu().numpy().tobytes()),
     }
     if negatives is not None:
-        described["negatives"] = _digest(negatives.texts.tobytes() + negatives.pictures.tobytes())
+        described["negatives"] = digest(negatives.texts.tobytes() + negatives.pictures.tobytes())
     return described
 
 
-def _check_kinds(recipe: Recipe, data: Dataset) -> None:
+def _check_arguments(recipe: Recipe, data: Dataset, seed: int, save_every: int | None) -> None:
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed is {seed}: wanted a whole number from 0 to 2**63 - 1")
+    if save_every is not None and save_every < 1:
+        raise ValueError(f"save_every is {save_every}: wanted at least 1 step, or None")
     if recipe.features != data.feature_kind:
         reads, holds = (
             "pixels" if kind == "pixels" else f"{kind} features"
@@ -240,6 +270,23 @@ def _check_kinds(recipe: Recipe, data: Dataset) -> None:
         raise ValueError(
             f"recipe {recipe.name!r} reads {reads} and data {data.name!r} holds {holds}: choose a recipe "
             f"for {holds}"
+        )
+    things = "captions" if recipe.training.batches == "pairs" else "pictures"
+    count = len(data.train.captions if things == "captions" else data.train)
+    if recipe.training.batch_size > count:
+        raise ValueError(
+            f"training.batch_size is {recipe.training.batch_size}: data {data.name!r} has {count} {things} "
+            "to train on, so set it to that or less"
+        )
+
+
+def _check_reached(folder: Path | None, state: State, epochs: int, steps: int) -> None:
+    """Refuse a state that a run of so many epochs and steps an epoch does not come to."""
+    ends = [(epoch + 1) * steps for epoch in range(state.epoch)]
+    if state.epoch > epochs or state.batch >= steps or [entry["step"] for entry in state.history] != ends:
+        raise ValueError(
+            f"{folder}: the checkpoint is at step {state.step}, epoch {state.epoch}, batch {state.batch}, "
+            f"which a run of {epochs} epochs of {steps} steps never reaches: {AGAIN}"
         )
 
 
@@ -273,37 +320,6 @@ class _Batches:
     def of_epoch(self, epoch: int, start: int = 0) -> Any:
         """The batches of an epoch, from `start` on."""
         return make_loader(self.split, self.tokens, epoch=epoch, start=start, **self.options)
-
-
-def _open_folder(
-    folder: str | Path | None,
-    resume: bool,
-    sources: dict[str, Any],
-    system: System,
-    tokenizer: Tokenizer,
-    accelerator: Accelerator,
-) -> RunFolder:
-    """The run's folder, with what `load_run` needs besides weights: the tokenizer and the architectures."""
-    path = None if folder is None else Path(folder)
-    if path is not None and resume and (path / checkpoints.CHECKPOINT).is_file():
-        before = checkpoints.read_identity(path)
-        # Settings that were added since have their defaults in both, and so have options left out.
-        checkpoints.compare(path, before | {"recipe": _recipe(path, before).portable()}, sources)
-    run_folder = RunFolder(path, sources, writes=accelerator.is_main_process)
-    if path is not None and run_folder.writes and not (path / checkpoints.CHECKPOINT).is_file():
-        tokenizer.save(path)
-        for name in ENCODERS:
-            save_architecture = getattr(getattr(system.model, name), "save_architecture", None)
-            if callable(save_architecture):
-                save_architecture(path / name)
-    return run_folder
-
-
-def _recipe(folder: Path, sources: dict[str, Any]) -> Recipe:
-    try:
-        return Recipe.from_dict(sources["recipe"])
-    except ValueError as error:
-        raise ValueError(f"{folder / checkpoints.RUN}: recipe: {error}") from error
 
 
 def _entry(
@@ -343,21 +359,11 @@ def _shown(
     )
 
 
-def _tokenizer_digest(tokenizer: Tokenizer) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        tokenizer.save(folder)
-        return _digest(b"".join(path.read_bytes() for path in sorted(Path(folder).iterdir())))
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:12]
-
-
 def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, sources: dict[str, Any], state: State) -> Run:
     timings = {
         "seconds": state.seconds,
         "step_seconds": state.training_seconds / state.step,
-        "data_wait": state.waiting_seconds / state.training_seconds,
+        "data_wait": state.waiting_seconds / max(state.training_seconds, 1e-9),
     }
     return Run(
         model=model,

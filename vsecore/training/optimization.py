@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import lr_scheduler
 
 from vsecore.recipes import Training
@@ -50,6 +51,39 @@ def make_schedule(
     return lr_scheduler.ChainedScheduler(parts)
 
 
+def advance(schedule: lr_scheduler.LRScheduler, steps: int) -> None:
+    """Bring a new schedule to where it is after some steps.
+
+    It depends on nothing else, so a checkpoint need not keep it.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
+        for _ in range(steps):
+            schedule.step()
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether no number of a tensor is NaN or infinite."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return True
+    low, high = tensor.detach().aminmax()  # NaN if any number is
+    return bool(low.isfinite() & high.isfinite())
+
+
+def check_weights(system: nn.Module, step: int, learning_rate: float) -> None:
+    """Refuse weights that are of no use, before they are evaluated or saved.
+
+    Raises:
+        FloatingPointError: a weight is NaN, infinite, or so large that its square is infinite: then every
+            embedding is zero, and the loss stays finite.
+    """
+    for name, weight in system.named_parameters():
+        if not is_finite(weight.detach().square()):
+            raise FloatingPointError(
+                f"weight {name} is not finite, or its square is not, at step {step} {_remedy(learning_rate)}"
+            )
+
+
 class LossMeter:
     """Adds up the terms of an epoch's losses and checks that they stay finite.
 
@@ -90,8 +124,13 @@ class LossMeter:
         """
         if (step := int(self.first_bad)) >= 0:
             raise FloatingPointError(
-                f"the loss or its gradient is not finite at step {step} (learning rate "
-                f"{self.learning_rate:.3g}): lower training.learning_rate, raise training.warmup_steps, or "
-                "look for odd values in the features; the last checkpoint is from before"
+                f"the loss or its gradient is not finite at step {step} {_remedy(self.learning_rate)}"
             )
         return {name: float(total) for name, total in self.totals.items()}
+
+
+def _remedy(learning_rate: float) -> str:
+    return (
+        f"(learning rate {learning_rate:.3g}): lower training.learning_rate, raise training.warmup_steps, or "
+        "look for odd values in the features; the last checkpoint is from before"
+    )

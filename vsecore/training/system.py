@@ -69,7 +69,7 @@ class System(nn.Module):
         pairs = [self.model(part) for part in (batch, *(batch.offline or ()))]
         with torch.autocast(batch.tokens.device.type, enabled=False):
             step = self._step(batch, pairs, epoch)
-            terms = {name: self.weights[name] * _term(name, loss(step)) for name, loss in self.losses.items()}
+            terms = {name: self.weights[name] * _term(name, loss, step) for name, loss in self.losses.items()}
         return terms, Scored(step.scores.detach(), step.positives)
 
     def _step(self, batch: Batch, pairs: list[tuple[Embedding, Embedding]], epoch: int) -> Step:
@@ -102,8 +102,17 @@ class Scored:
     positives: Tensor  # (B, C) bool
 
 
-def _term(name: str, term: Any) -> Tensor:
-    """What a loss returned, if it can be minimised."""
+def _term(name: str, loss: nn.Module, step: Step) -> Tensor:
+    """What a loss returns, if it can be minimised."""
+    try:
+        term = loss(step)
+    except (AttributeError, KeyError, TypeError) as error:
+        if "NoneType" not in str(error) and not isinstance(error, KeyError):
+            raise
+        raise ValueError(
+            f"loss {name!r} looks at something that it does not name ({error}): if that is of an embedding, "
+            'name it in the attribute `reads` of its class, such as reads = ("elements",)'
+        ) from error
     if not isinstance(term, Tensor) or term.ndim:
         found = f"a tensor {tuple(term.shape)}" if isinstance(term, Tensor) else repr(term)
         raise ValueError(f"loss {name!r} returned {found}: wanted a scalar tensor")

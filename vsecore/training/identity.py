@@ -1,0 +1,155 @@
+"""What a run is: its recipe, data, seed and precision, as `run.json` keeps them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from vsecore.data.words import Tokenizer
+from vsecore.recipes import Recipe
+from vsecore.typed import from_json, short
+
+RUN = "run.json"
+AGAIN = "put the run's own file back, or train again in another folder"
+ENCODERS = ("image_encoder", "text_encoder")  # of a model; a run's folder keeps each one's architecture
+
+
+@dataclass(frozen=True)
+class DataIdentity:
+    """What a run was trained on, see `training.describe_data`."""
+
+    name: str
+    fingerprint: str
+    feature_dim: Annotated[int, Field(ge=1)]
+    tokenizer: str
+    vectors: str
+    feature_kind: str = ""
+    negatives: str = ""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The types of what `run.json` holds; a run of an older version may lack what has a default."""
+
+    recipe: dict[str, Any]
+    data: DataIdentity
+    seed: Annotated[int, Field(ge=0)]
+    precision: Literal["float32", "bfloat16"] = "float32"
+
+
+LATER = {"precision": Identity.precision}
+"""Fields that runs of older versions lack, with the values they had."""
+
+
+def read_identity(folder: Path) -> dict[str, Any]:
+    """The recipe, data, seed and precision of the run in a folder, as plain data.
+
+    Raises:
+        FileNotFoundError: there is no run.
+        ValueError: `run.json` is damaged.
+    """
+    path = folder / RUN
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} holds no run (it has no {RUN}): name the folder of a training")
+    text = path.read_bytes()
+    from_json(str(path), text, Identity)
+    read_recipe(folder, content := LATER | json.loads(text))
+    return content
+
+
+def read_recipe(folder: Path, identity: Mapping[str, Any]) -> Recipe:
+    """The recipe of the run in a folder.
+
+    Raises:
+        ValueError: it is damaged, or names a part that is not known here.
+    """
+    try:
+        return Recipe.from_dict(identity["recipe"])
+    except ValueError as error:
+        own = ": a part of your own must be registered first, by the code that trained the run"
+        remedy = own if "is unknown: there are" in str(error) else ""
+        raise ValueError(f"{folder / RUN}: recipe: {error}{remedy}") from error
+
+
+def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
+    """What a checkpoint keeps of the files beside it, so that it is never taken for that of another run.
+
+    It covers `run.json`, which names the tokenizer's digest, and the architectures of the encoders. Fields
+    that a later version adds do not change it as long as they have their defaults.
+    """
+    recipe = read_recipe(folder, identity)
+    told = [
+        recipe.name,
+        recipe.source,
+        recipe.hash(),
+        *(identity[field] for field in ("data", "seed", "precision")),
+    ]
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    for path in sorted(path for name in ENCODERS for path in (folder / name).glob("*")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def tokenizer_digest(tokenizer: Tokenizer, kept: Path | None = None) -> str:
+    """A digest of the files that a tokenizer saves; of those kept in a run's folder if there is one."""
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save(folder)
+        paths = sorted(Path(folder).iterdir())
+        return digest(b"".join(((kept or path.parent) / path.name).read_bytes() for path in paths))
+
+
+def digest(content: bytes) -> str:
+    """Twelve hexadecimal digits that tell one content from another."""
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def check_tokenizer(folder: Path, tokenizer: Tokenizer, identity: Mapping[str, Any]) -> None:
+    """Refuse a run's folder whose tokenizer is not the one that `run.json` names.
+
+    Raises:
+        FileNotFoundError: its file is missing.
+        ValueError: it is another one, so that words would have other numbers.
+    """
+    if tokenizer_digest(tokenizer, folder) != identity["data"]["tokenizer"]:
+        raise ValueError(f"{folder} holds another tokenizer than its {RUN} names: {AGAIN}")
+
+
+def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to resume a run with other settings.
+
+    Raises:
+        ValueError: naming the first setting that differs.
+    """
+    # Settings that were added since have their defaults in both, and so have options left out.
+    then = flatten({**before, "recipe": read_recipe(folder, before).portable()})
+    today = flatten(now)
+    for name in sorted(then.keys() | today.keys()):
+        if then.get(name) != today.get(name):
+            raise ValueError(
+                f"{folder} holds a run with {name} = {short(then.get(name))}, but it is now "
+                f"{short(today.get(name))}: resume with the same, or choose another folder"
+            )
+
+
+def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings as one level: {"training": {"epochs": 3}} becomes {"training.epochs": 3}.
+
+    A list of parts goes by their names: {"losses": [{"name": "triplet", "weight": 1.0}]} becomes
+    {"losses.triplet.weight": 1.0}.
+    """
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, list | tuple) and value and all(isinstance(part, Mapping) for part in value):
+            value = {str(part.get("name", place)): part for place, part in enumerate(value)}
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[prefix + key] = value
+    return flat
