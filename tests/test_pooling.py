@@ -220,6 +220,13 @@ def test_works_under_autocast(pool):
         assert not elements.grad[~mask].any()
 
 
+def test_the_recurrent_pool_keeps_single_precision_under_autocast_and_the_type_of_its_elements():
+    pool, (x, mask) = copy.deepcopy(OTHERS["seq2seq"]).float(), batch(dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(pool(x, mask), OTHERS["seq2seq"](x.double(), mask).float())
+        assert pool(x.bfloat16(), mask).dtype == torch.bfloat16
+
+
 def test_k_max_lies_between_max_and_mean():
     x, mask = batch()
     assert torch.equal(KMaxPool(1)(x, mask), MaxPool()(x, mask))
@@ -651,8 +658,13 @@ def test_another_width_is_refused(pool):
         (lambda: AdPool(4, token_share="much"), "token_share must be None, \"random\" or .* got 'much'"),
         (lambda: AdPool(4, token_share=math.nan), "token_share must be .* got nan"),
         (lambda: GCNPool(4, layers=0), "layers must be"),
+        (lambda: GCNPool(4, layers=1.5), "layers must be .* got 1.5"),
+        (lambda: GCNPool(4, layers=True), "layers must be .* got True"),
         (lambda: GPO(position_dim=3), "position_dim must be even"),
         (lambda: GPO(hidden=0), "hidden must be"),
+        (lambda: GPO(hidden=1.5), "hidden must be .* got 1.5"),
+        (lambda: GPO(position_dim=0), "position_dim must be"),
+        (lambda: GPO(position_dim=True), "position_dim must be .* got True"),
         (lambda: GPO(temperature=0), "temperature must be"),
     ],
 )
@@ -669,6 +681,7 @@ def test_build_pool_builds_each_and_needs_no_memory_to_try(name):
     assert pool(torch.randn(2, 3, DIM)).shape == (2, DIM)
     with torch.device("meta"):
         build_pool(name, DIM, **options)
+    assert build_pool(name, 1, **options)(torch.randn(2, 3, 1)).shape == (2, 1)
 
 
 def test_build_pool_knows_every_name():
