@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 from vsecore.pooling import (
@@ -718,6 +719,23 @@ def test_build_pool_gives_the_width_to_poolers_that_want_it(monkeypatch):
 def test_build_pool_refuses_what_it_does_not_know(name, dim, options, message):
     with pytest.raises(ValueError, match=message):
         build_pool(name, dim, **options)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", sorted(set(POOLS) - {"gpo", "seq2seq"}))
+def test_no_pooler_asks_a_gpu_for_a_number_nor_leaves_it(name, masked):
+    """Tensors that pretend to be on a GPU have no numbers, and meet none that are elsewhere.
+
+    The two recurrent poolers leave autocast, which asks for a GPU's driver: they need the next test.
+    """
+    with FakeTensorMode():
+        with torch.device("cuda"):
+            pool = build_pool(name, DIM, **({"k": 2} if name == "kmax" else {}))
+        for rows in (2, 9):  # fewer sets than elements, and more
+            x = torch.rand(rows, 7, DIM, device="cuda")
+            mask = torch.ones(rows, 7, dtype=torch.bool, device="cuda") if masked else None
+            pooled = pool(x, mask)
+            assert pooled.shape == (rows, DIM) and pooled.device.type == "cuda"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
