@@ -319,14 +319,15 @@ def test_siblings_are_negatives_only_where_a_batch_is_of_pairs(name):
         loss(step_of(torch.zeros(2, 4), torch.ones(2, 4, dtype=torch.bool)))
 
 
+@pytest.mark.parametrize("siblings", [False, True])
 @pytest.mark.parametrize("epoch", [0, 5])
 @pytest.mark.parametrize("name", LOSSES)
-def test_no_loss_asks_a_gpu_for_a_number(name, epoch):
+def test_no_loss_asks_a_gpu_for_a_number(name, epoch, siblings):
     """Tensors that pretend to be on a GPU have no numbers: who needs one to go on, fails here."""
     with FakeTensorMode():
         scores = torch.rand(8, 8, device="cuda")
         positives = torch.eye(8, dtype=torch.bool, device="cuda")
         rows = Embedding(torch.rand(8, 4, device="cuda"))
         step = Step(scores, positives, rows, rows, (), None, None, Cosine(), epoch)
-        loss = LOSSES.build(name, {})(step)
+        loss = LOSSES.build(name, {"siblings_are_negatives": siblings})(step)
     assert loss.shape == () and loss.device.type == "cuda"
