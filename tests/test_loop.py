@@ -15,7 +15,7 @@ from vsecore.encoders.pictures import CellEncoder
 from vsecore.encoders.words import BiGRUEncoder
 from vsecore.losses import LOSSES, triplet
 from vsecore.model import VSE
-from vsecore.training import encode, evaluate_split, load_run
+from vsecore.training import encode, evaluate_split, load_run, loop
 
 
 @pytest.fixture(autouse=True)
@@ -468,6 +468,22 @@ def test_a_run_that_ends_badly_keeps_and_reports_its_best_epoch(tmp_path):
             assert torch.equal(weight, kept[best][name]), name
         metrics = evaluate_split(again.model, data.dev, again.tokenizer)
         assert metrics == {name: run.best[name] for name in metrics}
+
+
+def test_a_run_stopped_while_it_is_measured_goes_on_with_the_same_bits(tmp_path, monkeypatch):
+    """Even if each step is saved: the last of an epoch is saved only together with its measures."""
+    whole, measure, calls = train(), loop.evaluate_split, []
+
+    def stop_once(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise InterruptedError
+        return measure(*arguments)
+
+    monkeypatch.setattr(loop, "evaluate_split", stop_once)
+    with pytest.raises(InterruptedError):
+        train(folder=tmp_path, save_every=1)
+    assert train(folder=tmp_path, save_every=1, resume=True).history == whole.history
 
 
 def test_of_equal_epochs_the_first_is_kept():
