@@ -187,6 +187,7 @@ def test_an_epoch_begun_in_the_middle_goes_on_as_if_never_stopped(vocabulary, mo
     assert len(rest) == len(whole) - 2 > 0
     assert all(same(a, b) for a, b in zip(whole[2:], rest, strict=True))
     assert list(make_loader(small_split(), vocabulary, 4, start=len(whole), **options)) == []
+    assert len(make_loader(small_split(), vocabulary, 1, mode="pictures")) == 23
 
 
 def test_workers_change_nothing(vocabulary) -> None:
@@ -494,7 +495,8 @@ def test_negatives_belong_to_pairs(vocabulary) -> None:
         ({"element_drop": 1.0}, "element_drop is 1.0"),
         ({"word_drop": -0.1}, "word_drop is -0.1"),
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"batch_size": 1000}, "batch_size is 1000, more than"),
+        ({"batch_size": 1000}, r"batch_size is 1000, more than the \d+ captions"),
+        ({"batch_size": 1000, "mode": "pictures"}, "batch_size is 1000, more than the 23 pictures"),
         ({"world": 3}, "multiple of world"),
         ({"rank": 2, "world": 2}, "rank is 2"),
         ({"world": 2, "drop_last": False}, "drop_last is False"),
