@@ -9,12 +9,14 @@ BIN := $(VENV)/bin
 # Tests run two at a time, one thread each. COVERAGE=1 also measures which lines the unit tests run.
 PYTEST := $(BIN)/python -m pytest -n 2
 COVERAGE ?=
+# Which mutants to try, such as MUTANTS='vsecore.similarity.*'; all of them take more than an hour.
+MUTANTS ?=
 INSTALLED := $(VENV)/.installed
 # JupyterLab would ask whether it may fetch news, over the first page of the course.
 LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
 QUIET_LAB := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
 
-.PHONY: help course test lint units notebooks book browser pdf lab learner format lock clean
+.PHONY: help course test lint units notebooks book browser pdf lab learner format lock mutants clean
 
 help:  ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -77,6 +79,10 @@ lock: $(INSTALLED)  ## Write requirements.lock anew from pyproject.toml.
 	$(BIN)/uv pip compile --universal --generate-hashes --upgrade --all-extras \
 	  --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
+mutants: $(INSTALLED)  ## Break the code in one place at a time: which breaks does no test notice?
+	@$(BIN)/python -c 'import mutmut' || { echo "Install it first: $(BIN)/python -m pip install mutmut"; exit 1; }
+	OMP_NUM_THREADS=1 $(BIN)/python -m mutmut run --max-children 2 $(MUTANTS)
+
 clean:  ## Remove what was built (not the environment, the cache, nor what learners work in).
-	rm -rf book/_build
+	rm -rf book/_build mutants
 	test ! -d build || find build -mindepth 1 -maxdepth 1 ! -name learner -exec rm -rf {} +
