@@ -334,16 +334,39 @@ def test_a_training_that_is_stopped_says_how_to_go_on(
     assert said.strip() == "vse: stopped; continue with --resume"
 
 
+IMPORTS = """
+import os, signal, sys
+from vsecore import __main__ as here
+
+class Stops:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Stops())
+here.main()
+"""
+
+
 def test_a_command_that_is_stopped_while_it_imports_ends_in_one_line() -> None:
-    begin = "import vsecore.__main__ as here; here.stopping.stop_tidily(); print(flush=True); here.main()"
-    pipe = subprocess.PIPE
-    command = subprocess.Popen(
-        [sys.executable, "-c", begin, "evaluate", "nowhere"], stdout=pipe, stderr=pipe, text=True
-    )
-    assert command.stdout is not None and command.stdout.readline() == "\n"
-    command.send_signal(signal.SIGINT)
-    _, said = command.communicate(timeout=60)
-    assert (command.returncode, said) == (130, "vse: stopped\n")
+    done = subprocess.run([sys.executable, "-c", IMPORTS, "evaluate", "x"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "vse: stopped\n")
+
+
+def test_a_program_that_drops_what_stops_it_ends_all_the_same() -> None:
+    deaf = """
+import os, signal, time
+from vsecore import stopping
+stopping.PATIENCE = 0.2
+stopping.stop_tidily()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except BaseException:
+    pass
+time.sleep(60)
+"""
+    done = subprocess.run([sys.executable, "-c", deaf], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (130, "vse: stopped\n")
 
 
 def test_a_reader_that_has_enough_ends_a_command_quietly() -> None:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from vsecore import paths, threads
-from vsecore.stopping import Stopped
+from vsecore import paths, stopping, threads
 
 if TYPE_CHECKING:
     from vsecore.data.splits import Dataset, FeatureKind
@@ -38,10 +37,6 @@ def main() -> None:
     os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
     try:
         app()
-    except Stopped as stopped:
-        if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
-            _complain(f"stopped{stopped.advice}")
-        sys.exit(stopped.code)
     except BrokenPipeError:  # whoever read the output, such as head, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is written at the end
         sys.exit(1)
@@ -226,11 +221,8 @@ def data_extract(
     from vsecore.data.karpathy import load_karpathy
 
     splits = load_karpathy(root, captions)
-    try:
-        extract(splits, find_backbone(backbone, weights), out, batch_size=batch_size)
-    except Stopped as stopped:
-        stopped.advice = "; continue with the same command"
-        raise
+    stopping.advice = lambda: "; continue with the same command"
+    extract(splits, find_backbone(backbone, weights), out, batch_size=batch_size)
     dataset = open_precomp(out)
     for split in (dataset.train, dataset.dev, dataset.test):
         typer.echo(repr(split))
@@ -291,25 +283,21 @@ def train(
         if event.metrics is not None and is_main_process():
             typer.echo(f"epoch {event.epoch + 1}: {_spoken(event.metrics)}")
 
-    try:
-        run = fit(
-            chosen,
-            dataset,
-            folder=folder,
-            resume=resume,
-            tokenizer=tokenizer,
-            vectors=word_vectors,
-            callback=tell,
-            seed=seed,
-            device=device,
-            precision=precision,
-            workers=workers,
-            save_every=save_every,
-        )
-    except Stopped as stopped:
-        if (folder / CHECKPOINT).is_file():
-            stopped.advice = "; continue with --resume"
-        raise
+    stopping.advice = lambda: "; continue with --resume" if (folder / CHECKPOINT).is_file() else ""
+    run = fit(
+        chosen,
+        dataset,
+        folder=folder,
+        resume=resume,
+        tokenizer=tokenizer,
+        vectors=word_vectors,
+        callback=tell,
+        seed=seed,
+        device=device,
+        precision=precision,
+        workers=workers,
+        save_every=save_every,
+    )
     if not is_main_process():  # only one process prints and writes
         return
     model = run.model.to("cpu" if device == "cpu" else best_device())

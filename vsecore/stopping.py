@@ -3,11 +3,20 @@
 This module imports only the standard library, so that it can be in force before anything else is imported.
 """
 
+import multiprocessing
 import os
 import signal
 import sys
+import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
+
+PATIENCE = 5
+"""Seconds that a program has for a tidy end. Whatever it has written is whole at any moment."""
+
+advice: Callable[[], str] = str
+"""What a program says of going on, such as "; continue with --resume"; by default nothing."""
 
 
 class Stopped(SystemExit):
@@ -16,41 +25,46 @@ class Stopped(SystemExit):
     Not a KeyboardInterrupt, which libraries and worker processes answer with words of their own.
     """
 
-    advice = ""
-    """What to do to go on, such as "; continue with --resume"."""
-
 
 def stop_tidily() -> None:
     """From now on Ctrl-C and the system's request to end raise `Stopped`.
 
-    Processes that are forked later, as those that prepare batches, do not hear Ctrl-C: this one ends them.
+    Processes that are forked later, as those that prepare batches, hear neither, though a terminal and many
+    a system tell all of them: this one ends them.
     """
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     if hasattr(os, "register_at_fork"):  # not on Windows
-        os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_leave_to_parent)
+        os.register_at_fork(after_in_child=leave_to_parent)
+
+
+def end(code: int) -> NoReturn:
+    """Say that the program was stopped, and end it now, whatever its threads and workers still do."""
+    for worker in multiprocessing.active_children():
+        worker.kill()
+    if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
+        print(f"vse: stopped{advice()}", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.unraisablehook = _ignore
     if hasattr(signal, "SIGCHLD"):  # the end of a worker is no news any more
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # An exception within a callback, or while an object is removed, is dropped. The program ends anyway.
+    last = threading.Timer(PATIENCE, end, (128 + number,))
+    last.daemon = True
+    last.start()
     raise Stopped(128 + number)
 
 
-def _hold() -> None:
-    """Let signals wait while a process is forked: the new one must not take them for its own."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-
-
-def _release() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
-
-
-def _leave_to_parent() -> None:
+def leave_to_parent() -> None:
+    """From now on this process hears neither: the one that started it ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _release()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _ignore(unraisable: object) -> None:
