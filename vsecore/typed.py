@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -77,6 +77,14 @@ def spoken(mistake: Mapping[str, Any]) -> str:
 def short(value: Any) -> str:
     """A value as a message shows it: a damaged file may hold a million characters where a name should be."""
     return _SHORT.repr(value)
+
+
+def counted(things: Sequence[object], kind: str) -> str:
+    """A count and the first few, for a message: "7 pictures (a.jpg, b.jpg, c.jpg, ...)"."""
+    names = (str(thing) for thing in things[:3])
+    shown = ", ".join(name if len(name) <= 60 else f"{name[:28]}...{name[-28:]}" for name in names)
+    more = ", ..." if len(things) > 3 else ""
+    return f"{len(things)} {kind}{'s' if len(things) > 1 else ''} ({shown}{more})"
 
 
 _SHORT = reprlib.Repr()

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,11 +21,12 @@ import torch
 from pydantic import Field
 
 from vsecore.data import files
+from vsecore.data.annotations import CAPTIONS_A_PICTURE
 from vsecore.data.backbones import Backbone
 from vsecore.data.decoding import look_ahead
 from vsecore.data.feature_rows import FeatureRows, Verdict, refuse_all_but_files
-from vsecore.data.karpathy import CAPTIONS_A_PICTURE, CaptionSplit
-from vsecore.typed import short
+from vsecore.data.karpathy import CaptionSplit
+from vsecore.typed import counted, short
 
 META, UNFINISHED = "meta.json", "extraction.json"
 
@@ -159,7 +160,7 @@ def find_damage(folder: Path) -> list[str]:
             if rows.has_its_size():
                 verdict = rows.inspect()
                 if not verdict.whole:
-                    where = f" ({_counted(verdict.damaged, 'row')})" if verdict.damaged else ""
+                    where = f" ({counted(verdict.damaged, 'row')})" if verdict.damaged else ""
                     damaged.append(f"{rows.finished}{where}")
             else:
                 damaged.append(f"{rows.finished}")
@@ -319,10 +320,10 @@ class _Extraction:
     def _tell_what_is_made_again(self, name: str, verdict: Verdict) -> None:
         pictures = self.caption_splits[name].files
         if verdict.changed:
-            which = _counted([pictures[row].name for row in verdict.changed], "picture")
+            which = counted([pictures[row].name for row in verdict.changed], "picture")
             print(f"{name}: {which} changed since they were looked at: looked at again", file=sys.stderr)
         if verdict.damaged:
-            which = _counted(verdict.damaged, "row")
+            which = counted(verdict.damaged, "row")
             print(f"{name}: {which} damaged or cut off: made again", file=sys.stderr)
 
 
@@ -349,12 +350,6 @@ def _text_files(folder: Path, name: str) -> tuple[Path, Path]:
 def _holds(path: Path, text: str) -> bool:
     content = text.encode()
     return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
-
-
-def _counted(things: Sequence[object], kind: str) -> str:
-    """A count and the first few: "7 rows (3, 4, 5, ...)"."""
-    shown = ", ".join(map(str, things[:3])) + (", ..." if len(things) > 3 else "")
-    return f"{len(things)} {kind}{'s' if len(things) > 1 else ''} ({shown})"
 
 
 def _size(count: int) -> str:

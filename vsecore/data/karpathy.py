@@ -16,10 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from vsecore.data import files
-from vsecore.data.annotations import CAPTIONS_A_PICTURE as CAPTIONS_A_PICTURE
-from vsecore.data.annotations import SPLITS as SPLITS
-from vsecore.data.annotations import Entry, expanded, read_annotations
+from vsecore.data.annotations import CAPTIONS_A_PICTURE, Entry, expanded, read_annotations
 from vsecore.data.picture_files import open_picture
+from vsecore.typed import counted
 
 PICTURE_FOLDERS = (
     "",
@@ -141,7 +140,7 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
             terse = [entry.file_name for entry, _ in pictures if 0 < len(entry.captions) < CAPTIONS_A_PICTURE]
             if terse:
                 report.problems.append(
-                    f"split {name!r}: {_counted(terse, 'picture')} with fewer than "
+                    f"split {name!r}: {counted(terse, 'picture')} with fewer than "
                     f"{CAPTIONS_A_PICTURE} captions: give them so many, or leave them out"
                 )
         unused = [entry for entry in entries if not entry.split]
@@ -149,7 +148,7 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
         if unused:
             report.facts.append(f"{len(unused)} more ids have captions and belong to no split")
         if lost:
-            report.facts.append(f"{_counted(lost, 'id')} with captions and no picture: not used")
+            report.facts.append(f"{counted(lost, 'id')} with captions and no picture: not used")
         report.problems += _unreadable([path for pictures in found.values() for _, path in pictures if path])
     return report
 
@@ -194,11 +193,11 @@ def _mistakes(root: Path, annotations: Path, found: _Found) -> Iterator[Exceptio
             yield ValueError(f"{annotations}: split {name!r} has no captions, each picture needs one")
         elif silent:
             yield ValueError(
-                f"{annotations}: {_counted(silent, 'picture')} of split {name!r} without captions"
+                f"{annotations}: {counted(silent, 'picture')} of split {name!r} without captions"
             )
         if missing:
             yield FileNotFoundError(
-                f"{_counted(missing, 'picture')} of split {name!r} not in {root}, nor in its folders "
+                f"{counted(missing, 'picture')} of split {name!r} not in {root}, nor in its folders "
                 f'"images" and {pictures[0][0].folder or "such"!r}: put them there, or name another root'
             )
         for entry, path in pictures:
@@ -293,9 +292,3 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
         f"{root} holds no dataset_*.json and no Flickr8k.token.txt: put Karpathy's dataset_coco.json, "
         "dataset_flickr30k.json or dataset_flickr8k.json there"
     )
-
-
-def _counted(names: list[str], thing: str) -> str:
-    """A count and the first few: "7 pictures (a.jpg, b.jpg, c.jpg, ...)"."""
-    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    return f"{len(names)} {thing}{'s' if len(names) > 1 else ''} ({shown})"
