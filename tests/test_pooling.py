@@ -346,7 +346,7 @@ def test_self_attention_agrees_with_the_loop():
     for row in range(len(x)):
         own = [x[row, n] for n in range(x.shape[1]) if mask[row, n]]
         memory = pool.memory(sum(own) / len(own)).tanh()
-        shares = softmax([float(pool.score(pool.element(element).tanh() * memory)) for element in own])
+        shares = softmax([pool.score(pool.element(element).tanh() * memory).item() for element in own])
         torch.testing.assert_close(
             pooled[row], sum(s * element for s, element in zip(shares, own, strict=True))
         )

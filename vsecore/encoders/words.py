@@ -274,6 +274,8 @@ def _transformer(weights: str, architecture: Path | None) -> BertModel:
     check_room(f"{path}: the model", sum(weight.numel() for weight in wanted.parameters()))
     if architecture is not None:
         return BertModel(config, add_pooling_layer=False)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # it would list the weights that are not used, those of the pooling
     try:
         # Safetensors alone, because pickled weights can run code too. Pooling is not used, and several
         # processes would wait for the gradients of its weights.
@@ -289,6 +291,8 @@ def _transformer(weights: str, architecture: Path | None) -> BertModel:
         raise ValueError(
             f"the weights in {folder} are damaged, or of another model: get them again"
         ) from error
+    finally:
+        logging.set_verbosity(verbosity)
     model, found = loaded
     if lacking := sorted(found["missing_keys"]):
         raise ValueError(f"the weights in {folder} lack {lacking[0]}: get them again")
