@@ -9,9 +9,9 @@ BIN := $(VENV)/bin
 # Tests run two at a time, one thread each. COVERAGE=1 also measures which lines the unit tests run.
 PYTEST := $(BIN)/python -m pytest -n 2
 COVERAGE ?=
-# Which mutants to try, such as MUTANTS='vsecore.similarity.*'; all of them take more than an hour.
+# Which mutants to try, such as MUTANTS='vsecore.similarity.*'; trying all takes more than an hour.
 MUTANTS ?=
-# How many damages of each kind of file the battery tries.
+# How many damaged files of each kind the battery tries.
 DAMAGES ?= 200
 INSTALLED := $(VENV)/.installed
 # JupyterLab would ask whether it may fetch news, over the first page of the course.
@@ -81,11 +81,11 @@ lock: $(INSTALLED)  ## Write requirements.lock anew from pyproject.toml.
 	$(BIN)/uv pip compile --universal --generate-hashes --upgrade --all-extras \
 	  --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
-mutants: $(INSTALLED)  ## Break the code in one place at a time: which breaks does no test notice?
+mutants: $(INSTALLED)  ## Break the code in one place at a time, and list what no test notices.
 	@$(BIN)/python -c 'import mutmut' || { echo "Install it first: $(BIN)/python -m pip install mutmut"; exit 1; }
 	OMP_NUM_THREADS=1 $(BIN)/python -m mutmut run --max-children 2 $(MUTANTS)
 
-battery: $(INSTALLED)  ## Damage files of every kind, and kill work at random moments; by hand, ten minutes.
+battery: $(INSTALLED)  ## Damage files of every kind, and kill work at random moments (ten minutes).
 	VSECORE_BATTERY=$(DAMAGES) $(BIN)/python -m pytest -q -s tests/test_damage.py
 	$(BIN)/python tests/battery/kills.py
 

@@ -1,4 +1,4 @@
-"""The loop through `fit` itself: what the model is shown, how its weights move, which of them are kept."""
+"""The loop, tested through `fit`: what the model is shown, how its weights move, which of them are kept."""
 
 import math
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from vsecore.training import encode, evaluate_split, load_run, loop
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Small products are fastest on one thread, and the same bits need the same number of them."""
+    """Small products are fastest on one thread, and equal bits need an equal number of threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -39,7 +39,7 @@ def add(monkeypatch):
 
 @pytest.fixture
 def steps(add):
-    """The steps that a loss named "witness" is given: it notes them, and is the triplet loss otherwise."""
+    """The steps that a loss named "witness" receives: it notes them, and is otherwise the triplet loss."""
     seen = []
 
     class Witness(nn.Module):
@@ -53,7 +53,7 @@ def steps(add):
 
 @dataclass
 class Call:
-    """One batch as a tower is given it."""
+    """One batch as a tower receives it."""
 
     tower: str  # "pictures" or "captions"
     training: bool
@@ -63,7 +63,7 @@ class Call:
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Every batch that either tower of any model is given."""
+    """Every batch that either tower of any model receives."""
     seen = []
 
     def watch(tower):
@@ -83,7 +83,7 @@ def calls(monkeypatch):
 
 
 def at_each_step(note):
-    """A callback that notes something of each step; and the list of its notes."""
+    """A callback that notes something about each step, and the list of its notes."""
     notes = []
 
     def callback(event):
@@ -218,7 +218,7 @@ def test_what_is_dropped_in_an_epoch_is_another_in_the_next(steps):
 
 
 class DroppingCells(CellEncoder):
-    """Half of what it gives is dropped in training."""
+    """An encoder that drops half of its output in training."""
 
     reads = "grid"
 
@@ -228,7 +228,7 @@ class DroppingCells(CellEncoder):
 
 
 class DroppingWords(BiGRUEncoder):
-    """Half of what it gives is dropped in training."""
+    """An encoder that drops half of its output in training."""
 
     def forward(self, tokens, mask=None):
         elements, mask = super().forward(tokens, mask)
@@ -320,7 +320,7 @@ def test_a_rate_of_nothing_moves_nothing():
 
 
 class CellsAfterABackbone(CellEncoder):
-    """Its features pass through a layer that counts as pretrained."""
+    """An encoder with a layer that counts as pretrained."""
 
     reads = "grid"
 
@@ -334,7 +334,7 @@ class CellsAfterABackbone(CellEncoder):
 
 @pytest.mark.parametrize("warmup", [0, 3])
 def test_the_first_step_of_adam_moves_each_weight_by_its_rate(add, warmup):
-    """Adam divides the first gradient by its own size. A backbone's rate is a part of the others'."""
+    """Adam divides the first gradient by its own size. A backbone's rate is a fraction of the others'."""
     add(IMAGE_ENCODERS, "after_a_backbone", CellsAfterABackbone)
     a_recipe = recipe(
         image__encoder="after_a_backbone",
@@ -347,7 +347,7 @@ def test_the_first_step_of_adam_moves_each_weight_by_its_rate(add, warmup):
     (after, gradients), before, seen = notes[0], first_weights(a_recipe), 0
     for name, weight in before.items():
         rate = 0.01 / (warmup + 1) * (0.05 if "backbone" in name else 1)
-        felt = gradients[name].abs() > 1e-4  # far above the number that Adam adds below the fraction
+        felt = gradients[name].abs() > 1e-4  # far above the epsilon in Adam's denominator
         seen += int(felt.sum())
         moved = -rate * gradients[name].sign()
         torch.testing.assert_close((after[name] - weight)[felt], moved[felt], rtol=1e-3, atol=1e-7)
@@ -448,7 +448,7 @@ def test_a_loss_is_told_its_epoch(steps):
 
 
 def test_a_run_that_ends_badly_keeps_and_reports_its_best_epoch(tmp_path):
-    """After five epochs its learning rate is a thousand times as high."""
+    """After five epochs the learning rate becomes a thousand times as high."""
     a_recipe = recipe(training__epochs=7, training__decay_epochs=5, training__decay_factor=1000)
     data, kept = small_data(), {}
 
@@ -471,7 +471,7 @@ def test_a_run_that_ends_badly_keeps_and_reports_its_best_epoch(tmp_path):
 
 
 def test_a_run_stopped_while_it_is_measured_goes_on_with_the_same_bits(tmp_path, monkeypatch):
-    """Even if each step is saved: the last of an epoch is saved only together with its measures."""
+    """Even if each step is saved: the last of an epoch is saved only together with its metrics."""
     whole, measure, calls = train(), loop.evaluate_split, []
 
     def stop_once(*arguments):

@@ -973,7 +973,7 @@ def test_a_second_training_in_the_same_folder_is_refused_at_once(tmp_path):
     def second(event):
         before = bytes_of(tmp_path)
         for options in ({"resume": True}, {"seed": 1}, {}):
-            with pytest.raises(BlockingIOError, match="another process trains in"):
+            with pytest.raises(BlockingIOError, match="another process is training in"):
                 train(folder=tmp_path, **options)
         assert bytes_of(tmp_path) == before
         raise StopError
@@ -1027,7 +1027,7 @@ def test_a_loss_that_does_not_say_what_it_reads_is_told(monkeypatch):
             return step.v.elements.mean()
 
     monkeypatch.setitem(LOSSES._entries, "secretive", Secretive)
-    with pytest.raises(ValueError, match=r"loss 'secretive' looks at something that it does not name.*reads"):
+    with pytest.raises(ValueError, match=r"loss 'secretive' uses something that it did not ask for.*reads"):
         train(recipe(losses=["triplet", "secretive"]))
 
 

@@ -59,7 +59,7 @@ def test_what_json_cannot_express_is_refused():
     nested: list = []
     nested.append(nested)
     for value in ({1, 2}, nested):
-        with pytest.raises(ValueError, match=r"number is .*: wanted something that JSON can say"):
+        with pytest.raises(ValueError, match=r"number is .*: wanted something that JSON can express"):
             convert("number", value, int)
 
 

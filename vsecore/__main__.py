@@ -1,4 +1,4 @@
-"""What `vse` and `python -m vsecore` start: first what happens when they are stopped, then all imports."""
+"""Where `vse` and `python -m vsecore` start: they can be stopped tidily even while they still import."""
 
 from vsecore import stopping
 

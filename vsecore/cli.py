@@ -37,8 +37,8 @@ def main() -> None:
     os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
     try:
         app()
-    except BrokenPipeError:  # whoever read the output, such as head, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is written at the end
+    except BrokenPipeError:  # the reader of the output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is written at exit
         sys.exit(1)
     except Exception as error:
         missing = isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("vsecore")
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _complain(sentence: str) -> None:
-    """Print on stderr, also names of files that are not valid text."""
+    """Print an error on stderr, even if it holds a file name that is not valid text."""
     told = f"vse: {sentence}".encode(errors="backslashreplace").decode()
     typer.echo(told, err=True)
 
@@ -79,15 +79,15 @@ def _settings(pairs: list[str]) -> dict[str, str]:
 
 
 def _writable(option: str, path: Path | None, folder: bool = True) -> None:
-    """Refuse what a command could not write in the end, before it works for hours. Nothing is made yet.
+    """Refuse, before hours of work, a path that could not be written at the end. Nothing is created yet.
 
     Args:
-        option: what named the path, for the message.
-        path: a folder or a file, which need not exist; None: nothing is written.
-        folder: whether it is a folder.
+        option: the option that named the path, for the message.
+        path: a folder or a file, which need not exist; None: nothing will be written.
+        folder: whether it must be a folder rather than a file.
 
     Raises:
-        OSError: it is a file where a folder is wanted, or the reverse; or nothing can be made there.
+        OSError: it is a file where a folder is wanted, or the other way round, or cannot be written.
     """
     if path is None:
         return
@@ -96,7 +96,7 @@ def _writable(option: str, path: Path | None, folder: bool = True) -> None:
         raise OSError(f"{option} {path} is {come}: name {wanted}")
     above = next((one for one in (path, *path.absolute().parents) if one.exists()), path)
     if not path.exists() and not above.is_dir():
-        raise OSError(f"{option} {path} cannot be made: {above} is a file")
+        raise OSError(f"{option} {path} cannot be created: {above} is a file")
     if not os.access(above, os.W_OK):
         raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
 
@@ -248,7 +248,7 @@ def train(
     ] = "auto",
     save_every: Annotated[
         int | None,
-        typer.Option(min=1, help="Save every so many steps. [default: every epoch, and every ten minutes]"),
+        typer.Option(min=1, help="Save every N steps. [default: every epoch, and every ten minutes]"),
     ] = None,
     seed: Seed = 0,
     record: RecordOption = None,
@@ -263,7 +263,7 @@ def train(
 
     chosen = get(recipe).override(_settings(settings or []))
     _writable("--record", record)
-    if out is not None:  # before the data are read; the default folder has their name
+    if out is not None:  # before the data are read, if we can: the default folder needs their name
         _writable("--out", out)
         refuse_to_overwrite(out, resume)
     dataset = _open(data, chosen.features)

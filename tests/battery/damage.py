@@ -1,4 +1,4 @@
-"""Ways to damage a file, drawn by hypothesis: as bytes, as what its format says, or as a thing on disk."""
+"""Ways to damage a file, drawn by hypothesis: in its bytes, in terms of its format, or as a thing on disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOREIGN = [b"", b"\0" * 100, b"{}", b"[]", b"null", b"\xff\xfe\x00\x01", b"\x93N
 FOREIGN += [b"<!DOCTYPE html><html><body>404 Not Found</body></html>", b"\x89PNG\r\n\x1a\n"]
 FOREIGN += [b"\x80\x04cos\nsystem\n(S'true'\ntR.", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"]
 FOREIGN += [b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"]
-"""What a download may leave instead of a file."""
+"""What a download may leave instead of the file that was wanted."""
 
 
 def damage(path: Path, draw: Draw) -> str:
@@ -287,7 +287,7 @@ def _picture(path: Path, draw: Draw) -> str:
 
 
 def remove(path: Path) -> None:
-    """Whatever it is."""
+    """Remove what is at a path, whatever it is."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -1,10 +1,10 @@
-"""Kill trainings and extractions at random moments, go on, and see whether anything is lost.
+"""Kill trainings and extractions at random moments, resume them, and see whether anything is lost.
 
     python tests/battery/kills.py            # twenty kills of each
     python tests/battery/kills.py --kills 3
 
-A kill is SIGKILL: the process can do nothing about it. After each, the same command goes on from what lies on
-disk. At the end all must be as if nobody had ever killed anything.
+A kill is SIGKILL: the process can do nothing about it. After each, the same command goes on from what is on
+disk. At the end everything must be as if nothing had ever been killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vsecore.training import checkpoints
 
 
 def start(command: list[str]) -> int:
-    """Run a command of `vse` in a child process; its number."""
+    """Start a command of `vse` in a child process, and return the child's number."""
     child = os.fork()
     if child:
         return child
@@ -49,7 +49,7 @@ def start(command: list[str]) -> int:
 
 
 def finish(command: list[str]) -> float:
-    """Run a command to its end; the seconds that it took."""
+    """Run a command to its end, and return how many seconds it took."""
     began = time.perf_counter()
     _, status = os.waitpid(start(command), 0)
     if status != 0:
@@ -61,7 +61,7 @@ def kill_and_go_on(command: list[str], seconds: float, kills: int, dice: random.
     """Kill a command again and again, then let it end.
 
     Returns:
-        How many kills met it at work; the others came when it was done.
+        How many kills caught it at work; the others came when it was done.
     """
     met = 0
     for _ in range(kills):

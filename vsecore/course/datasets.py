@@ -42,17 +42,18 @@ def open_dataset(
 
     The scenes are generated, once, and kept in the cache. Photographs are read from a folder of extracted
     features; for a folder of pictures and captions, features are extracted once and kept in the cache. Each
-    opening then reads both through, and pictures that have changed are looked at again.
+    opening checks all pictures and features, and extracts those of changed pictures again.
 
     Args:
         name: one of `DATASETS`.
         root: for photographs, the folder of features, or of pictures and captions.
         features: what an element is, "grid", "region" or "patch".
-        sizes: pictures of "train", "dev" and "test"; a split that is not named keeps all (of scenes 4000, 500
-            and 1000).
+        sizes: pictures of "train", "dev" and "test"; a split that is not named keeps all of its
+            pictures (scenes have 4000, 500 and 1000).
 
     Raises:
-        ValueError: an unknown name, sizes that are none, or features that cannot be made from pictures here.
+        ValueError: an unknown name or split, a size that is not a whole number of at least 1, or features
+            that cannot be made from pictures here.
         FileNotFoundError: the folder, or something that must be in it, is missing.
     """
     if name not in DATASETS:
@@ -152,7 +153,9 @@ def _local_weights(root: Path) -> Path | None:
     file, named = f"{MOBILENET}.safetensors", os.environ.get("VSECORE_WEIGHTS")
     if named:
         if not (Path(named).expanduser() / file).is_file():
-            raise FileNotFoundError(f"VSECORE_WEIGHTS is {named}, which holds no {file}: name its folder")
+            raise FileNotFoundError(
+                f"VSECORE_WEIGHTS is {named}, which holds no {file}: name the folder that does"
+            )
         return Path(named).expanduser() / file
     for folder in (root / "weights", root.resolve().parent / "weights"):
         if (folder / file).is_file():

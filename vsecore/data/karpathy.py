@@ -69,13 +69,13 @@ class DataReport:
     """What a check of data has found."""
 
     facts: list[str] = field(default_factory=list)
-    """What is there; nothing to be done."""
+    """What is there; nothing needs to be done about it."""
     problems: list[str] = field(default_factory=list)
-    """What must be mended before training."""
+    """What must be put right before training."""
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """A user's mistake in the block ends the block, and is a problem of the report."""
+        """A user's mistake ends the block, and is noted among the problems."""
         try:
             yield
         except (ValueError, OSError) as error:
@@ -86,8 +86,8 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
     """The splits of a photograph dataset: the first five captions of each picture.
 
     Names in an annotation file never lead out of the root: an absolute path, "..", or a folder in a picture's
-    name is refused. What the owner of the root has put there may be a link, though, since large collections
-    often lie on another disk: the root itself, its folders, and the pictures.
+    name is refused. The root itself, its folders and the pictures may be links, though, since large
+    collections often lie on another disk.
 
     Args:
         root: the folder of the dataset. Pictures may lie in it, in its folder `images`, or where the JSON's
@@ -141,14 +141,14 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
             if terse:
                 report.problems.append(
                     f"split {name!r}: {counted(terse, 'picture')} with fewer than "
-                    f"{CAPTIONS_A_PICTURE} captions: give them so many, or leave them out"
+                    f"{CAPTIONS_A_PICTURE} captions: give each that many, or leave it out"
                 )
         unused = [entry for entry in entries if not entry.split]
         lost = [entry.file_name for entry in unused if finder.find(entry) is None]
         if unused:
-            report.facts.append(f"{len(unused)} more ids have captions and belong to no split")
+            report.facts.append(f"{len(unused)} more ids have captions but belong to no split")
         if lost:
-            report.facts.append(f"{counted(lost, 'id')} with captions and no picture: not used")
+            report.facts.append(f"{counted(lost, 'id')} with captions but no picture: not used")
         report.problems += _unreadable([path for pictures in found.values() for _, path in pictures if path])
     return report
 
@@ -190,14 +190,14 @@ def _mistakes(root: Path, annotations: Path, found: _Found) -> Iterator[Exceptio
         if not pictures:
             yield ValueError(f"{annotations} has no pictures of split {name!r}: get the whole file")
         elif len(silent) == len(pictures):
-            yield ValueError(f"{annotations}: split {name!r} has no captions, each picture needs one")
+            yield ValueError(f"{annotations}: split {name!r} has no captions, and each picture needs one")
         elif silent:
             yield ValueError(
                 f"{annotations}: {counted(silent, 'picture')} of split {name!r} without captions"
             )
         if missing:
             yield FileNotFoundError(
-                f"{counted(missing, 'picture')} of split {name!r} not in {root}, nor in its folders "
+                f"{counted(missing, 'picture')} of split {name!r} not found in {root} or its folders "
                 f'"images" and {pictures[0][0].folder or "such"!r}: put them there, or name another root'
             )
         for entry, path in pictures:
@@ -207,7 +207,7 @@ def _mistakes(root: Path, annotations: Path, found: _Found) -> Iterator[Exceptio
             if before is not entry:
                 yield ValueError(
                     f"{annotations}: {before.place} (split {before.split!r}) and {entry.place} (split "
-                    f"{name!r}) are both the picture {path}: put the other one there"
+                    f"{name!r}) are both the picture {path}: add the other one's file"
                 )
 
 
@@ -247,7 +247,7 @@ class _PictureFinder:
 
 
 def _file_names(folder: Path) -> frozenset[str]:
-    """The plain files of a folder, or links to such: to open a pipe would mean to wait for its other end."""
+    """The files of a folder and links to files, and no pipes: opening one would wait for its other end."""
     if not folder.is_dir():
         return frozenset()
     with scandir(folder) as entries:

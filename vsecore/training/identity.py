@@ -79,7 +79,7 @@ def read_recipe(folder: Path, identity: Mapping[str, Any]) -> Recipe:
 
 
 def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
-    """What a checkpoint keeps of the files beside it, so that it is never taken for that of another run.
+    """A digest of the files beside a checkpoint, which it keeps so as not to be taken for another run's.
 
     It covers `run.json`, which names the tokenizer's digest, and the architectures of the encoders. Fields
     that a later version adds do not change it as long as they have their defaults.
@@ -98,7 +98,7 @@ def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
 
 
 def tokenizer_digest(tokenizer: Tokenizer, kept: Path | None = None) -> str:
-    """A digest of the files that a tokenizer saves; of those kept in a run's folder if there is one."""
+    """A digest of the files that a tokenizer saves; or of the same files in a run's folder, `kept`."""
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(folder)
         paths = sorted(Path(folder).iterdir())
