@@ -93,6 +93,39 @@ def test_several_runs_are_evaluated_as_one(features: Path, tmp_path: Path) -> No
         assert float(said.split("rsum")[1].split()[0]) == pytest.approx(expected, abs=0.01)
 
 
+def test_an_evaluation_says_what_makes_its_numbers_doubtful(
+    features: Path,
+    album: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out, other = tmp_path / "run", tmp_path / "other"
+    said = CliRunner().invoke(
+        cli.app, ["train", "vsepp_grid_gru", "--data", str(features), "--out", str(out), "--resume", *SMALL]
+    )
+    assert f"note: {out} holds no run to resume" in said.stderr
+    assert "name its features with --data" in complaint(capsys, monkeypatch, "evaluate", out)
+    shutil.copytree(features, other)
+    rows = np.load(other / "train_ims.npy")
+    np.save(other / "train_ims.npy", rows[::-1])
+    said = CliRunner().invoke(cli.app, ["evaluate", str(out), "--data", str(other)])
+    assert said.exit_code == 0 and "was trained on other data ('album')" in said.stderr
+    assert "note" not in CliRunner().invoke(cli.app, ["evaluate", str(out), "--data", str(features)]).stderr
+    for name in ("train", "dev", "test"):
+        np.save(other / f"{name}_ims.npy", np.load(other / f"{name}_ims.npy")[..., :-1])
+    (other / "meta.json").write_text(json.dumps({"kind": "grid"}))
+    assert "reads features of width" in complaint(capsys, monkeypatch, "evaluate", out, "--data", other)
+
+
+def test_features_are_not_written_among_the_photographs(
+    album: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = album()
+    said = complaint(capsys, monkeypatch, "data", "extract", folder, folder, "--backbone", "scenes-cnn")
+    assert "is the folder of the photographs" in said
+
+
 def test_an_ensemble_is_of_the_same_pictures(
     features: Path,
     album: Callable[..., Path],

@@ -5,6 +5,8 @@ A few damaged files of each kind are tried here. `make battery` tries hundreds, 
 
 import collections
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,3 +68,10 @@ def test_damage_is_told_in_a_sentence_or_does_no_harm(
 
     attempt()
     assert not defects, f"{len(defects)} defects:\n\n" + "\n\n".join(defects)
+
+
+def test_work_that_is_killed_goes_on_and_loses_nothing():
+    script = Path(__file__).parent / "battery" / "kills.py"
+    ended = subprocess.run([sys.executable, script, "--kills", "1"], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("lost: nothing") == 2

@@ -282,3 +282,14 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere"):
         open_precomp(tmp_path / "nowhere")
     assert "nowhere" in check_precomp(tmp_path / "nowhere").problems[0]
+
+
+@pytest.mark.parametrize("begin", [0, 1])
+@pytest.mark.parametrize("each", [1, 5])
+def test_ids_that_only_count_in_each_split_name_no_picture(tmp_path: Path, begin: int, each: int) -> None:
+    folder = write_precomp(tmp_path / "features")
+    for name, count in SIZES.items():
+        lines = [f"{number}\n" for number in range(begin, begin + each * count)]
+        (folder / f"{name}_ids.txt").write_text("".join(lines))
+    assert check_precomp(folder).problems == []
+    open_precomp(folder)

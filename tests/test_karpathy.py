@@ -177,7 +177,20 @@ NO_FILE_NAMES = (
     " a",
     "\ufeffa",
 )
-NO_FOLDERS = ("..", "../x", "a/../../x", "/etc", "C:/x", "a\\b", "..\\x", "a\0b", "a\nb")
+NO_FOLDERS = (
+    " ..",
+    " ../x",
+    " /etc",
+    "..",
+    "../x",
+    "a/../../x",
+    "/etc",
+    "C:/x",
+    "a\\b",
+    "..\\x",
+    "a\0b",
+    "a\nb",
+)
 
 
 def third(**fields: object) -> Callable[[dict], object]:

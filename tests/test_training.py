@@ -956,13 +956,14 @@ def test_a_bert_of_a_runs_folder_runs_no_code(tmp_path, monkeypatch):
     code = f"open({str(ran)!r}, 'w')\nfrom transformers import BertConfig as Config, BertModel as Model\n"
     (path.parent / "code.py").write_text(code)
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n" * 9))
-    for kind in ("bert", "a kind of its own"):
-        path.write_text(json.dumps(config | {"model_type": kind}))
-        with pytest.raises(
-            ValueError, match=r"belongs to another run|model_type is 'a kind of its own'"
-        ) as told:
-            load_run(folder)
-        assert "\n" not in str(told.value)
+    # Whoever hands over such a folder also makes its digests fit.
+    tensors, facts = checkpoints.load(folder / checkpoints.CHECKPOINT)
+    checkpoints.save(folder / checkpoints.CHECKPOINT, tensors, facts | {"beside": ""})
+    path.write_text(json.dumps(config))
+    load_run(folder)  # works, by transformers' own code
+    path.write_text(json.dumps(config | {"model_type": "a kind of its own"}))
+    with pytest.raises(ValueError, match="model_type is 'a kind of its own'"):
+        load_run(folder)
     assert not ran.exists()
 
 

@@ -220,6 +220,8 @@ def data_extract(
     from vsecore.data.features import extract, open_precomp
     from vsecore.data.karpathy import load_karpathy
 
+    if out.resolve() == root.resolve():
+        raise ValueError(f"OUT {out} is the folder of the photographs: name another one for the features")
     splits = load_karpathy(root, captions)
     stopping.advice = lambda: "; continue with the same command"
     extract(splits, find_backbone(backbone, weights), out, batch_size=batch_size)
@@ -283,7 +285,13 @@ def train(
         if event.metrics is not None and is_main_process():
             typer.echo(f"epoch {event.epoch + 1}: {_spoken(event.metrics)}")
 
-    stopping.advice = lambda: "; continue with --resume" if (folder / CHECKPOINT).is_file() else ""
+    if resume and not (folder / CHECKPOINT).is_file():
+        typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
+    stopping.advice = lambda: (
+        "; continue with --resume"
+        if (folder / CHECKPOINT).is_file()
+        else "; nothing was saved yet, so start again with the same command"
+    )
     run = fit(
         chosen,
         dataset,
@@ -339,7 +347,25 @@ def evaluate(
     scores, parts = [], []
     for row, folder in enumerate(runs):
         trained = load_run(folder)
-        dataset = _open(sources[row % len(sources)], trained.recipe.features)
+        source = sources[row % len(sources)]
+        if data is None and trained.data["name"] != "scenes":
+            name = trained.data["name"]
+            raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
+        dataset = _open(source, trained.recipe.features)
+        if dataset.feature_dim != trained.data["feature_dim"]:
+            raise ValueError(
+                f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "
+                f"{dataset.feature_dim}: name features of the network that it was trained with"
+            )
+        if dataset.fingerprint() != trained.data["fingerprint"]:
+            typer.echo(
+                f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}; unless "
+                "the same network made both features, these numbers mean nothing",
+                err=True,
+            )
+        if len(trained.history) < trained.recipe.training.epochs:
+            done = f"{len(trained.history)} of {trained.recipe.training.epochs} epochs"
+            typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
         parts.append(getattr(dataset, split))
         if parts[row].captions != parts[0].captions or parts[row].picture_ids != parts[0].picture_ids:
             raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")

@@ -63,9 +63,9 @@ def folder_name(path: str) -> str:
     Raises:
         ValueError: it could be outside the root; the message says only what is wanted.
     """
-    if _OUTSIDE.search(path):
+    if _OUTSIDE.search(path) or path != path.strip():
         raise ValueError('a folder inside the root, such as "val2014"')
-    plain = str(PurePosixPath(path.strip()))
+    plain = str(PurePosixPath(path))
     return "" if plain == "." else plain
 
 

@@ -134,7 +134,7 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
         )
         if not (Path(folder) / file_name).is_file():
             raise FileNotFoundError(
-                f"{hub} has no {file_name} for {name}: get a file of its weights and name it as weights"
+                f"{hub} has no {file_name} for {name}: get a file of its weights and name it (--weights)"
             )
         _read_weights(Path(folder) / file_name)  # says so if it is damaged
         overlay = {"file": str(Path(folder) / file_name)}
@@ -273,7 +273,7 @@ def _download(name: str, source: str, fetch: Callable[[], Any]) -> Any:
     except (OSError, RuntimeError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise FileNotFoundError(
             f"the weights of {name} are not here and cannot be downloaded: get the safetensors (or .pth) "
-            f"file of {source} where there is a network, and name it as weights"
+            f"file of {source} where there is a network, and name it (--weights)"
         ) from error
 
 

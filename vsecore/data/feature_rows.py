@@ -127,10 +127,10 @@ class FeatureRows:
             (self.partial, self._header, self.size),
             (self.checksums, self._sums_header, self.sums_size),
         ):
-            with path.open("ab") as file:
+            path.touch()
+            with path.open("r+b") as file:  # not for appending: where a disk cannot reserve, that fails
                 _take_room(file.fileno(), size)
                 file.truncate(size)
-            with path.open("r+b") as file:
                 file.write(header)
 
     def discard(self) -> None:

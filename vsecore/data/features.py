@@ -219,8 +219,16 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
         picture_ids=identities,
     )
     _compare_with_meta(whole, split, theirs, meta)
-    named: Literal["names", "counts"] = "names" if identities != counted else "counts"
+    named: Literal["names", "counts"] = "counts" if _are_counts(identities) else "names"
     return _Opened(split, whole, repeats, named if has_ids else "none")
+
+
+def _are_counts(identities: list[str]) -> bool:
+    """Whether ids only count, from 0 or 1, pictures or captions: such ids name no picture."""
+    begin, step = identities[0], 1
+    if len(identities) > 1 and identities[1].isdecimal() and begin in ("0", "1"):
+        step = int(identities[1]) - int(begin)
+    return begin in ("0", "1") and identities == [str(int(begin) + step * n) for n in range(len(identities))]
 
 
 def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:

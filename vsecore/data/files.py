@@ -75,7 +75,7 @@ def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"no file {path}: name another, or write it first")
+        raise FileNotFoundError(f"no file {path}: get it, or name another")
     return from_json(str(path), path.read_bytes(), kind)
 
 

@@ -197,13 +197,14 @@ def _mistakes(root: Path, annotations: Path, found: _Found) -> Iterator[Exceptio
             )
         if missing:
             yield FileNotFoundError(
-                f"{counted(missing, 'picture')} of split {name!r} not found in {root} or its folders "
-                f'"images" and {pictures[0][0].folder or "such"!r}: put them there, or name another root'
+                f"{counted(missing, 'picture')} of split {name!r} not found in {root} or its picture "
+                "folders: put them there under these names, or name another root"
             )
         for entry, path in pictures:
             if path is None:
                 continue
-            before = owners.setdefault(real(path.parent) / path.name, entry)
+            file = path.resolve() if path.is_symlink() else real(path.parent) / path.name
+            before = owners.setdefault(file, entry)
             if before is not entry:
                 yield ValueError(
                     f"{annotations}: {before.place} (split {before.split!r}) and {entry.place} (split "
@@ -282,7 +283,9 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
     found = sorted(root.glob("dataset*.json"))
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        raise ValueError(f"{root} holds several annotation files ({names}): name one as json_path")
+        raise ValueError(
+            f"{root} holds several annotation files ({names}): name the one to use (--captions, or json_path)"
+        )
     if found:
         return found[0]
     text = root / "Flickr8k.token.txt"
