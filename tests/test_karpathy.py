@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -399,3 +400,15 @@ def test_flickr8k_is_the_same_in_both_formats(photographs: Path) -> None:
         assert len(from_json[name].files) == pictures and len(from_json[name].captions) == 5 * pictures
         assert by_picture(from_json[name]) == by_picture(from_text[name])
         assert from_json[name].dataset == "flickr8k"
+
+
+def test_a_caption_as_long_as_a_book_is_refused(album: Callable[..., Path]) -> None:
+    folder = album()
+    path = folder / "dataset_album.json"
+    content = json.loads(path.read_text())
+    content["images"][0]["sentences"][1]["raw"] = "word " * 9_000
+    path.write_text(json.dumps(content))
+    told = r"a caption of 'train0.jpg' has 44999 characters"
+    with pytest.raises(ValueError, match=told):
+        load_karpathy(folder)
+    assert any(re.search(told, problem) for problem in check_photographs(folder).problems)

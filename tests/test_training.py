@@ -947,6 +947,14 @@ def test_a_folder_where_a_file_belongs_is_told(copied):
     refused(copied, r"checkpoint\.safetensors", (ValueError, OSError))
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_a_runs_folder_is_not_waited_for(copied):
+    (copied / "vocabulary.json").unlink()
+    os.mkfifo(copied / "vocabulary.json")
+    with pytest.raises(FileNotFoundError, match=r"vocabulary\.json: copy the run's whole folder"):
+        train(recipe(training__epochs=1), folder=copied, resume=True)
+
+
 def test_a_bert_of_a_runs_folder_runs_no_code(tmp_path, monkeypatch):
     """Not even for someone who answers yes to every question."""
     folder, ran = small_bert_run(tmp_path), tmp_path / "ran"

@@ -18,7 +18,8 @@ import numpy as np
 from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, Entry, expanded, read_annotations
 from vsecore.data.picture_files import open_picture
-from vsecore.typed import counted
+from vsecore.data.splits import LONGEST_CAPTION
+from vsecore.typed import counted, short
 
 PICTURE_FOLDERS = (
     "",
@@ -195,6 +196,12 @@ def _mistakes(root: Path, annotations: Path, found: _Found) -> Iterator[Exceptio
             yield ValueError(
                 f"{annotations}: {counted(silent, 'picture')} of split {name!r} without captions"
             )
+        for entry, _ in pictures:
+            if (length := max(map(len, entry.captions), default=0)) > LONGEST_CAPTION:
+                yield ValueError(
+                    f"{annotations}: a caption of {short(entry.file_name)} has {length} characters, "
+                    f"wanted at most {LONGEST_CAPTION}"
+                )
         if missing:
             yield FileNotFoundError(
                 f"{counted(missing, 'picture')} of split {name!r} not found in {root} or its picture "

@@ -93,7 +93,7 @@ def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
     ]
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
     for path in sorted(path for name in ENCODERS for path in (folder / name).glob("*")):
-        digest.update(path.read_bytes())
+        digest.update(_content(path))
     return digest.hexdigest()
 
 
@@ -102,7 +102,13 @@ def tokenizer_digest(tokenizer: Tokenizer, kept: Path | None = None) -> str:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(folder)
         paths = sorted(Path(folder).iterdir())
-        return digest(b"".join(((kept or path.parent) / path.name).read_bytes() for path in paths))
+        return digest(b"".join(_content((kept or path.parent) / path.name) for path in paths))
+
+
+def _content(path: Path) -> bytes:
+    if not path.is_file():  # a pipe would be waited for
+        raise FileNotFoundError(f"no file {path}: copy the run's whole folder again")
+    return path.read_bytes()
 
 
 def digest(content: bytes) -> str:
