@@ -15,8 +15,8 @@ from torch import nn
 from vsecore import scenes
 from vsecore.data.backbones import MOBILENET, Backbone, load_backbone
 from vsecore.data.features import extract, open_precomp
-from vsecore.data.files import cache_folder
-from vsecore.data.karpathy import load_karpathy
+from vsecore.data.files import cache_folder, write_atomically
+from vsecore.data.karpathy import CaptionSplit, load_karpathy
 from vsecore.data.picture_files import open_picture
 from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.scenes.build import NETWORK_OF
@@ -141,7 +141,24 @@ def _extracted(name: str, root: Path, features: FeatureKind) -> Dataset:
         *(split.fingerprint() for split in splits.values()),
     ]
     key = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
-    return open_precomp(extract(splits, network, cache_folder("features", f"{name}-{features}-{key}")))
+    folder = cache_folder("features", f"{name}-{features}-{key}")
+    # To read all pictures of COCO again takes minutes: only if some file has another size or date.
+    stamp, now = folder / "pictures.sha256", _stamp(splits)
+    if not (stamp.is_file() and stamp.read_text("ascii") == now):
+        extract(splits, network, folder)
+        with write_atomically(stamp, "w") as file:
+            file.write(now)
+    return open_precomp(folder)
+
+
+def _stamp(splits: Mapping[str, CaptionSplit]) -> str:
+    """A sha256 over the sizes and dates of all pictures."""
+    digest = hashlib.sha256()
+    for split in splits.values():
+        for path in split.files:
+            status = path.stat()
+            digest.update(f"{status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 def _local_weights(root: Path) -> Path | None:
