@@ -304,8 +304,16 @@ def test_the_captions_may_be_named_to_a_check_as_to_an_extraction(album: Album) 
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("Flickr_8k.testImages.txt", lambda t: t + "train1.jpg\n", "line 3: train1.jpg is in split 'train'"),
-        ("Flickr_8k.testImages.txt", lambda t: t + "test1.jpg\n", "line 3: test1.jpg is in split 'test'"),
+        (
+            "Flickr_8k.testImages.txt",
+            lambda t: t + "train1.jpg\n",
+            "line 3: train1.jpg is in the list of split 'train'",
+        ),
+        (
+            "Flickr_8k.testImages.txt",
+            lambda t: t + "test1.jpg\n",
+            "line 3: test1.jpg is in this list already",
+        ),
         ("Flickr_8k.testImages.txt", lambda t: t + "../x.jpg\n", "line 3: the picture is '../x.jpg': wanted"),
         ("Flickr8k.token.txt", lambda t: t + "test1.jpg#0\tA dog .\n", "test1.jpg#0 is there already"),
         ("Flickr8k.token.txt", lambda t: t + "test1.jpg#a\tA dog .\n", "wanted picture#number, a tab and"),

@@ -213,9 +213,7 @@ def _tensors(path: Path, draw: Draw) -> str:
         "transposed": lambda: {
             name: tensor.T.contiguous() if tensor.ndim == 2 else tensor.reshape(1, -1).clone()
         },
-        "NaN": lambda: {
-            name: torch.full_like(tensor, float("nan")) if tensor.is_floating_point() else tensor
-        },
+        "NaN": lambda: {name: _not_a_number(tensor)},
         "empty": lambda: {name: torch.zeros(0)},
         "one more": lambda: {name: tensor, "stranger": torch.ones(3)},
     }
@@ -256,8 +254,7 @@ def _pth(path: Path, draw: Draw) -> str:
         "with a stranger": state | {"stranger": torch.ones(3)},
         "another shape": state | {name: torch.ones(2, 3, 5)},
         "complex": state | {name: tensor.to(torch.complex64)},
-        "NaN": state
-        | {name: torch.full_like(tensor, float("nan")) if tensor.is_floating_point() else tensor},
+        "NaN": state | {name: _not_a_number(tensor)},
         "sparse": state | {name: tensor.to_sparse()},
         "numbered": dict(enumerate(state.values())),
         "int8": state | {name: tensor.to(torch.int8)},

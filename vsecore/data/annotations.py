@@ -180,9 +180,9 @@ def _read_flickr8k(path: Path) -> list[Entry]:
             if not picture:
                 continue
             if picture in splits:
+                where = "this list" if splits[picture] == name else f"the list of split {splits[picture]!r}"
                 raise ValueError(
-                    f"{listing}, line {number}: {picture} is in split {splits[picture]!r} already: "
-                    "keep one of the two"
+                    f"{listing}, line {number}: {picture} is in {where} already: keep one of the two"
                 )
             splits[_checked(picture, f"{listing}, line {number}")] = name
     return [

@@ -154,10 +154,8 @@ def _torchvision_backbone(name: str, weights: str | Path | None, picture_size: i
     known = torchvision.models.list_models(module=torchvision.models)
     if architecture not in known:
         near = difflib.get_close_matches(architecture, known, n=3)
-        raise ValueError(
-            f"unknown backbone {short(name)}: torchvision has no {short(architecture)}, the nearest are "
-            f"{near}"
-        )
+        nearest = f"; the nearest are {', '.join(near)}" if near else ""
+        raise ValueError(f"unknown backbone {short(name)}: torchvision has no {short(architecture)}{nearest}")
     published = torchvision.models.get_model_weights(architecture).DEFAULT
     if weights is None:
         # torchvision publishes pickles, and would unpickle them: first they are read as tensors and nothing
@@ -329,7 +327,8 @@ def _read_weights(path: Path) -> dict[Any, Any]:
             loaded = loaded[wrapper]
     if not isinstance(loaded, dict):
         raise ValueError(
-            f"{path} holds a {type(loaded).__name__} instead of weights: wanted a network's state_dict()"
+            f"{path} holds an object of type {type(loaded).__name__} instead of weights: wanted a "
+            "network's state_dict()"
         )
     if all(str(tensor).startswith("module.") for tensor in loaded):  # saved from several GPUs
         loaded = {str(tensor).removeprefix("module."): value for tensor, value in loaded.items()}

@@ -102,7 +102,7 @@ def _open_npy(path: Path) -> np.ndarray:
     ):
         raise ValueError(
             f"{path} holds {dtype} {short(shape)}: wanted floats (pictures, elements, width), "
-            "or pixels (pictures, 3, height, width) as uint8 or floats"
+            "or pixels (pictures, 3, height, width) as uint8 or floats, in this machine's byte order"
         )
     wanted, held = math.prod(shape) * dtype.itemsize, size - beginning.tell()
     if held != wanted:
