@@ -94,11 +94,7 @@ def test_several_runs_are_evaluated_as_one(features: Path, tmp_path: Path) -> No
 
 
 def test_an_evaluation_says_what_makes_its_numbers_doubtful(
-    features: Path,
-    album: Callable[..., Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    features: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, other = tmp_path / "run", tmp_path / "other"
     said = CliRunner().invoke(
