@@ -9,12 +9,16 @@ BIN := $(VENV)/bin
 # Tests run two at a time, one thread each. COVERAGE=1 also measures which lines the unit tests run.
 PYTEST := $(BIN)/python -m pytest -n 2
 COVERAGE ?=
+# Which mutants to try, such as MUTANTS='vsecore.similarity.*'; trying all takes more than an hour.
+MUTANTS ?=
+# How many damaged files of each kind the battery tries.
+DAMAGES ?= 200
 INSTALLED := $(VENV)/.installed
 # JupyterLab would ask whether it may fetch news, over the first page of the course.
 LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
 QUIET_LAB := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
 
-.PHONY: help course test lint units notebooks book browser pdf lab learner format lock clean
+.PHONY: help course test lint units notebooks book browser pdf lab learner format lock mutants battery clean
 
 help:  ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -77,6 +81,14 @@ lock: $(INSTALLED)  ## Write requirements.lock anew from pyproject.toml.
 	$(BIN)/uv pip compile --universal --generate-hashes --upgrade --all-extras \
 	  --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
+mutants: $(INSTALLED)  ## Break the code in one place at a time, and list what no test notices.
+	@$(BIN)/python -c 'import mutmut' || { echo "Install it first: $(BIN)/python -m pip install mutmut"; exit 1; }
+	OMP_NUM_THREADS=1 $(BIN)/python -m mutmut run --max-children 2 $(MUTANTS)
+
+battery: $(INSTALLED)  ## Damage files of every kind, and kill work at random moments (ten minutes).
+	VSECORE_BATTERY=$(DAMAGES) $(BIN)/python -m pytest -q -s tests/test_damage.py
+	$(BIN)/python tests/battery/kills.py
+
 clean:  ## Remove what was built (not the environment, the cache, nor what learners work in).
-	rm -rf book/_build
+	rm -rf book/_build mutants
 	test ! -d build || find build -mindepth 1 -maxdepth 1 ! -name learner -exec rm -rf {} +

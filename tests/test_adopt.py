@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vsecore.losses import adopt, adopt_k, alignment, info_nce, uniformity
-from vsecore.losses.adopt import _hardest
+from vsecore.losses.adopt import _hardest, negatives_kept
 
 RULES = ["released", "printed"]
 each_rule = pytest.mark.parametrize("rule", RULES)
@@ -98,6 +98,7 @@ def test_the_diagonal_is_what_belongs_together_unless_told(rule):
     scores, _ = batch(0)
     pairs = torch.eye(6, dtype=torch.bool)
     assert adopt_k(scores, rule) == adopt_k(scores, rule, pairs)
+    assert adopt_k(scores) == adopt_k(scores, "released") == int(negatives_kept(scores))
     assert torch.equal(adopt(scores, rule=rule), adopt(scores, rule=rule, positives=pairs))
     assert torch.equal(alignment(scores), alignment(scores, pairs))
     assert torch.equal(uniformity(scores, rule), uniformity(scores, rule, pairs))

@@ -224,7 +224,9 @@ def test_a_tensor_that_is_no_plain_weight_is_named(
 @pytest.mark.parametrize("content", [[1, 2], 3.5, None, torch.zeros(3), "weights"])
 def test_a_file_of_something_else_holds_no_weights(tmp_path: Path, content: object) -> None:
     torch.save(content, tmp_path / "w.pth")
-    with pytest.raises(ValueError, match=rf"w.pth holds no weights but a {type(content).__name__}"):
+    with pytest.raises(
+        ValueError, match=rf"w.pth holds an object of type {type(content).__name__} instead of weights"
+    ):
         load_backbone("test_resnet", tmp_path / "w.pth")
 
 

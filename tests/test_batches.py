@@ -187,6 +187,7 @@ def test_an_epoch_begun_in_the_middle_goes_on_as_if_never_stopped(vocabulary, mo
     assert len(rest) == len(whole) - 2 > 0
     assert all(same(a, b) for a, b in zip(whole[2:], rest, strict=True))
     assert list(make_loader(small_split(), vocabulary, 4, start=len(whole), **options)) == []
+    assert len(make_loader(small_split(), vocabulary, 1, mode="pictures")) == 23
 
 
 def test_workers_change_nothing(vocabulary) -> None:
@@ -205,12 +206,19 @@ def test_processes_share_the_joint_batch_and_pad_alike(vocabulary, mode) -> None
         for name in ("caption_rows", "picture_rows"):
             together = torch.cat([getattr(part, name) for part in shared])
             assert torch.equal(together, getattr(batch, name))
-        groups = (
-            [shared, *zip(*(part.offline for part in shared), strict=True)] if mode == "pairs" else [shared]
-        )
-        for group in groups:
+        groups = [(batch, shared)]
+        if mode == "pairs":
+            groups += zip(batch.offline, zip(*(part.offline for part in shared), strict=True), strict=True)
+        for whole, group in groups:
             assert len({part.tokens.shape[1] for part in group}) == 1
             assert {part.shares for part in group} == {tuple(len(part.tokens) for part in group)}
+            assert [row for part in group for row in words_of(part)] == words_of(whole)
+            assert torch.equal(torch.cat([part.caption_rows for part in group]), whole.caption_rows)
+
+
+def words_of(batch: Batch) -> list[list[int]]:
+    """Each caption of a batch without its padding."""
+    return [tokens[mask].tolist() for tokens, mask in zip(batch.tokens, batch.token_mask, strict=True)]
 
 
 def test_the_order_changes_with_the_epoch_and_with_the_seed(vocabulary) -> None:
@@ -305,6 +313,9 @@ def test_a_batch_moves_to_a_device_as_a_whole(vocabulary) -> None:
     here = batch.to("cpu")
     assert torch.equal(here.pictures, batch.pictures.float())
     assert same(replace(here, pictures=batch.pictures, offline=None), replace(batch, offline=None))
+    for one, other in zip(here.offline, batch.offline, strict=True):
+        assert torch.equal(one.caption_rows, other.caption_rows)
+    assert not torch.equal(*(side.caption_rows for side in here.offline))
     if torch.cuda.is_available():
         assert batch.pin_memory().pictures.is_pinned() and batch.pin_memory().offline[1].tokens.is_pinned()
 
@@ -423,6 +434,21 @@ def test_what_always_belongs_together_is_kept_after_ten_draws(vocabulary) -> Non
     assert torch.equal(batch.offline[1].picture_rows, 1 - batch.picture_rows)
 
 
+def test_what_belongs_together_is_drawn_again_up_to_ten_times() -> None:
+    """Nine in ten hard captions belong to the one hard picture: 0.9^10 of the pairs end with one of them."""
+    owner = np.concatenate([[0] * 9, [1], np.arange(2, 802)])
+    split = Split("train", np.zeros((802, 1, 1), np.float32), ["a kite"] * 810, owner, ["x"] * 802)
+    texts = np.tile(np.arange(10), (802, 1))
+    texts[:2] = np.arange(10, 20)  # of the first two pictures themselves others are hard
+    negatives = OfflineNegatives(texts, np.where(owner == 0, 1, 0)[:, None])
+    together = []
+    for epoch in range(8):
+        (batch,) = make_loader(split, Vocabulary(["kite"]), 810, negatives=negatives, epoch=epoch)
+        text, picture = batch.offline
+        together.append((text.owner_rows == picture.picture_rows)[batch.owner_rows >= 2].float().mean())
+    assert np.mean(together) == pytest.approx(0.9**10, abs=0.018)  # three standard deviations
+
+
 @pytest.mark.parametrize(
     ("side", "damage", "message"),
     [
@@ -469,7 +495,8 @@ def test_negatives_belong_to_pairs(vocabulary) -> None:
         ({"element_drop": 1.0}, "element_drop is 1.0"),
         ({"word_drop": -0.1}, "word_drop is -0.1"),
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"batch_size": 1000}, "batch_size is 1000, more than"),
+        ({"batch_size": 1000}, r"batch_size is 1000, more than the \d+ captions"),
+        ({"batch_size": 1000, "mode": "pictures"}, "batch_size is 1000, more than the 23 pictures"),
         ({"world": 3}, "multiple of world"),
         ({"rank": 2, "world": 2}, "rank is 2"),
         ({"world": 2, "drop_last": False}, "drop_last is False"),

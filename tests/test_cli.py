@@ -93,6 +93,35 @@ def test_several_runs_are_evaluated_as_one(features: Path, tmp_path: Path) -> No
         assert float(said.split("rsum")[1].split()[0]) == pytest.approx(expected, abs=0.01)
 
 
+def test_an_evaluation_says_what_makes_its_numbers_doubtful(
+    features: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, other = tmp_path / "run", tmp_path / "other"
+    said = CliRunner().invoke(
+        cli.app, ["train", "vsepp_grid_gru", "--data", str(features), "--out", str(out), "--resume", *SMALL]
+    )
+    assert f"note: {out} holds no run to resume" in said.stderr
+    assert "name its features with --data" in complaint(capsys, monkeypatch, "evaluate", out)
+    shutil.copytree(features, other)
+    rows = np.load(other / "train_ims.npy")
+    np.save(other / "train_ims.npy", rows[::-1])
+    said = CliRunner().invoke(cli.app, ["evaluate", str(out), "--data", str(other)])
+    assert said.exit_code == 0 and "was trained on other data ('album')" in said.stderr
+    assert "note" not in CliRunner().invoke(cli.app, ["evaluate", str(out), "--data", str(features)]).stderr
+    for name in ("train", "dev", "test"):
+        np.save(other / f"{name}_ims.npy", np.load(other / f"{name}_ims.npy")[..., :-1])
+    (other / "meta.json").write_text(json.dumps({"kind": "grid"}))
+    assert "reads features of width" in complaint(capsys, monkeypatch, "evaluate", out, "--data", other)
+
+
+def test_features_are_not_written_among_the_photographs(
+    album: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = album()
+    said = complaint(capsys, monkeypatch, "data", "extract", folder, folder, "--backbone", "scenes-cnn")
+    assert "is the folder of the photographs" in said
+
+
 def test_an_ensemble_is_of_the_same_pictures(
     features: Path,
     album: Callable[..., Path],
@@ -334,16 +363,39 @@ def test_a_training_that_is_stopped_says_how_to_go_on(
     assert said.strip() == "vse: stopped; continue with --resume"
 
 
+IMPORTS = """
+import os, signal, sys
+from vsecore import __main__ as here
+
+class Stops:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Stops())
+here.main()
+"""
+
+
 def test_a_command_that_is_stopped_while_it_imports_ends_in_one_line() -> None:
-    begin = "import vsecore.__main__ as here; here.stopping.stop_tidily(); print(flush=True); here.main()"
-    pipe = subprocess.PIPE
-    command = subprocess.Popen(
-        [sys.executable, "-c", begin, "evaluate", "nowhere"], stdout=pipe, stderr=pipe, text=True
-    )
-    assert command.stdout is not None and command.stdout.readline() == "\n"
-    command.send_signal(signal.SIGINT)
-    _, said = command.communicate(timeout=60)
-    assert (command.returncode, said) == (130, "vse: stopped\n")
+    done = subprocess.run([sys.executable, "-c", IMPORTS, "evaluate", "x"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "vse: stopped\n")
+
+
+def test_a_program_that_drops_what_stops_it_ends_all_the_same() -> None:
+    deaf = """
+import os, signal, time
+from vsecore import stopping
+stopping.PATIENCE = 0.2
+stopping.stop_tidily()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except BaseException:
+    pass
+time.sleep(60)
+"""
+    done = subprocess.run([sys.executable, "-c", deaf], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (130, "vse: stopped\n")
 
 
 def test_a_reader_that_has_enough_ends_a_command_quietly() -> None:

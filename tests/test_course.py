@@ -161,7 +161,7 @@ def test_two_notebooks_that_train_the_same_do_so_one_after_the_other(
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda _: lesson.trained(recipe, dataset), range(2))
     assert first.timings == second.timings  # trained once
-    assert "waiting until it ends" in capsys.readouterr().err
+    assert "waiting until it has finished" in capsys.readouterr().err
 
 
 def test_photographs_are_opened_by_their_folder(album: Callable[..., Path]) -> None:

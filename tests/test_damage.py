@@ -1,10 +1,12 @@
-"""Whatever is handed over, damaged in whatever way: it works, or one sentence says what is wrong.
+"""However an input is damaged, a command does its work, or says in one sentence what is wrong.
 
-A few damages of each kind are tried here. `make battery` tries hundreds, and prints a table.
+A few damaged files of each kind are tried here. `make battery` tries hundreds, and prints a table.
 """
 
 import collections
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 EXAMPLES = int(os.environ.get("VSECORE_BATTERY", "15"))
-"""Damages of each kind."""
+"""How many damaged files of each kind are tried."""
 OUTCOMES = ("works", "refused", "traceback", "silent", "hang")
 
 
@@ -43,7 +45,7 @@ def test_damage_is_told_in_a_sentence_or_does_no_harm(
     files = sorted({path.relative_to(whole) for pattern in kind.files for path in whole.glob(pattern)})
     outcomes, defects = counts.setdefault(kind.name, collections.Counter()), []
 
-    # Every defect is collected, for the table: what hypothesis does after a first one is not needed.
+    # Every defect is collected for the table, so hypothesis need not stop at the first and shrink it.
     @settings(
         max_examples=EXAMPLES,
         phases=[Phase.generate],
@@ -66,3 +68,10 @@ def test_damage_is_told_in_a_sentence_or_does_no_harm(
 
     attempt()
     assert not defects, f"{len(defects)} defects:\n\n" + "\n\n".join(defects)
+
+
+def test_work_that_is_killed_goes_on_and_loses_nothing():
+    script = Path(__file__).parent / "battery" / "kills.py"
+    ended = subprocess.run([sys.executable, script, "--kills", "1"], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("lost: nothing") == 2

@@ -1,6 +1,7 @@
 """Photographs behind one door: looked at once, and anew when what they are made from has changed."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +48,21 @@ def test_photographs_are_looked_at_once(album: Callable, tmp_path: Path, weight:
     second = datasets.open_dataset("flickr8k", folder)
     assert times == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")}
     assert first.fingerprint() == second.fingerprint() and len(first.train) == 6
+
+
+def test_pictures_are_read_again_only_if_a_file_looks_changed(
+    album: Callable, tmp_path: Path, weight: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, read = album(), []
+    real = datasets.extract
+    monkeypatch.setattr(datasets, "extract", lambda *given: read.append(given) or real(*given))
+    for _ in range(3):
+        datasets.open_dataset("flickr8k", folder)
+    assert len(read) == 1
+    os.utime(folder / "images" / "test1.jpg", (1, 1))  # copied, perhaps: its content decides
+    for _ in range(2):
+        datasets.open_dataset("flickr8k", folder)
+    assert len(read) == 2
 
 
 def test_other_weights_give_other_features(album: Callable, tmp_path: Path, weight: dict[str, float]) -> None:
@@ -102,9 +118,9 @@ def test_an_interrupted_look_goes_on(album: Callable, tmp_path: Path, weight: di
     picture = folder / "images" / "test1.jpg"
     good = picture.read_bytes()
     picture.write_text("no picture")
-    with pytest.raises(ValueError, match=r"test1.jpg is no picture that can be read"):
+    with pytest.raises(ValueError, match=r"test1.jpg cannot be read as a picture"):
         datasets.open_dataset("flickr8k", folder)
-    with pytest.raises(ValueError, match=r"test1.jpg is no picture that can be read"):
+    with pytest.raises(ValueError, match=r"test1.jpg cannot be read as a picture"):
         datasets.read_pixels([picture])
     picture.write_bytes(good)
     assert len(datasets.open_dataset("flickr8k", folder).test) == 2

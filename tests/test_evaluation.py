@@ -1,5 +1,6 @@
 """Metrics: right against slow and obvious counting, against the field's own tools, and fair about ties."""
 
+import itertools
 import math
 
 import numpy as np
@@ -238,6 +239,11 @@ def test_folds_are_the_mean_over_consecutive_pictures_with_their_own_captions(sh
     assert evaluate(torch.from_numpy(scores), torch.from_numpy(owner), folds=3) == pytest.approx(expected)
 
 
+def test_a_fold_takes_the_rows_it_names_with_gaps_or_without():
+    for chosen in itertools.chain(*(itertools.combinations(range(5), count) for count in range(1, 6))):
+        assert np.arange(5)[evaluation._side_by_side(torch.tensor(chosen))].tolist() == list(chosen)
+
+
 def test_one_fold_is_no_fold():
     scores, owner = five_each(12)
     assert evaluate(scores, owner, folds=1) == evaluate(scores, owner)
@@ -470,7 +476,9 @@ def test_members_whose_errors_differ_are_better_together_than_alone():
     assert evaluate(ensemble(*[members[0]] * 4), owner)["rsum"] == evaluate(members[0], owner)["rsum"]
 
 
-@pytest.mark.parametrize("scores", [(), (torch.zeros(2, 3), torch.zeros(3, 2))])
-def test_an_ensemble_refuses_members_of_other_pictures(scores):
-    with pytest.raises(ValueError, match="same shape"):
+@pytest.mark.parametrize(
+    ("scores", "came"), [((), "none"), ((torch.zeros(2, 3), torch.zeros(3, 2)), r"\(2, 3\), \(3, 2\)")]
+)
+def test_an_ensemble_refuses_members_of_other_pictures(scores, came):
+    with pytest.raises(ValueError, match=f"same shape .*, got {came}$"):
         ensemble(*scores)

@@ -86,7 +86,7 @@ def test_an_interrupted_extraction_ends_as_if_never_interrupted(
     good = picture.read_bytes()
     picture.write_text("no picture")
     folder = tmp_path / "stopped"
-    with pytest.raises(ValueError, match=f"{broken} is no picture that can be read"):
+    with pytest.raises(ValueError, match=f"{broken} cannot be read as a picture"):
         extract(splits, tiny, folder, batch_size=2, device="cpu")
     assert not (folder / "meta.json").exists()
     with pytest.raises(ValueError, match="unfinished extraction"):
@@ -134,7 +134,7 @@ def test_two_that_extract_at_once_do_the_work_once(
         assert first.result() == second.result()
     assert sum(looked_at) == 10
     assert contents(tmp_path / "both") == contents(whole)
-    assert "another process extracts into" in capsys.readouterr().err
+    assert "another process is extracting into" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
@@ -165,7 +165,7 @@ def test_a_folder_of_other_features_is_left_alone(album: Callable, tiny: Backbon
     splits = load_karpathy(album())
     folder = extract(splits, tiny, tmp_path / "features", device="cpu")
     before = contents(folder)
-    with pytest.raises(ValueError, match="dtype was 'float16' and is 'float32' now"):
+    with pytest.raises(ValueError, match="dtype was 'float16' and is now 'float32'"):
         extract(splits, tiny, folder, device="cpu", dtype="float32")
     other = Backbone("tiny", nn.Conv2d(3, 5, 8, 8), Halve(), 32)
     with pytest.raises(ValueError, match="backbone_sha256 was"):
@@ -183,7 +183,7 @@ def stop_at(broken: str, splits: dict[str, CaptionSplit], tiny: Backbone, folder
     picture = next(file for split in splits.values() for file in split.files if file.name == broken)
     good = picture.read_bytes()
     picture.write_text("no picture")
-    with pytest.raises(ValueError, match="no picture that can be read"):
+    with pytest.raises(ValueError, match="cannot be read as a picture"):
         extract(splits, tiny, folder, batch_size=2, device="cpu")
     picture.write_bytes(good)
 
@@ -267,7 +267,7 @@ def test_another_picture_under_an_old_name_is_looked_at_again(
     os.utime(picture, ns=(before.st_atime_ns, before.st_mtime_ns))
     os.utime(other)  # only touched: it is the same picture
     extract(splits, tiny, folder, batch_size=2, device="cpu")
-    again = "train: 1 picture (train1.jpg) changed since they were looked at: looked at again"
+    again = "train: 1 picture (train1.jpg) changed since the last time: features made again"
     assert capsys.readouterr().err.splitlines() == [again]
     assert contents(folder) == contents(extract(splits, tiny, tmp_path / "new", batch_size=2, device="cpu"))
 
@@ -284,7 +284,7 @@ def test_another_picture_under_an_old_name_is_looked_at_again(
         (
             "extraction.json",
             '"pictures": {"train": 7}',
-            "pictures of train was 7 and is 6 now",
+            "pictures of train was 7 and is now 6",
         ),
         ("meta.json", "{", "meta.json is not JSON"),
         ("meta.json", '"dtype": "int8"', "meta.json: dtype is 'int8': wanted one of 'float16' or 'float32'"),
@@ -314,7 +314,7 @@ def test_what_is_no_file_is_not_written_to(
     splits, folder = load_karpathy(album()), tmp_path / "features"
     folder.mkdir()
     (folder / file).mkdir()
-    with pytest.raises(ValueError, match=f"{file} is no file"):
+    with pytest.raises(ValueError, match=f"{file} is not a file"):
         extract(splits, tiny, folder, device="cpu")
     (folder / file).rmdir()
     (tmp_path / "dear").write_text("keep this")
@@ -331,7 +331,7 @@ def test_a_folder_where_captions_should_be_is_told_before_the_work(
     stop_at("train4.jpg", splits, tiny, folder)
     (folder / "test_caps.txt").mkdir()
     before = (folder / ".train_ims.npy.part").read_bytes()
-    with pytest.raises(ValueError, match=r"test_caps.txt is no file: move it away"):
+    with pytest.raises(ValueError, match=r"test_caps.txt is not a file: move it away"):
         extract(splits, tiny, folder, batch_size=2, device="cpu")
     assert (folder / ".train_ims.npy.part").read_bytes() == before
 
@@ -460,7 +460,7 @@ def test_a_full_disk_is_an_error_and_not_the_end(
     album: Callable, tiny: Backbone, small_disk: Path, monkeypatch: pytest.MonkeyPatch, can_reserve: bool
 ) -> None:
     splits = load_karpathy(album(train=400))  # of 160 bytes a row
-    with pytest.raises(OSError, match=r"needs 0.1 MB more, its disk has 0.1 MB left \(No space left"):
+    with pytest.raises(OSError, match=r"needs 0.1 MB more, but its disk has 0.1 MB left \(No space left"):
         extract(splits, tiny, small_disk / "features", device="cpu")
     plenty = shutil._ntuple_diskusage(10**9, 0, 10**9)  # others may fill the disk after one has looked
     monkeypatch.setattr(extraction.shutil, "disk_usage", lambda _: plenty)
@@ -506,7 +506,7 @@ def test_what_cannot_be_extracted_is_refused(
     }
     (tmp_path / "file").write_text("")
     for place in ("file", "file/features"):
-        with pytest.raises(OSError, match=rf"{place} cannot be made \(.*\): name another folder"):
+        with pytest.raises(OSError, match=rf"{place} cannot be created \(.*\): name another folder"):
             extract(five, tiny, tmp_path / place)
     full = shutil._ntuple_diskusage(100, 100, 0)
     monkeypatch.setattr(extraction.shutil, "disk_usage", lambda folder: full)
@@ -516,7 +516,7 @@ def test_what_cannot_be_extracted_is_refused(
         )
         for name, s in splits.items()
     }
-    with pytest.raises(OSError, match=r"needs 0.0 MB more, its disk has 0.0 MB left"):
+    with pytest.raises(OSError, match=r"needs 0.0 MB more, but its disk has 0.0 MB left"):
         extract(five, tiny, tmp_path / "features")
 
 
@@ -585,7 +585,7 @@ def test_captions_that_are_not_those_of_the_extraction_are_refused(
     lines = (folder / "dev_caps.txt").read_text().splitlines(keepends=True)
     (folder / "dev_caps.txt").write_text("".join([lines[1], lines[0], *lines[2:]]))
     with pytest.raises(
-        ValueError, match=r"dev_caps.txt or dev_ids.txt is not what.*delete .captions_sha256."
+        ValueError, match=r"dev_caps.txt or dev_ids.txt does not match.*delete .captions_sha256."
     ):
         open_precomp(folder)
 

@@ -196,12 +196,12 @@ def in_place_of(file: str, make: Callable[[Path], object]) -> Callable[[Path], o
         (with_meta(dataset=7), "meta.json: dataset is 7"),
         (with_meta(captions_a_picture=0), "captions_a_picture is 0: wanted at least 1"),
         (with_meta(captions_a_picture=4), "wanted 24, 4 for each"),
-        (with_meta(dtype="float16"), "has dtype float32, and meta.json says 'float16'"),
-        (with_meta(elements=5), "has elements 4, and meta.json says 5"),
-        (with_meta(feature_dim=9), "has feature_dim 8, and meta.json says 9"),
-        (with_meta(pictures=SIZES | {"dev": 4}), "has pictures 3, and meta.json says 4"),
+        (with_meta(dtype="float16"), "has dtype float32, but meta.json says 'float16'"),
+        (with_meta(elements=5), "has elements 4, but meta.json says 5"),
+        (with_meta(feature_dim=9), "has feature_dim 8, but meta.json says 9"),
+        (with_meta(pictures=SIZES | {"dev": 4}), "has pictures 3, but meta.json says 4"),
         (with_meta(pictures=[6, 3, 2]), "meta.json: pictures is .*wanted named values"),
-        (with_meta(captions_sha256={"dev": "0" * 64}), "dev_caps.txt or dev_ids.txt is not what"),
+        (with_meta(captions_sha256={"dev": "0" * 64}), "dev_caps.txt or dev_ids.txt does not match"),
         # Arrays that no network takes, or that do not fit each other.
         (with_array(lambda array: array.astype(">f4")), "holds >f4"),
         (with_array(lambda array: array.astype(int)), "holds int64"),
@@ -282,3 +282,14 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere"):
         open_precomp(tmp_path / "nowhere")
     assert "nowhere" in check_precomp(tmp_path / "nowhere").problems[0]
+
+
+@pytest.mark.parametrize("begin", [0, 1])
+@pytest.mark.parametrize("each", [1, 5])
+def test_ids_that_only_count_in_each_split_name_no_picture(tmp_path: Path, begin: int, each: int) -> None:
+    folder = write_precomp(tmp_path / "features")
+    for name, count in SIZES.items():
+        lines = [f"{number}\n" for number in range(begin, begin + each * count)]
+        (folder / f"{name}_ids.txt").write_text("".join(lines))
+    assert check_precomp(folder).problems == []
+    open_precomp(folder)

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -102,7 +103,7 @@ def test_ids_without_a_picture_are_told_and_do_no_harm(album: Album) -> None:
     folder = album()
     report = check_photographs(folder, text_files(folder))
     assert report.problems == []
-    assert "2 ids (lost.jpg, lost.jpg.1) with captions and no picture: not used" in report.facts
+    assert "2 ids (lost.jpg, lost.jpg.1) with captions but no picture: not used" in report.facts
 
 
 def test_missing_pictures_are_counted_and_named(album: Album) -> None:
@@ -177,7 +178,20 @@ NO_FILE_NAMES = (
     " a",
     "\ufeffa",
 )
-NO_FOLDERS = ("..", "../x", "a/../../x", "/etc", "C:/x", "a\\b", "..\\x", "a\0b", "a\nb")
+NO_FOLDERS = (
+    " ..",
+    " ../x",
+    " /etc",
+    "..",
+    "../x",
+    "a/../../x",
+    "/etc",
+    "C:/x",
+    "a\\b",
+    "..\\x",
+    "a\0b",
+    "a\nb",
+)
 
 
 def third(**fields: object) -> Callable[[dict], object]:
@@ -267,7 +281,7 @@ def test_pipes_and_folders_are_no_files(album: Album) -> None:
     for name, make in (("train0.jpg", os.mkfifo), ("train1.jpg", os.mkdir)):
         (folder / "images" / name).unlink()
         make(folder / "images" / name)
-    wanted = r"2 pictures \(train0.jpg, train1.jpg\) of split 'train' not in"
+    wanted = r"2 pictures \(train0.jpg, train1.jpg\) of split 'train' not found in"
     with pytest.raises(FileNotFoundError, match=wanted):
         load_karpathy(folder)
     assert len(check_photographs(folder).problems) == 1
@@ -290,13 +304,21 @@ def test_the_captions_may_be_named_to_a_check_as_to_an_extraction(album: Album) 
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("Flickr_8k.testImages.txt", lambda t: t + "train1.jpg\n", "line 3: train1.jpg is in split 'train'"),
-        ("Flickr_8k.testImages.txt", lambda t: t + "test1.jpg\n", "line 3: test1.jpg is in split 'test'"),
+        (
+            "Flickr_8k.testImages.txt",
+            lambda t: t + "train1.jpg\n",
+            "line 3: train1.jpg is in the list of split 'train'",
+        ),
+        (
+            "Flickr_8k.testImages.txt",
+            lambda t: t + "test1.jpg\n",
+            "line 3: test1.jpg is in this list already",
+        ),
         ("Flickr_8k.testImages.txt", lambda t: t + "../x.jpg\n", "line 3: the picture is '../x.jpg': wanted"),
-        ("Flickr8k.token.txt", lambda t: t + "test1.jpg#0\tA dog .\n", "test1.jpg#0 is there before"),
-        ("Flickr8k.token.txt", lambda t: t + "test1.jpg#a\tA dog .\n", "wanted picture#number, a tab"),
+        ("Flickr8k.token.txt", lambda t: t + "test1.jpg#0\tA dog .\n", "test1.jpg#0 is there already"),
+        ("Flickr8k.token.txt", lambda t: t + "test1.jpg#a\tA dog .\n", "wanted picture#number, a tab and"),
         ("Flickr8k.token.txt", lambda t: t + "/test1.jpg#5\tA dog .\n", "the picture is '/test1.jpg'"),
-        ("Flickr8k.token.txt", lambda t: t + "\n", "wanted picture#number, a tab"),
+        ("Flickr8k.token.txt", lambda t: t + "\n", "wanted picture#number, a tab and"),
         ("Flickr8k.token.txt", lambda t: t.replace("\n", "\r"), "without captions"),
     ],
 )
@@ -349,7 +371,7 @@ def test_a_check_opens_every_picture(album: Album) -> None:
     broken.write_bytes(broken.read_bytes()[:400])
     (folder / "images" / "val0.jpg").write_text("no picture")
     problems = "\n".join(check_photographs(folder).problems)
-    assert "test1.jpg is no picture" in problems and "val0.jpg is no picture" in problems
+    assert "test1.jpg cannot be read" in problems and "val0.jpg cannot be read" in problems
 
 
 def test_a_check_finds_pictures_with_too_few_captions(album: Album) -> None:
@@ -367,7 +389,7 @@ def test_a_picture_that_would_fill_the_memory_is_a_problem(
     folder = album()
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     problems = check_photographs(folder).problems
-    assert len(problems) == 10 and "train0.jpg is no picture that can be read" in problems[0]
+    assert len(problems) == 10 and "train0.jpg cannot be read as a picture" in problems[0]
 
 
 def test_a_picture_is_read_in_colour_and_as_small_as_is_enough(tmp_path: Path) -> None:
@@ -375,7 +397,7 @@ def test_a_picture_is_read_in_colour_and_as_small_as_is_enough(tmp_path: Path) -
     whole, small = open_picture(tmp_path / "grey.jpg"), open_picture(tmp_path / "grey.jpg", at_least=100)
     assert whole.mode == small.mode == "RGB" and whole.getpixel((3, 3)) == (7, 7, 7)
     assert whole.size == (800, 640) and 100 <= min(small.size) < 640
-    with pytest.raises(ValueError, match=r"nowhere.jpg is no picture"):
+    with pytest.raises(ValueError, match=r"nowhere.jpg cannot be read as a picture"):
         open_picture(tmp_path / "nowhere.jpg")
 
 
@@ -386,3 +408,15 @@ def test_flickr8k_is_the_same_in_both_formats(photographs: Path) -> None:
         assert len(from_json[name].files) == pictures and len(from_json[name].captions) == 5 * pictures
         assert by_picture(from_json[name]) == by_picture(from_text[name])
         assert from_json[name].dataset == "flickr8k"
+
+
+def test_a_caption_as_long_as_a_book_is_refused(album: Callable[..., Path]) -> None:
+    folder = album()
+    path = folder / "dataset_album.json"
+    content = json.loads(path.read_text())
+    content["images"][0]["sentences"][1]["raw"] = "word " * 9_000
+    path.write_text(json.dumps(content))
+    told = r"a caption of 'train0.jpg' has 44999 characters"
+    with pytest.raises(ValueError, match=told):
+        load_karpathy(folder)
+    assert any(re.search(told, problem) for problem in check_photographs(folder).problems)

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import cross_entropy
 
 from vsecore.embedding import Embedding
-from vsecore.losses import LOSSES, Step, info_nce, triplet
+from vsecore.losses import LOSSES, Step, adopt, info_nce, triplet
 from vsecore.similarity import Cosine
 
 
@@ -280,14 +280,55 @@ def test_where_nobody_may_count_the_pairs_every_pair_takes_part(monkeypatch, row
     torch.testing.assert_close(whole, triplet(scores, hardest=False, positives=positives))
 
 
+def step_of(scores, positives, epoch=0):
+    return Step(scores, positives, None, None, (), None, None, Cosine(), epoch)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "function"),
+    [
+        ("triplet", {"margin": 0.5, "warmup_epochs": 2}, lambda s, p: triplet(s, 0.5, False, p)),
+        ("triplet", {"margin": 0.5, "warmup_epochs": 1}, lambda s, p: triplet(s, 0.5, True, p)),
+        ("triplet", {"margin": 0.0}, lambda s, p: triplet(s, 0.0, True, p)),
+        ("info_nce", {"temperature": 0.3}, lambda s, p: info_nce(s, 0.3, p)),
+        ("adopt", {"temperature": 0.3}, lambda s, p: adopt(s, 0.3, margin=0.2, positives=p)),
+        ("adopt", {"margin": 0.1}, lambda s, p: adopt(s, margin=0.1, positives=p)),
+        ("adopt", {"rule": "printed"}, lambda s, p: adopt(s, rule="printed", margin=0.2, positives=p)),
+        ("adopt", {"negatives": 2}, lambda s, p: adopt(s, margin=0.2, negatives=2, positives=p)),
+        (
+            "adopt",
+            {"positive_in_denominator": False},
+            lambda s, p: adopt(s, positive_in_denominator=False, margin=0.2, positives=p),
+        ),
+    ],
+)
+def test_a_module_is_its_function_with_its_options(name, options, function):
+    """On what belongs together in the step; or on the diagonal, where siblings count as negatives."""
+    scores, positives = batch(1, rows=6, columns=6)
+    positives |= torch.eye(6, dtype=torch.bool)
+    step = step_of(scores, positives, epoch=1)
+    diagonal = function(scores, torch.eye(6, dtype=torch.bool))
+    assert torch.equal(LOSSES.build(name, options)(step), function(scores, positives))
+    assert torch.equal(LOSSES.build(name, options | {"siblings_are_negatives": True})(step), diagonal)
+    assert diagonal != function(scores, positives)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_siblings_are_negatives_only_where_a_batch_is_of_pairs(name):
+    loss = LOSSES.build(name, {"siblings_are_negatives": True})
+    with pytest.raises(ValueError, match=r"2 pictures with 4 captions: .* training\.batches"):
+        loss(step_of(torch.zeros(2, 4), torch.ones(2, 4, dtype=torch.bool)))
+
+
+@pytest.mark.parametrize("siblings", [False, True])
 @pytest.mark.parametrize("epoch", [0, 5])
 @pytest.mark.parametrize("name", LOSSES)
-def test_no_loss_asks_a_gpu_for_a_number(name, epoch):
+def test_no_loss_asks_a_gpu_for_a_number(name, epoch, siblings):
     """Tensors that pretend to be on a GPU have no numbers: who needs one to go on, fails here."""
     with FakeTensorMode():
         scores = torch.rand(8, 8, device="cuda")
         positives = torch.eye(8, dtype=torch.bool, device="cuda")
         rows = Embedding(torch.rand(8, 4, device="cuda"))
         step = Step(scores, positives, rows, rows, (), None, None, Cosine(), epoch)
-        loss = LOSSES.build(name, {})(step)
+        loss = LOSSES.build(name, {"siblings_are_negatives": siblings})(step)
     assert loss.shape == () and loss.device.type == "cuda"

@@ -3,12 +3,14 @@
 import copy
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 from vsecore.pooling import (
@@ -51,29 +53,35 @@ def drawn(seed=0):
 
 SIMPLE = [MeanPool(), MaxPool(), KMaxPool(1), KMaxPool(3), KMaxPool(99)]
 WEIGHED = {  # those that give each value a weight, 1 in all
-    "soft": SoftPool(),
-    "ada": trained(AdaPool()),
-    "lip": trained(LIPPool(DIM)),
-    "self_attention": trained(SelfAttentionPool(DIM)),
-    "gpo": trained(GPO(position_dim=4, hidden=3)),
-    "adpool": trained(AdPool(DIM)),
-    "adpool, released": trained(AdPool(DIM, per_dimension=True)),
-    "adpool, token": trained(AdPool(DIM, token_share=1)),
-    "adpool, embedding": trained(AdPool(DIM, token_share=0.0)),
-    "adpool, random": trained(drawn()),
+    "soft": SoftPool,
+    "ada": lambda: trained(AdaPool()),
+    "lip": lambda: trained(LIPPool(DIM)),
+    "self_attention": lambda: trained(SelfAttentionPool(DIM)),
+    "gpo": lambda: trained(GPO(position_dim=4, hidden=3)),
+    "adpool": lambda: trained(AdPool(DIM)),
+    "adpool, released": lambda: trained(AdPool(DIM, per_dimension=True)),
+    "adpool, token": lambda: trained(AdPool(DIM, token_share=1)),
+    "adpool, embedding": lambda: trained(AdPool(DIM, token_share=0.0)),
+    "adpool, random": lambda: trained(drawn()),
 }
 OTHERS = {
-    "seq2seq": trained(Seq2SeqPool(DIM)),
-    "gcn": trained(GCNPool(DIM, layers=2)),
-    "generalized_mean": GeneralizedMeanPool(2.5).double(),
-    "attention": trained(AttentionPool(DIM, heads=1)),
+    "seq2seq": lambda: trained(Seq2SeqPool(DIM)),
+    "gcn": lambda: trained(GCNPool(DIM, layers=2)),
+    "generalized_mean": lambda: GeneralizedMeanPool(2.5).double(),
+    "attention": lambda: trained(AttentionPool(DIM, heads=1)),
 }
-ORDERLESS = {repr(pool): pool for pool in SIMPLE} | WEIGHED | OTHERS
-del ORDERLESS["seq2seq"]
+PLAIN = {repr(pool): partial(copy.deepcopy, pool) for pool in SIMPLE}
+ORDERLESS = PLAIN | WEIGHED | {name: make for name, make in OTHERS.items() if name != "seq2seq"}
+
+
+@pytest.fixture
+def pool(request):
+    """A pooler, made for the test that asks for it."""
+    return request.param()
 
 
 def each(pools):
-    return pytest.mark.parametrize("pool", pools.values(), ids=pools.keys())
+    return pytest.mark.parametrize("pool", pools.values(), ids=pools.keys(), indirect=True)
 
 
 each_pooler = each(ORDERLESS | OTHERS)
@@ -151,7 +159,7 @@ def test_the_order_of_elements_changes_nothing(pool):
 
 
 def test_a_recurrent_pool_reads_in_the_order_given_wherever_the_padding_lies():
-    pool = OTHERS["seq2seq"]
+    pool = OTHERS["seq2seq"]()
     x, mask = batch()
     front = torch.arange(x.shape[1]) < mask.sum(1, keepdim=True)
     packed = torch.zeros_like(x)
@@ -160,7 +168,7 @@ def test_a_recurrent_pool_reads_in_the_order_given_wherever_the_padding_lies():
     assert not torch.allclose(pool(x), pool(x.flip(1)))
 
 
-@each({repr(pool): pool for pool in SIMPLE} | WEIGHED)
+@each(PLAIN | WEIGHED)
 def test_one_element_is_its_own_pool(pool):
     x, _ = batch(elements=1)
     torch.testing.assert_close(pool(x), x[:, 0])
@@ -169,14 +177,14 @@ def test_one_element_is_its_own_pool(pool):
     torch.testing.assert_close(pool(x, mask.expand(len(x), -1)), x[:, 2])
 
 
-@each({repr(pool): pool for pool in SIMPLE} | WEIGHED)
+@each(PLAIN | WEIGHED)
 def test_equal_elements_pool_to_themselves(pool):
     x, mask = batch()
     same = x[:, :1].expand_as(x)
     torch.testing.assert_close(pool(same, mask), x[:, 0])
 
 
-@each({repr(pool): pool for pool in SIMPLE} | WEIGHED)
+@each(PLAIN | WEIGHED)
 def test_a_pool_lies_between_the_least_and_the_largest_value(pool):
     x, mask = batch()
     assert (pool(x, mask) <= MaxPool()(x, mask) + 1e-12).all()
@@ -194,7 +202,7 @@ def test_gradient_is_that_of_the_values(pool):
     assert torch.autograd.gradcheck(run, (x.requires_grad_(), *weights.values()))
 
 
-@each({name: pool for name, pool in (WEIGHED | OTHERS).items() if name != "adpool, embedding"})
+@each({name: make for name, make in (WEIGHED | OTHERS).items() if name != "adpool, embedding"})
 def test_every_weight_learns(pool):
     x, mask = batch()
     pool.zero_grad()
@@ -226,6 +234,13 @@ def test_works_under_autocast(pool):
         pooled.float().square().sum().backward()
         assert elements.grad.isfinite().all()
         assert not elements.grad[~mask].any()
+
+
+def test_the_recurrent_pool_keeps_single_precision_under_autocast_and_the_type_of_its_elements():
+    pool, (x, mask) = OTHERS["seq2seq"]().float(), batch(dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(pool(x, mask), OTHERS["seq2seq"]()(x.double(), mask).float())
+        assert pool(x.bfloat16(), mask).dtype == torch.bfloat16
 
 
 def test_k_max_lies_between_max_and_mean():
@@ -299,7 +314,7 @@ def weighed(weights, values):
 @settings(max_examples=10, deadline=None)
 def test_soft_and_adaptive_pool_agree_with_the_loop(seed):
     x, mask = batch(seed)
-    ada = WEIGHED["ada"]
+    ada = WEIGHED["ada"]()
     share = 1 / (1 + math.exp(-ada.beta.item()))
     soft, adaptive = SoftPool()(x, mask), ada(x, mask).detach()
     for row, dim in itertools.product(range(len(x)), range(DIM)):
@@ -319,7 +334,7 @@ def test_adaptive_pool_bears_nothing_but_zeros():
 
 
 def test_local_importance_agrees_with_the_loop():
-    pool, (x, mask) = WEIGHED["lip"], batch()
+    pool, (x, mask) = WEIGHED["lip"](), batch()
     pooled = pool(x, mask)
     for row, dim in itertools.product(range(len(x)), range(DIM)):
         own = [x[row, n] for n in range(x.shape[1]) if mask[row, n]]
@@ -333,12 +348,12 @@ def test_local_importance_agrees_with_the_loop():
 
 
 def test_self_attention_agrees_with_the_loop():
-    pool, (x, mask) = WEIGHED["self_attention"], batch()
+    pool, (x, mask) = WEIGHED["self_attention"](), batch()
     pooled, weights = pool(x, mask), pool.weights(x, mask)
     for row in range(len(x)):
         own = [x[row, n] for n in range(x.shape[1]) if mask[row, n]]
         memory = pool.memory(sum(own) / len(own)).tanh()
-        shares = softmax([float(pool.score(pool.element(element).tanh() * memory)) for element in own])
+        shares = softmax([pool.score(pool.element(element).tanh() * memory).item() for element in own])
         torch.testing.assert_close(
             pooled[row], sum(s * element for s, element in zip(shares, own, strict=True))
         )
@@ -373,7 +388,7 @@ def test_a_power_is_the_mean_at_1_and_the_maximum_far_away():
 
 
 def test_graph_convolution_agrees_with_the_loop():
-    pool, (x, mask) = OTHERS["gcn"], batch()
+    pool, (x, mask) = OTHERS["gcn"](), batch()
     pooled = pool(x, mask)
     for row in range(len(x)):
         own = [x[row, n] for n in range(x.shape[1]) if mask[row, n]]
@@ -389,7 +404,7 @@ def test_graph_convolution_agrees_with_the_loop():
 
 def test_graph_convolution_grows_no_faster_than_its_elements():
     """Cubes of cubes: large features once ended in infinity after a step of training."""
-    pool, (x, mask) = OTHERS["gcn"], batch()
+    pool, (x, mask) = OTHERS["gcn"](), batch()
     at_most = pool(x, mask).abs().max() * 1000
     assert pool(1000 * x, mask).abs().max() < 10 * at_most
 
@@ -421,7 +436,7 @@ def adpool_by_loop(pool, x, mask, row):
     return [share * t + (1 - share) * e for t, e in zip(token, embedding, strict=True)]
 
 
-@each({name: pool for name, pool in WEIGHED.items() if name.startswith("adpool")})
+@each({name: make for name, make in WEIGHED.items() if name.startswith("adpool")})
 def test_adaptive_pooling_agrees_with_the_loop(pool):
     x, mask = batch()
     for row, pooled in enumerate(pool(x, mask)):
@@ -512,7 +527,7 @@ def test_a_large_batch_is_pooled_by_parts_to_the_same(monkeypatch, pool, masked)
 @pytest.mark.parametrize("learns", [True, False])
 def test_adaptive_pooling_has_second_derivatives(learns):
     x, mask = batch(rows=2, elements=4)
-    pool = copy.deepcopy(WEIGHED["adpool"]).requires_grad_(learns)
+    pool = WEIGHED["adpool"]().requires_grad_(learns)
     assert torch.autograd.gradgradcheck(lambda x: pool(x, mask), x.requires_grad_())
 
 
@@ -556,7 +571,7 @@ def test_both_levels_in_one_pass_refuse_a_second_derivative():
 
 def test_adaptive_pooling_tells_its_weights():
     x, mask = batch()
-    for pool in (WEIGHED["adpool"], WEIGHED["adpool, released"]):
+    for pool in (WEIGHED["adpool"](), WEIGHED["adpool, released"]()):
         theta, omega = pool.weights(x, mask)
         real = torch.arange(x.shape[1]) < mask.sum(1, keepdim=True)
         assert not theta[~real].any()
@@ -635,7 +650,7 @@ def test_the_generalized_pool_agrees_with_packed_places(rows, places):
 
 
 def test_the_recurrent_pool_agrees_with_packed_elements():
-    pool, (x, mask) = OTHERS["seq2seq"], batch()
+    pool, (x, mask) = OTHERS["seq2seq"](), batch()
     both = nn.GRU(DIM, DIM, batch_first=True, bidirectional=True).double()
     weights = {name: weight for name, weight in pool.forwards.named_parameters()}
     weights |= {f"{name}_reverse": weight for name, weight in pool.backwards.named_parameters()}
@@ -685,8 +700,13 @@ def test_another_width_is_refused(pool):
         (lambda: AdPool(4, token_share="much"), "token_share must be None, \"random\" or .* got 'much'"),
         (lambda: AdPool(4, token_share=math.nan), "token_share must be .* got nan"),
         (lambda: GCNPool(4, layers=0), "layers must be"),
+        (lambda: GCNPool(4, layers=1.5), "layers must be .* got 1.5"),
+        (lambda: GCNPool(4, layers=True), "layers must be .* got True"),
         (lambda: GPO(position_dim=3), "position_dim must be even"),
         (lambda: GPO(hidden=0), "hidden must be"),
+        (lambda: GPO(hidden=1.5), "hidden must be .* got 1.5"),
+        (lambda: GPO(position_dim=0), "position_dim must be"),
+        (lambda: GPO(position_dim=True), "position_dim must be .* got True"),
         (lambda: GPO(temperature=0), "temperature must be"),
         (lambda: AttentionPool(6, heads=4), "heads must be a whole number that divides dim = 6, got 4"),
         (lambda: AttentionPool(6, heads=0), "heads must be"),
@@ -699,14 +719,18 @@ def test_refuses_what_makes_no_pooler(make, message):
         make()
 
 
+OPTIONS = {"kmax": {"k": 2}, "attention": {"heads": 1}}  # what these poolers need at this width
+
+
 @pytest.mark.parametrize("name", POOLS)
 def test_build_pool_builds_each_and_needs_no_memory_to_try(name):
-    options = {"k": 2} if name == "kmax" else {}
-    pool = build_pool(name, 8, **options)
+    options = OPTIONS.get(name, {})
+    pool = build_pool(name, DIM, **options)
     assert type(pool) is POOLS[name]
-    assert pool(torch.randn(2, 3, 8)).shape == (2, 8)
+    assert pool(torch.randn(2, 3, DIM)).shape == (2, DIM)
     with torch.device("meta"):
-        build_pool(name, 8, **options)
+        build_pool(name, DIM, **options)
+    assert build_pool(name, 1, **options)(torch.randn(2, 3, 1)).shape == (2, 1)
 
 
 def test_build_pool_knows_every_name():
@@ -743,6 +767,23 @@ def test_build_pool_gives_the_width_to_poolers_that_want_it(monkeypatch):
 def test_build_pool_refuses_what_it_does_not_know(name, dim, options, message):
     with pytest.raises(ValueError, match=message):
         build_pool(name, dim, **options)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", sorted(set(POOLS) - {"gpo", "seq2seq"}))
+def test_no_pooler_asks_a_gpu_for_a_number_nor_leaves_it(name, masked):
+    """Tensors that pretend to be on a GPU have no numbers, and meet none that are elsewhere.
+
+    The two recurrent poolers leave autocast, which asks for a GPU's driver: they need the next test.
+    """
+    with FakeTensorMode():
+        with torch.device("cuda"):
+            pool = build_pool(name, DIM, **OPTIONS.get(name, {}))
+        for rows in (2, 9):  # fewer sets than elements, and more
+            x = torch.rand(rows, 7, DIM, device="cuda")
+            mask = torch.ones(rows, 7, dtype=torch.bool, device="cuda") if masked else None
+            pooled = pool(x, mask)
+            assert pooled.shape == (rows, DIM) and pooled.device.type == "cuda"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

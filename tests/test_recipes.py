@@ -580,7 +580,7 @@ def test_the_variants_of_the_loss_are_what_they_say():
         ),
         ({"training.epochs": 10**12}, "training.epochs is 1000000000000: wanted at most"),
         ({"training.batch_size": 1}, "training.batch_size is 1: wanted at least 2"),
-        ({"losses.triplet.margin": float("nan")}, "something that JSON cannot say"),
+        ({"losses.triplet.margin": float("nan")}, "something that JSON cannot express"),
         ({"losses.triplet.margin": "Infinity"}, "'Infinity': wanted a number"),
         ({"losses.triplet.margin": "1e999"}, "'1e999': wanted a number"),
         ({"image.pool": "[" * 100_000}, "is unknown: there are"),

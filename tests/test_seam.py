@@ -1,16 +1,20 @@
 """The seam: a new system is a few lines beside the package. `fit`, `VSE` and `Recipe` know nothing of it."""
 
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from small import recipe, small_data, small_split, train
 from torch import nn
-from torch.nn.functional import normalize
+from torch.nn.functional import logsigmoid, normalize
 
 from vsecore.data.batches import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.encoders import IMAGE_ENCODERS
-from vsecore.losses import LOSSES, triplet
+from vsecore.losses import LOSSES, Step, triplet
 from vsecore.pooling import POOLS
 from vsecore.similarity import SIMILARITIES
 from vsecore.training import encode, evaluate_split, load_run, score_split
@@ -157,6 +161,28 @@ def test_a_head_gives_sets_and_a_loss_reads_its_slots(add, tmp_path):
     torch.testing.assert_close(run.model.similarity.pairs(v, t[::2]), whole[:, ::2].diagonal())
 
 
+# The example of CONTRIBUTING.md.
+
+
+def test_the_example_for_contributors_runs_as_it_is_printed(monkeypatch):
+    """Only the scale is another: in the place of `get`, `fit` and `scenes` stand their small siblings."""
+    monkeypatch.setattr(LOSSES, "_entries", dict(LOSSES._entries))
+    text = (Path(__file__).resolve().parent.parent / "CONTRIBUTING.md").read_text("utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    names = {"__name__": __name__, "LOSSES": LOSSES, "Step": Step, "Tensor": torch.Tensor, "nn": nn}
+    steps, runs = [], []
+    small = {"fit": lambda a_recipe, data: runs.append(train(a_recipe, data, callback=steps.append))}
+    small |= {"get": recipe, "scenes": SimpleNamespace(load=small_data), "logsigmoid": logsigmoid}
+    exec(example, names | small)
+    (run,) = runs
+    assert [part.name for part in run.recipe.losses] == ["logistic"]
+    assert run.history[-1]["loss"] < run.history[0]["loss"]
+    assert run.history[-1]["rsum"] > run.history[0]["rsum"]
+    event = steps[0]
+    wrong = torch.where(event.positives, -event.scores, event.scores)  # to be pushed down
+    torch.testing.assert_close(event.loss, (20 * wrong).exp().log1p().mean())
+
+
 # A similarity that reads elements.
 
 
@@ -177,7 +203,8 @@ class WordsFindCells(nn.Module):
 def test_a_similarity_may_read_elements_and_need_no_vectors(add, tmp_path):
     add(SIMILARITIES, "words_find_cells", WordsFindCells)
     changes = {"image.pool": None, "text.pool": None, "similarity": "words_find_cells"}
-    a_recipe = recipe(training__epochs=12).override(changes)
+    scale = {"training__epochs": 25, "training__schedule": "constant", "training__learning_rate": 0.02}
+    a_recipe = recipe(dim=32, **scale).override(changes)
     assert_resumes_with_the_same_bits(tmp_path, a_recipe)
     run, data = load_run(tmp_path), small_data()
     v, t = encode(run.model, data.dev, run.tokenizer)
@@ -185,7 +212,7 @@ def test_a_similarity_may_read_elements_and_need_no_vectors(add, tmp_path):
     torch.testing.assert_close(
         score_split(run.model, data.dev, run.tokenizer, batch_size=3), run.model.scores(v, t)
     )
-    assert run.best["rsum"] > 2 * run.history[0]["rsum"] or run.history[0]["rsum"] > 300
+    assert run.best["rsum"] > 570, "learned by heart, or nearly"
 
 
 # Offline pairs.

@@ -88,6 +88,8 @@ def test_a_pair_scores_the_same_in_any_batch():
 
 def test_unit_vectors_have_length_one():
     torch.testing.assert_close(unit(vectors(5)).norm(dim=-1), torch.ones(5, dtype=torch.float64))
+    sets = vectors(12).view(4, 3, 6)
+    torch.testing.assert_close(unit(sets), unit(sets.flatten(0, 1)).view(4, 3, 6))
 
 
 @pytest.mark.parametrize(
@@ -110,8 +112,14 @@ def test_the_module_compares_all_with_all_or_row_by_row():
     whole = Cosine()(v, t)
     assert torch.equal(whole, cosine(v.vectors, t.vectors))
     torch.testing.assert_close(Cosine().pairs(v, t), whole.diagonal())
-    half = (Embedding(side.vectors.bfloat16()) for side in (v, t))
-    assert Cosine().pairs(*half).dtype == torch.float32
+    for halves in ((0,), (1,), (0, 1)):
+        sides = [
+            side.vectors.bfloat16() if place in halves else side.vectors for place, side in enumerate((v, t))
+        ]
+        pairs = Cosine().pairs(*map(Embedding, sides))
+        assert pairs.dtype == torch.float32
+        exact = cosine(*(side.double() for side in sides)).diagonal()
+        torch.testing.assert_close(pairs.double(), exact, rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match="the same number of rows, got 4 and 2"):
         Cosine().pairs(v, t[:2])
     with pytest.raises(ValueError, match="same width"):

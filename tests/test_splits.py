@@ -175,3 +175,10 @@ def test_splits_that_do_not_belong_together_are_refused(kind, splits, message) -
 
 def test_the_training_split_alone_may_have_targets() -> None:
     assert Dataset("small", **of(train={"targets": targets()}), feature_kind="grid").train.targets is not None
+
+
+def test_a_caption_as_long_as_a_book_is_refused() -> None:
+    captions = [f"caption {row}" for row in range(7)]
+    small_split(captions=[*captions, "a" * 10_000])
+    with pytest.raises(ValueError, match="caption 7 has 10001 characters, wanted at most 10000"):
+        small_split(captions=[*captions, "a" * 10_001])

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from vsecore.typed import convert, from_json
+from vsecore.typed import convert, counted, from_json
 
 
 @dataclass
@@ -59,5 +59,11 @@ def test_what_json_cannot_express_is_refused():
     nested: list = []
     nested.append(nested)
     for value in ({1, 2}, nested):
-        with pytest.raises(ValueError, match=r"number is .*: wanted something that JSON can say"):
+        with pytest.raises(ValueError, match=r"number is .*: wanted something that JSON can express"):
             convert("number", value, int)
+
+
+def test_many_are_counted_and_a_few_are_named():
+    assert counted(["a.jpg"], "picture") == "1 picture (a.jpg)"
+    assert counted([3, 4, 5, 9], "row") == "4 rows (3, 4, 5, ...)"
+    assert len(counted(["a" * 10_000] * 5, "picture")) < 250

@@ -1,6 +1,4 @@
-"""What `vse` and `python -m vsecore` start: first what happens when they are stopped, then all imports."""
-
-import sys
+"""Where `vse` and `python -m vsecore` start: they can be stopped tidily even while they still import."""
 
 from vsecore import stopping
 
@@ -13,8 +11,7 @@ def main() -> None:
 
         cli.main()
     except stopping.Stopped as stopped:
-        print("vse: stopped", file=sys.stderr)
-        raise SystemExit(stopped.code) from None
+        stopping.end(int(stopped.code or 0))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from vsecore import paths, threads
-from vsecore.stopping import Stopped
+from vsecore import paths, stopping, threads
 
 if TYPE_CHECKING:
     from vsecore.data.splits import Dataset, FeatureKind
@@ -38,12 +37,8 @@ def main() -> None:
     os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
     try:
         app()
-    except Stopped as stopped:
-        if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
-            _complain(f"stopped{stopped.advice}")
-        sys.exit(stopped.code)
-    except BrokenPipeError:  # whoever read the output, such as head, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is written at the end
+    except BrokenPipeError:  # the reader of the output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is written at exit
         sys.exit(1)
     except Exception as error:
         missing = isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("vsecore")
@@ -56,7 +51,7 @@ def main() -> None:
 
 
 def _complain(sentence: str) -> None:
-    """Print on stderr, also names of files that are not valid text."""
+    """Print an error on stderr, even if it holds a file name that is not valid text."""
     told = f"vse: {sentence}".encode(errors="backslashreplace").decode()
     typer.echo(told, err=True)
 
@@ -84,15 +79,15 @@ def _settings(pairs: list[str]) -> dict[str, str]:
 
 
 def _writable(option: str, path: Path | None, folder: bool = True) -> None:
-    """Refuse what a command could not write in the end, before it works for hours. Nothing is made yet.
+    """Refuse, before hours of work, a path that could not be written at the end. Nothing is created yet.
 
     Args:
-        option: what named the path, for the message.
-        path: a folder or a file, which need not exist; None: nothing is written.
-        folder: whether it is a folder.
+        option: the option that named the path, for the message.
+        path: a folder or a file, which need not exist; None: nothing will be written.
+        folder: whether it must be a folder rather than a file.
 
     Raises:
-        OSError: it is a file where a folder is wanted, or the reverse; or nothing can be made there.
+        OSError: it is a file where a folder is wanted, or the other way round, or cannot be written.
     """
     if path is None:
         return
@@ -101,7 +96,7 @@ def _writable(option: str, path: Path | None, folder: bool = True) -> None:
         raise OSError(f"{option} {path} is {come}: name {wanted}")
     above = next((one for one in (path, *path.absolute().parents) if one.exists()), path)
     if not path.exists() and not above.is_dir():
-        raise OSError(f"{option} {path} cannot be made: {above} is a file")
+        raise OSError(f"{option} {path} cannot be created: {above} is a file")
     if not os.access(above, os.W_OK):
         raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
 
@@ -225,12 +220,11 @@ def data_extract(
     from vsecore.data.features import extract, open_precomp
     from vsecore.data.karpathy import load_karpathy
 
+    if out.resolve() == root.resolve():
+        raise ValueError(f"OUT {out} is the folder of the photographs: name another one for the features")
     splits = load_karpathy(root, captions)
-    try:
-        extract(splits, find_backbone(backbone, weights), out, batch_size=batch_size)
-    except Stopped as stopped:
-        stopped.advice = "; continue with the same command"
-        raise
+    stopping.advice = lambda: "; continue with the same command"
+    extract(splits, find_backbone(backbone, weights), out, batch_size=batch_size)
     dataset = open_precomp(out)
     for split in (dataset.train, dataset.dev, dataset.test):
         typer.echo(repr(split))
@@ -256,7 +250,7 @@ def train(
     ] = "auto",
     save_every: Annotated[
         int | None,
-        typer.Option(min=1, help="Save every so many steps. [default: every epoch, and every ten minutes]"),
+        typer.Option(min=1, help="Save every N steps. [default: every epoch, and every ten minutes]"),
     ] = None,
     seed: Seed = 0,
     record: RecordOption = None,
@@ -271,7 +265,7 @@ def train(
 
     chosen = get(recipe).override(_settings(settings or []))
     _writable("--record", record)
-    if out is not None:  # before the data are read; the default folder has their name
+    if out is not None:  # before the data are read, if we can: the default folder needs their name
         _writable("--out", out)
         refuse_to_overwrite(out, resume)
     dataset = _open(data, chosen.features)
@@ -291,25 +285,27 @@ def train(
         if event.metrics is not None and is_main_process():
             typer.echo(f"epoch {event.epoch + 1}: {_spoken(event.metrics)}")
 
-    try:
-        run = fit(
-            chosen,
-            dataset,
-            folder=folder,
-            resume=resume,
-            tokenizer=tokenizer,
-            vectors=word_vectors,
-            callback=tell,
-            seed=seed,
-            device=device,
-            precision=precision,
-            workers=workers,
-            save_every=save_every,
-        )
-    except Stopped as stopped:
-        if (folder / CHECKPOINT).is_file():
-            stopped.advice = "; continue with --resume"
-        raise
+    if resume and not (folder / CHECKPOINT).is_file():
+        typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
+    stopping.advice = lambda: (
+        "; continue with --resume"
+        if (folder / CHECKPOINT).is_file()
+        else "; nothing was saved yet, so start again with the same command"
+    )
+    run = fit(
+        chosen,
+        dataset,
+        folder=folder,
+        resume=resume,
+        tokenizer=tokenizer,
+        vectors=word_vectors,
+        callback=tell,
+        seed=seed,
+        device=device,
+        precision=precision,
+        workers=workers,
+        save_every=save_every,
+    )
     if not is_main_process():  # only one process prints and writes
         return
     model = run.model.to("cpu" if device == "cpu" else best_device())
@@ -351,7 +347,25 @@ def evaluate(
     scores, parts = [], []
     for row, folder in enumerate(runs):
         trained = load_run(folder)
-        dataset = _open(sources[row % len(sources)], trained.recipe.features)
+        source = sources[row % len(sources)]
+        if data is None and trained.data["name"] != "scenes":
+            name = trained.data["name"]
+            raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
+        dataset = _open(source, trained.recipe.features)
+        if dataset.feature_dim != trained.data["feature_dim"]:
+            raise ValueError(
+                f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "
+                f"{dataset.feature_dim}: name features of the network that it was trained with"
+            )
+        if dataset.fingerprint() != trained.data["fingerprint"]:
+            typer.echo(
+                f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}; unless "
+                "the same network made both features, these numbers mean nothing",
+                err=True,
+            )
+        if len(trained.history) < trained.recipe.training.epochs:
+            done = f"{len(trained.history)} of {trained.recipe.training.epochs} epochs"
+            typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
         parts.append(getattr(dataset, split))
         if parts[row].captions != parts[0].captions or parts[row].picture_ids != parts[0].picture_ids:
             raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")

@@ -1,4 +1,4 @@
-"""Whether a model fits into this machine, asked before its weights are made."""
+"""Whether a model fits into this machine's memory, checked before its weights are made."""
 
 import psutil
 
@@ -8,7 +8,7 @@ BYTES = 4  # of a weight in float32
 
 
 def check_room(what: str, weights: int) -> None:
-    """Refuse a model whose weights alone are more than this machine's memory.
+    """Refuse a model whose weights alone need more memory than this machine has.
 
     Args:
         what: the model, for the message.
@@ -20,6 +20,6 @@ def check_room(what: str, weights: int) -> None:
     memory = psutil.virtual_memory().total
     if weights * BYTES > memory:
         raise ValueError(
-            f"{what} has {short(weights)} weights, {weights * BYTES / 2**30:,.0f} GB, and this machine has "
+            f"{what} has {short(weights)} weights ({weights * BYTES / 2**30:,.0f} GB), but this machine has "
             f"{memory / 2**30:,.0f} GB of memory: make it smaller"
         )

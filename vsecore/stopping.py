@@ -1,57 +1,72 @@
-"""A tidy end when someone stops a program: by Ctrl-C, or the system by its request to end.
+"""A tidy end for a program that is stopped, by Ctrl-C or by the system's request to end (SIGTERM).
 
-This module imports only the standard library, so that it can be in force before anything else is imported.
+This module imports only the standard library, so that it can take effect before anything else is imported.
 """
 
+import multiprocessing
 import os
 import signal
 import sys
+import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
+
+PATIENCE = 5
+"""Seconds that a program has to end tidily. Ending it then is safe: its files are whole at any moment."""
+
+advice: Callable[[], str] = str
+"""What to say about how to continue, such as "; continue with --resume"; by default nothing."""
 
 
 class Stopped(SystemExit):
     """Raised wherever a program is when it is stopped. Its code is the one that shells expect, such as 130.
 
-    Not a KeyboardInterrupt, which libraries and worker processes answer with words of their own.
+    It is not a KeyboardInterrupt, since libraries and worker processes meet that with messages of their own.
     """
-
-    advice = ""
-    """What to do to go on, such as "; continue with --resume"."""
 
 
 def stop_tidily() -> None:
     """From now on Ctrl-C and the system's request to end raise `Stopped`.
 
-    Processes that are forked later, as those that prepare batches, do not hear Ctrl-C: this one ends them.
+    Processes that are forked later, such as those that prepare batches, ignore both signals, although
+    terminals and many systems send them to every process: this one ends them.
     """
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     if hasattr(os, "register_at_fork"):  # not on Windows
-        os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_leave_to_parent)
+        os.register_at_fork(after_in_child=leave_to_parent)
+
+
+def end(code: int) -> NoReturn:
+    """Say that the program was stopped, and end it now, whatever its threads and workers are still doing."""
+    for worker in multiprocessing.active_children():
+        worker.kill()
+    if os.environ.get("RANK", "0") == "0":  # of several processes only one says so
+        print(f"vse: stopped{advice()}", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.unraisablehook = _ignore
-    if hasattr(signal, "SIGCHLD"):  # the end of a worker is no news any more
+    if hasattr(signal, "SIGCHLD"):  # the end of a worker no longer matters
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # Python drops an exception that is raised in some callbacks, or while an object is deleted. With this
+    # timer the program ends anyway.
+    last = threading.Timer(PATIENCE, end, (128 + number,))
+    last.daemon = True
+    last.start()
     raise Stopped(128 + number)
 
 
-def _hold() -> None:
-    """Let signals wait while a process is forked: the new one must not take them for its own."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-
-
-def _release() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
-
-
-def _leave_to_parent() -> None:
+def leave_to_parent() -> None:
+    """From now on this process ignores both signals: the process that started it ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _release()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _ignore(unraisable: object) -> None:
-    """Say nothing of objects that were only half made when the program was stopped."""
+    """Say nothing about objects that were only half made when the program was stopped."""

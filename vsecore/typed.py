@@ -1,11 +1,11 @@
-"""Data from outside, held to types: the first mistake becomes one plain sentence that names its place."""
+"""Data from outside, checked against types: the first mistake becomes one sentence that says where it is."""
 
 from __future__ import annotations
 
 import functools
 import json
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -13,13 +13,13 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 
 def from_json(what: str, text: bytes | str, kind: Any) -> Any:
-    """Read JSON that must be of a type.
+    """Read JSON whose content must be of a given type.
 
     Args:
         what: what error messages call the whole, such as the file's name.
         text: the JSON.
-        kind: the type, such as `dict[str, int]` or a dataclass. Nothing is converted, except what JSON cannot
-            say otherwise, such as tuples.
+        kind: the type, such as `dict[str, int]` or a dataclass. Nothing is converted, except to types
+            that JSON does not have, such as tuples.
 
     Raises:
         ValueError: it is not JSON, or not of the type.
@@ -35,7 +35,7 @@ def from_json(what: str, text: bytes | str, kind: Any) -> Any:
 
 
 def convert(what: str, value: Any, kind: Any) -> Any:
-    """Hold a value to a type, as if it came from JSON.
+    """Check a value against a type as if it came from JSON, and return it.
 
     Raises:
         ValueError: JSON cannot express it, or it is not of the type.
@@ -46,7 +46,7 @@ def convert(what: str, value: Any, kind: Any) -> Any:
         wanted = " or ".join(dict.fromkeys(spoken(dict(one)) for one in error.errors()))
         raise ValueError(f"{what} is {short(value)}: wanted {wanted}") from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{what} is {short(value)}: wanted something that JSON can say") from error
+        raise ValueError(f"{what} is {short(value)}: wanted something that JSON can express") from error
 
 
 def spoken(mistake: Mapping[str, Any]) -> str:
@@ -75,8 +75,16 @@ def spoken(mistake: Mapping[str, Any]) -> str:
 
 
 def short(value: Any) -> str:
-    """A value as a message shows it: a damaged file may hold a million characters where a name should be."""
+    """A value cut short for a message: a damaged file may hold a million characters instead of a name."""
     return _SHORT.repr(value)
+
+
+def counted(things: Sequence[object], kind: str) -> str:
+    """A count and the first few, for a message: "7 pictures (a.jpg, b.jpg, c.jpg, ...)"."""
+    names = (str(thing) for thing in things[:3])
+    shown = ", ".join(name if len(name) <= 60 else f"{name[:28]}...{name[-28:]}" for name in names)
+    more = ", ..." if len(things) > 3 else ""
+    return f"{len(things)} {kind}{'s' if len(things) > 1 else ''} ({shown}{more})"
 
 
 _SHORT = reprlib.Repr()
@@ -95,7 +103,7 @@ def _sentence(what: str, error: ValidationError) -> str:
         return f'{_place(what, outer)} lacks the field "{last}"'
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f'{_place(what, outer)} has the unknown field "{last}"'
-    if first["type"] == "value_error" and not first["loc"]:  # a sentence of its own, about the whole
+    if first["type"] == "value_error" and not first["loc"]:  # one of our own sentences, about the whole
         return f"{what}: {first['ctx']['error']}"
     alternatives = [one for one in error.errors() if one["loc"][:-1] == first["loc"][:-1]]
     if last in ("int", "str", "float", "bool"):  # of a union, whose members pydantic tries one by one
@@ -105,13 +113,13 @@ def _sentence(what: str, error: ValidationError) -> str:
 
 
 def _place(what: str, steps: Any) -> str:
-    """What stands before a mistake: "words.json: images[3].split" from ("images", 3, "split")."""
+    """How a message says where a mistake is: "words.json: images[3].split" from ("images", 3, "split")."""
     said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return f"{what}: {said.removeprefix('.')}" if said else what
 
 
 @functools.cache
 def _reader(kind: Any) -> TypeAdapter[Any]:
-    if is_dataclass(kind):  # which has a configuration of its own
+    if is_dataclass(kind):  # it has its own configuration
         return TypeAdapter(kind)
     return TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True))

@@ -44,7 +44,7 @@ from vsecore.course import plots
 from vsecore.course.checks import check
 from vsecore import scenes
 from vsecore.data.coco_judgements import right_items
-from vsecore.data.karpathy import CAPTIONS_A_PICTURE, SPLITS
+from vsecore.data.annotations import CAPTIONS_A_PICTURE, SPLITS
 from vsecore.data.words import tokenize
 from vsecore.course.widgets import explorer
 

@@ -17,11 +17,11 @@ from unittest import mock
 from vsecore import cli
 
 SECONDS = 20
-"""What takes longer on these small files hangs."""
+"""Whatever takes longer than this on these small files counts as hanging."""
 
 
 class Defect(AssertionError):
-    """Damage that was not told in one sentence; the first word says how: traceback, silent or hang."""
+    """Damage that was not reported in one sentence; the first word is traceback, silent or hang."""
 
 
 class _Hang(BaseException):  # not an Exception, which a command might catch

@@ -1,10 +1,9 @@
-"""Ways to damage a file, drawn by hypothesis: as bytes, as what its format says, or as a thing on disk."""
+"""Ways to damage a file, drawn by hypothesis: in its bytes, in terms of its format, or as a thing on disk."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,14 @@ from safetensors.torch import save_file
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 ODD_VALUES: list[Any] = [None, True, False, 0, -1, 1.5, 2**70, -(2**70), 1e300, float("nan"), float("inf")]
-ODD_VALUES += ["", "x", "a\nb", "\ud800", "\0", "../../outside", "/etc/hostname", "x" * 10_000]
+ODD_VALUES += ["", "x", "a\nb", "\ud800", "\0", "../../outside", " ..", "/etc/hostname", "x" * 10_000]
 ODD_VALUES += [[], {}, [None], [[]], {"": None}, [1, 2, 3], {"a": {"b": []}}]
 
 FOREIGN = [b"", b"\0" * 100, b"{}", b"[]", b"null", b"\xff\xfe\x00\x01", b"\x93NUMPY", b"PK\x03\x04"]
 FOREIGN += [b"<!DOCTYPE html><html><body>404 Not Found</body></html>", b"\x89PNG\r\n\x1a\n"]
 FOREIGN += [b"\x80\x04cos\nsystem\n(S'true'\ntR.", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"]
 FOREIGN += [b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"]
-"""What a download may leave instead of a file."""
+"""What a download may leave instead of the file that was wanted."""
 
 
 def damage(path: Path, draw: Draw) -> str:
@@ -214,9 +213,7 @@ def _tensors(path: Path, draw: Draw) -> str:
         "transposed": lambda: {
             name: tensor.T.contiguous() if tensor.ndim == 2 else tensor.reshape(1, -1).clone()
         },
-        "NaN": lambda: {
-            name: torch.full_like(tensor, float("nan")) if tensor.is_floating_point() else tensor
-        },
+        "NaN": lambda: {name: _not_a_number(tensor)},
         "empty": lambda: {name: torch.zeros(0)},
         "one more": lambda: {name: tensor, "stranger": torch.ones(3)},
     }
@@ -257,8 +254,7 @@ def _pth(path: Path, draw: Draw) -> str:
         "with a stranger": state | {"stranger": torch.ones(3)},
         "another shape": state | {name: torch.ones(2, 3, 5)},
         "complex": state | {name: tensor.to(torch.complex64)},
-        "NaN": state
-        | {name: torch.full_like(tensor, float("nan")) if tensor.is_floating_point() else tensor},
+        "NaN": state | {name: _not_a_number(tensor)},
         "sparse": state | {name: tensor.to_sparse()},
         "numbered": dict(enumerate(state.values())),
         "int8": state | {name: tensor.to(torch.int8)},
@@ -284,11 +280,3 @@ def _picture(path: Path, draw: Draw) -> str:
     size = draw(st.sampled_from([(1, 1), (1, 500), (80, 60)]))
     Image.new(formats[name], size).save(path, format=name)
     return f"{name} {formats[name]} of {size}"
-
-
-def remove(path: Path) -> None:
-    """Whatever it is."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

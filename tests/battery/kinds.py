@@ -36,13 +36,13 @@ class Kind:
 
 
 def _refuse_left_overs(folder: Path) -> None:
-    """What was refused leaves nothing that is half written."""
+    """A command that refuses leaves nothing half written behind."""
     if left := [path.name for path in folder.rglob("*.part") if "_ims.npy" not in path.name]:
-        raise Defect(f"silent: {left} stay behind")
+        raise Defect(f"silent: {left} left behind")
 
 
 def _agreed(check: Said, use: Said, what: str) -> bool:
-    """`vse data check` says "ready" exactly if the next command does its work."""
+    """`vse data check` says "ready" exactly when the next command does its work."""
     if check.works != use.works:
         words = "ready" if check.works else check.err
         raise Defect(f"silent: check says {words!r}, but {what} ends with {use.status}: {use.err or use.out}")
@@ -129,7 +129,7 @@ def _features(folder: Path, whole: Path) -> bool:
 
 
 def make_unfinished(folder: Path) -> None:
-    """An extraction that was interrupted: one split whole, one begun, one not."""
+    """An extraction that was interrupted: one split whole, one begun, one not begun."""
     make_album(folder)
     picture = folder / "images" / "val1.jpg"
     good = picture.read_bytes()
@@ -207,7 +207,7 @@ def _record(folder: Path, whole: Path) -> bool:
     return bool(found)
 
 
-# What may be handed to a training or an extraction besides.
+# What else may be given to a training or an extraction.
 
 
 def make_vectors(folder: Path) -> None:

@@ -1,6 +1,6 @@
-"""The network, refused: Python imports this module when it starts, where its folder is on PYTHONPATH.
+"""Refuses the network. Python imports this module when it starts, if its folder is on PYTHONPATH.
 
-Tests put it there, so that kernels and other child processes of theirs obey it too.
+The tests put it there, so that their kernels and other child processes do without the network too.
 """
 
 import functools
@@ -22,7 +22,7 @@ def _is_near(host: object) -> bool:
 
 def _refuse(host: object) -> None:
     if not _is_near(host):
-        raise RuntimeError(f"a test reached for {host!r} in the network: what it needs must be at hand")
+        raise RuntimeError(f"a test reached for {host!r} over the network: what it needs must be here")
 
 
 def _guarded(name: str, address_at: int) -> None:

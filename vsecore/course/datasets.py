@@ -15,8 +15,8 @@ from torch import nn
 from vsecore import scenes
 from vsecore.data.backbones import MOBILENET, Backbone, load_backbone
 from vsecore.data.features import extract, open_precomp
-from vsecore.data.files import cache_folder
-from vsecore.data.karpathy import load_karpathy
+from vsecore.data.files import cache_folder, write_atomically
+from vsecore.data.karpathy import CaptionSplit, load_karpathy
 from vsecore.data.picture_files import open_picture
 from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.scenes.build import NETWORK_OF
@@ -42,17 +42,18 @@ def open_dataset(
 
     The scenes are generated, once, and kept in the cache. Photographs are read from a folder of extracted
     features; for a folder of pictures and captions, features are extracted once and kept in the cache. Each
-    opening then reads both through, and pictures that have changed are looked at again.
+    opening checks all pictures and features, and extracts those of changed pictures again.
 
     Args:
         name: one of `DATASETS`.
         root: for photographs, the folder of features, or of pictures and captions.
         features: what an element is, "grid", "region" or "patch".
-        sizes: pictures of "train", "dev" and "test"; a split that is not named keeps all (of scenes 4000, 500
-            and 1000).
+        sizes: pictures of "train", "dev" and "test"; a split that is not named keeps all of its
+            pictures (scenes have 4000, 500 and 1000).
 
     Raises:
-        ValueError: an unknown name, sizes that are none, or features that cannot be made from pictures here.
+        ValueError: an unknown name or split, a size that is not a whole number of at least 1, or features
+            that cannot be made from pictures here.
         FileNotFoundError: the folder, or something that must be in it, is missing.
     """
     if name not in DATASETS:
@@ -140,7 +141,24 @@ def _extracted(name: str, root: Path, features: FeatureKind) -> Dataset:
         *(split.fingerprint() for split in splits.values()),
     ]
     key = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
-    return open_precomp(extract(splits, network, cache_folder("features", f"{name}-{features}-{key}")))
+    folder = cache_folder("features", f"{name}-{features}-{key}")
+    # To read all pictures of COCO again takes minutes: only if some file has another size or date.
+    stamp, now = folder / "pictures.sha256", _stamp(splits)
+    if not (stamp.is_file() and stamp.read_text("ascii") == now):
+        extract(splits, network, folder)
+        with write_atomically(stamp, "w") as file:
+            file.write(now)
+    return open_precomp(folder)
+
+
+def _stamp(splits: Mapping[str, CaptionSplit]) -> str:
+    """A sha256 over the sizes and dates of all pictures."""
+    digest = hashlib.sha256()
+    for split in splits.values():
+        for path in split.files:
+            status = path.stat()
+            digest.update(f"{status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 def _local_weights(root: Path) -> Path | None:
@@ -152,7 +170,9 @@ def _local_weights(root: Path) -> Path | None:
     file, named = f"{MOBILENET}.safetensors", os.environ.get("VSECORE_WEIGHTS")
     if named:
         if not (Path(named).expanduser() / file).is_file():
-            raise FileNotFoundError(f"VSECORE_WEIGHTS is {named}, which holds no {file}: name its folder")
+            raise FileNotFoundError(
+                f"VSECORE_WEIGHTS is {named}, which holds no {file}: name the folder that does"
+            )
         return Path(named).expanduser() / file
     for folder in (root / "weights", root.resolve().parent / "weights"):
         if (folder / file).is_file():

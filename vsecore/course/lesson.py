@@ -228,13 +228,13 @@ class Lesson:
     def trained(self, recipe: Recipe, dataset: Dataset) -> Run:
         """Train a recipe once; later it comes from the cache, as long as nothing about it changes.
 
-        If another notebook is training the same, wait until it has.
+        If another notebook is already training it, this one waits for the result.
         """
         sources = sorted(PACKAGE.rglob("*.py"))
         code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
         key = f"{recipe.hash()}-{dataset.fingerprint()[:12]}-{code[:12]}-{self.seed}"
         folder = cache_folder("runs", key)
-        with locked(folder, "trains in"):  # around the lock of `fit`, which refuses to wait
+        with locked(folder, "is training in"):  # around the lock of `fit`, which refuses to wait
             return fit(recipe, dataset, folder=folder / "run", resume=True, seed=self.seed)
 
     def _count(self, split: str) -> int | None:

@@ -2,7 +2,7 @@
 
 Two formats are read: Karpathy's `dataset_*.json` for COCO, Flickr30K and Flickr8K, and Flickr8k's own text
 files. Both give the same list of entries. A picture that is listed twice is refused: in two splits, it
-would be trained on and tested on.
+would be both trained on and tested on.
 """
 
 import re
@@ -17,14 +17,14 @@ from vsecore.data import files
 
 CAPTIONS_A_PICTURE = 5
 SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
-"""The JSON's word for a split, and ours. COCO's "restval" is used for training, as everybody does."""
+"""The JSON's word for a split, and ours. COCO's "restval" is used for training, as everybody uses it."""
 
 _FILE = re.compile(r"(?!\.\.?$|[A-Za-z]:)[^/\\\x00-\x1f\x7f\ufeff]+")
 _OUTSIDE = re.compile(r"^/|^[A-Za-z]:|(^|/)\.\.(/|$)|[\\\x00-\x1f\x7f\ufeff]")
 
 
 def expanded(path: str | Path) -> Path:
-    """A path as the user means it: "~" is a home.
+    """A path as the user means it: "~" is a home folder.
 
     Raises:
         FileNotFoundError: there is no such user.
@@ -32,14 +32,14 @@ def expanded(path: str | Path) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise FileNotFoundError(f'no folder {path}: "~" names a user who is not here') from None
+        raise FileNotFoundError(f'no folder {path}: "~" names a user unknown on this machine') from None
 
 
 def dataset_name(name: str) -> str:
-    """A name that a file gives to its dataset: it becomes part of folders' names.
+    """The name that a file gives its dataset, which becomes part of folders' names.
 
     Raises:
-        ValueError: it is unfit for that; the message says what is wanted.
+        ValueError: it cannot be part of one; the message says only what is wanted.
     """
     if not re.fullmatch(r"\w[\w.-]{,99}", name):
         raise ValueError('a name of at most 100 letters, digits, "_", "." and "-"')
@@ -50,22 +50,22 @@ def file_name(name: str) -> str:
     """The name of a picture file, which must not lead out of its folder.
 
     Raises:
-        ValueError: it does, or no line of text could hold it; the message says what is wanted.
+        ValueError: it does, or does not fit on a line of text; the message says only what is wanted.
     """
     if not _FILE.fullmatch(name) or name != name.strip():
-        raise ValueError("the name of a file, without a folder, outer blanks or control characters")
+        raise ValueError("the name of a file, without folders, control characters or blanks at its ends")
     return name
 
 
 def folder_name(path: str) -> str:
-    """A folder below the root, as its plainest path.
+    """A folder below the root, in the simplest way of writing it.
 
     Raises:
-        ValueError: it could be elsewhere; the message says what is wanted.
+        ValueError: it could be outside the root; the message says only what is wanted.
     """
-    if _OUTSIDE.search(path):
+    if _OUTSIDE.search(path) or path != path.strip():
         raise ValueError('a folder inside the root, such as "val2014"')
-    plain = str(PurePosixPath(path.strip()))
+    plain = str(PurePosixPath(path))
     return "" if plain == "." else plain
 
 
@@ -102,10 +102,10 @@ class Entry:
     """Where it lies below the root, as far as the file says."""
     file_name: str
     identity: str
-    """COCO's number where there is one, else the file's name, with its folder if the file names one."""
+    """COCO's number where there is one, else the picture file's name, with its folder if one is given."""
     captions: list[str]
     place: str
-    """Where the annotation file has it."""
+    """Where it stands in the annotation file."""
 
 
 def read_annotations(path: Path) -> tuple[str, list[Entry]]:
@@ -136,7 +136,9 @@ def read_annotations(path: Path) -> tuple[str, list[Entry]]:
     try:
         return dataset_name(name), entries
     except ValueError as error:
-        raise ValueError(f'{path} has no field "dataset" and is called {name!r}: wanted {error}') from None
+        raise ValueError(
+            f'{path} has no field "dataset", and its own name gives {name!r}: wanted {error}'
+        ) from None
 
 
 def read_lines(path: Path) -> list[str]:
@@ -162,10 +164,12 @@ def _read_flickr8k(path: Path) -> list[Entry]:
         head, tab, caption = line.partition("\t")
         picture, _, which = head.rpartition("#")
         if not tab or not re.fullmatch("[0-9]+", which):
-            raise ValueError(f"{path}, line {number}: wanted picture#number, a tab, a caption")
+            raise ValueError(f"{path}, line {number}: wanted picture#number, a tab and a caption")
         known = captions.setdefault(_checked(picture, f"{path}, line {number}"), {})
         if which in known:
-            raise ValueError(f"{path}, line {number}: {head} is there before: give each caption its number")
+            raise ValueError(
+                f"{path}, line {number}: {head} is there already: give each caption its own number"
+            )
         known[which] = caption
     splits: dict[str, str] = {}
     for name in ("train", "dev", "test"):
@@ -176,9 +180,9 @@ def _read_flickr8k(path: Path) -> list[Entry]:
             if not picture:
                 continue
             if picture in splits:
+                where = "this list" if splits[picture] == name else f"the list of split {splits[picture]!r}"
                 raise ValueError(
-                    f"{listing}, line {number}: {picture} is in split {splits[picture]!r} already: "
-                    "keep one of the two"
+                    f"{listing}, line {number}: {picture} is in {where} already: keep one of the two"
                 )
             splits[_checked(picture, f"{listing}, line {number}")] = name
     return [
@@ -190,7 +194,7 @@ def _read_flickr8k(path: Path) -> list[Entry]:
             _first_captions(captions.get(picture, {}).values()),
             picture,
         )
-        for picture in splits | captions  # the order of the lists, then what no list holds
+        for picture in splits | captions  # in the order of the lists, then those that no list names
     ]
 
 
@@ -202,13 +206,13 @@ def _checked(picture: str, place: str) -> str:
 
 
 def _first_captions(raw: Iterable[str]) -> list[str]:
-    """The first five that say something, each on one line: some of COCO's hold an end of line."""
+    """The first five that are not empty, each on one line: some of COCO's contain a line break."""
     tidy = (" ".join(sentence.replace("\ufeff", " ").split()) for sentence in raw)
     return [sentence for sentence in tidy if sentence][:CAPTIONS_A_PICTURE]
 
 
 def _refuse_repeats(path: Path, entries: list[Entry]) -> None:
-    """The same picture in two splits is a leak, and twice in one split it is its own wrong answer."""
+    """A picture in two splits is a leak; twice in one split, it counts as a wrong answer to itself."""
     by_file: dict[tuple[str, str], Entry] = {}
     by_identity: dict[str, Entry] = {}
     for entry in entries:
@@ -218,6 +222,6 @@ def _refuse_repeats(path: Path, entries: list[Entry]) -> None:
         if before is not entry:
             raise ValueError(
                 f"{path}: {before.place} and {entry.place} are the same picture "
-                f"({entry.file_name}, {entry.identity}), of split {before.split!r} and of split "
+                f"({entry.file_name}, {entry.identity}), in split {before.split!r} and in split "
                 f"{entry.split!r}: keep one of them"
             )

@@ -23,7 +23,7 @@ from vsecore.typed import short
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-"""Types in which weights are whole: smaller ones need scales beside them."""
+"""Types that hold weights on their own: smaller ones need scales beside them."""
 MOBILENET = "mobilenetv2_100_same"
 """timm's MobileNetV2 as TensorFlow runs it: its way of padding, its input from -1 to 1."""
 
@@ -111,7 +111,7 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
     options: dict[str, Any] = {"pad_type": "same"} if name == MOBILENET else {}
     try:
         published = timm.get_pretrained_cfg(architecture)
-    except RuntimeError:  # it has published none of this name ("resnet50.NAME")
+    except RuntimeError:  # timm has published no weights of this name ("resnet50.NAME")
         published = None
     if not timm.is_model(architecture) or (published is None and "." in architecture):
         near = difflib.get_close_matches(name, [*timm.list_models(), MOBILENET], n=3)
@@ -134,7 +134,7 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
         )
         if not (Path(folder) / file_name).is_file():
             raise FileNotFoundError(
-                f"{hub} has no {file_name} for {name}: get a file of its weights and name it as weights"
+                f"{hub} has no {file_name} for {name}: get a file of its weights and name it (--weights)"
             )
         _read_weights(Path(folder) / file_name)  # says so if it is damaged
         overlay = {"file": str(Path(folder) / file_name)}
@@ -154,9 +154,8 @@ def _torchvision_backbone(name: str, weights: str | Path | None, picture_size: i
     known = torchvision.models.list_models(module=torchvision.models)
     if architecture not in known:
         near = difflib.get_close_matches(architecture, known, n=3)
-        raise ValueError(
-            f"unknown backbone {short(name)}: torchvision has no {short(architecture)}, near are {near}"
-        )
+        nearest = f"; the nearest are {', '.join(near)}" if near else ""
+        raise ValueError(f"unknown backbone {short(name)}: torchvision has no {short(architecture)}{nearest}")
     published = torchvision.models.get_model_weights(architecture).DEFAULT
     if weights is None:
         # torchvision publishes pickles, and would unpickle them: first they are read as tensors and nothing
@@ -272,7 +271,7 @@ def _download(name: str, source: str, fetch: Callable[[], Any]) -> Any:
     except (OSError, RuntimeError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise FileNotFoundError(
             f"the weights of {name} are not here and cannot be downloaded: get the safetensors (or .pth) "
-            f"file of {source} where there is a network, and name it as weights"
+            f"file of {source} where there is a network, and name it (--weights)"
         ) from error
 
 
@@ -300,14 +299,14 @@ def _load_weights(network: nn.Module, path: str | Path, name: str) -> None:
 
 
 def _read_weights(path: Path) -> dict[Any, Any]:
-    """What a file names its tensors, and whatever it holds under these names. Its code is never run.
+    """The tensors of a file by name, or whatever else it holds under those names. Its code is never run.
 
     Raises:
-        ValueError: the file cannot be read, or holds no names.
+        ValueError: the file cannot be read, or does not hold things by name.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyTorch warns of what is refused below
+            warnings.simplefilter("ignore")  # PyTorch warns about what is refused below
             if path.suffix == ".safetensors":
                 loaded: Any = safetensors.torch.load_file(path)
             else:
@@ -315,8 +314,8 @@ def _read_weights(path: Path) -> dict[Any, Any]:
                 loaded = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
         raise
-    # What is raised depends on the format and on the damage. PyTorch's own words on pickles are left out:
-    # they tell how to run the code in them.
+    # What is raised depends on the format and on the damage. PyTorch's own message about pickles is left out,
+    # because it explains how to run the code in them.
     except Exception as error:
         telling = isinstance(error, RuntimeError | zipfile.BadZipFile | safetensors.SafetensorError)
         reason = str(error).split(". ")[0]
@@ -328,7 +327,8 @@ def _read_weights(path: Path) -> dict[Any, Any]:
             loaded = loaded[wrapper]
     if not isinstance(loaded, dict):
         raise ValueError(
-            f"{path} holds no weights but a {type(loaded).__name__}: wanted a network's state_dict()"
+            f"{path} holds an object of type {type(loaded).__name__} instead of weights: wanted a "
+            "network's state_dict()"
         )
     if all(str(tensor).startswith("module.") for tensor in loaded):  # saved from several GPUs
         loaded = {str(tensor).removeprefix("module."): value for tensor, value in loaded.items()}
@@ -336,7 +336,7 @@ def _read_weights(path: Path) -> dict[Any, Any]:
 
 
 def _refuse_damaged_archive(path: Path) -> None:
-    """PyTorch looks neither at the checksums in its archives nor at how large they become in memory."""
+    """PyTorch checks neither the checksums in its archives nor how large they become in memory."""
     with path.open("rb") as file:
         if file.read(4) != b"PK\3\4":  # a pickle, as old versions wrote them
             return
@@ -345,15 +345,15 @@ def _refuse_damaged_archive(path: Path) -> None:
             raise zipfile.BadZipFile("it is compressed, which PyTorch's own files never are")
         damaged = archive.testzip()
     if damaged is not None:
-        raise zipfile.BadZipFile(f"{damaged} in it does not fit its checksum")
+        raise zipfile.BadZipFile(f"{damaged} in it does not match its checksum")
 
 
 def _misfit(value: Any, wanted: Tensor, name: str) -> str | None:
-    """Why a value cannot be what a network wants, to be said after the tensor's name."""
+    """Why a value cannot be the tensor that a network wants, worded to follow its name; None: it can."""
     if not isinstance(value, Tensor):
         return f"is {short(value)}: wanted numbers"
     if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_nested:
-        return f"is sparse, quantised or without numbers: save the plain numbers of {name}"
+        return f"is sparse, quantised or without numbers: save {name} with plain tensors"
     if value.shape != wanted.shape:
         return (
             f"has shape {tuple(value.shape)}, {name} wants {tuple(wanted.shape)}: these are the weights of "

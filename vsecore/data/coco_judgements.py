@@ -153,8 +153,8 @@ def _package() -> Any:
     try:
         package = Metrics()
         whole = _is_whole(package)
-        problem = "they are not those of 25000 captions, each of one picture"
-    except Exception as error:  # the package looks at nothing that it reads
+        problem = "they are not for 25000 captions of one picture each"
+    except Exception as error:  # the package checks nothing that it reads
         whole, problem = False, str(error)
     if not whole:
         raise ValueError(f"the lists of the package eccv_caption are damaged ({problem}): install it again")

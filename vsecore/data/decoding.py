@@ -1,4 +1,4 @@
-"""Pictures decoded in threads, while a network looks at the ones before."""
+"""Pictures are decoded in threads while a network works on the ones before them."""
 
 import collections
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from vsecore.data.picture_files import open_picture
 def look_ahead(
     batches: list[list[Path]], size: int, pool: ThreadPoolExecutor
 ) -> Iterator[tuple[Tensor, list[bytes]]]:
-    """Batches of pictures (B, 3, size, size) uint8 with their sha256: two are decoded ahead, and no more."""
+    """Batches of pictures (B, 3, size, size) uint8 and their files' sha256; at most two are ahead."""
     waiting: collections.deque[list[Future[tuple[np.ndarray, bytes]]]] = collections.deque()
     for batch in batches:
         waiting.append([pool.submit(_look_at, path, size) for path in batch])

@@ -1,4 +1,4 @@
-"""From photographs to a folder of features, hours of work on a large dataset: it can be interrupted.
+"""From photographs to a folder of features. That takes hours on a large dataset, so it can be interrupted.
 
 Rows go into a hidden file as they are made (see `feature_rows`); it takes its real name when its split is
 complete, and `meta.json`, which says how the features were made, is written last. A folder with a `meta.json`
@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,11 +21,12 @@ import torch
 from pydantic import Field
 
 from vsecore.data import files
+from vsecore.data.annotations import CAPTIONS_A_PICTURE
 from vsecore.data.backbones import Backbone
 from vsecore.data.decoding import look_ahead
 from vsecore.data.feature_rows import FeatureRows, Verdict, refuse_all_but_files
-from vsecore.data.karpathy import CAPTIONS_A_PICTURE, CaptionSplit
-from vsecore.typed import short
+from vsecore.data.karpathy import CaptionSplit
+from vsecore.typed import counted, short
 
 META, UNFINISHED = "meta.json", "extraction.json"
 
@@ -34,7 +35,7 @@ Count = Annotated[int, Field(ge=1)]
 
 @dataclass(frozen=True)
 class _Settings:
-    """What decides about the features: the content of `meta.json`."""
+    """What decides what the features are: the content of `meta.json`."""
 
     dataset: str
     backbone: str
@@ -52,7 +53,7 @@ class _Settings:
         return json.dumps(asdict(self), indent=1)
 
     def one_by_one(self) -> dict[str, object]:
-        """Each setting by its name, and where each split has its own, by "NAME of SPLIT"."""
+        """Each setting by its name, or by "NAME of SPLIT" where each split has its own."""
         settings: dict[str, object] = {}
         for name, value in asdict(self).items():
             each = value if isinstance(value, dict) else {}
@@ -75,14 +76,14 @@ def extract(
     dtype: Literal["float16", "float32"] = "float16",
     workers: int | None = None,
 ) -> Path:
-    """Write a folder of features from photographs. Interrupted, it goes on where it stopped.
+    """Write a folder of features from photographs. If interrupted, the same call goes on where it stopped.
 
     Each picture is seen whole, squashed to a square: what stands at its edges may be what a caption is about.
-    Pictures are decoded in threads while the network looks at the ones before. Where another process extracts
-    into the same folder, this one says so and waits for it (but not on Windows).
+    Pictures are decoded in threads while the network works on the ones before them. If another process is
+    extracting into the same folder, this one says so and waits for it (Windows has no lock for that).
 
-    What is in the folder already is read and held to its checksums. Rows that are damaged or cut off, and
-    those of pictures that have changed, are made again, and stderr says which.
+    What is in the folder already is read and checked against its checksums. Rows that are damaged or cut off,
+    and those of pictures that have changed, are made again, and stderr says which.
 
     Args:
         caption_splits: from `karpathy.load_karpathy`.
@@ -99,7 +100,8 @@ def extract(
     Raises:
         ValueError: a picture cannot be read, features are not finite, or the folder holds other features.
             What was done until then is kept: the same call goes on from there.
-        OSError: the disk has not enough room, which is known before anything is written.
+        OSError: the folder cannot be created or written, or its disk lacks room, which is checked before
+            anything is extracted.
     """
     if dtype not in ("float16", "float32"):
         raise ValueError(f'dtype is {dtype!r}: wanted "float16" or "float32"')
@@ -121,14 +123,14 @@ def extract(
     )
     folder = Path(folder).expanduser()
     extraction = _Extraction(folder, settings, caption_splits)
-    # Complete: nothing is to be written, and perhaps this process may not write there.
+    # A whole folder needs no writing, and perhaps this process may not write there.
     if (folder / META).exists() and extraction.is_whole(extraction.inspect()):
         return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(f"{folder} cannot be made ({error.strerror}): name another folder") from None
-    with files.locked(folder, "extracts into"):
+        raise OSError(f"{folder} cannot be created ({error.strerror}): name another folder") from None
+    with files.locked(folder, "is extracting into"):
         verdicts = extraction.inspect()  # by now another process may have done it all
         if not extraction.is_whole(verdicts):
             extraction.begin(verdicts)
@@ -141,13 +143,13 @@ def extract(
 
 
 def find_damage(folder: Path) -> list[str]:
-    """Hold every row of a finished extraction to its checksum.
+    """Check every row of a finished extraction against its checksum.
 
     Args:
-        folder: written by `extract`. In one from elsewhere there are no checksums, and nothing is found.
+        folder: written by `extract`. One from elsewhere has no checksums, so nothing is found in it.
 
     Returns:
-        What is damaged, a sentence for each.
+        A sentence for each split that is damaged.
     """
     if not list(folder.glob("*_sums.npy")):
         return []
@@ -159,7 +161,7 @@ def find_damage(folder: Path) -> list[str]:
             if rows.has_its_size():
                 verdict = rows.inspect()
                 if not verdict.whole:
-                    where = f" ({_counted(verdict.damaged, 'row')})" if verdict.damaged else ""
+                    where = f" ({counted(verdict.damaged, 'row')})" if verdict.damaged else ""
                     damaged.append(f"{rows.finished}{where}")
             else:
                 damaged.append(f"{rows.finished}")
@@ -170,7 +172,7 @@ def find_damage(folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class _Extraction:
-    """What is to be made, and the folder where it is."""
+    """What is to be made, and the folder that it goes into."""
 
     folder: Path
     settings: _Settings
@@ -180,7 +182,7 @@ class _Extraction:
         return self.settings.rows(self.folder, name)
 
     def texts(self, name: str) -> dict[Path, str]:
-        """What stands beside the features: the names of the pictures, and the captions."""
+        """What goes beside the features: the names of the pictures, and the captions."""
         split = self.caption_splits[name]
         lines = (split.picture_ids, split.captions)
         texts = ("".join(f"{line}\n" for line in some) for some in lines)
@@ -190,7 +192,7 @@ class _Extraction:
         """What is in the folder.
 
         Raises:
-            ValueError: what is there was made otherwise, or by others.
+            ValueError: what is there was made with other settings, or by another program.
         """
         self._refuse_other_features()
         refuse_all_but_files(*(path for name in self.caption_splits for path in self.texts(name)))
@@ -205,7 +207,7 @@ class _Extraction:
         )
 
     def begin(self, verdicts: Mapping[str, Verdict]) -> None:
-        """Say that the folder is not whole yet, and take the room for all of it.
+        """Mark the folder as unfinished, and reserve room for all that goes into it.
 
         Raises:
             OSError: there is not enough room.
@@ -229,7 +231,7 @@ class _Extraction:
                 raise
             free = shutil.disk_usage(self.folder).free
             raise OSError(
-                f"{self.folder} needs {_size(wanted)} more, its disk has {_size(free)} left "
+                f"{self.folder} needs {_size(wanted)} more, but its disk has {_size(free)} left "
                 f"({error.strerror}): make room, or name a folder on another disk"
             ) from None
 
@@ -241,7 +243,7 @@ class _Extraction:
         device: torch.device | str | None,
         ahead: ThreadPoolExecutor,
     ) -> None:
-        """Make what is missing, one split after the other; then say that the folder is whole."""
+        """Make what is missing, one split after the other; then mark the folder as whole."""
         device = torch.device(device or torch.accelerator.current_accelerator(check_available=True) or "cpu")
         backbone = backbone.to(device).to(memory_format=torch.channels_last).eval()
         for name, verdict in verdicts.items():
@@ -255,7 +257,7 @@ class _Extraction:
         (self.folder / UNFINISHED).unlink(missing_ok=True)
 
     def _write(self, path: Path, text: str) -> None:
-        for left in self.folder.glob(f".{path.name}.*.part"):  # by a process that was killed
+        for left in self.folder.glob(f".{path.name}.*.part"):  # left by a process that was killed
             left.unlink()
         if not _holds(path, text):
             with files.write_atomically(path, "w") as file:
@@ -271,9 +273,9 @@ class _Extraction:
         device: torch.device,
         ahead: ThreadPoolExecutor,
     ) -> None:
-        """Make the missing rows of a split. What is done stays, also after an error."""
+        """Make the missing rows of a split. What is done is kept, even after an error."""
         pictures = self.caption_splits[name].files
-        # Whole batches, always the same ones: how many a network sees at once can change the last digit.
+        # Whole batches, always the same ones: how many pictures go in at once can change a last digit.
         starts = [s for s in range(0, len(pictures), batch_size) if missing[s : s + batch_size].any()]
         batches = [pictures[start : start + batch_size] for start in starts]
         done = len(pictures) - sum(map(len, batches))
@@ -283,7 +285,7 @@ class _Extraction:
                 with torch.inference_mode():
                     batch = pixels.to(device).contiguous(memory_format=torch.channels_last)
                     seen = backbone(batch).float().cpu().numpy()  # (B, N, F)
-                with np.errstate(over="ignore"):  # numbers too large for half precision are told below
+                with np.errstate(over="ignore"):  # numbers too large for half precision are reported below
                     features = seen.astype(self.settings.dtype)
                 bad = first_not_finite(features)
                 if bad is not None:
@@ -307,27 +309,28 @@ class _Extraction:
         try:
             before = files.read_json(known[0], _Settings)
         except ValueError as error:
-            raise ValueError(f"{error}; or empty the folder, to extract anew") from None
+            raise ValueError(f"{error}; or empty the folder, and extract everything again") from None
         was, now = before.one_by_one(), self.settings.one_by_one()
         for name in was | now:
             if was.get(name) != now.get(name):
                 raise ValueError(
-                    f"{self.folder} holds features made otherwise: {name} was {short(was.get(name))} and is "
-                    f"{short(now.get(name))} now; name another folder, or empty this one"
+                    f"{self.folder} holds features made with other settings: {name} was "
+                    f"{short(was.get(name))} and is now {short(now.get(name))}; name another folder, or "
+                    "empty this one"
                 )
 
     def _tell_what_is_made_again(self, name: str, verdict: Verdict) -> None:
         pictures = self.caption_splits[name].files
         if verdict.changed:
-            which = _counted([pictures[row].name for row in verdict.changed], "picture")
-            print(f"{name}: {which} changed since they were looked at: looked at again", file=sys.stderr)
+            which = counted([pictures[row].name for row in verdict.changed], "picture")
+            print(f"{name}: {which} changed since the last time: features made again", file=sys.stderr)
         if verdict.damaged:
-            which = _counted(verdict.damaged, "row")
+            which = counted(verdict.damaged, "row")
             print(f"{name}: {which} damaged or cut off: made again", file=sys.stderr)
 
 
 def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
-    """The layout of the folder says whose a caption is by its line alone, five to a picture."""
+    """In a folder of features only a caption's line says which picture it has: five lines to a picture."""
     if not caption_splits:
         raise ValueError("caption_splits is empty: wanted the splits of karpathy.load_karpathy")
     for name, split in caption_splits.items():
@@ -336,8 +339,8 @@ def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
             counts = np.bincount(split.owner, minlength=len(split.files))
             odd = int(np.argmax(counts != CAPTIONS_A_PICTURE))
             raise ValueError(
-                f"split {name!r}: {split.files[odd]} has {counts[odd]} captions, a folder of features wants "
-                f"{CAPTIONS_A_PICTURE} in a row for each picture: leave the picture out, or give it so many"
+                f"split {name!r}: {split.files[odd]} has {counts[odd]} captions, but a folder of features "
+                f"needs {CAPTIONS_A_PICTURE} in a row for each picture: leave it out, or give it that many"
             )
 
 
@@ -349,12 +352,6 @@ def _text_files(folder: Path, name: str) -> tuple[Path, Path]:
 def _holds(path: Path, text: str) -> bool:
     content = text.encode()
     return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
-
-
-def _counted(things: Sequence[object], kind: str) -> str:
-    """A count and the first few: "7 rows (3, 4, 5, ...)"."""
-    shown = ", ".join(map(str, things[:3])) + (", ..." if len(things) > 3 else "")
-    return f"{len(things)} {kind}{'s' if len(things) > 1 else ''} ({shown})"
 
 
 def _size(count: int) -> str:

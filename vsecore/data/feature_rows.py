@@ -1,8 +1,8 @@
 """The rows of a folder of features on disk, each with a checksum.
 
-A checksum covers the numbers of a row, the picture that they were made from, and the settings. So nothing has
-to be written in the right order, and nothing has to be believed: after a kill, a power cut, damage or another
-picture under an old name, the rows that do not fit their checksums are made again.
+A checksum covers the numbers of a row, the picture that they were made from, and the settings. So the order
+of writing does not matter, and nothing on disk is taken on trust: after a kill, a power cut, damage, or a new
+picture under an old name, the rows that do not match their checksums are made again.
 """
 
 import errno
@@ -24,16 +24,16 @@ CHECKSUMS = np.dtype([("picture", "u1", 32), ("row", "u1", 32)])
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the rows of a split on disk are worth."""
+    """Which rows of a split on disk can be used."""
 
     missing: np.ndarray
     """(n,) bool: the rows that must be made, for whatever reason."""
     changed: list[int]
-    """Those whose picture is another one now."""
+    """Those whose picture is a different one now."""
     damaged: list[int]
     """Those whose numbers or checksums are not what was written."""
     whole: bool
-    """Whether no row is missing, and the files have their real names, beginnings and sizes."""
+    """Whether no row is missing, and the files have their real names, headers and sizes."""
 
 
 class FeatureRows:
@@ -44,7 +44,7 @@ class FeatureRows:
         name: the split's.
         shape: (n, N, F).
         dtype: of the numbers on disk.
-        settings: all else that decides about the numbers, such as the network: any text.
+        settings: whatever else decides what the numbers are, such as the network, as any text.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class FeatureRows:
         self.sums_size = len(self._sums_header) + self._count * CHECKSUMS.itemsize
 
     def inspect(self, pictures: Sequence[Path] | None = None) -> Verdict:
-        """Hold every row on disk to its checksum, and every picture's file too.
+        """Check every row on disk against its checksum, and every picture's file too.
 
         Args:
             pictures: the file of each row; None: pictures are not looked at.
 
         Raises:
-            ValueError: something that is no file stands where one should be.
+            ValueError: something other than a file is where one should be.
         """
         refuse_all_but_files(self.finished, self.partial, self.checksums)
         missing = np.ones(self._count, bool)
@@ -101,23 +101,23 @@ class FeatureRows:
         return self.finished.exists() or self.partial.exists()
 
     def has_its_size(self) -> bool:
-        """Whether the file with the real name is there, neither cut off nor longer."""
+        """Whether the file with the real name is there, neither cut off nor too long."""
         return self.finished.is_file() and _size(self.finished) == self.size
 
     def bytes_to_take(self) -> int:
-        """What the disk must still have room for."""
+        """How many bytes the disk must still have room for."""
         path = self.finished if self.finished.exists() else self.partial
         pairs = ((path, self.size), (self.checksums, self.sums_size))
         return sum(max(0, size - _bytes_on_disk(path)) for path, size in pairs)
 
     def reserve(self) -> None:
-        """Take the room for all rows and checksums; what is there and fits stays as it is.
+        """Reserve room on disk for all rows and checksums; rows that are there already stay as they are.
 
-        A file that had its real name loses it. Who has it mapped sees rows change that are made again: a copy
-        of 30 GB for the sake of one row would be worse.
+        A file that had its real name loses it. A process that has it mapped sees rows change when they are
+        made again: to copy 30 GB for the sake of one row would be worse.
 
         Raises:
-            ValueError: something that is no file, or a link, stands where a file should be.
+            ValueError: a link, or something other than a file, is where a file should be.
             OSError: there is not enough room.
         """
         refuse_all_but_files(self.finished, self.partial, self.checksums, links=False)
@@ -127,10 +127,10 @@ class FeatureRows:
             (self.partial, self._header, self.size),
             (self.checksums, self._sums_header, self.sums_size),
         ):
-            with path.open("ab") as file:
+            path.touch()
+            with path.open("r+b") as file:  # not for appending: where a disk cannot reserve, that fails
                 _take_room(file.fileno(), size)
                 file.truncate(size)
-            with path.open("r+b") as file:
                 file.write(header)
 
     def discard(self) -> None:
@@ -153,7 +153,7 @@ class FeatureRows:
         for place, (row, picture) in enumerate(zip(rows, pictures, strict=True)):
             sums["picture"][place] = np.frombuffer(picture, np.uint8)
             sums["row"][place] = np.frombuffer(self._checksum(picture, row.tobytes()), np.uint8)
-        # Written, not mapped: a full disk is then an error, and does not end the process without a word.
+        # Written, not mapped: then a full disk is an error, and does not kill the process without a word.
         for path, offset, content in (
             (self.partial, len(self._header) + start * self._row_bytes, rows),
             (self.checksums, len(self._sums_header) + start * CHECKSUMS.itemsize, sums),
@@ -164,7 +164,8 @@ class FeatureRows:
                     file.write(content.tobytes())
             except OSError as error:
                 raise OSError(
-                    f"{path} cannot be written ({error.strerror}): the same extraction goes on from there"
+                    f"{path} cannot be written ({error.strerror}): once that is solved, the same "
+                    "extraction goes on from there"
                 ) from error
 
     def finish(self) -> None:
@@ -191,8 +192,8 @@ class FeatureRows:
 
 
 def digest_of(path: Path) -> bytes:
-    """The sha256 of a file's content; b"" for what is no file."""
-    if not path.is_file():  # a pipe would be waited for
+    """The sha256 of a file's content; b"" for anything but a file."""
+    if not path.is_file():  # a pipe would make us wait for its other end
         return b""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
@@ -220,24 +221,24 @@ def _bytes_on_disk(path: Path) -> int:
 
 
 def _take_room(file: int, size: int) -> None:
-    """Make a file at least this long, on disk: without it, a full disk shows only while rows are written."""
+    """Reserve room on disk for a file: otherwise a full disk shows only while rows are written."""
     reserve = getattr(os, "posix_fallocate", None)  # macOS and Windows have none
     if reserve is None:
         return
     try:
         reserve(file, 0, size)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):  # some disks cannot
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):  # some disks cannot reserve
             raise
 
 
 def refuse_all_but_files(*paths: Path, links: bool = True) -> None:
-    """Look whether only files, or nothing, stand where files are to be.
+    """Refuse anything but a file, or nothing, where a file is to be.
 
     Raises:
-        ValueError: something else does.
+        ValueError: something else is there.
     """
     for path in paths:
         if (path.exists() and not path.is_file()) or (path.is_symlink() and not links):
-            kind = "a link" if path.is_symlink() else "no file"
+            kind = "a link" if path.is_symlink() else "not a file"
             raise ValueError(f"{path} is {kind}: move it away, or name another folder for the features")

@@ -52,7 +52,7 @@ class _Opened:
     repeats: int
     """How many rows in a row are the same picture."""
     ids: Literal["names", "counts", "none"]
-    """What its file of ids says: which pictures these are, or only 0, 1, 2, ...; or there is no file."""
+    """What its file of ids gives: names of pictures, or only 0, 1, 2, ...; "none": there is no file."""
 
 
 def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str = "test") -> Dataset:
@@ -61,8 +61,9 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
     A split may hold one row per picture, or repeat each picture once for each of its five captions; the rows
     show which. A few of them are checked for NaN (`check_precomp` checks all).
 
-    The file of ids has a line for each picture, or a line for each caption: its picture, or a number of its
-    own. No picture may be in two splits. Ids that only count the rows of their file from 0 name no pictures.
+    The file of ids has a line for each picture, or a line for each caption, which names its picture or
+    numbers the caption. No picture may be in two splits. Ids that only count 0, 1, 2, ... name no pictures,
+    so two splits may both have them.
 
     Args:
         folder: has `{split}_ims.npy`, `{split}_caps.txt` and, if there are any, `{split}_ids.txt`.
@@ -72,7 +73,7 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
 
     Raises:
         FileNotFoundError: the folder or one of its files is missing.
-        ValueError: a file is cut off, holds NaN, or does not fit the others; a picture is there twice; the
+        ValueError: a file is cut off, holds NaN, or does not fit the others; a picture is listed twice; the
             extraction is unfinished.
     """
     folder = _precomp_folder(folder)
@@ -134,8 +135,8 @@ def _check_rows(part: _Opened) -> None:
         if differ.any():
             row = start + part.repeats * int(differ.argmax())
             raise ValueError(
-                f"{part.whole.path}, rows {row} to {row + part.repeats - 1} differ, where others are "
-                f"repeated {part.repeats} times: get the file again"
+                f"{part.whole.path}, rows {row} to {row + part.repeats - 1} differ, though elsewhere in it "
+                f"each picture has {part.repeats} equal rows: get the file again"
             )
 
 
@@ -145,7 +146,7 @@ def _dataset(folder: Path, meta: _Meta, opened: dict[str, _Opened], kind: Featur
 
 
 def _refuse_shared_pictures(folder: Path, opened: dict[str, _Opened]) -> None:
-    """A picture of the training split that is tested on is no test."""
+    """To test on a picture that was trained on is no test."""
     places: dict[str, _Opened] = {}
     for part in opened.values():
         for identity in part.split.picture_ids if part.ids != "none" else ():
@@ -153,12 +154,12 @@ def _refuse_shared_pictures(folder: Path, opened: dict[str, _Opened]) -> None:
             if before is not part and "names" in (before.ids, part.ids):
                 raise ValueError(
                     f"{folder}: the picture {identity!r} is in split {before.split.name!r} and in split "
-                    f"{part.split.name!r}, as their files of ids say: keep it in one of them"
+                    f"{part.split.name!r}, according to their files of ids: keep it in one of them"
                 )
 
 
 def holds_features(folder: str | Path) -> bool:
-    """Whether a folder holds features, or the beginning of them; else it may hold photographs."""
+    """Whether a folder holds features, finished or not; otherwise it may hold photographs."""
     folder = expanded(folder)
     return any(folder.glob("*_ims.npy")) or any((folder / name).exists() for name in (META, UNFINISHED))
 
@@ -204,8 +205,8 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
     elif len(captions) != each * rows:
         raise ValueError(
             f"{caption_file} has {len(captions)} captions for the {rows} rows of {whole.path.name}: "
-            f"wanted {each * rows}, {each} for each (or {rows}, where each picture is repeated {REPEATS} "
-            "times); one of the two files is cut off"
+            f"wanted {each * rows}, {each} for each (or {rows}, if each picture is repeated {REPEATS} "
+            "times); one of the two files may be cut off"
         )
     counted = [str(row) for row in range(len(pictures))]
     has_ids = id_file.exists()
@@ -218,14 +219,22 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
         picture_ids=identities,
     )
     _compare_with_meta(whole, split, theirs, meta)
-    named: Literal["names", "counts"] = "names" if identities != counted else "counts"
+    named: Literal["names", "counts"] = "counts" if _are_counts(identities) else "names"
     return _Opened(split, whole, repeats, named if has_ids else "none")
 
 
-def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
-    """One id for each picture from a file with one line for each, or several in a row.
+def _are_counts(identities: list[str]) -> bool:
+    """Whether ids only count, from 0 or 1, pictures or captions: such ids name no picture."""
+    begin, step = identities[0], 1
+    if len(identities) > 1 and identities[1].isdecimal() and begin in ("0", "1"):
+        step = int(identities[1]) - int(begin)
+    return begin in ("0", "1") and identities == [str(int(begin) + step * n) for n in range(len(identities))]
 
-    Those in a row are the same, or, where captions have numbers of their own, all lines are different.
+
+def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
+    """One id for each picture, from a file with one line for each, or with several in a row.
+
+    Several in a row must be equal, unless all lines of the file are different: then they number the captions.
     """
     lines = _full_lines(path)
     if len(lines) not in lengths | {pictures} or len(lines) % pictures:
@@ -261,14 +270,14 @@ def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: _
     for name, held in {**shape, "dtype": str(whole.dtype)}.items():
         if said[name] not in (None, held):
             raise ValueError(
-                f"{whole.path} has {name} {held}, and {META} says {short(said[name])}: get the folder again, "
+                f"{whole.path} has {name} {held}, but {META} says {short(said[name])}: get the folder again, "
                 "or extract it again"
             )
     digest = meta.captions_sha256.get(theirs)
     if digest is not None and digest != captions_sha256(split.picture_ids, split.captions):
         raise ValueError(
-            f"{whole.path.with_name(f'{theirs}_caps.txt')} or {theirs}_ids.txt is not what {META} was "
-            "written for: extract again, or get the folder again; if you changed it on purpose, delete "
+            f"{whole.path.with_name(f'{theirs}_caps.txt')} or {theirs}_ids.txt does not match {META}: "
+            "extract again, or get the folder again; if you changed it on purpose, delete "
             f'"captions_sha256" in {META}'
         )
 

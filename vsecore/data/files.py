@@ -60,11 +60,11 @@ def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 
 def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:
-    """Read a JSON file that must hold what it is meant to hold.
+    """Read a JSON file, and check that it holds what it should.
 
     Args:
         path: the file.
-        kind: the type of its content, such as a dataclass; without one, an object.
+        kind: the type that its content must have, such as a dataclass; by default any JSON object.
 
     Returns:
         The content, of type `kind`.
@@ -75,20 +75,20 @@ def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"no file {path}: name another, or write it first")
+        raise FileNotFoundError(f"no file {path}: get it, or name another")
     return from_json(str(path), path.read_bytes(), kind)
 
 
 @contextmanager
 def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
-    """Keep every other process out of a folder; the system lets go of the lock if this process is killed.
+    """Keep every other process out of a folder; the system releases the lock if this process is killed.
 
     Where there are no such locks (Windows, some network disks) nobody is kept out.
 
     Args:
         folder: an existing folder.
-        doing: what is done there, for the message: "extracts into".
-        wait: whether to wait until another process lets go.
+        doing: what a process does there, for the message, such as "is extracting into".
+        wait: whether to wait until another process releases the lock.
 
     Raises:
         BlockingIOError: another process has the lock, and `wait` is False.
@@ -105,13 +105,13 @@ def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
             if not wait:
                 lock.close()
                 raise BlockingIOError(
-                    f"another process {doing} {folder}: wait until it ends, or name another folder"
+                    f"another process {doing} {folder}: wait until it has finished, or name another folder"
                 ) from None
-            print(f"another process {doing} {folder}: waiting until it ends", file=sys.stderr)
+            print(f"another process {doing} {folder}: waiting until it has finished", file=sys.stderr)
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError:
             break
-        # Who had the lock before has removed its file: then this one is of no use, and a new one is made.
+        # If the process that had the lock has removed its file, a lock on that file is worthless: try again.
         if path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat()):
             break
         lock.close()

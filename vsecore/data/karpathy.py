@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from vsecore.data import files
-from vsecore.data.annotations import CAPTIONS_A_PICTURE as CAPTIONS_A_PICTURE
-from vsecore.data.annotations import SPLITS as SPLITS
-from vsecore.data.annotations import Entry, expanded, read_annotations
+from vsecore.data.annotations import CAPTIONS_A_PICTURE, Entry, expanded, read_annotations
 from vsecore.data.picture_files import open_picture
+from vsecore.data.splits import LONGEST_CAPTION
+from vsecore.typed import counted, short
 
 PICTURE_FOLDERS = (
     "",
@@ -70,13 +70,13 @@ class DataReport:
     """What a check of data has found."""
 
     facts: list[str] = field(default_factory=list)
-    """What is there; nothing to be done."""
+    """What is there; nothing needs to be done about it."""
     problems: list[str] = field(default_factory=list)
-    """What must be mended before training."""
+    """What must be put right before training."""
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """A user's mistake in the block ends the block, and is a problem of the report."""
+        """A user's mistake ends the block, and is noted among the problems."""
         try:
             yield
         except (ValueError, OSError) as error:
@@ -87,8 +87,8 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
     """The splits of a photograph dataset: the first five captions of each picture.
 
     Names in an annotation file never lead out of the root: an absolute path, "..", or a folder in a picture's
-    name is refused. What the owner of the root has put there may be a link, though, since large collections
-    often lie on another disk: the root itself, its folders, and the pictures.
+    name is refused. The root itself, its folders and the pictures may be links, though, since large
+    collections often lie on another disk.
 
     Args:
         root: the folder of the dataset. Pictures may lie in it, in its folder `images`, or where the JSON's
@@ -141,15 +141,15 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
             terse = [entry.file_name for entry, _ in pictures if 0 < len(entry.captions) < CAPTIONS_A_PICTURE]
             if terse:
                 report.problems.append(
-                    f"split {name!r}: {_counted(terse, 'picture')} with fewer than "
-                    f"{CAPTIONS_A_PICTURE} captions: give them so many, or leave them out"
+                    f"split {name!r}: {counted(terse, 'picture')} with fewer than "
+                    f"{CAPTIONS_A_PICTURE} captions: give each that many, or leave it out"
                 )
         unused = [entry for entry in entries if not entry.split]
         lost = [entry.file_name for entry in unused if finder.find(entry) is None]
         if unused:
-            report.facts.append(f"{len(unused)} more ids have captions and belong to no split")
+            report.facts.append(f"{len(unused)} more ids have captions but belong to no split")
         if lost:
-            report.facts.append(f"{_counted(lost, 'id')} with captions and no picture: not used")
+            report.facts.append(f"{counted(lost, 'id')} with captions but no picture: not used")
         report.problems += _unreadable([path for pictures in found.values() for _, path in pictures if path])
     return report
 
@@ -191,24 +191,31 @@ def _mistakes(root: Path, annotations: Path, found: _Found) -> Iterator[Exceptio
         if not pictures:
             yield ValueError(f"{annotations} has no pictures of split {name!r}: get the whole file")
         elif len(silent) == len(pictures):
-            yield ValueError(f"{annotations}: split {name!r} has no captions, each picture needs one")
+            yield ValueError(f"{annotations}: split {name!r} has no captions, and each picture needs one")
         elif silent:
             yield ValueError(
-                f"{annotations}: {_counted(silent, 'picture')} of split {name!r} without captions"
+                f"{annotations}: {counted(silent, 'picture')} of split {name!r} without captions"
             )
+        for entry, _ in pictures:
+            if (length := max(map(len, entry.captions), default=0)) > LONGEST_CAPTION:
+                yield ValueError(
+                    f"{annotations}: a caption of {short(entry.file_name)} has {length} characters, "
+                    f"wanted at most {LONGEST_CAPTION}"
+                )
         if missing:
             yield FileNotFoundError(
-                f"{_counted(missing, 'picture')} of split {name!r} not in {root}, nor in its folders "
-                f'"images" and {pictures[0][0].folder or "such"!r}: put them there, or name another root'
+                f"{counted(missing, 'picture')} of split {name!r} not found in {root} or its picture "
+                "folders: put them there under these names, or name another root"
             )
         for entry, path in pictures:
             if path is None:
                 continue
-            before = owners.setdefault(real(path.parent) / path.name, entry)
+            file = path.resolve() if path.is_symlink() else real(path.parent) / path.name
+            before = owners.setdefault(file, entry)
             if before is not entry:
                 yield ValueError(
                     f"{annotations}: {before.place} (split {before.split!r}) and {entry.place} (split "
-                    f"{name!r}) are both the picture {path}: put the other one there"
+                    f"{name!r}) are both the picture {path}: add the other one's file"
                 )
 
 
@@ -248,7 +255,7 @@ class _PictureFinder:
 
 
 def _file_names(folder: Path) -> frozenset[str]:
-    """The plain files of a folder, or links to such: to open a pipe would mean to wait for its other end."""
+    """The files of a folder and links to files, and no pipes: opening one would wait for its other end."""
     if not folder.is_dir():
         return frozenset()
     with scandir(folder) as entries:
@@ -283,7 +290,9 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
     found = sorted(root.glob("dataset*.json"))
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        raise ValueError(f"{root} holds several annotation files ({names}): name one as json_path")
+        raise ValueError(
+            f"{root} holds several annotation files ({names}): name the one to use (--captions, or json_path)"
+        )
     if found:
         return found[0]
     text = root / "Flickr8k.token.txt"
@@ -293,9 +302,3 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
         f"{root} holds no dataset_*.json and no Flickr8k.token.txt: put Karpathy's dataset_coco.json, "
         "dataset_flickr30k.json or dataset_flickr8k.json there"
     )
-
-
-def _counted(names: list[str], thing: str) -> str:
-    """A count and the first few: "7 pictures (a.jpg, b.jpg, c.jpg, ...)"."""
-    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    return f"{len(names)} {thing}{'s' if len(names) > 1 else ''} ({shown})"

@@ -38,7 +38,7 @@ class MappedPictures:
     Raises:
         FileNotFoundError: no such file.
         ValueError: it is another kind of file, or is cut off, or holds numbers of a kind that networks do not
-            take (such as those of another processor's order of bytes).
+            take (such as those in another processor's byte order).
     """
 
     def __init__(self, path: Path, rows: range | None = None) -> None:
@@ -80,7 +80,7 @@ class MappedPictures:
 
 
 def _open_npy(path: Path) -> np.ndarray:
-    """Map a file, once its header is known to be true: a damaged one may ask for any shape and size."""
+    """Map a file after its header is checked: a damaged header may claim any shape and size."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or extract the features from pictures")
     with path.open("rb") as file:
@@ -102,7 +102,7 @@ def _open_npy(path: Path) -> np.ndarray:
     ):
         raise ValueError(
             f"{path} holds {dtype} {short(shape)}: wanted floats (pictures, elements, width), "
-            "or pixels (pictures, 3, height, width) as uint8 or floats"
+            "or pixels (pictures, 3, height, width) as uint8 or floats, in this machine's byte order"
         )
     wanted, held = math.prod(shape) * dtype.itemsize, size - beginning.tell()
     if held != wanted:
@@ -115,12 +115,12 @@ def _open_npy(path: Path) -> np.ndarray:
 
 
 def _read_header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether the first axis runs fastest, and type; the file then stands at the first number."""
+    """Shape, whether the first axis runs fastest, and type; the file is then at its first number."""
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of code in the header that looks odd, or is of Python 2
+        warnings.simplefilter("ignore")  # about headers that look odd, or were written by Python 2
         shape, column_first, dtype = read[np.lib.format.read_magic(file)](file)
     return tuple(map(int, shape)), column_first, dtype

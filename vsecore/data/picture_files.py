@@ -22,15 +22,15 @@ _UPRIGHT = {
 }
 _ORIENTATION, _BITS, _WHITE = 274, 258, 262
 
-# Damage in what a camera notes beside its picture is no news to anyone who wants the picture.
+# Nobody who wants the picture cares about damage in what a camera has noted beside it.
 warnings.filterwarnings("ignore", module=r"PIL\.(TiffImagePlugin|JpegImagePlugin|PngImagePlugin)")
 
 
 def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
     """Read a photograph as people see it.
 
-    It is turned as EXIF says. What is transparent lies on white, as on a page. Grey of 16 bits is divided by
-    257, so that white stays white (of colours with 16 bits, the upper eight are taken, which is at most 1
+    It is turned as EXIF says. Transparent pictures are put on white, as on a page. Grey of 16 bits is divided
+    by 257, so that white stays white (of colours with 16 bits, the upper eight are taken, which is at most 1
     darker). Of an animation, the first picture is taken.
 
     Args:
@@ -42,8 +42,8 @@ def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
         The picture, in memory, in RGB.
 
     Raises:
-        ValueError: the file is missing, is no picture of these formats, is cut off, would fill the memory, or
-            holds numbers whose white nobody knows (32 bits, or floats).
+        ValueError: the file is missing, is not a picture of these formats, is cut off, would fill the memory,
+            or holds 32-bit or float numbers, of which nothing says which is white.
     """
     try:
         if not Path(path).is_file():  # a pipe would make us wait for its other end
@@ -66,7 +66,7 @@ def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
         Image.DecompressionBombError,
     ) as error:
         raise ValueError(
-            f"{path} is no picture that can be read ({error}): get the file again, or save it as JPEG or PNG"
+            f"{path} cannot be read as a picture ({error}): get the file again, or save it as JPEG or PNG"
         ) from None
 
 
@@ -76,11 +76,11 @@ def _in_colour(picture: ImageFile.ImageFile) -> Image.Image:
         if tags.get(_BITS, (16,)) != (16,):
             raise ValueError(f"its grey has {tags[_BITS][0]} bits, wanted 8 or 16")
         grey = np.asarray(picture).astype(np.uint32)  # (H, W)
-        if tags.get(_WHITE) == 0:  # 0 is white, and Pillow turns round only 8 bits
+        if tags.get(_WHITE) == 0:  # 0 is white, and Pillow inverts only 8 bits
             grey = 65535 - grey
         return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
     if picture.mode in ("I", "F"):
-        raise ValueError(f"nobody knows which of its numbers is white: mode {picture.mode}")
+        raise ValueError(f"nothing says which of its numbers is white: mode {picture.mode}")
     if not picture.has_transparency_data:
         return picture.convert("RGB")
     seen = picture.convert("RGBA")
@@ -88,7 +88,7 @@ def _in_colour(picture: ImageFile.ImageFile) -> Image.Image:
 
 
 def _orientation(picture: ImageFile.ImageFile) -> int:
-    """What EXIF says; upright if it is damaged, since the picture itself is whole."""
+    """What EXIF says; upright if EXIF is damaged, since the picture itself is whole."""
     try:
         return picture.getexif().get(_ORIENTATION, 1)
     except (OSError, SyntaxError, ValueError, struct.error):

@@ -33,6 +33,10 @@ class Pictures(Protocol):
         """With an array of B rows: those pictures, (B, ...). With a slice: those pictures, as `Pictures`."""
 
 
+LONGEST_CAPTION = 10_000
+"""Characters. What is longer is no caption but a damaged file, and would take minutes to read."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """Pictures and their captions: one part (train, dev or test) of a dataset.
@@ -66,6 +70,12 @@ class Split:
         count = len(self)
         if not self.captions:
             raise ValueError(f"split {self.name!r} has no captions: each of its {count} pictures needs one")
+        row, length = max(enumerate(map(len, self.captions)), key=lambda caption: caption[1])
+        if length > LONGEST_CAPTION:
+            raise ValueError(
+                f"split {self.name!r}: caption {row} has {length} characters, wanted at most "
+                f"{LONGEST_CAPTION}"
+            )
         owner = np.asarray(self.owner)
         if owner.shape != (len(self.captions),) or owner.dtype.kind not in "iu":
             raise ValueError(

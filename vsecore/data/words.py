@@ -243,7 +243,7 @@ _Number = Annotated[int, Field(ge=0)]
 
 @dataclass(frozen=True)
 class _Special:
-    """The numbers of the pieces that are not words, by what BERT calls them."""
+    """The numbers of the pieces that are not words, under BERT's names for them."""
 
     pad: _Number
     unk: _Number
@@ -329,7 +329,7 @@ class BERTTokenizer:
         try:
             pieces = tokenizers.Tokenizer.from_str(json.dumps(saved.pieces))
             problem = _wrong_with(pieces, saved.numbers)
-        except BaseException as error:  # the library knows no narrower kind, and its Rust may panic
+        except BaseException as error:  # the library raises nothing narrower, and its Rust code may panic
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
             problem = str(error)
@@ -345,7 +345,7 @@ def _wrong_with(pieces: tokenizers.Tokenizer, numbers: _Special) -> str:
     size = pieces.get_vocab_size()
     known = [*pieces.get_vocab().values(), *asdict(numbers).values()]
     if max(known) >= size:
-        return f"it has {size} pieces, and one has the number {max(known)}"
+        return f"it has {size} pieces, but one has the number {max(known)}"
     if not pieces.padding or pieces.padding["pad_id"] != numbers.pad or not pieces.truncation:
         return "it does not pad and cut captions"
     read = [number for number in pieces.encode("a").ids if number != numbers.pad]
@@ -480,8 +480,8 @@ def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
             yield number, word, values
     if promised not in (0, number - 1):
         raise ValueError(
-            f"{path} has {number - 1} rows, its first line promises {promised}: get the file again, it may "
-            "be cut off, or correct that line"
+            f"{path} has {number - 1} rows, but its first line promises {promised}: it may be cut off, so "
+            "get the file again, or correct that line"
         )
 
 

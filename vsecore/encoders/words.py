@@ -117,8 +117,8 @@ class BERTEncoder(nn.Module):
 
     Raises:
         FileNotFoundError: the model is not a folder, and cannot be downloaded.
-        ValueError: weights is empty; or the model is of another kind than BERT, damaged, or too large for
-            this machine.
+        ValueError: weights is empty; or the model is not a BERT, is damaged, or is too large for this
+            machine.
 
     Source: Devlin et al. 2019; as a caption encoder, Chen et al. 2021 (VSE-infinity).
     """
@@ -231,9 +231,9 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 @dataclass(frozen=True)
 class Architecture:
-    """What makes a BERT, of all that its `config.json` may say.
+    """The fields of a `config.json` that define a BERT.
 
-    Nothing else in that file is looked at, since some of it names code to fetch and run.
+    Nothing else in that file is read, since it may name code to fetch and run.
     """
 
     model_type: Literal["bert"]
@@ -264,8 +264,8 @@ def _transformer(weights: str, architecture: Path | None) -> BertModel:
     read: Architecture = read_json(path, Architecture)
     if read.hidden_size % read.num_attention_heads:
         raise ValueError(
-            f"{path}: hidden_size is {read.hidden_size}: wanted a multiple of num_attention_heads, which is "
-            f"{read.num_attention_heads}"
+            f"{path}: hidden_size is {read.hidden_size}: wanted a multiple of num_attention_heads "
+            f"({read.num_attention_heads})"
         )
     # Only transformers' own classes, which never look for code in a folder.
     config = BertConfig(**asdict(read))
@@ -274,6 +274,8 @@ def _transformer(weights: str, architecture: Path | None) -> BertModel:
     check_room(f"{path}: the model", sum(weight.numel() for weight in wanted.parameters()))
     if architecture is not None:
         return BertModel(config, add_pooling_layer=False)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # it would list the weights that are not used, those of the pooling
     try:
         # Safetensors alone, because pickled weights can run code too. Pooling is not used, and several
         # processes would wait for the gradients of its weights.
@@ -287,8 +289,10 @@ def _transformer(weights: str, architecture: Path | None) -> BertModel:
         )
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(
-            f"the weights in {folder} are damaged, or of another model: get them again"
+            f"the weights in {folder} are damaged, or belong to another model: get them again"
         ) from error
+    finally:
+        logging.set_verbosity(verbosity)
     model, found = loaded
     if lacking := sorted(found["missing_keys"]):
         raise ValueError(f"the weights in {folder} lack {lacking[0]}: get them again")

@@ -60,7 +60,7 @@ def run(
         ValueError: the experiment or an arm is unknown, or there is no scale for this data.
     """
     experiment = get_experiment(name)
-    folder.mkdir(parents=True, exist_ok=True)  # now, not after hours
+    folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
     opened = cache(open_data)
     if scale is None:
         scale = lesson_scale(opened(features).name)

@@ -32,7 +32,7 @@ from vsecore.typed import short, spoken
 
 STRICT = ConfigDict(strict=True, extra="forbid")
 LARGEST = 2**16
-"""The largest whole number that an option of a part may be: no width or count comes near it."""
+"""The largest whole number that an option of a part may be: no real width or count comes near it."""
 DEEPEST = 256
 """The most layers that a part may have."""
 
@@ -201,7 +201,7 @@ class Recipe:
         except ValidationError as error:
             raise ValueError(_told(error)) from None
         except (RecursionError, TypeError, ValueError) as error:
-            raise ValueError(f"the settings hold something that JSON cannot say ({error})") from error
+            raise ValueError(f"the settings hold something that JSON cannot express ({error})") from error
 
     def portable(self) -> dict[str, Any]:
         """The recipe as runs and records name it.
@@ -310,7 +310,7 @@ class Recipe:
         )
 
     def _check_room(self, feature_dim: int, vocabulary_size: int) -> None:
-        """Refuse what would not fit into this machine; a model that is loaded from files says so itself."""
+        """Refuse a model that would not fit into memory; parts loaded from files check that themselves."""
         known = {"feature_dim": feature_dim, "vocabulary_size": vocabulary_size, "dim": self.dim}
         count = 0
         for _, registry, part in self._parts():
@@ -320,7 +320,7 @@ class Recipe:
                 with torch.device("meta"):
                     built = registry.build(part.name, part.options, **known)
             except RuntimeError:
-                continue  # its constructor reads values, and on this device there are none
+                continue  # its constructor reads values, and on this device tensors have none
             count += sum(weight.numel() for weight in built.parameters())
         check_room(f"recipe {self.name!r}", count)
 
@@ -393,7 +393,7 @@ def _full(value: Any, name: str) -> dict[str, Any]:
 
 
 def _check_size(value: Any) -> None:
-    """Refuse absurd whole numbers among options, before a part is built with so many layers."""
+    """Refuse absurdly large whole numbers among options, before a part is built with that many layers."""
     for name, option in value.items():
         most = DEEPEST if name == "layers" else LARGEST
         if isinstance(option, int) and option > most:
@@ -406,7 +406,7 @@ def _is_part(hint: Any) -> bool:
 
 
 def _parsed(value: Any) -> Any:
-    """Text read as JSON if it is JSON; other text stays text, also what only Python takes for JSON (NaN)."""
+    """Text read as JSON if it is JSON; all else stays text, even NaN, which only Python takes for JSON."""
     if not isinstance(value, str):
         return value
     try:
@@ -421,7 +421,7 @@ def _told(error: ValidationError) -> str:
     """The first mistake, as a sentence that names the field."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return "the settings hold text that is not Unicode: write it anew"
+        return "the settings hold text that is not Unicode: write it again"
     place = ".".join(str(part) for part in first["loc"] if part != "function-before[_named(), Part]")
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"setting {place!r} is unknown: there are {', '.join(settings())}"

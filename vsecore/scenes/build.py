@@ -32,7 +32,7 @@ from vsecore.scenes.generation import Knobs, Picture, Stream, generate
 from vsecore.scenes.language import ANNOTATORS, Caption
 from vsecore.scenes.networks import SceneCNN, SceneNetwork, load_network, weights_file
 from vsecore.scenes.truth import Form
-from vsecore.stopping import stop_tidily
+from vsecore.stopping import leave_to_parent
 
 __all__ = ["SIZES", "WORLD_VERSION", "Knobs", "Picture", "boxes_of", "generate", "load", "pictures", "pixels"]
 
@@ -268,7 +268,7 @@ def _made(blocks: list[Block]) -> Iterator[tuple[int, str]]:
         return
     # Spawned, not forked: a notebook has threads, and a fork may stop on a lock that one of them held.
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(cores, 8), spawn, initializer=stop_tidily) as pool:
+    with ProcessPoolExecutor(min(cores, 8), spawn, initializer=leave_to_parent) as pool:
         try:
             for done in as_completed([pool.submit(_make_block, block) for block in blocks]):
                 yield done.result()

@@ -51,8 +51,8 @@ DAY = 24 * 3600
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write tensors and facts (plain JSON data) as one file, whole or not at all.
 
-    Nothing is copied that is in the processor's memory already, except tensors that share theirs, as tied
-    weights do: safetensors refuses those.
+    Tensors that are in the CPU's memory already are not copied, except those that share memory, as tied
+    weights do: safetensors refuses them.
     """
     written: dict[str, Tensor] = {}
     taken: set[int] = set()
@@ -65,7 +65,7 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     metadata = {"facts": text, "digest": _digest(written, text)}
     with write_atomically(path) as file:
         safetensors.torch.save_file(written, file.name, metadata)
-        with Path(file.name).open("rb") as whole:  # another file by now, which took the first one's name
+        with Path(file.name).open("rb") as whole:  # safetensors has put a new file in its place
             os.fsync(whole.fileno())
 
 
@@ -127,7 +127,7 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, tensors: dict[str, Te
 
 @dataclass
 class State:
-    """How far a run has got: all that passes from step to step, besides weights and moments."""
+    """How far a run has got: all that one step hands to the next, besides weights and moments."""
 
     epoch: Whole = 0  # the current one, or the next
     batch: Whole = 0  # how many of its batches are done
@@ -146,14 +146,14 @@ class State:
         return max(self.history, key=lambda entry: entry["rsum"], default={})
 
     def check(self, path: Path) -> None:
-        """Refuse what no run can be at.
+        """Refuse a state that no run can be in.
 
         Raises:
             ValueError: the history, the epoch and the step contradict each other.
         """
         steps = [entry.get("step", -1) for entry in self.history]
         for wrong, told in (
-            (len(self.history) != self.epoch, f"{len(self.history)} epochs of history before {self.epoch}"),
+            (len(self.history) != self.epoch, f"{len(self.history)} epochs of history at epoch {self.epoch}"),
             (any("rsum" not in entry for entry in self.history), "an epoch without rsum"),
             (steps != sorted({*steps} - {-1, 0}), f"epochs that end at the steps {steps}"),
             (self.step != (steps[-1] if steps else 0) + self.batch, f"step {self.step}"),
@@ -190,7 +190,7 @@ def read_checkpoint(folder: Path, identity: Mapping[str, Any]) -> Checkpoint:
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: it is damaged, not the checkpoint of a run, or that of another run.
+        ValueError: it is damaged, is not the checkpoint of a run, or belongs to another run.
     """
     path = folder / CHECKPOINT
     tensors, text = _read(path)
@@ -213,15 +213,15 @@ def load_best(checkpoint: Checkpoint, model: nn.Module) -> None:
 
 
 def refuse_to_overwrite(folder: Path, resume: bool) -> None:
-    """Refuse a folder in which a training may not begin; cheap enough to ask before data are read.
+    """Refuse a folder in which a training may not begin; cheap enough to ask before the data are read.
 
     Raises:
         ValueError: it holds a run, and `resume` is False; or a checkpoint without its `run.json`.
         BlockingIOError: another process trains in it.
     """
     _check_begun(folder, resume)
-    if folder.is_dir() and os.environ.get("WORLD_SIZE", "1") == "1":  # several processes would meet here
-        with locked(folder, "trains in", wait=False):
+    if folder.is_dir() and os.environ.get("WORLD_SIZE", "1") == "1":  # several would find each other's lock
+        with locked(folder, "is training in", wait=False):
             pass
 
 
@@ -239,7 +239,7 @@ def held(folder: Path | None) -> Iterator[None]:
 
             def enter() -> None:
                 folder.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(locked(folder, "trains in", wait=False))
+                stack.enter_context(locked(folder, "is training in", wait=False))
 
             from_main_process(enter)
         yield
@@ -335,7 +335,7 @@ class RunFolder:
 def _check_begun(folder: Path, resume: bool) -> None:
     for path in (folder / CHECKPOINT, folder / RUN):
         if path.exists() and not path.is_file():
-            raise ValueError(f"{path} is no file: name another folder")
+            raise ValueError(f"{path} is not a file: name another folder")
     if not (folder / CHECKPOINT).is_file():
         return
     if not resume:
@@ -352,7 +352,7 @@ def _under(prefix: str, named: Mapping[str, T]) -> dict[str, T]:
 
 
 def _wanted_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors such as an optimizer's moments should be: every kind, for each parameter that has any."""
+    """Tensors shaped as an optimizer's moments should be: every kind, for each parameter that has any."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     begun = {name.partition(".")[0] for name in moments}
     return {
@@ -364,7 +364,7 @@ def _wanted_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tens
 
 
 def _check_tensors(path: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Refuse tensors of other names, shapes or types than the wanted ones, and numbers not finite."""
+    """Refuse tensors whose names, shapes or types are not those wanted, or that are not finite."""
     for name in sorted(found.keys() | wanted.keys()):
         shapes = [tuple(named[name].shape) if name in named else "missing" for named in (found, wanted)]
         if shapes[0] == shapes[1]:

@@ -96,7 +96,7 @@ def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
 
 
 def from_main_process(work: Callable[[], T]) -> T:
-    """Do some work in one process, and give its result to all of them; or its error, so that all end.
+    """Do some work in one process, and give its result to all; if it fails, its error, so that all end.
 
     Args:
         work: a function without arguments that returns plain data.

@@ -79,7 +79,7 @@ def read_recipe(folder: Path, identity: Mapping[str, Any]) -> Recipe:
 
 
 def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
-    """What a checkpoint keeps of the files beside it, so that it is never taken for that of another run.
+    """A digest of the files beside a checkpoint, which it keeps so as not to be taken for another run's.
 
     It covers `run.json`, which names the tokenizer's digest, and the architectures of the encoders. Fields
     that a later version adds do not change it as long as they have their defaults.
@@ -93,16 +93,22 @@ def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
     ]
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
     for path in sorted(path for name in ENCODERS for path in (folder / name).glob("*")):
-        digest.update(path.read_bytes())
+        digest.update(_content(path))
     return digest.hexdigest()
 
 
 def tokenizer_digest(tokenizer: Tokenizer, kept: Path | None = None) -> str:
-    """A digest of the files that a tokenizer saves; of those kept in a run's folder if there is one."""
+    """A digest of the files that a tokenizer saves; or of the same files in a run's folder, `kept`."""
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(folder)
         paths = sorted(Path(folder).iterdir())
-        return digest(b"".join(((kept or path.parent) / path.name).read_bytes() for path in paths))
+        return digest(b"".join(_content((kept or path.parent) / path.name) for path in paths))
+
+
+def _content(path: Path) -> bytes:
+    if not path.is_file():  # a pipe would be waited for
+        raise FileNotFoundError(f"no file {path}: copy the run's whole folder again")
+    return path.read_bytes()
 
 
 def digest(content: bytes) -> str:

@@ -119,7 +119,7 @@ def fit(
         device: "auto" uses a GPU if there is one.
         precision: "auto" uses bfloat16 if the GPU has it in hardware, else float32.
         workers: processes that prepare batches ahead.
-        save_every: also save every this many steps, not only after each epoch; None: within an epoch, save
+        save_every: save after every so many steps too, not only after each epoch; None: within an epoch, save
             when ten minutes have passed since the last time.
 
     Returns:
@@ -215,8 +215,8 @@ def fit(
 def load_run(folder: str | Path) -> Run:
     """Load a run from its folder, with its model on the CPU. Nothing but the folder is needed.
 
-    What is loaded is what was saved: the checkpoint, `run.json`, the tokenizer and the architectures are held
-    to each other's digests. Only the word vectors of the beginning cannot be compared, since training has
+    What is loaded is what was saved: the checkpoint, `run.json`, the tokenizer and the architectures are
+    checked against each other's digests. Only the initial word vectors cannot be compared, since training has
     changed them; they are part of the checkpoint. Runs of older versions have fewer digests.
 
     Raises:
@@ -281,7 +281,7 @@ def _check_arguments(recipe: Recipe, data: Dataset, seed: int, save_every: int |
 
 
 def _check_reached(folder: Path | None, state: State, epochs: int, steps: int) -> None:
-    """Refuse a state that a run of so many epochs and steps an epoch does not come to."""
+    """Refuse a state that a run of this many epochs, and steps an epoch, never reaches."""
     ends = [(epoch + 1) * steps for epoch in range(state.epoch)]
     if state.epoch > epochs or state.batch >= steps or [entry["step"] for entry in state.history] != ends:
         raise ValueError(

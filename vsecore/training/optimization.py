@@ -54,7 +54,7 @@ def make_schedule(
 def advance(schedule: lr_scheduler.LRScheduler, steps: int) -> None:
     """Bring a new schedule to where it is after some steps.
 
-    It depends on nothing else, so a checkpoint need not keep it.
+    A schedule depends on nothing but their number, so a checkpoint need not keep it.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
@@ -71,11 +71,11 @@ def is_finite(tensor: Tensor) -> bool:
 
 
 def check_weights(system: nn.Module, step: int, learning_rate: float) -> None:
-    """Refuse weights that are of no use, before they are evaluated or saved.
+    """Refuse unusable weights before they are evaluated or saved.
 
     Raises:
-        FloatingPointError: a weight is NaN, infinite, or so large that its square is infinite: then every
-            embedding is zero, and the loss stays finite.
+        FloatingPointError: a weight is NaN, infinite, or so large that its square is infinite. In the
+            last case every embedding becomes zero, and the loss stays finite.
     """
     for name, weight in system.named_parameters():
         if not is_finite(weight.detach().square()):

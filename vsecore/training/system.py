@@ -110,8 +110,8 @@ def _term(name: str, loss: nn.Module, step: Step) -> Tensor:
         if "NoneType" not in str(error) and not isinstance(error, KeyError):
             raise
         raise ValueError(
-            f"loss {name!r} looks at something that it does not name ({error}): if that is of an embedding, "
-            'name it in the attribute `reads` of its class, such as reads = ("elements",)'
+            f"loss {name!r} uses something that it did not ask for ({error}): if that is a field of an "
+            'Embedding, name it in the attribute `reads` of the class, such as reads = ("elements",)'
         ) from error
     if not isinstance(term, Tensor) or term.ndim:
         found = f"a tensor {tuple(term.shape)}" if isinstance(term, Tensor) else repr(term)

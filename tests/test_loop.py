@@ -1,0 +1,507 @@
+"""The loop, tested through `fit`: what the model is shown, how its weights move, which of them are kept."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from small import recipe, small_data, small_split, train
+from torch import nn
+
+from vsecore.data.splits import Dataset
+from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
+from vsecore.encoders.pictures import CellEncoder
+from vsecore.encoders.words import BiGRUEncoder
+from vsecore.losses import LOSSES, triplet
+from vsecore.model import VSE
+from vsecore.training import encode, evaluate_split, load_run, loop
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Small products are fastest on one thread, and equal bits need an equal number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def add(monkeypatch):
+    """Register a part for one test."""
+
+    def register(registry, name, entry):
+        monkeypatch.setitem(registry._entries, name, entry)
+
+    return register
+
+
+@pytest.fixture
+def steps(add):
+    """The steps that a loss named "witness" receives: it notes them, and is otherwise the triplet loss."""
+    seen = []
+
+    class Witness(nn.Module):
+        def forward(self, step):
+            seen.append(step)
+            return triplet(step.scores, positives=step.positives)
+
+    add(LOSSES, "witness", Witness)
+    return seen
+
+
+@dataclass
+class Call:
+    """One batch as a tower receives it."""
+
+    tower: str  # "pictures" or "captions"
+    training: bool
+    inputs: torch.Tensor
+    mask: torch.Tensor | None
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Every batch that either tower of any model receives."""
+    seen = []
+
+    def watch(tower):
+        encode_them = getattr(VSE, f"encode_{tower}")
+
+        def watched(model, inputs, mask=None):
+            training = {module.training for module in model.modules()}
+            assert len(training) == 1, "all of a model is in one mode"
+            seen.append(Call(tower, training.pop(), inputs.clone(), None if mask is None else mask.clone()))
+            return encode_them(model, inputs, mask)
+
+        monkeypatch.setattr(VSE, f"encode_{tower}", watched)
+
+    watch("pictures")
+    watch("captions")
+    return seen
+
+
+def at_each_step(note):
+    """A callback that notes something about each step, and the list of its notes."""
+    notes = []
+
+    def callback(event):
+        if event.kind == "step":
+            notes.append(note(event))
+
+    return callback, notes
+
+
+def weights_of(event):
+    return {name: weight.detach().clone() for name, weight in event.system.named_parameters()}
+
+
+def gradients_of(event):
+    return {name: weight.grad.clone() for name, weight in event.system.named_parameters()}
+
+
+def gradient_of(event):
+    """All gradients of a step, as one vector."""
+    return torch.cat([gradient.flatten() for gradient in gradients_of(event).values()])
+
+
+def first_weights(a_recipe):
+    """The weights before the first step of a run with seed 0."""
+    torch.manual_seed(0)
+    model = a_recipe.build(7, a_recipe.tokenizer(small_data().train.captions))
+    return {f"model.{name}": weight.detach().clone() for name, weight in model.named_parameters()}
+
+
+def long_captions(split, words=12):
+    """The same split with longer captions, all of one length."""
+    dice = np.random.default_rng(5)
+    lines = [" ".join(f"word{dice.integers(9)}" for _ in range(words)) for _ in split.captions]
+    return replace(split, captions=lines)
+
+
+def three_splits():
+    """Train, dev and test that have nothing in common but their words."""
+    return Dataset(
+        "small",
+        small_split("train", 20),
+        small_split("dev", 12, seed=1),
+        small_split("test", 11, seed=2),
+        "grid",
+    )
+
+
+# What the model is shown.
+
+
+@pytest.mark.parametrize("batches", ["pairs", "pictures"])
+def test_an_epoch_shows_everything_once_and_another_epoch_in_another_order(steps, batches):
+    train(recipe(losses="witness", training__batches=batches, training__epochs=4))
+    epochs = []
+    for epoch in range(4):
+        shown = [step.batch for step in steps if step.epoch == epoch]
+        rows = torch.cat(
+            [batch.caption_rows if batches == "pairs" else batch.picture_rows for batch in shown]
+        )
+        epochs.append(tuple(rows.tolist()))
+        assert sorted(torch.cat([batch.caption_rows for batch in shown]).tolist()) == list(range(40))
+    assert len(set(epochs)) == 4
+    assert all(step.scores.shape == (10, 10 if batches == "pairs" else 20) for step in steps)
+    assert [step.epoch for step in steps] == sorted(step.epoch for step in steps)
+
+
+def test_the_order_is_the_seeds(steps):
+    def order(seed):
+        steps.clear()
+        train(recipe(losses="witness", training__epochs=1), seed=seed)
+        return torch.cat([step.batch.caption_rows for step in steps]).tolist()
+
+    assert order(0) == order(0) != order(1)
+
+
+def test_a_last_batch_that_is_smaller_is_left_out(steps):
+    run = train(recipe(losses="witness", training__batch_size=15, training__epochs=2))
+    assert [len(step.batch.caption_rows) for step in steps] == [15] * 4
+    assert [entry["step"] for entry in run.history] == [2, 4]
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.3])
+def test_words_are_dropped_at_the_promised_rate_and_never_where_a_split_is_encoded(calls, drop):
+    """Half of those that are chosen are hidden, half are left out."""
+    data = small_data()
+    data = replace(data, train=long_captions(data.train), dev=long_captions(data.dev))
+    tokenizer = recipe().tokenizer(data.train.captions)
+    train(recipe(text__word_drop=drop, training__epochs=10), data, tokenizer=tokenizer)
+    shown = [call for call in calls if call.tower == "captions" and call.training]
+    words = 10 * 40 * 12  # each caption once an epoch
+    numbers = torch.cat([call.inputs[call.mask] for call in shown])
+    left = sum(number not in tokenizer.special for number in numbers.tolist())
+    hidden = int((numbers == tokenizer.blank).sum())
+    assert len(numbers) - left == 10 * 40 * 2, "the start and the end of a caption always stay"
+    four_sigma = 4 * math.sqrt(drop / 2 * (1 - drop / 2) / words)
+    assert 1 - left / words == pytest.approx(drop / 2, abs=four_sigma)
+    assert hidden / words == pytest.approx(drop / 2, abs=four_sigma)
+    wanted, _ = tokenizer.encode(data.dev.captions)
+    for call in calls:
+        if call.tower == "captions" and not call.training:
+            assert call.mask.all() and sorted(call.inputs.tolist()) == sorted(wanted.tolist())
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.3])
+def test_elements_are_dropped_at_the_promised_rate_and_never_where_a_split_is_encoded(calls, drop):
+    train(recipe(image__element_drop=drop, training__epochs=10), small_data(counts=False))
+    shown = [call for call in calls if call.tower == "pictures" and call.training]
+    elements = 10 * 40 * 5
+    left = sum(int(call.mask.sum()) for call in shown)
+    # Where all five would be dropped, one stays.
+    expected = drop - drop**5 / 5
+    assert 1 - left / elements == pytest.approx(expected, abs=4 * math.sqrt(drop * (1 - drop) / elements))
+    encoded = [call for call in calls if call.tower == "pictures" and not call.training]
+    assert len(encoded) == 10
+    assert all(call.mask is None or call.mask.all() for call in encoded)
+
+
+def test_what_is_dropped_in_an_epoch_is_another_in_the_next(steps):
+    train(recipe(losses="witness", image__element_drop=0.5, text__word_drop=0.5, training__epochs=2))
+    elements, words = [{}, {}], [{}, {}]
+    for step in steps:
+        batch = step.batch
+        for place, row in enumerate(batch.caption_rows.tolist()):
+            elements[step.epoch][row] = batch.picture_mask[place].tolist()
+            words[step.epoch][row] = batch.tokens[place][batch.token_mask[place]].tolist()
+    for first, second in (elements, words):
+        same = sum(first[row] == second[row] for row in range(40))
+        assert same < 20, "the smallest come out the same now and then"
+
+
+# Training and evaluation are two modes.
+
+
+class DroppingCells(CellEncoder):
+    """An encoder that drops half of its output in training."""
+
+    reads = "grid"
+
+    def forward(self, pictures, mask=None):
+        elements, mask = super().forward(pictures, mask)
+        return nn.functional.dropout(elements, 0.5, self.training), mask
+
+
+class DroppingWords(BiGRUEncoder):
+    """An encoder that drops half of its output in training."""
+
+    def forward(self, tokens, mask=None):
+        elements, mask = super().forward(tokens, mask)
+        return nn.functional.dropout(elements, 0.5, self.training), mask
+
+
+@pytest.fixture
+def dropping(add):
+    """A recipe whose two towers have dropout."""
+    add(IMAGE_ENCODERS, "dropping_cells", DroppingCells)
+    add(TEXT_ENCODERS, "dropping_words", DroppingWords)
+    return recipe().override(
+        {
+            "image.encoder": "dropping_cells",
+            "text.encoder": "dropping_words",
+            "text.encoder.word_dim": 8,
+            "text.encoder.minimum_count": 1,
+        }
+    )
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_is_off_where_a_split_is_encoded_and_the_mode_is_given_back(dropping, training):
+    data = small_data()
+    tokenizer = dropping.tokenizer(data.train.captions)
+    model = dropping.build(7, tokenizer).train(training)
+    v, t = encode(model, data.dev, tokenizer)
+    assert {module.training for module in model.modules()} == {training}
+    again_v, again_t = encode(model, data.dev, tokenizer)
+    assert torch.equal(v.vectors, again_v.vectors) and torch.equal(t.vectors, again_t.vectors)
+    model.eval()
+    tokens, mask = tokenizer.encode(data.dev.captions)
+    with torch.no_grad():
+        torch.testing.assert_close(t.vectors, model.encode_captions(tokens, mask).vectors)
+
+
+def test_steps_are_taken_in_training_mode_and_splits_encoded_outside_it(dropping, calls):
+    def callback(event):
+        if event.kind == "evaluated":
+            event.system.eval()  # a callback that draws a curve may leave it so
+
+    train(dropping, callback=callback)
+    modes = [call.training for call in calls]
+    assert modes == ([True, True] * 4 + [False, False]) * 3
+
+
+def test_dropout_makes_no_difference_to_what_is_measured(dropping):
+    run, data = train(dropping), small_data()
+    metrics = evaluate_split(run.model.train(), data.dev, run.tokenizer)
+    assert metrics == {name: run.best[name] for name in metrics}
+
+
+# How weights move.
+
+RATES = {
+    "constant": lambda s: 1,
+    "step": lambda s: 0.5 ** (s // 8),
+    "cosine": lambda s: (1 + math.cos(math.pi * s / 16)) / 2,
+    "linear": lambda s: 1 - s / 16,
+    "exponential": lambda s: 0.5 ** (s / 8),
+}
+
+
+@pytest.mark.parametrize("schedule", RATES)
+@pytest.mark.parametrize("warmup", [0, 3])
+def test_the_rate_of_each_step_is_the_schedules_closed_form(schedule, warmup):
+    callback, rates = at_each_step(lambda event: event.learning_rate)
+    a_recipe = recipe(
+        training__epochs=4,
+        training__schedule=schedule,
+        training__decay_epochs=2,
+        training__decay_factor=0.5,
+        training__warmup_steps=warmup,
+    )
+    run = train(a_recipe, callback=callback)
+    closed = [0.01 * RATES[schedule](s) * min(1, (s + 1) / (warmup + 1)) for s in range(16)]
+    assert rates == pytest.approx(closed, rel=1e-6)
+    assert [entry["learning_rate"] for entry in run.history] == pytest.approx(closed[3::4], rel=1e-6)
+
+
+def test_a_rate_of_nothing_moves_nothing():
+    callback, weights = at_each_step(weights_of)
+    train(
+        recipe(training__epochs=2, training__decay_epochs=1, training__decay_factor=1e-12), callback=callback
+    )
+    for name, weight in weights[3].items():
+        torch.testing.assert_close(weights[7][name], weight, rtol=0, atol=1e-9)
+    assert not torch.equal(weights[0][name], weights[3][name])
+
+
+class CellsAfterABackbone(CellEncoder):
+    """An encoder with a layer that counts as pretrained."""
+
+    reads = "grid"
+
+    def __init__(self, feature_dim: int, dim: int) -> None:
+        super().__init__(feature_dim, dim)
+        self.backbone = nn.Linear(feature_dim, feature_dim)
+
+    def forward(self, pictures, mask=None):
+        return self.project(self.backbone(pictures)), mask
+
+
+@pytest.mark.parametrize("warmup", [0, 3])
+def test_the_first_step_of_adam_moves_each_weight_by_its_rate(add, warmup):
+    """Adam divides the first gradient by its own size. A backbone's rate is a fraction of the others'."""
+    add(IMAGE_ENCODERS, "after_a_backbone", CellsAfterABackbone)
+    a_recipe = recipe(
+        image__encoder="after_a_backbone",
+        training__epochs=1,
+        training__warmup_steps=warmup,
+        training__pretrained_factor=0.05,
+    )
+    callback, notes = at_each_step(lambda event: (weights_of(event), gradients_of(event)))
+    train(a_recipe, callback=callback)
+    (after, gradients), before, seen = notes[0], first_weights(a_recipe), 0
+    for name, weight in before.items():
+        rate = 0.01 / (warmup + 1) * (0.05 if "backbone" in name else 1)
+        felt = gradients[name].abs() > 1e-4  # far above the epsilon in Adam's denominator
+        seen += int(felt.sum())
+        moved = -rate * gradients[name].sign()
+        torch.testing.assert_close((after[name] - weight)[felt], moved[felt], rtol=1e-3, atol=1e-7)
+    assert seen > 1000
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "AdamW"])
+def test_a_weight_without_gradient_moves_only_by_weight_decay(optimizer):
+    """AdamW shrinks it by a share of itself; Adam takes the decay for a gradient, and moves by the rate."""
+    a_recipe = recipe(
+        training__optimizer=optimizer,
+        training__weight_decay=0.5,
+        training__warmup_steps=3,
+        training__epochs=1,
+    )
+    callback, notes = at_each_step(lambda event: (weights_of(event), event.learning_rate))
+    run = train(a_recipe, callback=callback)
+    table, unused = "model.text_encoder.embedding.weight", run.tokenizer.blank  # no word is dropped here
+    before = first_weights(a_recipe)[table][unused]
+    rates = [rate for _, rate in notes]
+    if optimizer == "AdamW":
+        shrunk = before * math.prod(1 - 0.5 * rate for rate in rates)
+        torch.testing.assert_close(notes[-1][0][table][unused], shrunk)
+    else:
+        torch.testing.assert_close(notes[0][0][table][unused], before - rates[0] * before.sign())
+
+
+def test_a_gradient_is_of_its_own_step_alone():
+    """Here every batch is the whole set and weights stand still: each step has the gradient of the first."""
+    a_recipe = recipe(
+        losses="info_nce",
+        training__batch_size=40,
+        training__learning_rate=1e-12,
+        training__clip_norm=1e9,
+    )
+    callback, gradients = at_each_step(gradient_of)
+    train(a_recipe, callback=callback)
+    assert len(gradients) == 3
+    for gradient in gradients[1:]:
+        torch.testing.assert_close(gradient, gradients[0], rtol=1e-3, atol=1e-6)
+
+
+def first_gradient(**changes):
+    callback, gradients = at_each_step(gradient_of)
+    train(recipe(training__epochs=1, **changes), callback=callback)
+    return gradients[0]
+
+
+def test_a_gradient_is_shortened_to_the_limit_and_left_alone_below_it():
+    whole = first_gradient(training__clip_norm=1e9)
+    norm = float(whole.norm())
+    assert torch.equal(first_gradient(training__clip_norm=1.1 * norm), whole)
+    torch.testing.assert_close(first_gradient(training__clip_norm=norm / 4), whole / 4)
+
+
+def test_a_loss_counts_as_much_as_its_weight():
+    once, thrice, none = (
+        first_gradient(losses=["triplet", {"name": "info_nce", "weight": weight}], training__clip_norm=1e9)
+        for weight in (1.0, 3.0, 0.0)
+    )
+    assert torch.equal(none, first_gradient(training__clip_norm=1e9))
+    assert (once - none).norm() > 0.01
+    torch.testing.assert_close(thrice - none, 3 * (once - none), rtol=1e-3, atol=1e-5)
+
+
+# Everything random in a step depends on the seed and the step's number.
+
+
+def test_what_a_step_draws_depends_on_the_seed_and_its_number_alone(add):
+    drawn = []
+
+    class Draws(nn.Module):
+        def forward(self, step):
+            drawn.append(float(torch.rand(())))
+            return triplet(step.scores, positives=step.positives)
+
+    def draws(**options):
+        drawn.clear()
+        changes = {name: options.pop(name) for name in list(options) if "__" in name}
+        train(recipe(losses="draws", **changes), **options)
+        return list(drawn)
+
+    add(LOSSES, "draws", Draws)
+    once = draws()
+    assert len(set(once)) == 12
+    assert draws(callback=lambda event: torch.rand(event.step)) == once
+    assert draws(training__batch_size=20) == once[:6]
+    assert not set(draws(seed=1)) & set(once)
+
+
+def test_a_loss_is_told_its_epoch(steps):
+    callback, epochs = at_each_step(lambda event: event.epoch)
+    train(recipe(losses="witness"), callback=callback)
+    assert [step.epoch for step in steps] == epochs == [0] * 4 + [1] * 4 + [2] * 4
+
+
+# Which weights are kept.
+
+
+def test_a_run_that_ends_badly_keeps_and_reports_its_best_epoch(tmp_path):
+    """After five epochs the learning rate becomes a thousand times as high."""
+    a_recipe = recipe(training__epochs=7, training__decay_epochs=5, training__decay_factor=1000)
+    data, kept = small_data(), {}
+
+    def callback(event):
+        if event.kind == "evaluated":
+            kept[event.epoch] = {name: x.clone() for name, x in event.model.state_dict().items()}
+
+    run = train(a_recipe, data, folder=tmp_path, callback=callback)
+    sums = [entry["rsum"] for entry in run.history]
+    best = int(np.argmax(sums))
+    assert best < 5 and sums[-1] < sums[best]
+    assert run.best == run.history[best]
+    for again in (run, load_run(tmp_path)):
+        assert again.best == run.best
+        assert not again.model.training
+        for name, weight in again.model.state_dict().items():
+            assert torch.equal(weight, kept[best][name]), name
+        metrics = evaluate_split(again.model, data.dev, again.tokenizer)
+        assert metrics == {name: run.best[name] for name in metrics}
+
+
+def test_a_run_stopped_while_it_is_measured_goes_on_with_the_same_bits(tmp_path, monkeypatch):
+    """Even if each step is saved: the last of an epoch is saved only together with its metrics."""
+    whole, measure, calls = train(), loop.evaluate_split, []
+
+    def stop_once(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise InterruptedError
+        return measure(*arguments)
+
+    monkeypatch.setattr(loop, "evaluate_split", stop_once)
+    with pytest.raises(InterruptedError):
+        train(folder=tmp_path, save_every=1)
+    assert train(folder=tmp_path, save_every=1, resume=True).history == whole.history
+
+
+def test_of_equal_epochs_the_first_is_kept():
+    run = train(recipe(training__learning_rate=1e-12))
+    assert len({entry["rsum"] for entry in run.history}) == 1
+    assert run.best == run.history[0]
+
+
+def test_what_is_measured_after_an_epoch_is_of_its_weights_on_dev():
+    data = three_splits()
+    tokenizer = recipe().tokenizer(data.train.captions)
+    found = []
+
+    def callback(event):
+        if event.kind == "evaluated":
+            assert event.metrics == evaluate_split(event.model, data.dev, tokenizer)
+            found.append(event.metrics)
+
+    run = train(data=data, tokenizer=tokenizer, callback=callback)
+    assert [{name: entry[name] for name in found[0]} for entry in run.history] == found
+    assert len({metrics["rsum"] for metrics in found}) > 1
