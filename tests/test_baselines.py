@@ -8,8 +8,8 @@ import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
 
-from vsecore.course import baselines
-from vsecore.course.baselines import chance_scores, ridge_scores
+from vsecore import baselines
+from vsecore.baselines import chance_scores, ridge_scores
 from vsecore.data.splits import Split
 from vsecore.data.words import tokenize
 from vsecore.evaluation import evaluate

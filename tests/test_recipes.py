@@ -241,8 +241,8 @@ def test_variants_follow_each_other_and_later_ones_win():
 def test_a_scale_comes_before_the_variants():
     scale = {"training.learning_rate": 2e-3, "dim": 64}
     assert get("2ad_grid_gru+mean", scale).training.learning_rate == 2e-3
-    slower = get("2ad_grid_gru+paper_rate", scale)
-    assert (slower.training.learning_rate, slower.dim) == (5e-4, 64)
+    even = get("2ad_grid_gru+without_margin", scale | {"losses.adopt.margin": 0.1})
+    assert (even.losses[0].options["margin"], even.dim) == (0.0, 64)
 
 
 @pytest.mark.parametrize(

@@ -381,7 +381,7 @@ def baselines(data: DataOption = "scenes", seed: Seed = 0, record: RecordOption 
     import time
 
     from vsecore import records
-    from vsecore.course.baselines import chance_scores, ridge_scores
+    from vsecore.baselines import chance_scores, ridge_scores
     from vsecore.evaluation import evaluate as measure
 
     dataset = _open(data, "grid")
@@ -413,13 +413,16 @@ def experiment(
     name: Annotated[str, typer.Argument(help="An experiment's name; an unknown one lists them all.")],
     data: DataOption = "scenes",
     features: Features = "grid",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each arm, from the seeds 0, 1, ...")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each arm, from the seeds 0, 1, ...")] = 5,
+    scale: Annotated[
+        Literal["fair", "lesson"], typer.Option(help="Each tuned and trained to the end, or in minutes.")
+    ] = "fair",
     arms: Annotated[
         list[str] | None, typer.Option("--arm", help="Only this arm. Repeatable. [default: all]")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A field of all arms. Repeatable. [default: the scale of a lesson]"),
+        typer.Option("--set", help="A field of all arms, in place of the scale's. Repeatable."),
     ] = None,
     vectors: Annotated[Path | None, typer.Option(help="Word vectors as text: GloVe or fastText.")] = None,
     record: Annotated[
@@ -438,7 +441,8 @@ def experiment(
         features=features,
         seeds=range(seeds),
         arms=arms or (),
-        scale=_settings(settings) if settings else None,
+        scale=scale,
+        settings=_settings(settings) if settings else None,
         vectors=None if vectors is None else lambda tokenizer: load_vectors(vectors, tokenizer)[0],
         folder=folder,
         tell=typer.echo,
@@ -446,7 +450,7 @@ def experiment(
     if settings:
         typer.echo(f"records: {folder} (no table: with --set the arms are not those of the paper's table)")
     else:
-        typer.echo(experiments.table(name, _open(data, features).name, features, folder))
+        typer.echo(experiments.table(name, _open(data, features).name, features, scale, folder))
 
 
 @app.command()

@@ -1,31 +1,40 @@
 """Experiments: systems side by side on the same data, from several seeds, and what they say about a claim.
 
 An experiment is a recipe and some variants of it, its arms. `run` trains what is not recorded yet; `table`
-and `verdicts` read the records. The claims that the arms test are in `assets/claims.yml`. Each paper's
-experiments have a file of their own.
+and `verdicts` read the records. The claims that the arms test are in `assets/claims.yml`; what must be so
+before one is judged is in `gates`. Each paper's experiments have a file of their own.
 """
 
 from vsecore.experiments.catalogue import EXPERIMENTS, get_experiment
-from vsecore.experiments.experiment import LESSON_SCALE, Arm, Experiment, Member, PlannedTraining
-from vsecore.experiments.ledger import Claim, Outcome, claims, measured, outcomes, table, verdict, verdicts
+from vsecore.experiments.claims import Claim, claims
+from vsecore.experiments.experiment import Arm, Candidates, Experiment, Member, PlannedTraining
+from vsecore.experiments.gates import Shut, Studied
+from vsecore.experiments.ledger import measured, studied, table
 from vsecore.experiments.running import RESULTS, run
+from vsecore.experiments.scales import FAIR_SCALE, LESSON_SCALE, Scale
+from vsecore.experiments.verdicts import Outcome, outcomes, verdicts
 
 __all__ = [
     "EXPERIMENTS",
+    "FAIR_SCALE",
     "LESSON_SCALE",
     "RESULTS",
     "Arm",
+    "Candidates",
     "Claim",
     "Experiment",
     "Member",
     "Outcome",
     "PlannedTraining",
+    "Scale",
+    "Shut",
+    "Studied",
     "claims",
     "get_experiment",
     "measured",
     "outcomes",
     "run",
+    "studied",
     "table",
-    "verdict",
     "verdicts",
 ]

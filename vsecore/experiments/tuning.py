@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from vsecore.experiments.experiment import Candidates
 from vsecore.recipes import Recipe, get
 from vsecore.records import Record
 
@@ -16,38 +17,54 @@ SEED = 0
 """Of the trainings that choose."""
 
 
-def at_rate(name: str, scale: Mapping[str, Any], rate: float) -> Recipe:
+def at_rate(name: str, changes: Mapping[str, Any], rate: float) -> Recipe:
     """A recipe with this learning rate.
 
     Args:
         name: as `recipes.get` reads it.
-        scale: other changes to the recipe.
+        changes: other changes to the recipe.
         rate: the learning rate.
     """
-    return get(name, {**scale, "training.learning_rate": rate})
+    return get(name, {**changes, "training.learning_rate": rate})
 
 
-def development_rsum(entry: Record) -> float:
-    """The best rsum on the development split that the record of a training tells."""
-    return max(value for metric, value in entry.metrics.items() if metric.startswith("dev_rsum_"))
+def development_curve(entry: Record) -> list[float]:
+    """The rsum on the development split after each epoch, as the record of a training tells it."""
+    found = {
+        int(metric.removeprefix("dev_rsum_")): value
+        for metric, value in entry.metrics.items()
+        if metric.startswith("dev_rsum_")
+    }
+    return [found[epoch] for epoch in sorted(found)]
 
 
-def tried(name: str, scale: Mapping[str, Any], entries: Iterable[Record]) -> dict[float, float]:
-    """What is recorded of a system's learning rates: the best rsum on dev of each, lowest rate first.
+def tried(name: str, changes: Mapping[str, Any], entries: Iterable[Record]) -> dict[float, float]:
+    """What is recorded of a recipe's learning rates: the best rsum on dev of each, lowest rate first.
 
     Args:
-        name: of the system's recipe, with its variants.
-        scale: of the experiment.
-        entries: records of the data; those of other systems and seeds are left out.
+        name: of the recipe, with its variants.
+        changes: other changes to it.
+        entries: records of the data; those of other recipes and seeds are left out.
     """
-    mine = {entry.config_hash: entry for entry in entries if entry.name == name and entry.seed == SEED}
-    digests = {rate: at_rate(name, scale, rate).hash() for rate in LADDER}
-    return {rate: development_rsum(mine[digest]) for rate, digest in digests.items() if digest in mine}
+    best_on_dev = {
+        entry.config_hash: max(curve)
+        for entry in entries
+        if entry.name == name and entry.seed == SEED and (curve := development_curve(entry))
+    }
+    if not best_on_dev:
+        return {}
+    digests = {rate: at_rate(name, changes, rate).hash() for rate in LADDER}
+    return {rate: best_on_dev[digest] for rate, digest in digests.items() if digest in best_on_dev}
 
 
 def best(results: Mapping[float, float]) -> float:
     """The learning rate with the highest rsum on dev."""
     return max(results, key=lambda rate: results[rate])
+
+
+def is_settled(results: Mapping[float, float]) -> bool:
+    """Whether at least three rates were tried, and one on either side of the best."""
+    return len(results) >= len(FIRST) and min(results) < best(results) < max(results)
 
 
 def still_to_try(results: Mapping[float, float]) -> list[float]:
@@ -56,3 +73,23 @@ def still_to_try(results: Mapping[float, float]) -> list[float]:
         return missing
     place = LADDER.index(best(results))
     return [rate for rate in LADDER[max(place - 1, 0) : place + 2] if rate not in results]
+
+
+def tuned(
+    candidates: Candidates, changes: Mapping[str, Any], results_of: Callable[[str], Mapping[float, float]]
+) -> Recipe | None:
+    """The candidate and the learning rate that did best on the development split.
+
+    Args:
+        candidates: the recipes to choose from.
+        changes: other changes to them.
+        results_of: the best rsum on dev at each rate that was tried of a recipe, by its name.
+
+    Returns:
+        None if a candidate has not been tried.
+    """
+    results = {name: results_of(name) for name in candidates.recipes}
+    if not all(results.values()):
+        return None
+    name = max(results, key=lambda name: max(results[name].values()))
+    return at_rate(name, changes, best(results[name]))

@@ -331,7 +331,8 @@ class Recipe:
 _READER = TypeAdapter(Recipe)
 
 
-def settings(kind: type[Any] = Recipe) -> dict[str, Any]:
+@functools.cache
+def settings(kind: type[Any] = Recipe) -> Mapping[str, Any]:
     """The fields of a recipe by full name, each with its type, including those of nested settings."""
     found: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():

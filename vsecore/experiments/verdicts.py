@@ -1,0 +1,135 @@
+"""The papers' claims, each with a verdict from the records, or with the gates that are shut."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vsecore.data.splits import FeatureKind
+from vsecore.experiments import gates
+from vsecore.experiments.catalogue import get_experiment
+from vsecore.experiments.claims import Claim, claims
+from vsecore.experiments.gates import MARGIN, Shut, Studied, measures_of
+from vsecore.experiments.ledger import printed_sums, studied
+from vsecore.experiments.running import RESULTS
+from vsecore.experiments.statistics import Doubts, Verdict, corrected, doubts, judge, together
+
+Judgement = Verdict | Literal["too small to say", "not tried"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the records say about a claim on some data."""
+
+    claim: Claim
+    differences: Mapping[str, Sequence[float]]  # by measure: system minus the other, for each seed of both
+    shut: Sequence[Shut]  # the gates that keep it from being judged
+    judgement: Judgement
+    baseline_failed: bool = False  # the weaker arm is not above the linear baseline, though it is finished
+
+    @property
+    def told(self) -> str:
+        """The verdict in words: for a question of ours, which no paper answers, yes or no."""
+        if self.judgement == "too small to say":
+            return f"too small to say: {', '.join(dict.fromkeys(gate.gate for gate in self.shut))}"
+        said: str = self.judgement
+        if self.claim.kind == "our question":
+            said = {"reproduced": "yes", "contradicted": "no"}.get(said, said)
+        return f"{said}, against a baseline that failed" if self.baseline_failed else said
+
+
+def outcomes(
+    work: str, data: str, experiment: str = "", features: FeatureKind = "grid", folder: Path = RESULTS
+) -> list[Outcome]:
+    """Judge a paper's claims by the records of fair trainings on some data, see `gates` and `statistics`.
+
+    With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
+    Each measure is tested by itself, with Holm's correction over the claims of an experiment that may be
+    judged, and where the measures disagree the verdict is "mixed". "not tried": an arm has no record.
+
+    Args:
+        work: the key of a paper, such as "2ad".
+        data: the name of the data.
+        experiment: only claims of this experiment; "": of all.
+        features: what an element is.
+        folder: of the records.
+    """
+    chosen: dict[str, list[Claim]] = defaultdict(list)
+    for claim in claims(work):
+        if experiment in ("", claim.experiment):
+            chosen[claim.experiment].append(claim)
+    return [
+        outcome
+        for name, its_claims in chosen.items()
+        for outcome in _judged(its_claims, studied(name, data, features, folder=folder), data)
+    ]
+
+
+def _judged(several: Sequence[Claim], found: Mapping[str, Studied], data: str) -> list[Outcome]:
+    """The outcomes of the claims of one experiment."""
+    shut: list[list[Shut] | None] = []
+    for claim in several:
+        first, second = found.get(claim.system), found.get(claim.against)
+        shut.append(None if first is None or second is None else gates.shut(first, second, data))
+    judged = [claim for claim, gates_shut in zip(several, shut, strict=True) if gates_shut == []]
+    verdicts_of: dict[Claim, list[Verdict]] = {claim: [] for claim in judged}
+    for measure in measures_of(data):
+        left = [_doubts(found[claim.system], found[claim.against], measure) for claim in judged]
+        for claim, remaining in zip(judged, corrected(left), strict=True):
+            verdicts_of[claim].append(judge(remaining, claim.kind))
+    held = []
+    for claim, gates_shut in zip(several, shut, strict=True):
+        if gates_shut is None:
+            held.append(Outcome(claim, {}, (), "not tried"))
+            continue
+        first, second = found[claim.system], found[claim.against]
+        held.append(
+            Outcome(
+                claim,
+                {measure: differences(first, second, measure) for measure in measures_of(data)},
+                gates_shut,
+                "too small to say" if gates_shut else together(verdicts_of[claim]),
+                not gates_shut and gates.is_below_baseline(gates.weaker(first, second)),
+            )
+        )
+    return held
+
+
+def differences(first: Studied, second: Studied, measure: str) -> list[float]:
+    """The one arm minus the other, for each seed that both have, in order."""
+    one, other = (arm.results.get(measure, {}) for arm in (first, second))
+    return [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
+
+
+def _doubts(first: Studied, second: Studied, measure: str) -> Doubts:
+    margin = MARGIN * statistics.mean(second.results[measure].values())
+    return doubts(differences(first, second, measure), margin)
+
+
+def verdicts(
+    work: str, data: str, experiment: str = "", features: FeatureKind = "grid", folder: Path = RESULTS
+) -> str:
+    """The claims of a paper with its difference, ours and the verdict, as a Markdown table."""
+    lines = [
+        "| claim | in the paper | here, mean of the differences | spread | seeds | verdict |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for outcome in outcomes(work, data, experiment, features, folder):
+        claim, found = outcome.claim, outcome.differences.get("rsum", [])
+        paper = printed_sums(get_experiment(claim.experiment))
+        cells = [
+            f"{claim.statement} ({claim.place})",
+            f"{paper[claim.system] - paper[claim.against]:+.1f}"
+            if {claim.system, claim.against} <= paper.keys()
+            else "–",
+            f"{statistics.mean(found):+.1f}" if found else "–",
+            f"{statistics.stdev(found):.1f}" if len(found) > 1 else "–",
+            str(len(found)),
+            outcome.told,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
