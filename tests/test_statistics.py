@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control, ttest_1samp
 
-from vsecore.experiments.statistics import holm, judge, p_above, p_different, together
+from vsecore.experiments.statistics import Doubts, corrected, doubts, holm, judge, p_above, together
 
 differing = st.lists(st.integers(-50, 50), min_size=2, max_size=6).filter(lambda values: len(set(values)) > 1)
+SIDES = ((-3.0, "greater"), (3.0, "less"))  # of the margin
 p_values = st.lists(st.floats(0, 1), min_size=1, max_size=8)
 
 
@@ -15,12 +16,17 @@ p_values = st.lists(st.floats(0, 1), min_size=1, max_size=8)
 @settings(max_examples=50, deadline=None)
 def test_p_values_are_those_of_scipy(values, bound):
     assert p_above(values, bound) == pytest.approx(ttest_1samp(values, bound, alternative="greater").pvalue)
-    assert p_different(values) == pytest.approx(ttest_1samp(values, 0).pvalue)
+    found = doubts(values, 3.0)
+    assert found.mean == pytest.approx(sum(values) / len(values))
+    assert found.equal == pytest.approx(ttest_1samp(values, 0).pvalue)
+    above, below = (ttest_1samp(values, bound, alternative=side).pvalue for bound, side in SIDES)
+    assert (found.worse, found.far) == pytest.approx((above, max(above, below)))
+    assert found.not_worse == pytest.approx(ttest_1samp(values, -3.0, alternative="less").pvalue)
 
 
 def test_without_a_spread_there_is_no_doubt():
     assert p_above([2.0, 2.0]) == 0 and p_above([2.0, 2.0], 2.0) == 1 and p_above([2.0, 2.0], 3.0) == 1
-    assert p_different([0.0, 0.0, 0.0]) == 1 and p_different([-1.0, -1.0]) == 0
+    assert doubts([0.0, 0.0, 0.0], 1.0).equal == 1 and doubts([-1.0, -1.0], 0.5).equal == 0
     for too_few in ([], [1.0]):
         with pytest.raises(ValueError, match="at least two"):
             p_above(too_few)
@@ -53,6 +59,7 @@ def test_holm_keeps_the_order_and_never_lowers(values):
         ([9.0, 10.0, 11.0], "better", "reproduced"),
         ([-9.0, -10.0, -11.0], "better", "contradicted"),
         ([-9.0, -10.0, -11.0], "no worse", "contradicted"),
+        ([-3.5, -2.5, -2.0], "no worse", "undecided"),  # surely worse, but perhaps within the margin
         ([9.0, -8.0, 1.0], "better", "undecided"),
         ([9.0, -8.0, 1.0], "no worse", "undecided"),
         ([0.1, -0.1, 0.2], "better", "no difference"),
@@ -64,13 +71,28 @@ def test_holm_keeps_the_order_and_never_lowers(values):
     ],
 )
 def test_a_verdict_by_one_measure(differences, kind, verdict):
-    assert judge(differences, p_different(differences), 3.0, kind) == verdict
+    assert judge(doubts(differences, 3.0), kind) == verdict
 
 
-def test_the_correction_decides():
-    differences = [9.0, 10.0, 11.0]
-    assert judge(differences, 0.049, 3.0, "better") == "reproduced"
-    assert judge(differences, 0.051, 3.0, "better") == "undecided"
+@pytest.mark.parametrize("kind", ["better", "no worse", "our question"])
+def test_a_doubt_of_one_in_twenty_decides(kind):
+    def said(**changed):
+        return judge(
+            Doubts(5.0, **{"equal": 1.0, "far": 1.0, "worse": 1.0, "not_worse": 1.0} | changed), kind
+        )
+
+    assert said() == "undecided"
+    for doubt, verdict in (
+        [("worse", "reproduced"), ("not_worse", "contradicted")]
+        if kind == "no worse"
+        else [("equal", "reproduced"), ("far", "no difference")]
+    ):
+        assert said(**{doubt: 0.049}) == verdict and said(**{doubt: 0.051}) == "undecided"
+
+
+def test_each_kind_of_doubt_is_corrected_by_itself():
+    several = [Doubts(1.0, 0.01, 0.2, 0.3, 0.04), Doubts(2.0, 0.03, 0.1, 0.3, 0.01)]
+    assert corrected(several) == [Doubts(1.0, 0.02, 0.2, 0.6, 0.04), Doubts(2.0, 0.03, 0.2, 0.6, 0.02)]
 
 
 def test_measures_that_disagree_are_mixed():
