@@ -198,6 +198,8 @@ def data_check(
     report = check_precomp(root) if features else check_photographs(root, captions)
     for fact in report.facts:
         typer.echo(fact)
+    for warning in report.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     for problem in report.problems:
         typer.echo(f"problem: {problem}", err=True)
     if report.problems:
