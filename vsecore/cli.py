@@ -97,7 +97,8 @@ def _writable(option: str, path: Path | None, folder: bool = True) -> None:
     above = next((one for one in (path, *path.absolute().parents) if one.exists()), path)
     if not path.exists() and not above.is_dir():
         raise OSError(f"{option} {path} cannot be created: {above} is a file")
-    if not os.access(above, os.W_OK):
+    # A file is replaced by a new one in its folder.
+    if not paths.can_be_written(above if above.is_dir() else above.parent):
         raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
 
 
