@@ -60,12 +60,12 @@ class CaptionSplit:
 
     def fingerprint(self) -> str:
         """A sha256 over names and captions: what the text files of a folder of features hold."""
-        return captions_sha256(self.picture_ids, self.captions)
+        return lines_sha256(self.picture_ids, self.captions)
 
 
-def captions_sha256(picture_ids: list[str], captions: list[str]) -> str:
-    """A sha256 over the names of pictures and their captions."""
-    return hashlib.sha256("\n".join([*picture_ids, *captions]).encode()).hexdigest()
+def lines_sha256(*texts: list[str]) -> str:
+    """A sha256 over lines of text, such as the names of pictures and then their captions."""
+    return hashlib.sha256("\n".join(itertools.chain(*texts)).encode()).hexdigest()
 
 
 @dataclass
