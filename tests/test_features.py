@@ -13,7 +13,7 @@ import torch
 
 from vsecore.data.batches import make_loader
 from vsecore.data.features import MappedPictures, check_precomp, open_precomp
-from vsecore.data.words import Vocabulary
+from vsecore.data.vocabulary import Vocabulary
 
 SIZES = {"train": 6, "dev": 3, "test": 2}
 

@@ -8,17 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from vsecore.data import words
+from vsecore.data import word_vectors
 from vsecore.data.karpathy import load_karpathy
-from vsecore.data.words import (
-    BERTTokenizer,
-    TokenizedCaptions,
-    Vocabulary,
-    load_vectors,
-    model_folder,
-    offline_minilm,
-    tokenize,
-)
+from vsecore.data.language_models import model_folder, offline_minilm
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.word_pieces import BERTTokenizer
+from vsecore.data.word_vectors import load_vectors
+from vsecore.data.words import TokenizedCaptions, tokenize
 
 
 def test_sentences_are_cut_where_glove_cuts_them() -> None:
@@ -167,8 +163,8 @@ def test_noise_of_missing_words_comes_from_the_seed(tmp_path: Path) -> None:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The vectors files that were read, in order."""
     seen = []
-    read = words._vector_rows
-    monkeypatch.setattr(words, "_vector_rows", lambda path: seen.append(path) or read(path))
+    read = word_vectors._vector_rows
+    monkeypatch.setattr(word_vectors, "_vector_rows", lambda path: seen.append(path) or read(path))
     return seen
 
 

@@ -260,7 +260,8 @@ def train(
 ) -> None:
     """Train a recipe, keep its best epoch, and report the test split."""
     from vsecore import records
-    from vsecore.data.words import Vocabulary, load_vectors
+    from vsecore.data.vocabulary import Vocabulary
+    from vsecore.data.word_vectors import load_vectors
     from vsecore.recipes import get
     from vsecore.training import Event, evaluate_split, fit
     from vsecore.training.checkpoints import CHECKPOINT, refuse_to_overwrite
@@ -431,7 +432,7 @@ def experiment(
 ) -> None:
     """Train the arms of an experiment that are not recorded yet; print all beside the paper's numbers."""
     from vsecore import experiments
-    from vsecore.data.words import load_vectors
+    from vsecore.data.word_vectors import load_vectors
 
     folder = record or experiments.RESULTS
     _writable("--record", folder)
