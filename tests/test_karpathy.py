@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -351,6 +352,17 @@ def test_text_files_of_other_editors_are_read_or_named(album: Album, file: str) 
     (folder / file).write_bytes(good.encode("utf-16"))
     with pytest.raises(ValueError, match=f"{file} is not UTF-8 text"):
         load_karpathy(folder, token)
+
+
+@pytest.mark.parametrize("file", ["dataset_album.json", "Flickr8k.token.txt", "Flickr_8k.devImages.txt"])
+def test_annotations_larger_than_the_memory_are_refused_before_they_are_read(album: Album, file: str) -> None:
+    folder = album()
+    token = text_files(folder)
+    os.truncate(folder / file, psutil.virtual_memory().total)  # zeros, which take no room on the disk
+    captions = None if file.endswith("json") else token
+    with pytest.raises(ValueError, match=rf"{file} has .* GB, and to read it takes 4 times") as caught:
+        load_karpathy(folder, captions)
+    assert check_photographs(folder, captions).problems == [str(caught.value)]
 
 
 def test_damaged_text_files_are_named(album: Album) -> None:

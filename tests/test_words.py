@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -222,6 +223,20 @@ def test_few_files_are_kept(tmp_path: Path, reads: list[Path]) -> None:
 def test_a_damaged_vectors_file_is_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=rf"vectors.txt.*{message}"):
         load_vectors(vectors_file(tmp_path, text), Vocabulary(["dog"]))
+
+
+def test_a_line_as_long_as_the_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = vectors_file(tmp_path, GLOVE)
+    os.truncate(path, 50 * 2**30)  # zeros, which take no room on the disk
+    with pytest.raises(ValueError, match=r"vectors.txt, line 7 has 1048576 characters or more"):
+        load_vectors(path, Vocabulary(["dog"]))
+
+
+def test_a_vocabulary_larger_than_the_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    Vocabulary(["dog"]).save(tmp_path)
+    os.truncate(tmp_path / "vocabulary.json", psutil.virtual_memory().total)
+    with pytest.raises(ValueError, match=r"vocabulary.json has .* GB, and to read it"):
+        Vocabulary.load(tmp_path)
 
 
 def test_a_missing_vectors_file_is_named(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, FailFast
 
 from vsecore.data import files
+from vsecore.memory import check_text
 from vsecore.typed import short
 
 CAPTIONS_A_PICTURE = 5
@@ -149,10 +150,11 @@ def read_lines(path: Path) -> list[str]:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: it is not UTF-8.
+        ValueError: it is not UTF-8, or would fill the memory.
     """
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or name another folder")
+    check_text(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -221,7 +221,7 @@ class _Extraction:
             not (self.folder / UNFINISHED).exists()
             and self._before() == self.settings
             and all(verdict.whole for verdict in verdicts.values())
-            and all(_holds(path, text) for name in verdicts for path, text in self.texts(name).items())
+            and all(files.holds(path, text) for name in verdicts for path, text in self.texts(name).items())
         )
 
     def begin(self, verdicts: Mapping[str, Verdict]) -> None:
@@ -282,7 +282,7 @@ class _Extraction:
     def _write(self, path: Path, text: str) -> None:
         for left in self.folder.glob(f".{path.name}.*.part"):  # left by a process that was killed
             left.unlink()
-        if not _holds(path, text):
+        if not files.holds(path, text):
             with files.write_atomically(path, "w") as file:
                 file.write(text)
 
@@ -383,11 +383,6 @@ def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
 def _text_files(folder: Path, name: str) -> tuple[Path, Path]:
     """The names of the pictures of a split, and their captions."""
     return folder / f"{name}_ids.txt", folder / f"{name}_caps.txt"
-
-
-def _holds(path: Path, text: str) -> bool:
-    content = text.encode()
-    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
 
 
 def _size(count: int) -> str:

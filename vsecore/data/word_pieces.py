@@ -36,8 +36,7 @@ class _SavedPieces:
 
 
 class BERTTokenizer:
-    """The word pieces of a BERT, by the model's name or its folder (see
-    `language_models.model_folder`).
+    """The word pieces of a BERT, by the model's name or folder (see `language_models.model_folder`).
 
     Args:
         name_or_path: a model of the hub, or a folder that holds its `tokenizer.json`.

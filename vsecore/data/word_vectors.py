@@ -1,7 +1,6 @@
 """Pretrained vectors for words, from text files of GloVe or fastText."""
 
 import functools
-import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -120,10 +119,17 @@ def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
     width = promised = number = 0
     # newline="\n": some words hold characters that Python would take for an end of line.
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-        beginning = file.readline(_LONGEST_ROW)
-        if "\0" in beginning or len(beginning) == _LONGEST_ROW:
-            raise ValueError(f"{path} is not a text file of word vectors: unpack it, or get the text file")
-        for number, line in enumerate(itertools.chain([beginning] if beginning else [], file), start=1):
+        # In lines of bounded length: a file that is damaged may have one line as long as the memory.
+        for number, line in enumerate(iter(lambda: file.readline(_LONGEST_ROW), ""), start=1):
+            if number == 1 and ("\0" in line or len(line) == _LONGEST_ROW):
+                raise ValueError(
+                    f"{path} is not a text file of word vectors: unpack it, or get the text file"
+                )
+            if len(line) == _LONGEST_ROW:
+                raise ValueError(
+                    f"{path}, line {number} has {_LONGEST_ROW} characters or more, which no row of word "
+                    "vectors has: get the file again"
+                )
             line = line.rstrip(" \r\n")
             if number == 1:
                 first = line.split(" ")
