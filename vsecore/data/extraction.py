@@ -168,7 +168,7 @@ def find_damage(folder: Path) -> dict[str, str]:
         FileNotFoundError: its `meta.json` is missing.
         ValueError: its `meta.json` is damaged, or something other than a file is where one should be.
     """
-    settings: _Settings = files.read_json(folder / META, _Settings)
+    settings = _read_settings(folder / META)
     problems = {name: _problem_with(settings.rows(folder, name)) for name in settings.pictures}
     return {
         name: f"{problem}: run the same extraction again" for name, problem in problems.items() if problem
@@ -230,10 +230,9 @@ class _Extraction:
         Raises:
             OSError: there is not enough room.
         """
-        before = self._before()
-        if before and before.captions_sha256 != self.settings.captions_sha256:
-            was, now = before.captions_sha256, self.settings.captions_sha256
-            which = " and ".join(name for name in now if now[name] != was.get(name))
+        before, now = self._before(), self.settings.captions_sha256
+        was = now if before is None else before.captions_sha256
+        if which := " and ".join(name for name in now if now[name] != was.get(name)):
             print(f"captions of {which} changed since the last time: written again", file=sys.stderr)
         for name, verdict in verdicts.items():
             self._tell_what_is_made_again(name, verdict)
@@ -327,10 +326,7 @@ class _Extraction:
         """
         for path in (self.folder / META, self.folder / UNFINISHED):
             if path.exists():
-                try:
-                    return files.read_json(path, _Settings)
-                except ValueError as error:
-                    raise ValueError(f"{error}; or empty the folder, and extract everything again") from None
+                return _read_settings(path)
         return None
 
     def _refuse_other_features(self) -> None:
@@ -378,6 +374,14 @@ def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
                 f"split {name!r}: {split.files[odd]} has {counts[odd]} captions, but a folder of features "
                 f"needs {CAPTIONS_A_PICTURE} in a row for each picture: leave it out, or give it that many"
             )
+
+
+def _read_settings(path: Path) -> _Settings:
+    try:
+        settings: _Settings = files.read_json(path, _Settings)
+    except ValueError as error:
+        raise ValueError(f"{error}; or empty the folder, and extract everything again") from None
+    return settings
 
 
 def _text_files(folder: Path, name: str) -> tuple[Path, Path]:
