@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vsecore.data.words import Vocabulary
+from vsecore.data.vocabulary import Vocabulary
 from vsecore.embedding import Embedding
 from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS, BiGRUEncoder
 from vsecore.losses import LOSSES, Step, adopt, info_nce, triplet

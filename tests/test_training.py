@@ -23,7 +23,8 @@ from small import recipe, small_data, small_split, train
 from vsecore.data.batches import OfflineNegatives, make_loader
 from vsecore.data.features import MappedPictures
 from vsecore.data.splits import Split
-from vsecore.data.words import BERTTokenizer, Vocabulary
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.word_pieces import BERTTokenizer
 from vsecore.evaluation import evaluate
 from vsecore.losses import LOSSES
 from vsecore.model import VSE

@@ -97,7 +97,8 @@ def _writable(option: str, path: Path | None, folder: bool = True) -> None:
     above = next((one for one in (path, *path.absolute().parents) if one.exists()), path)
     if not path.exists() and not above.is_dir():
         raise OSError(f"{option} {path} cannot be created: {above} is a file")
-    if not os.access(above, os.W_OK):
+    # A file is replaced by a new one in its folder.
+    if not paths.can_be_written(above if above.is_dir() else above.parent):
         raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
 
 
@@ -198,6 +199,8 @@ def data_check(
     report = check_precomp(root) if features else check_photographs(root, captions)
     for fact in report.facts:
         typer.echo(fact)
+    for warning in report.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     for problem in report.problems:
         typer.echo(f"problem: {problem}", err=True)
     if report.problems:
@@ -257,7 +260,8 @@ def train(
 ) -> None:
     """Train a recipe, keep its best epoch, and report the test split."""
     from vsecore import records
-    from vsecore.data.words import Vocabulary, load_vectors
+    from vsecore.data.vocabulary import Vocabulary
+    from vsecore.data.word_vectors import load_vectors
     from vsecore.recipes import get
     from vsecore.training import Event, evaluate_split, fit
     from vsecore.training.checkpoints import CHECKPOINT, refuse_to_overwrite
@@ -431,7 +435,7 @@ def experiment(
 ) -> None:
     """Train the arms of an experiment that are not recorded yet; print all beside the paper's numbers."""
     from vsecore import experiments
-    from vsecore.data.words import load_vectors
+    from vsecore.data.word_vectors import load_vectors
 
     folder = record or experiments.RESULTS
     _writable("--record", folder)

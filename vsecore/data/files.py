@@ -11,6 +11,7 @@ from typing import IO, Any
 import platformdirs
 from tqdm.auto import tqdm
 
+from vsecore.memory import check_text
 from vsecore.typed import from_json
 
 try:
@@ -71,12 +72,20 @@ def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: the file is not JSON, or a value in it has another type; the message names its place.
+        ValueError: the file is not JSON, or would fill the memory, or a value in it has another type; the
+            message names its place.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or name another")
+    check_text(path)
     return from_json(str(path), path.read_bytes(), kind)
+
+
+def holds(path: Path, text: str) -> bool:
+    """Whether a file holds exactly this text."""
+    content = text.encode()
+    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
 
 
 @contextmanager
