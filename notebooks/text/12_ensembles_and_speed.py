@@ -622,18 +622,18 @@ plots.show(
 
 # %%
 printed = {
-    row["system"].removeprefix("VSE+2AD with "): row
+    row.system.removeprefix("VSE+2AD with "): row
     for row in records.published()
-    if row["data"].startswith("coco, 5,000") and "speed" in row and "BERT" not in row["system"]
+    if row.data.startswith("coco, 5,000") and row.speed and "BERT" not in row.system
 }
 printed["AdPool"] = printed.pop("VSE+2AD (R, BiGRU)")
 # Manual is 5-max for pictures, which is timed, and the mean for captions.
 timed_as = poolers | {"AdaPool": "ada", "Manual": "kmax"}
-names = sorted(timed_as, key=lambda name: printed[name]["speed"])
+names = sorted(timed_as, key=lambda name: printed[name].speed)
 
 record = records.find(results(), name="benchmark_pooling")[0]
 alone = torch.tensor([record.metrics[f"cpu_36_{timed_as[name]}_forward"] for name in names])
-theirs = torch.tensor([printed[name]["speed"] for name in names])  # multiples of GCN's
+theirs = torch.tensor([printed[name].speed for name in names])  # multiples of GCN's
 rests = torch.arange(0.0, 5000.0, 5.0)[:, None]  # as multiples of the mean pool's time
 speeds = (rests + alone.max()) / (rests + alone)  # (rests, poolers)
 best_rest = (speeds.log() - theirs.log()).square().sum(1).argmin()
@@ -686,7 +686,7 @@ for name in names:
     several = list(by_seed[name].values())
     spread = statistics.stdev(several) if len(several) > 1 else None
     for axes, x, y, reach, filled in (
-        (panels[0], printed[name]["speed"], printed[name]["rsum"], None, True),
+        (panels[0], printed[name].speed, printed[name].rsum, None, True),
         (panels[1], quick[name], statistics.mean(several), spread, len(several) > 1),
     ):
         fill = colour if filled else "white"
@@ -851,21 +851,21 @@ lesson.report(
 pretrained = [
     row
     for row in records.published()
-    if row["source"].find("Zhang et al. 2022, table 2") >= 0 and "speed" in row
+    if row.read_in.startswith("Zhang et al. 2022, table 2") and row.speed
 ]
-(ours,) = (row for row in pretrained if row["system"].startswith("VSE+2AD"))
-meeting = {"ALIGN": "two towers", ours["system"]: "two towers, for each eye"}
+(ours,) = (row for row in pretrained if row.system.startswith("VSE+2AD"))
+meeting = {"ALIGN": "two towers", ours.system: "two towers, for each eye"}
 lines = [
     "| system | picture and sentence meet in | rsum | speed | 2AD is so many times as fast |",
     "| --- | --- | --- | --- | --- |",
 ]
 for row in pretrained:
     cells = [
-        f"{row['system']}, {row['source'].split(';')[0]}",
-        meeting.get(row["system"], "one Transformer"),
-        f"{row['rsum']:.1f}",
-        f"{row['speed']:.1f}",
-        f"{ours['speed'] / row['speed']:.1f}",
+        f"{row.system}, {row.source}",
+        meeting.get(row.system, "one Transformer"),
+        f"{row.rsum:.1f}",
+        f"{row.speed:.1f}",
+        f"{ours.speed / row.speed:.1f}",
     ]
     lines.append(f"| {' | '.join(cells)} |")
 Markdown("\n".join(lines))
@@ -934,27 +934,27 @@ recalls = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
 first_table = [
     row
     for row in records.published()
-    if row["source"].endswith("Zhang et al. 2022, table 1") and "rsum" in row
+    if row.read_in == "Zhang et al. 2022, table 1" and row.printed_rsum
 ]
 lines = []
 for row in first_table:
-    added = sum(row[name] for name in recalls)
-    if abs(added - row["rsum"]) > 0.15:
+    added = sum(row.metrics[name] for name in recalls)
+    if abs(added - row.printed_rsum) > 0.15:
         lines.append(
-            f"{row['system']}, {row['data']}: {row['rsum']:.1f}, adds up to {added:.1f}"
+            f"{row.system}, {row.data}: {row.printed_rsum:.1f}, adds up to {added:.1f}"
         )
 for collection in ("coco", "flickr30k"):
     old, new = (
         next(
             row
             for row in first_table
-            if row["system"] == f"{name} (R, BiGRU)" and row["data"].startswith(collection)
+            if row.system == f"{name} (R, BiGRU)" and row.data.startswith(collection)
         )
         for name in ("VSE∞", "VSE+2AD")
     )
-    points = {name: new[name] - old[name] for name in recalls}
+    points = {name: new.metrics[name] - old.metrics[name] for name in recalls}
     least = min(points, key=points.get)
-    share = 100 * (new["rsum"] / old["rsum"] - 1)
+    share = 100 * (new.printed_rsum / old.printed_rsum - 1)
     lines.append(
         f"{collection}: rsum gains {share:.1f} %, {least} gains {points[least]:.1f} points"
     )

@@ -148,8 +148,10 @@ def printed_sums(experiment: Experiment) -> dict[str, float]:
     sums: dict[str, dict[str, float]] = defaultdict(dict)  # by the data
     for row in records.published():
         for arm, named in experiment.arms.items():
-            if row["system"] == named.published and row["data"].startswith("coco") and "rsum" in row:
-                sums[row["data"]][arm] = row["rsum"]
+            if row.system != named.published or not row.data.startswith("coco"):
+                continue
+            if row.printed_rsum is not None:
+                sums[row.data][arm] = row.printed_rsum
     if not sums:
         return {}
     return sums[max(sums, key=lambda data: (len(sums[data]), "5,000" in data))]

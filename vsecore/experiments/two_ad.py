@@ -97,6 +97,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "RR": Arm("", "", (Member("region"), Member("region", 1))),
             "RRR": Arm("", "", (Member("region"), Member("region", 1), Member("region", 2))),
             "GGG": Arm("", "", (Member("grid"), Member("grid", 1), Member("grid", 2))),
+            "PPP": Arm("", "", (Member("patch"), Member("patch", 1), Member("patch", 2))),
         },
     ),
 }
