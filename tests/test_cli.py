@@ -308,7 +308,7 @@ def test_a_file_where_a_folder_is_wanted_is_told_before_any_work(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(cli, "_open", lambda *_: pytest.fail("the data are opened"))
+    monkeypatch.setattr("vsecore.scenes.load", lambda **_: pytest.fail("the data are opened"))
     file = tmp_path / "file"
     file.write_text("here already")
     said = complaint(capsys, monkeypatch, *arguments, file / "inner" if inside else file)
@@ -325,7 +325,7 @@ def test_a_folder_where_a_file_is_wanted_is_told(
 def test_a_folder_that_holds_a_run_is_told_before_the_data_are_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "_open", lambda *_: pytest.fail("the data are opened"))
+    monkeypatch.setattr("vsecore.scenes.load", lambda **_: pytest.fail("the data are opened"))
     (tmp_path / "checkpoint.safetensors").touch()
     said = complaint(capsys, monkeypatch, "train", "vsepp_grid_gru", "--out", tmp_path)
     assert "holds a run already" in said and "--resume" in said and "--out" in said
