@@ -171,6 +171,12 @@ def test_a_damaged_folder_is_reported_and_not_ready(album: Callable[..., Path]) 
     [
         (["train", "vsepp_grid_grr"], ["vsepp_grid_grr", "vsepp_grid_gru"]),
         (["train", "vsepp_grid_gru", "--set", "training.epoch=3"], ["training.epoch", "training.epochs"]),
+        (["train", "vsepp_grid_gru", "--set", "learning_rte=3"], ["did you mean training.learning_rate?"]),
+        (
+            ["train", "vsepp_grid_gru", "--set", "training.batch=3"],
+            ["did you mean training.batches or training.batch_size?"],
+        ),
+        (["train", "vsepp_grid_gru", "--set", "nonsense=3"], ["there are name, source, dim"]),
         (
             ["train", "vsepp_grid_gru", "--set", "training.epochs=many"],
             ["training.epochs", "many", "whole number"],
@@ -405,6 +411,23 @@ def test_a_reader_that_has_enough_ends_a_command_quietly() -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert done.stderr == b"" and done.returncode == 1
+
+
+BREAKS = """
+import sys
+from vsecore import cli
+def tell(tier):
+    raise BrokenPipeError(32, "Broken pipe")
+cli.course.paths.need_checkout = tell
+sys.argv = ["vse", "book"]
+cli.main()
+"""
+
+
+def test_a_broken_pipe_that_is_not_the_outputs_is_told() -> None:
+    done = subprocess.run([sys.executable, "-c", BREAKS], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("vse: [Errno 32] Broken pipe: a process that this command works with")
 
 
 def test_being_stopped_is_no_interrupt_that_others_answer() -> None:

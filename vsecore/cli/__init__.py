@@ -7,9 +7,10 @@ gives one sentence, no traceback, and exit status 2. The heavy imports are insid
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from typing import Annotated
+from typing import IO, Annotated, Any, NoReturn
 
 import typer
 
@@ -42,18 +43,53 @@ def main() -> None:
     """Run the command line. A user's mistake prints one sentence, or a traceback with --debug."""
     os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
     try:
-        app()
-    except BrokenPipeError:  # the reader of the output, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is written at exit
-        sys.exit(1)
-    except Exception as error:
-        missing = isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("vsecore")
-        expected = missing or isinstance(error, ValueError | OSError | FloatingPointError)
-        if "--debug" in sys.argv or not expected:
+        with contextlib.redirect_stdout(_Output(sys.stdout)):
+            app()
+    except SystemExit as ended:  # in which typer hides every broken pipe, also that of a worker
+        if not isinstance(ended.__context__, BrokenPipeError):
             raise
-        remedy = ", which this command needs: pip install 'vsecore[course]' brings it" if missing else ""
-        _complain(f"{error}{remedy}")
-        sys.exit(2)
+        _refuse(ended.__context__)
+    except Exception as error:
+        _refuse(error)
+
+
+class _Output:
+    """Standard output. The command ends quietly when its reader, such as head, has seen enough."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        with contextlib.suppress(BrokenPipeError):
+            return self._stream.write(text)
+        self._end()
+
+    def flush(self) -> None:
+        """Write what was kept back."""
+        with contextlib.suppress(BrokenPipeError):
+            return self._stream.flush()
+        self._end()
+
+    def _end(self) -> NoReturn:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())  # for what is written at exit
+        sys.exit(1)
+
+
+def _refuse(error: BaseException) -> NoReturn:
+    """End with one sentence; with a traceback if it was asked for, or if the error is nobody's but ours."""
+    missing = isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("vsecore")
+    expected = missing or isinstance(error, ValueError | OSError | FloatingPointError)
+    if "--debug" in sys.argv or not expected:
+        raise error
+    remedy = ", which this command needs: pip install 'vsecore[course]' brings it" if missing else ""
+    if isinstance(error, BrokenPipeError):
+        remedy = ": a process that this command works with has ended; give the command again"
+    _complain(f"{error}{remedy}")
+    sys.exit(2)
 
 
 def _complain(sentence: str) -> None:

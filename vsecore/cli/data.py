@@ -51,7 +51,7 @@ def data_extract(
     if out.resolve() == root.resolve():
         raise ValueError(f"OUT {out} is the folder of the photographs: name another one for the features")
     splits = load_karpathy(root, captions)
-    stopping.advice = lambda: "; continue with the same command"
+    stopping.advise(lambda: "continue with the same command")
     extract(splits, find_backbone(backbone, weights), out, batch_size=batch_size)
     dataset = open_precomp(out)
     for split in (dataset.train, dataset.dev, dataset.test):

@@ -75,10 +75,12 @@ def train(
 
     if resume and not (folder / CHECKPOINT).is_file():
         typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
-    stopping.advice = lambda: (
-        "; continue with --resume"
-        if (folder / CHECKPOINT).is_file()
-        else "; nothing was saved yet, so start again with the same command"
+    stopping.advise(
+        lambda: (
+            "continue with --resume"
+            if (folder / CHECKPOINT).is_file()
+            else "nothing was saved yet, so start again with the same command"
+        )
     )
     run = fit(
         chosen,
