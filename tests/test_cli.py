@@ -49,6 +49,15 @@ def features(album: Callable[..., Path], tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def trained(features: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A run, and a copy of the features that it was trained on, which a test may change."""
+    out, other = tmp_path / "run", tmp_path / "other"
+    run("train", "vsepp_grid_gru", "--data", features, "--out", out, *SMALL)
+    shutil.copytree(features, other)
+    return out, other
+
+
 def test_from_pictures_to_an_evaluated_model_by_commands_alone(
     album: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -94,15 +103,13 @@ def test_several_runs_are_evaluated_as_one(features: Path, tmp_path: Path) -> No
 
 
 def test_an_evaluation_says_what_makes_its_numbers_doubtful(
-    features: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    features: Path,
+    trained: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out, other = tmp_path / "run", tmp_path / "other"
-    said = CliRunner().invoke(
-        cli.app, ["train", "vsepp_grid_gru", "--data", str(features), "--out", str(out), "--resume", *SMALL]
-    )
-    assert f"note: {out} holds no run to resume" in said.stderr
+    out, other = trained
     assert "name its features with --data" in complaint(capsys, monkeypatch, "evaluate", out)
-    shutil.copytree(features, other)
     rows = np.load(other / "train_ims.npy")
     np.save(other / "train_ims.npy", rows[::-1])
     said = CliRunner().invoke(cli.app, ["evaluate", str(out), "--data", str(other)])
@@ -124,17 +131,13 @@ def test_features_are_not_written_among_the_photographs(
 
 def test_an_ensemble_is_of_the_same_pictures(
     features: Path,
-    album: Callable[..., Path],
-    tmp_path: Path,
+    trained: tuple[Path, Path],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out = tmp_path / "run"
-    run("train", "vsepp_grid_gru", "--data", features, "--out", out, *SMALL)
+    out, other = trained
     said = complaint(capsys, monkeypatch, "evaluate", out, out, *["--data", features] * 3)
     assert "3 times for 2 runs" in said
-    other = tmp_path / "other"
-    shutil.copytree(features, other)
     captions = other / "test_caps.txt"
     captions.write_text("another " + captions.read_text())
     (other / "meta.json").unlink()  # which knows its captions
@@ -146,7 +149,8 @@ def test_a_run_is_resumed_and_never_overwritten(
     features: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["train", "vsepp_grid_gru", "--data", features, "--out", tmp_path / "run", *SMALL]
-    first = run(*command)
+    first = run(*command, "--resume")
+    assert f"note: {tmp_path / 'run'} holds no run to resume" in first
     assert "resume" in complaint(capsys, monkeypatch, *command)
     assert (
         run(*command, "--resume").split("test:")[1].split("run:")[0]

@@ -188,7 +188,8 @@ def _run(folder: Path, whole: Path, *settings: object) -> bool:
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def make_bert_run(folder: Path) -> None:
@@ -205,12 +206,14 @@ def _with_bert(folder: Path) -> list[str]:
 
 
 def _bert_run(folder: Path, whole: Path) -> bool:
-    """As `_run`; and a new training with the BERT works, or is refused and leaves nothing."""
+    """As `_run`; with a damaged BERT a new training works, or is refused and leaves nothing."""
+    if _contents(folder / "bert") == _contents(whole / "bert"):
+        return _run(folder, whole, *_with_bert(folder))
     out = folder.with_name("new")
     trained = vse("train", *_with_bert(folder), "--data", folder / "features", "--out", out)
     if not trained.works and out.exists():
         raise Defect("silent: refused, and left a run's folder behind")
-    return _run(folder, whole, *_with_bert(folder)) and trained.works
+    return trained.works
 
 
 def make_record(folder: Path) -> None:
