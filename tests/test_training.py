@@ -9,9 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +24,7 @@ from small import make_bert, recipe, small_data, small_split, train
 
 from vsecore.data.batches import OfflineNegatives, make_loader
 from vsecore.data.features import MappedPictures
+from vsecore.data.files import locked
 from vsecore.data.splits import Split
 from vsecore.data.words import BERTTokenizer, Vocabulary
 from vsecore.evaluation import evaluate
@@ -954,13 +956,12 @@ def test_a_run_that_was_stopped_in_its_first_epoch_says_how_to_go_on(tmp_path):
 
 
 def test_who_only_asks_whether_a_folder_is_free_refuses_nobody(tmp_path):
-    def ask():
-        for _ in range(300):
-            checkpoints.refuse_to_overwrite(tmp_path, resume=False)
-
-    with ThreadPoolExecutor(4) as four:
-        for asked in [four.submit(ask) for _ in range(4)]:
-            asked.result()
+    other = ExitStack()
+    other.enter_context(locked(tmp_path, "is asking about"))
+    threading.Timer(0.1, other.close).start()
+    checkpoints.refuse_to_overwrite(tmp_path, resume=False)
+    with checkpoints.held(tmp_path):
+        pass
 
 
 def test_a_folder_where_a_file_belongs_is_told(copied):
