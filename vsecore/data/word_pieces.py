@@ -49,17 +49,13 @@ class BERTTokenizer:
     file_name = "bert_tokenizer.json"
 
     def __init__(self, name_or_path: str | Path) -> None:
-        from transformers import AutoTokenizer  # takes seconds, and only BERT needs it
-
-        loaded = AutoTokenizer.from_pretrained(model_folder(name_or_path), trust_remote_code=False)
-        special = {name: getattr(loaded, f"{name}_token_id") for name in ("pad", "unk", "mask", "cls", "sep")}
-        lacking = [name for name, number in special.items() if number is None]
-        if lacking or not loaded.is_fast:
-            raise ValueError(f"{name_or_path} has no fast tokenizer of BERT's kind (it lacks {lacking})")
-        pieces = loaded.backend_tokenizer
-        pieces.enable_padding(pad_id=special["pad"], pad_token=loaded.pad_token)
-        pieces.enable_truncation(min(loaded.model_max_length, 512))
-        self._set_up(pieces, _Special(**special))
+        folder = model_folder(name_or_path)
+        try:
+            pieces, special = _read_pieces(folder)
+        except Exception as error:  # of any kind: the library trusts whatever the folder's files say
+            reason = " ".join(str(error).split())[:500]
+            raise ValueError(f"{folder} holds no fast tokenizer of BERT's kind ({reason})") from error
+        self._set_up(pieces, special)
 
     def _set_up(self, pieces: tokenizers.Tokenizer, numbers: _Special) -> None:
         self._pieces, self._numbers = pieces, numbers
@@ -115,6 +111,21 @@ class BERTTokenizer:
         tokenizer = cls.__new__(cls)
         tokenizer._set_up(pieces, saved.numbers)
         return tokenizer
+
+
+def _read_pieces(folder: Path) -> tuple[tokenizers.Tokenizer, _Special]:
+    """A model's tokenizer, and the numbers of its special pieces."""
+    from transformers import AutoTokenizer  # takes seconds, and only BERT needs it
+
+    loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    special = {name: getattr(loaded, f"{name}_token_id") for name in ("pad", "unk", "mask", "cls", "sep")}
+    lacking = [name for name, number in special.items() if number is None]
+    if lacking or not loaded.is_fast:
+        raise ValueError(f"it lacks {lacking}")
+    pieces = loaded.backend_tokenizer
+    pieces.enable_padding(pad_id=special["pad"], pad_token=loaded.pad_token)
+    pieces.enable_truncation(min(loaded.model_max_length, 512))
+    return pieces, _Special(**special)
 
 
 def _wrong_with(pieces: tokenizers.Tokenizer, numbers: _Special) -> str:
