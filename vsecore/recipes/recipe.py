@@ -336,12 +336,16 @@ _READER = TypeAdapter(Recipe)
 
 
 @functools.cache
-def settings(kind: type[Any] = Recipe) -> Mapping[str, Any]:
+def settings() -> Mapping[str, Any]:
     """The fields of a recipe by full name, each with its type, including those of nested settings."""
+    return _fields(Recipe)
+
+
+def _fields(kind: type[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
         if is_dataclass(hint) and hint is not Part:
-            found |= {f"{name}.{inner}": of for inner, of in settings(cast(type[Any], hint)).items()}
+            found |= {f"{name}.{inner}": of for inner, of in _fields(cast(type[Any], hint)).items()}
         else:
             found[name] = hint
     return found
