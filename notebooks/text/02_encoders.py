@@ -44,7 +44,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vsecore import course
 from vsecore.course import plots
-from vsecore.course.baselines import ridge_scores
+from vsecore.baselines import ridge_scores
 from vsecore.course.checks import check
 from vsecore import scenes
 from vsecore.course.datasets import open_backbone

@@ -37,7 +37,7 @@ from IPython.display import Markdown
 
 from vsecore import course, records
 from vsecore.course import plots
-from vsecore.course.baselines import ridge_scores
+from vsecore.baselines import ridge_scores
 from vsecore.course.checks import check
 from vsecore.data import coco_judgements
 from vsecore.evaluation import coco_benchmarks, evaluate, map_at_r, ndcg, r_precision, ranks
