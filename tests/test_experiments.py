@@ -1,5 +1,6 @@
 """Experiments: each arm trained once from each seed, held side by side, and a verdict on each claim."""
 
+import itertools
 import math
 import statistics
 from dataclasses import replace
@@ -344,18 +345,28 @@ def test_only_records_of_the_arms_own_settings_data_and_features_count(tmp_path)
     assert measured("2ad_pooling", "scenes", metric="dev_rsum_1", scale="lesson", folder=tmp_path) == {}
 
 
-def test_every_stored_record_is_of_an_arm_at_the_scale_of_a_lesson():
-    titles = {
-        (data, *title_of(planned(experiment, arm, features, scale)))
-        for data, scale in LESSON_SCALE.items()
-        for experiment in EXPERIMENTS.values()
-        for arm in experiment.arms
-        if not experiment.arms[arm].best_of
-        for features in KINDS
-    }
-    for entry in records.find(RESULTS):
-        known = (entry.data["name"], entry.name, entry.config_hash) in titles
-        assert known, f"no arm is {entry.file_name}: take it away"
+def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
+    def of_a_lesson(candidates):
+        return recipe_at(candidates, LESSON_SCALE[data])
+
+    def fair(candidates):
+        changes = FAIR_SCALE[data]
+        return tuning.tuned(candidates, changes, lambda name: tuning.tried(name, changes, entries))
+
+    stored = records.find(RESULTS)
+    for data in {entry.data["name"] for entry in stored}:
+        entries = [entry for entry in stored if entry.data["name"] == data]
+        titles = {(BASELINE, ""), (READER, "")}
+        for experiment, features in itertools.product(EXPERIMENTS.values(), KINDS):
+            for arm in experiment.arms:
+                for recipe_of in (of_a_lesson, fair):
+                    if found := experiment.trainings(arm, features, recipe_of):
+                        titles.add(title_of(found))
+                for name in (name for system in experiment.systems(arm, features) for name in system.recipes):
+                    rates = [tuning.at_rate(name, FAIR_SCALE[data], rate) for rate in tuning.LADDER]
+                    titles |= {(name, recipe.hash()) for recipe in rates}
+        for entry in entries:
+            assert (entry.name, entry.config_hash) in titles, f"no arm is {entry.file_name}: take it away"
 
 
 def test_records_of_different_data_are_not_set_side_by_side(tmp_path):
