@@ -2,14 +2,17 @@
 
 An experiment is a recipe and some variants of it, its arms. `run` trains what is not recorded yet; `table`
 and `verdicts` read the records. The claims that the arms test are in `assets/claims.yml`; what must be so
-before one is judged is in `gates`. Each paper's experiments have a file of their own.
+before one is judged is in `gates`, and `missing` says what is still to be trained for it. Each paper's
+experiments have a file of their own.
 """
 
 from vsecore.experiments.catalogue import EXPERIMENTS, get_experiment
 from vsecore.experiments.claims import Claim, claims
+from vsecore.experiments.departures import Departure, departures
 from vsecore.experiments.experiment import Arm, Candidates, Experiment, Member, PlannedTraining
 from vsecore.experiments.gates import Shut, Studied
 from vsecore.experiments.ledger import measured, studied, table
+from vsecore.experiments.missing import missing
 from vsecore.experiments.running import RESULTS, run
 from vsecore.experiments.scales import FAIR_SCALE, LESSON_SCALE, Scale
 from vsecore.experiments.verdicts import Outcome, outcomes, verdicts
@@ -22,6 +25,7 @@ __all__ = [
     "Arm",
     "Candidates",
     "Claim",
+    "Departure",
     "Experiment",
     "Member",
     "Outcome",
@@ -30,8 +34,10 @@ __all__ = [
     "Shut",
     "Studied",
     "claims",
+    "departures",
     "get_experiment",
     "measured",
+    "missing",
     "outcomes",
     "run",
     "studied",

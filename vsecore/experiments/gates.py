@@ -71,6 +71,11 @@ def measures_of(data: str) -> tuple[str, ...]:
     return MEASURES.get(data, MEASURES_ELSEWHERE)
 
 
+def seeds_wanted(data: str) -> int:
+    """How many seeds both arms of a claim need on some data."""
+    return SEEDS.get(data, SEEDS_ELSEWHERE)
+
+
 def shut(first: Studied, second: Studied, data: str) -> list[Shut]:
     """The gates that are shut for a comparison of two arms, in order; none if it may be judged."""
     found: list[Shut | None] = []
@@ -156,7 +161,7 @@ def is_finished(arm: Studied) -> bool:
 
 def seeds(first: Studied, second: Studied, data: str) -> Shut | None:
     """Both arms were trained from the same seeds, five on the scenes, three on photographs."""
-    wanted, shared = SEEDS.get(data, SEEDS_ELSEWHERE), first.seeds & second.seeds
+    wanted, shared = seeds_wanted(data), first.seeds & second.seeds
     if len(shared) >= wanted:
         return None
     arms = (first, second)

@@ -159,8 +159,8 @@ def printed_sums(experiment: Experiment) -> dict[str, float]:
 
 def _training(planned: PlannedTraining, entries: Iterable[Record], tried: Mapping[float, float]) -> Training:
     """What is recorded of one system."""
-    recipe = planned.recipe
-    mine = [entry for entry in entries if (entry.name, entry.config_hash) == (recipe.name, recipe.hash())]
+    recipe, digest = planned.recipe, planned.recipe.hash()
+    mine = [entry for entry in entries if (entry.name, entry.config_hash) == (recipe.name, digest)]
     return Training(
         recipe.name,
         tried,

@@ -68,6 +68,17 @@ def p_above(differences: Sequence[float], bound: float = 0.0) -> float:
     return float(t.sf((mean - bound) / (spread / math.sqrt(len(differences))), len(differences) - 1))
 
 
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % confidence interval of a mean by Student's t; `nan` on both sides for a single value."""
+    if len(values) < 2:
+        return math.nan, math.nan
+    from scipy.stats import t
+
+    mean, spread = statistics.mean(values), statistics.stdev(values)
+    reach = float(t.ppf(1 - SIGNIFICANCE / 2, len(values) - 1)) * spread / math.sqrt(len(values))
+    return mean - reach, mean + reach
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values of several questions, raised so that all answers together err no more often than one.
 
