@@ -318,7 +318,7 @@ def test_every_departure_and_every_misprint_of_the_paper_is_on_the_page(kept, pa
     for departure in departures("2ad"):
         for words in (departure.printed, departure.released, departure.here):
             assert f"| {words} |" in section(page, "Where the released code departs from the paper")
-    misprints = [row["misprint"] for row in records.published() if row.get("misprint")]
+    misprints = [row.misprint for row in records.published() if row.misprint]
     assert misprints and all(f"| {words} |" in section(page, "Misprints") for words in misprints)
 
 

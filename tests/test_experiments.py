@@ -356,15 +356,16 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
     stored = records.find(RESULTS)
     for data in {entry.data["name"] for entry in stored}:
         entries = [entry for entry in stored if entry.data["name"] == data]
-        titles = {(BASELINE, ""), (READER, "")}
+        titles, recipes = {(BASELINE, ""), (READER, "")}, set()
         for experiment, features in itertools.product(EXPERIMENTS.values(), KINDS):
             for arm in experiment.arms:
                 for recipe_of in (of_a_lesson, fair):
                     if found := experiment.trainings(arm, features, recipe_of):
                         titles.add(title_of(found))
-                for name in (name for system in experiment.systems(arm, features) for name in system.recipes):
-                    rates = [tuning.at_rate(name, FAIR_SCALE[data], rate) for rate in tuning.LADDER]
-                    titles |= {(name, recipe.hash()) for recipe in rates}
+                recipes |= {name for system in experiment.systems(arm, features) for name in system.recipes}
+        for name in recipes & {entry.name for entry in entries}:  # at the rates that were tried and not taken
+            tried = [tuning.at_rate(name, FAIR_SCALE[data], rate) for rate in tuning.LADDER]
+            titles |= {(name, recipe.hash()) for recipe in tried}
         for entry in entries:
             assert (entry.name, entry.config_hash) in titles, f"no arm is {entry.file_name}: take it away"
 

@@ -394,9 +394,9 @@ def _departures(work: str) -> str:
 
 def _misprints(work: str) -> str:
     rows = [
-        [row["system"], row["data"], row["misprint"], row["source"]]
+        [row.system, row.data, row.misprint, row.read_in]
         for row in records.published()
-        if row.get("misprint") and WORKS[work].source in row["source"]
+        if row.misprint and WORKS[work].source in row.read_in
     ]
     return "\n\n".join(
         [
