@@ -89,6 +89,17 @@ def test_a_training_that_still_rises_shuts_a_gate(tmp_path, claimed):
     assert "the last third of 6 epochs still brought 1.1 % of its rsum" in outcome.shut[0].why
 
 
+def test_the_seeds_level_off_together():
+    def shut(*curves):
+        return gates.levelled(studied(BETTER, curves=curves))
+
+    rising, falling = (90.0, 96.0, 98.0), (90.0, 100.0, 99.0)  # gains of 2 % and of nothing
+    assert shut(rising) and not shut(falling)
+    assert not shut(rising, falling, falling)
+    assert shut(rising, rising, falling)
+    assert "no epochs are recorded" in shut().why
+
+
 def test_a_training_as_long_as_its_recipe_asks_for_may_rise(tmp_path, claimed, monkeypatch):
     monkeypatch.setitem(FAIR_SCALE["small"], "training.epochs", 30)
     assert judged(tmp_path, curve=(60.0, 80.0, 90.0, 91.0, 95.0, 100.0)).judgement == "reproduced"
@@ -163,8 +174,8 @@ def test_scenes_take_five_seeds_and_the_exact_truth(tmp_path, claimed, monkeypat
 # ---------------------------------------------------------------- verdicts
 
 
-def studied(values, baseline=RIDGE):
-    training = Training("recipe", RATES, [LEVEL], False, 60.0)
+def studied(values, baseline=RIDGE, curves=(LEVEL,)):
+    training = Training("recipe", RATES, curves, False, 60.0)
     return Studied("arm", [training], {"rsum": values}, baseline, "a processor")
 
 

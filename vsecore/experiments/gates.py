@@ -108,18 +108,25 @@ def learning_rate(arm: Studied) -> Shut | None:
 
 
 def levelled(arm: Studied) -> Shut | None:
-    """The last third of the epochs brought less than 1 % of the rsum, unless the recipe asks for no more."""
+    """The last third of the epochs brought less than 1 % of the rsum, unless the recipe asks for no more.
+
+    The rsum is the mean over the arm's seeds, so that one restless seed does not decide.
+    """
     for training in arm.trainings:
-        for curve in () if training.full_length else training.curves:
-            gain = late_gain(curve)
-            if gain >= LEVELLED:
-                trainings = len(tuning.FIRST) + len(arm.seeds) - 1  # all of them, twice as long
-                return Shut(
-                    f"length of {arm.arm}",
-                    f"the last third of {len(curve)} epochs still brought {100 * gain:.1f} % of its rsum",
-                    trainings,
-                    2 * trainings * training.seconds,
-                )
+        if training.full_length:
+            continue
+        if not training.curves:
+            return Shut(f"length of {arm.arm}", f"of {training.name} no epochs are recorded", 0, 0.0)
+        curve = [statistics.mean(epoch) for epoch in zip(*training.curves, strict=True)]
+        gain = late_gain(curve)
+        if gain >= LEVELLED:
+            trainings = len(tuning.FIRST) + len(arm.seeds) - 1  # all of them, twice as long
+            return Shut(
+                f"length of {arm.arm}",
+                f"the last third of {len(curve)} epochs still brought {100 * gain:.1f} % of its rsum",
+                trainings,
+                2 * trainings * training.seconds,
+            )
     return None
 
 
@@ -127,7 +134,7 @@ def late_gain(curve: Sequence[float]) -> float:
     """The share of its best rsum that a training gained in the last third of its epochs.
 
     Args:
-        curve: rsum on dev after each epoch.
+        curve: rsum on dev after each epoch, the mean over the seeds.
     """
     before = len(curve) - max(len(curve) // 3, 1)
     return 1 - max(curve[:before], default=0.0) / max(curve)
