@@ -10,6 +10,17 @@ from vsecore.experiments.references import BASELINE
 RATES = {1e-3: 90.0, 2e-3: 100.0, 4e-3: 95.0}  # the best rsum on dev at each
 LEVEL = (60.0, 80.0, 90.0, 99.5, 100.0, 100.0)  # rsum on dev after each epoch, as shares of the best
 RIDGE = 100.0
+CLAIM = {
+    "work": "2ad",
+    "place": "table 3",
+    "words": "taking it out produces the worst performance",
+    "kind": "better",
+    "experiment": "2ad_parts",
+    "system": "all",
+    "against": "without AdOpt",
+    "statement": "AdOpt helps",
+    "refuted_by": "equal sums",
+}
 
 
 def study(folder, experiment, arm, values, data="small", rates=RATES, curve=LEVEL, seconds=60.0):

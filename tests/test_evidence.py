@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import yaml
 from matplotlib import pyplot as plt
-from studies import RATES, ridge, study, write
+from studies import CLAIM, RATES, ridge, study, write
 
 from vsecore import records
 from vsecore.course.book import dots, evidence, findings
@@ -28,33 +28,11 @@ from vsecore.experiments.references import READER
 from vsecore.experiments.scales import recipe_at
 from vsecore.experiments.statistics import interval
 
-CLAIM = {
-    "work": "2ad",
-    "place": "table 3",
-    "words": "taking it out produces the worst performance",
-    "kind": "better",
-    "experiment": "2ad_parts",
-    "system": "all",
-    "against": "without AdOpt",
-    "statement": "AdOpt helps",
-    "refuted_by": "equal sums",
-}
+pytestmark = pytest.mark.usefixtures("claimed")
+
 HIGH, LOW = (310.0, 320.0, 330.0, 315.0, 325.0), (300.0, 311.0, 319.0, 305.0, 314.0)
 WIDE = (250.0, 390.0, 300.0, 370.0, 290.0)
 SLOW = (20.0, 40.0, 60.0, 80.0, 90.0, 100.0)  # rsum on dev after each epoch, far from level
-
-
-@pytest.fixture(autouse=True)
-def claimed(tmp_path, monkeypatch):
-    """Write claims: each is the usual one with some fields changed."""
-
-    def say(*changes):
-        path = tmp_path / "claims.yml"
-        path.write_text(yaml.safe_dump([CLAIM | change for change in changes]), encoding="utf-8")
-        monkeypatch.setattr(sys.modules["vsecore.experiments.claims"], "CLAIMS", path)
-
-    say({})
-    return say
 
 
 @pytest.fixture(autouse=True)

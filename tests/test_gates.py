@@ -1,9 +1,6 @@
 """Claims and their verdicts: each gate keeps an unfinished comparison from being judged."""
 
-import sys
-
 import pytest
-import yaml
 from studies import LEVEL, RATES, RIDGE, ridge, study
 
 from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, outcomes, verdicts
@@ -11,17 +8,6 @@ from vsecore.experiments.gates import Studied, Training, late_gain
 from vsecore.experiments.ledger import printed_sums
 
 SMALL = {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 6}
-CLAIM = {
-    "work": "2ad",
-    "place": "table 3",
-    "words": "the whole is better",
-    "kind": "better",
-    "experiment": "2ad_parts",
-    "system": "all",
-    "against": "without AdOpt",
-    "statement": "AdOpt helps",
-    "refuted_by": "equal sums",
-}
 BETTER = {0: 310.0, 1: 320.0, 2: 330.0, 3: 315.0, 4: 325.0}
 WORSE = {0: 300.0, 1: 311.0, 2: 319.0, 3: 305.0, 4: 314.0}
 
@@ -30,22 +16,6 @@ WORSE = {0: 300.0, 1: 311.0, 2: 319.0, 3: 305.0, 4: 314.0}
 def a_small_scale(monkeypatch):
     """Data of the name "small" have a scale of their own, and five epochs are not a recipe's full length."""
     monkeypatch.setitem(FAIR_SCALE, "small", SMALL)
-
-
-@pytest.fixture
-def claimed(tmp_path, monkeypatch):
-    """Write claims: each is the usual one with some fields changed."""
-
-    def write(*changes):
-        path = tmp_path / "claims.yml"
-        entries = [
-            {k: v for k, v in (CLAIM | change).items() if v is not None} for change in changes or ({},)
-        ]
-        path.write_text(yaml.safe_dump(entries), encoding="utf-8")
-        monkeypatch.setattr(sys.modules["vsecore.experiments.claims"], "CLAIMS", path)
-
-    write()
-    return write
 
 
 def judged(tmp_path, better=BETTER, worse=WORSE, data="small", **options):
