@@ -188,8 +188,11 @@ def test_several_claims_share_the_doubt(tmp_path, claimed):
 
 
 def test_verdicts_as_a_table(tmp_path, claimed):
-    claimed({}, {"against": "without AdPool", "statement": "AdPool helps"})
+    token = {"against": "without token level", "statement": "the token level helps"}
+    claimed({}, token, {"against": "without AdPool", "statement": "AdPool helps"})
     folder = tmp_path / "records"
+    everything = "Not tried: AdOpt helps; the token level helps; AdPool helps."
+    assert verdicts("2ad", "small", folder=folder) == everything
     ridge(folder)
     study(folder, "2ad_parts", "all", BETTER)
     study(folder, "2ad_parts", "without AdOpt", WORSE)
@@ -198,6 +201,8 @@ def test_verdicts_as_a_table(tmp_path, claimed):
     assert rows == [
         "| AdOpt helps (table 3) | +9.0 | +10.2 | 0.8 | 5 | reproduced |",
         "| AdPool helps (table 3) | +7.8 | +0.5 | 0.7 | 2 | too small to say: seeds |",
+        "",
+        "Not tried: the token level helps.",
     ]
 
 

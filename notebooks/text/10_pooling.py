@@ -1086,6 +1086,11 @@ Markdown(experiments.table("2ad_pooling", "scenes"))
 Markdown(experiments.verdicts("2ad", "scenes", "2ad_pooling"))
 
 # %% [markdown]
+# So far two systems could be held against AdPool. The mean is far behind by every measure, even where it has had its time: here a
+# learned pool is worth having. GPO is another matter. By rsum the two are the same to within a hundredth; when a picture looks for
+# its captions, and all true ones count, AdPool is a little ahead. Measures that disagree make a *mixed* verdict, which is no
+# failure of the experiment. It says that the difference is small, and depends on what you ask.
+#
 # The paper's appendix A.1 draws a moral: simple pools, tuned by hand, are "no worse" than complex ones. In its own table GPO,
 # self-attention and SoftPool stand above the choice by hand, by less than a hundredth of the sum.
 #

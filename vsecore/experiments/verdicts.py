@@ -113,12 +113,19 @@ def _doubts(first: Studied, second: Studied, measure: str) -> Doubts:
 def verdicts(
     work: str, data: str, experiment: str = "", features: FeatureKind = "grid", folder: Path = RESULTS
 ) -> str:
-    """The claims of a paper with its difference, ours and the verdict, as a Markdown table."""
+    """The claims of a paper with its difference, ours and the verdict, as a Markdown table.
+
+    Claims that are not tried stand in a line below it.
+    """
     lines = [
         "| claim | in the paper | here, mean of the differences | spread | seeds | verdict |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
+    untried = []
     for outcome in outcomes(work, data, experiment, features, folder):
+        if outcome.judgement == "not tried":
+            untried.append(outcome.claim.statement)
+            continue
         claim, found = outcome.claim, outcome.differences.get("rsum", [])
         paper = printed_sums(get_experiment(claim.experiment))
         cells = [
@@ -132,4 +139,6 @@ def verdicts(
             outcome.told,
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    table = "\n".join(lines) if len(lines) > 2 else ""
+    rest = f"Not tried: {'; '.join(untried)}." if untried else ""
+    return "\n\n".join(part for part in (table, rest) if part)
