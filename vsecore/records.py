@@ -212,7 +212,7 @@ def find(folder: str | Path, **wanted: Any) -> list[Record]:
             raise ValueError(f"record field {field!r} is unknown: there are {', '.join(known)}")
 
     def has(entry: Record) -> bool:
-        values = asdict(entry) | {"data": entry.data.get("name")}
+        values = vars(entry) | {"data": entry.data.get("name")}
         return all(values[field] == value for field, value in wanted.items())
 
     return [entry for path in sorted(folder.glob("*.json")) if has(entry := read(path))]

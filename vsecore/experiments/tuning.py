@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from vsecore.experiments.experiment import Candidates
@@ -25,7 +26,12 @@ def at_rate(name: str, changes: Mapping[str, Any], rate: float) -> Recipe:
         changes: other changes to the recipe.
         rate: the learning rate.
     """
-    return get(name, {**changes, "training.learning_rate": rate})
+    return _at_rate(name, tuple(changes.items()), rate)
+
+
+@cache
+def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> Recipe:
+    return get(name, {**dict(changes), "training.learning_rate": rate})
 
 
 def development_curve(entry: Record) -> list[float]:
