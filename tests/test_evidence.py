@@ -114,7 +114,7 @@ def test_the_numbers_of_a_verdict_are_those_of_the_records(kept, page_of):
     page = page_of(kept)
     found = [high - low for high, low in zip(HIGH, LOW, strict=True)]
     page = page.replace("\N{NO-BREAK SPACE}", " ")
-    assert f"rsum {statistics.mean(found):+.1f} ± {statistics.stdev(found):.1f}<br>" in page
+    assert f"rsum {statistics.mean(found):+.1f} ± {statistics.stdev(found):.1f}: reproduced<br>" in page
     truths = [one / 10 for one in found]
     assert f"mAP@R to text {statistics.mean(truths):+.1f} ± {statistics.stdev(truths):.1f}" in page
     assert "5 seeds" in page and "| equal sums |" in page
@@ -174,7 +174,7 @@ def test_an_arm_that_is_not_tried_is_reckoned_from_those_that_are(kept, page_of)
     study(kept, "2ad_parts", "all", measured(HIGH[:2]), "scenes", seconds=3600.0)
     told = section(page_of(kept), "What is still missing")
     here, elsewhere = told.split("### On Flickr8k")
-    assert "without AdOpt not tried" in here and "*seeds of all*: 2 so far, and 5 are wanted" in here
+    assert "without AdOpt not tried" in here and "*seeds of all*: 2 so far, 5 needed" in here
     assert "| 10 | 10.0 |" in here  # three rates and four more seeds; three seeds more
     assert "all and without AdOpt not tried" in elsewhere and "| 10 | unknown |" in elsewhere
     assert "ask for about 14 trainings at the fair scale; 0 are recorded" in here  # they have no recipe here

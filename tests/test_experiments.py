@@ -351,7 +351,11 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
 
     def fair(candidates):
         changes = FAIR_SCALE[data]
-        return tuning.tuned(candidates, changes, lambda name: tuning.tried(name, changes, entries))
+
+        def tried(name):
+            return tuning.tried(tuning.recorded(name, changes, entries))
+
+        return tuning.tuned(candidates, changes, tried)
 
     stored = records.find(RESULTS)
     for data in {entry.data["name"] for entry in stored}:
@@ -380,7 +384,7 @@ def test_records_of_different_data_are_not_set_side_by_side(tmp_path):
             folder=tmp_path,
             tell=silent,
         )
-    with pytest.raises(ValueError, match="2 different sets of grid"):
+    with pytest.raises(ValueError, match="2 different sets of grid features or captions"):
         measured("2ad_pooling", "small", scale="lesson", folder=tmp_path)
 
 
@@ -427,7 +431,10 @@ def test_the_best_of_several_is_the_one_that_does_best_on_dev(tmp_path, monkeypa
             study(folder, "2ad_pooling", arm, {0: 300.0 + number, 1: 310.0 - number}, rates=rates)
         found = measured("2ad_pooling", "small", folder=folder)
         assert found["simple, chosen on dev"] == found[best]
-    for path in (tmp_path / "1").glob("*manual*"):
+    some = sorted((tmp_path / "1").glob("*manual*"))
+    some[0].unlink()
+    assert "simple, chosen on dev" not in measured("2ad_pooling", "small", folder=folder), "one is not tuned"
+    for path in some[1:]:
         path.unlink()
     assert "simple, chosen on dev" not in measured("2ad_pooling", "small", folder=folder), "one is not tried"
     with pytest.raises(ValueError, match="only the scale 'fair' chooses it"):

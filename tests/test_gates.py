@@ -1,8 +1,11 @@
 """Claims and their verdicts: each gate keeps an unfinished comparison from being judged."""
 
+from dataclasses import replace
+
 import pytest
 from studies import LEVEL, RATES, RIDGE, ridge, study
 
+from vsecore import records
 from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, outcomes, verdicts
 from vsecore.experiments.gates import Studied, Training, late_gain
 from vsecore.experiments.ledger import printed_sums
@@ -67,7 +70,7 @@ def test_the_seeds_level_off_together():
     assert shut(rising) and not shut(falling)
     assert not shut(rising, falling, falling)
     assert shut(rising, rising, falling)
-    assert "no epochs are recorded" in shut().why
+    assert "no epochs of recipe are recorded" in shut().why
 
 
 def test_a_training_as_long_as_its_recipe_asks_for_may_rise(tmp_path, claimed, monkeypatch):
@@ -111,6 +114,40 @@ def test_without_a_linear_baseline_nothing_is_judged(tmp_path, claimed):
     assert outcome.told == "too small to say: baseline of all, baseline of without AdOpt"
 
 
+def test_two_arms_that_are_one_system_are_not_compared():
+    one, other = studied(BETTER), studied(BETTER, title=("another", "system"))
+    assert gates.shut(one, other, "small") == []
+    (gate,) = gates.shut(one, one, "small")
+    assert gate.gate == "one system"
+
+
+def test_what_completes_the_common_seeds_is_the_least_that_does():
+    def trainings(first, second):
+        one, other = ({seed: 300.0 for seed in seeds} for seeds in (first, second))
+        gate = gates.seeds(studied(one), studied(other), "scenes")
+        return gate and gate.trainings
+
+    assert trainings(range(5), range(5)) is None
+    assert trainings(range(5), range(3)) == 2
+    assert trainings(range(3), range(3)) == 4
+    assert trainings(range(5), range(5, 10)) == 5
+    assert trainings(range(4), [0, 1, 7]) == 3  # of the second 2 and 3, of the first 7
+
+
+def test_records_of_other_words_or_precision_are_not_set_side_by_side(tmp_path, claimed):
+    for number, change in enumerate(
+        ({"vectors": "glove"}, {"fingerprint": "other"}, {"precision": "bfloat16"})
+    ):
+        folder = tmp_path / str(number)
+        study(folder, "2ad_parts", "all", BETTER)
+        study(folder, "2ad_parts", "without AdOpt", WORSE)
+        lost = records.find(folder, seed=0)[0]  # perhaps of a rate that was not taken
+        data = lost.data | {key: value for key, value in change.items() if key != "precision"}
+        records.write(replace(lost, data=data, precision=change.get("precision", lost.precision)), folder)
+        with pytest.raises(ValueError, match="keep each in a folder of its own"):
+            outcomes("2ad", "small", folder=folder)
+
+
 def test_too_few_common_seeds_shut_a_gate(tmp_path, claimed):
     two = {seed: BETTER[seed] for seed in (0, 1)}
     apart = two | {7: 300.0, 8: 300.0}
@@ -144,9 +181,9 @@ def test_scenes_take_five_seeds_and_the_exact_truth(tmp_path, claimed, monkeypat
 # ---------------------------------------------------------------- verdicts
 
 
-def studied(values, baseline=RIDGE, curves=(LEVEL,)):
+def studied(values, baseline=RIDGE, curves=(LEVEL,), title=("one", "system")):
     training = Training("recipe", RATES, curves, False, 60.0)
-    return Studied("arm", [training], {"rsum": values}, baseline, "a processor")
+    return Studied("arm", [training], {"rsum": values}, baseline, "a processor", title)
 
 
 def test_an_arm_without_records_is_not_tried(tmp_path, claimed):

@@ -37,6 +37,7 @@ def test_holm_by_hand():
     assert holm([0.03]) == [0.03]
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])  # 3·0.01; 2·0.03; then 0.04 follows
     assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([0.01, 0.04], questions=4) == pytest.approx([0.04, 0.12])
 
 
 @given(p_values)
@@ -78,7 +79,7 @@ def test_a_verdict_by_one_measure(differences, kind, verdict):
 def test_a_doubt_of_one_in_twenty_decides(kind):
     def said(**changed):
         return judge(
-            Doubts(5.0, **{"equal": 1.0, "far": 1.0, "worse": 1.0, "not_worse": 1.0} | changed), kind
+            Doubts(5.0, 3.0, **{"equal": 1.0, "far": 1.0, "worse": 1.0, "not_worse": 1.0} | changed), kind
         )
 
     assert said() == "undecided"
@@ -91,11 +92,22 @@ def test_a_doubt_of_one_in_twenty_decides(kind):
 
 
 def test_each_kind_of_doubt_is_corrected_by_itself():
-    several = [Doubts(1.0, 0.01, 0.2, 0.3, 0.04), Doubts(2.0, 0.03, 0.1, 0.3, 0.01)]
-    assert corrected(several) == [Doubts(1.0, 0.02, 0.2, 0.6, 0.04), Doubts(2.0, 0.03, 0.2, 0.6, 0.02)]
+    several = [Doubts(1.0, 3.0, 0.01, 0.2, 0.3, 0.04), Doubts(2.0, 3.0, 0.03, 0.1, 0.3, 0.01)]
+    both = [Doubts(1.0, 3.0, 0.02, 0.2, 0.6, 0.04), Doubts(2.0, 3.0, 0.03, 0.2, 0.6, 0.02)]
+    assert corrected(several, 2) == both
+    # Claims that cannot be judged yet count too.
+    assert [one.equal for one in corrected(several, 4)] == [0.04, 0.09]
 
 
-def test_measures_that_disagree_are_mixed():
+def test_a_difference_that_is_sure_but_within_the_margin_is_no_verdict_in_favour():
+    assert judge(Doubts(2.5, 3.0, 0.01, 0.2, 0.0, 1.0), "better") == "undecided"
+    assert judge(Doubts(-2.5, 3.0, 0.01, 0.2, 0.3, 1.0), "better") == "undecided"
+    assert judge(Doubts(3.5, 3.0, 0.01, 0.6, 0.0, 1.0), "better") == "reproduced"
+
+
+def test_measures_that_contradict_each_other_are_mixed():
     assert together(["reproduced", "reproduced"]) == "reproduced"
     assert together(["reproduced", "contradicted"]) == "mixed"
-    assert together(["reproduced", "undecided"]) == "mixed"
+    assert together(["reproduced", "undecided", "no difference"]) == "mixed"
+    assert together(["reproduced", "undecided"]) == "undecided"  # not to know is not to disagree
+    assert together(["undecided", "undecided"]) == "undecided"

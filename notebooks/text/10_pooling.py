@@ -1056,9 +1056,9 @@ Markdown(experiments.table("2ad_pooling", "scenes", scale="lesson"))
 Markdown(experiments.table("2ad_pooling", "flickr8k", scale="lesson"))
 
 # %% [markdown]
-# It is tempting to read these tables from the top. Resist. In the third epoch the mean still gained tens of points, AdPool a few:
-# what is ranked here is how fast a pooler learns at a rate that was chosen for none of them. An unfinished training says nothing
-# of a method.
+# It is tempting to read these tables from the top. Resist. On the scenes, the mean still gained more than twenty points in its third epoch, AdPool
+# only a few. Such tables rank how fast each pooler learns, at a rate that was chosen for none of them. An unfinished training says
+# nothing about how good a method becomes.
 #
 # The slow way gives each pooler a learning rate of its own, chosen on the development split from at least three, and enough
 # epochs, with a rate that falls to nothing at the end. Poolers that have not been trained so are missing from the table; the page
@@ -1068,15 +1068,16 @@ Markdown(experiments.table("2ad_pooling", "flickr8k", scale="lesson"))
 Markdown(experiments.table("2ad_pooling", "scenes"))
 
 # %% [markdown]
-# Compare the two tables row by row. What do three epochs say of the mean, and what is left of it after fifteen?
+# Compare this with the first table, row by row. Which of AdPool and GPO is ahead after three epochs, and which after fifteen? How
+# far behind is the mean each time?
 #
 # ```{admonition} How a verdict comes about
 # :class: note
 #
 # A claim is judged only when its gates are open: each learning rate was tuned, each training has levelled off, both systems stand
 # clearly above a ridge regression on the same features, and there are five seeds of each. On the scenes three measures must
-# agree: rsum, and mAP@R on the exact truth in both directions. The difference is taken seed by seed, and with every claim of a
-# table that is judged, more is asked of each (Holm's correction). Less than 1 % of a measure counts as no difference. Where a
+# agree: rsum, and mAP@R on the exact truth in both directions. The difference is taken seed by seed, and the more claims
+# an experiment has, the stronger the evidence that each needs (Holm's correction). Less than 1 % of a measure counts as no difference. Where a
 # gate is shut, the verdict names it.
 # ```
 #
@@ -1086,10 +1087,10 @@ Markdown(experiments.table("2ad_pooling", "scenes"))
 Markdown(experiments.verdicts("2ad", "scenes", "2ad_pooling"))
 
 # %% [markdown]
-# So far two systems could be held against AdPool. The mean is far behind by every measure, even where it has had its time: here a
-# learned pool is worth having. GPO is another matter. By rsum the two are the same to within a hundredth; when a picture looks for
-# its captions, and all true ones count, AdPool is a little ahead. Measures that disagree make a *mixed* verdict, which is no
-# failure of the experiment. It says that the difference is small, and depends on what you ask.
+# Look at two systems beside AdPool. The mean is far behind by every measure, even when its training is finished: here a learned
+# pool is worth having. GPO is another matter. In rsum, and in searching pictures with a caption, their means differ by less
+# than 1 %; when we search captions with a picture, and all true ones count, AdPool is a little ahead. With five seeds and so many questions
+# that is *undecided*. The experiment has not failed: it says that the difference is small, if there is one.
 #
 # The paper's appendix A.1 draws a moral: simple pools, tuned by hand, are "no worse" than complex ones. In its own table GPO,
 # self-attention and SoftPool stand above the choice by hand, by less than a hundredth of the sum.
@@ -1104,9 +1105,9 @@ Markdown(experiments.table("2ad_parts", "scenes", scale="lesson"))
 Markdown(experiments.verdicts("2ad", "scenes", "2ad_parts"))
 
 # %% [markdown]
-# AdPool without its token level is SoftPool, AdPool without its embedding level has the learned slope alone. So early, both are
-# missed, as they are in the paper. The paper finds that the token level is worth more; here the embedding level brings more by
-# the third epoch. Whether it stays so, only finished trainings can say.
+# AdPool without its token level is SoftPool; without its embedding level, only the learned slope is left. After three epochs the
+# system is worse without either, as in the paper. The paper finds the token level "arguably more important"; in our three epochs
+# the embedding level brings more. Only finished trainings can say whether that lasts.
 #
 # And must the balance be learned? The paper fixes it, in its table C-2. Again after three epochs:
 
@@ -1117,9 +1118,10 @@ Markdown(experiments.table("2ad_balance", "scenes", scale="lesson"))
 Markdown(experiments.verdicts("2ad", "scenes", "2ad_balance"))
 
 # %% [markdown]
-# (A random balance is drawn here for each tower and once a seed; the paper takes the mean of five draws.) Early on, a balance
-# that leans on the embedding level is ahead, and the paper's best fixed one, which leans on the token level, is behind. An even
-# balance, which nobody had to learn, is nearly as good as a learned one.
+# (A random balance is drawn here for each tower and once a seed; the paper takes the mean of five draws.) After three epochs
+# the learned balance, the even one and the one that leans on the embedding level lie within a few points, about as far apart as
+# seeds do. The paper's best fixed one, which leans on the token level, is some twenty points behind. Only finished trainings can
+# say whether that lasts.
 #
 # ## Exercises
 #

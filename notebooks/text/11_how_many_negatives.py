@@ -1230,7 +1230,8 @@ plots.show(
 )
 
 # %% [markdown]
-# The schedules of the runs by the released rule, the mean over each epoch, in both kinds of pictures:
+# Here are the runs trained by the released rule, on both kinds of pictures: the number of negatives that each rule asks for in
+# them, as a mean over each epoch.
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(5.8, 3.3))
@@ -1273,22 +1274,22 @@ Markdown(experiments.verdicts("2ad", "scenes", "2ad_negatives"))
 # Four things are to be read in the short trainings.
 #
 # - **AdOpt learns faster than the hardest triplet**, by far and from the first epoch on, for drawn scenes as for photographs. The
-#   gap is much wider than the paper's, whose hardest triplet comes close after many epochs: these trainings are short and from
-#   nothing, and the hardest triplet spends much of them near the collapse. Max violation stands between: it learns well while
+#   gap is much wider than the paper's, whose hardest triplet comes close after many epochs: these trainings are short, start
+#   from scratch and use a rate that is high for a hinge, and the hardest triplet spends much of them near the collapse. Max violation stands between: it learns well while
 #   all negatives teach, and can be thrown back when the hardest takes over.
-# - **But it needs no schedule for that.** InfoNCE over all negatives, which is older, does as well but for a little, and so
-#   does one fixed number, if it is not small. That control is missing from the paper. What hurts is to have few negatives
-#   early. How many there are late hardly matters, for the softmax sees to it.
-# - **To come down to a few is no gain either.** The printed rule keeps nearly all negatives, the released one comes down to a
-#   few, and on both kinds of pictures the one that keeps them ends ahead, by little but from every seed. Not even the loss
-#   without a floor does harm here. On photographs the released rule comes down more slowly, since their pairs align less.
+# - **But it needs no schedule for that.** InfoNCE over all negatives, which is older, does almost as well, and so does one
+#   fixed number, if it is not small. That control is missing from the paper. What hurts is to have few negatives early. With a
+#   softmax, how many are kept later seems to matter little: it picks out the few that count by itself.
+# - **Coming down to a few brings nothing in three epochs.** The printed rule keeps nearly all negatives, the released one comes
+#   down to a few, and on both kinds of pictures the one that keeps them is ahead, by little but from every seed. Not even the
+#   loss without a floor (`all as printed`) does harm here. On photographs the released rule comes down more slowly, since their pairs align less.
 # - **The margin may matter more than the number.** InfoNCE over all negatives has none. The same number with AdOpt's margin
 #   (`always 127`), or with the pair out of the sum (`all as printed`), ends a little ahead of it, and the two end level, as
 #   the section on the print leads one to expect.
 #
-# So one negative is too few to begin with, more clearly than the paper shows it. That the number should follow the state of the
-# training is true where the temperature is too high to do it; at the paper's own temperature these short trainings show no gain,
-# and the verdicts above wait for long ones.
+# So in these short trainings one negative is too few to begin with. Letting the number follow the state of the training helped
+# above, where the temperature was too high for the softmax to choose by itself; at the paper's own temperature we see no gain in
+# three epochs. What holds at the end of training is for the verdicts to say.
 #
 # ## Exercises
 #

@@ -279,8 +279,8 @@ plots.show(
 # In these short trainings both explanations hold a part of the truth. Repeats bring the larger part of the gain,
 # different eyes the rest. Whoever sets RGP beside R counts the two together.
 #
-# Does it stay so? What repeats average away is the noise of a young model, and longer training removes that too. So
-# after more epochs the repeats should bring less. The records of this repository ask the same question with three
+# Does it stay so? Repeats average away the noise of a model early in training. If longer training removes that noise too,
+# repeats should bring less after more epochs. The records of this repository ask the same question with three
 # epochs a model and from several seeds, at the scale of the other notebooks on 2AD. RR, RRR and GGG are repeats; the
 # spread is that over seeds.
 
@@ -288,9 +288,10 @@ plots.show(
 Markdown(experiments.table("2ad_ensembles", "scenes", scale="lesson"))
 
 # %% [markdown]
-# It is as expected. Three times the grid is hardly better than once. (Regions gain more by repeats: their trainings
-# end far apart, as their spread says, and a mean evens that out.) And regions with the grid are no better than the
-# grid alone, three times. Only the patches bring what these repeats do not: RGP stands clear of all. (Patches three times were not tried.)
+# For the grid it is as expected: three models are hardly better than one. For the regions, which we repeated above, it
+# is not. Their trainings end far apart, as the spread of R shows, and a mean evens that out. Regions with the grid are no
+# better than three models on the grid. RGP is ahead of every ensemble of repeats in this table. All this is after three epochs;
+# the verdicts further down wait for finished trainings.
 #
 # ## The correlation decides
 #
@@ -895,16 +896,16 @@ Markdown(course.published(*systems, "VSE+2AD (RGP, BiGRU)"))
 Markdown(experiments.verdicts("2ad", "scenes", "2ad_ensembles"))
 
 # %% [markdown]
-# Whatever will be said of it, the first claim says less than it seems to. In the table of three epochs further up, RG is
+# Whatever its verdict, the first claim, that RG is better than R, says less than it seems to. In the table of three epochs further up, RG is
 # far better than R, but then so is G: most of the step from R to RG is already in the step from R to G. The paper prints
-# no row for G or P alone, and none for a repeat, so of its own steps nobody can tell how much is due to the other eye, to
-# a better eye, or to a second model. (The features differ too: ours are read off small networks that know the world's
+# no row for G or P alone, and none for a repeat, so of its own steps nobody can tell how much is due to other features, to
+# better features, or to a second model. (The features differ too: ours are read off small networks that know the world's
 # facts, the paper's off large ones that know photographs.)
 #
 # ### The whole against what it stands on
 #
-# The headline of the paper is that VSE+2AD is better than VSE∞ {cite}`chen2021gpo`, which it is close kin to: GPO in place of AdPool, and
-# an epoch of all negatives before the hardest in place of AdOpt. VSE++ has the mean and the same negatives. After three epochs, on the scenes and
+# The headline of the paper is that VSE+2AD is better than VSE∞ {cite}`chen2021gpo`, its close relative. Where 2AD has AdPool, VSE∞ has GPO; where
+# 2AD has AdOpt, VSE∞ has one epoch of all negatives and then the hardest. VSE++ has the mean, and the same negatives as VSE∞. After three epochs, on the scenes and
 # on the photographs of Flickr8k:
 
 # %%
@@ -917,9 +918,9 @@ Markdown(experiments.table("2ad_systems", "flickr8k", scale="lesson"))
 Markdown(experiments.verdicts("2ad", "scenes", "2ad_systems"))
 
 # %% [markdown]
-# So early, VSE++ is left behind on both. Against VSE∞ it depends: on the scenes nobody is ahead, on the photographs VSE+2AD is. There VSE∞ is held
-# back by its hinge, not by its pooler: *Pooling* has GPO with the loss of 2AD, and it is ahead of all. Three epochs with one learning rate for all,
-# high for a hinge, decide much here; *How many negatives?* looks into that. A verdict on the whole waits for longer trainings.
+# So early, VSE++ is left behind on both. Against VSE∞ it depends: on the scenes nobody is ahead, on the photographs VSE+2AD is. There the hinge
+# seems to hold VSE∞ back, not the pooler: in *Pooling*, GPO with the loss of 2AD is well above AdPool after the same three epochs. But the one learning
+# rate is high for a hinge; *How many negatives?* looks into that. A verdict on the whole needs finished trainings.
 #
 # ### Does the paper agree with itself?
 #

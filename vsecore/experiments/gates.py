@@ -44,6 +44,7 @@ class Studied:
     results: Mapping[str, Mapping[int, float]]  # each measure on the test split by seed
     baseline: float | None  # the rsum of a ridge regression on the same features, the best of its members'
     device: str  # what it was trained on
+    title: tuple[str, str]  # name and digest of its records: the same if two arms are the same system
 
     @property
     def seeds(self) -> set[int]:
@@ -78,13 +79,20 @@ def seeds_wanted(data: str) -> int:
 
 def shut(first: Studied, second: Studied, data: str) -> list[Shut]:
     """The gates that are shut for a comparison of two arms, in order; none if it may be judged."""
-    found: list[Shut | None] = []
+    found: list[Shut | None] = [same_system(first, second)]
     for arm in (first, second):
         found += [learning_rate(arm), levelled(arm)]
         if arm.baseline is None or not (arm is weaker(first, second) and is_finished(arm)):
             found.append(above_baseline(arm))
     found += [seeds(first, second, data), truth(first, second, data)]
     return [gate for gate in found if gate is not None]
+
+
+def same_system(first: Studied, second: Studied) -> Shut | None:
+    """The arms are two systems: one that is chosen on dev may turn out to be the other."""
+    if first.title != second.title:
+        return None
+    return Shut("one system", f"{first.arm} and {second.arm} are the same trainings", 0, 0.0)
 
 
 def weaker(first: Studied, second: Studied) -> Studied:
@@ -116,7 +124,7 @@ def levelled(arm: Studied) -> Shut | None:
         if training.full_length:
             continue
         if not training.curves:
-            return Shut(f"length of {arm.arm}", f"of {training.name} no epochs are recorded", 0, 0.0)
+            return Shut(f"length of {arm.arm}", f"no epochs of {training.name} are recorded", 0, 0.0)
         curve = [statistics.mean(epoch) for epoch in zip(*training.curves, strict=True)]
         gain = late_gain(curve)
         if gain >= LEVELLED:
@@ -166,20 +174,26 @@ def is_finished(arm: Studied) -> bool:
     return learning_rate(arm) is None and levelled(arm) is None
 
 
+def is_unfinished(arm: Studied, data: str) -> bool:
+    """Whether an arm lacks something that no comparison can do without."""
+    return not is_finished(arm) or len(arm.seeds) < seeds_wanted(data)
+
+
 def seeds(first: Studied, second: Studied, data: str) -> Shut | None:
     """Both arms were trained from the same seeds, five on the scenes, three on photographs."""
     wanted, shared = seeds_wanted(data), first.seeds & second.seeds
     if len(shared) >= wanted:
         return None
-    arms = (first, second)
-    each = [sum(training.seconds for training in arm.trainings) for arm in arms]
-    lacking = [max(wanted - len(arm.seeds), 0) for arm in arms]
-    return Shut(
-        "seeds",
-        f"{len(shared)} in common, and {wanted} are wanted",
-        sum(count * len(arm.trainings) for count, arm in zip(lacking, arms, strict=True)),
-        sum(count * seconds for count, seconds in zip(lacking, each, strict=True)),
-    )
+    # Seeds that one arm has already cost one training each, new ones two.
+    lacking = wanted - len(shared)
+    of_first = min(lacking, len(first.seeds - shared))
+    of_second = min(lacking - of_first, len(second.seeds - shared))
+    counts = (lacking - of_first, lacking - of_second)
+    trainings, seconds = 0, 0.0
+    for count, arm in zip(counts, (first, second), strict=True):
+        trainings += count * len(arm.trainings)
+        seconds += count * sum(training.seconds for training in arm.trainings)
+    return Shut("seeds", f"{len(shared)} in common, {wanted} needed", trainings, seconds)
 
 
 def truth(first: Studied, second: Studied, data: str) -> Shut | None:
@@ -189,9 +203,10 @@ def truth(first: Studied, second: Studied, data: str) -> Shut | None:
         for arm in (first, second):
             if missing := shared - arm.results.get(measure, {}).keys():
                 seconds = sum(training.seconds for training in arm.trainings)
+                lacking = ", ".join(str(seed) for seed in sorted(missing))
                 return Shut(
                     "measures",
-                    f"{measure} of {arm.arm} is not recorded for {len(missing)} seeds",
+                    f"{measure} of {arm.arm} is not recorded for seeds {lacking}",
                     len(missing) * len(arm.trainings),
                     len(missing) * seconds,
                 )

@@ -14,7 +14,7 @@ from vsecore.data.splits import FeatureKind
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.experiment import Candidates, Experiment, PlannedTraining, title_of
-from vsecore.experiments.gates import Studied, Training, measures_of
+from vsecore.experiments.gates import Studied, Training, is_unfinished, measures_of
 from vsecore.experiments.references import BASELINE
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.scales import Scale, changes_of, recipe_at
@@ -43,10 +43,13 @@ def studied(
     """
     experiment, changes = get_experiment(name), changes_of(scale, data)
     entries = records.find(folder, data=data) if folder.is_dir() else []
+    used: list[Record] = []
 
     @cache
     def tried(recipe: str) -> dict[float, float]:
-        return tuning.tried(recipe, changes, entries)
+        by_rate = tuning.recorded(recipe, changes, entries)
+        used.extend(entry for several in by_rate.values() for entry in several)
+        return tuning.tried(by_rate)
 
     def recipe_of(candidates: Candidates) -> Recipe | None:
         if scale == "lesson":
@@ -54,7 +57,6 @@ def studied(
         return tuning.tuned(candidates, changes, tried)
 
     found: dict[str, Studied] = {}
-    used: list[Record] = []
     for arm in experiment.arms:
         planned = experiment.trainings(arm, features, recipe_of)
         if not planned:
@@ -74,6 +76,7 @@ def studied(
             metrics,
             _baseline(mine, entries),
             mine[0].device,
+            title,
         )
     _refuse_mixed(used, f"records of {name} in {folder.name}")
     return found
@@ -104,7 +107,8 @@ def table(
 ) -> str:
     """An experiment as a Markdown table: rsum and place of each arm, the paper's and ours, the best first.
 
-    The spread is the standard deviation over the seeds. Places count only the systems that both have.
+    The spread is the standard deviation over the seeds. Places count only the systems that both have. At the
+    fair scale, an arm is marked that is not tuned, has not levelled off, or lacks seeds.
     """
     experiment, found = get_experiment(name), studied(name, data, features, scale, folder)
     ours = {arm: seen.rsum for arm, seen in found.items()}
@@ -124,7 +128,7 @@ def table(
         seen = found[arm]
         by_seed = list(seen.results["rsum"].values())
         cells = [
-            arm,
+            f"{arm} (unfinished)" if scale == "fair" and is_unfinished(seen, data) else arm,
             f"{paper[arm]:.1f}" if arm in paper else "–",
             str(places["paper"].get(arm, "–")),
             f"{ours[arm]:.1f}",
@@ -182,17 +186,20 @@ def _baseline(mine: Iterable[Record], entries: Iterable[Record]) -> float | None
 
 
 def _refuse_mixed(entries: Iterable[Record], what: str) -> None:
-    different = defaultdict(set)  # by what an element is
+    fingerprints, settings = defaultdict(set), set()
     for entry in entries:
         for source in _sources(entry):
-            made_from = (entry.precision, source["fingerprint"], source["vectors"])
-            different[source["feature_kind"]].add(made_from)
-    for kind, sources in different.items():
-        if len(sources) > 1:
-            raise ValueError(
-                f"{what} come from {len(sources)} different sets of {kind} features, captions or word "
-                "vectors: keep each in a folder of its own"
-            )
+            fingerprints[source["feature_kind"]].add(source["fingerprint"])  # of features and captions
+            settings.add((entry.precision, source["vectors"]))
+    mixed = [
+        f"{len(found)} different sets of {kind} features or captions"
+        for kind, found in fingerprints.items()
+        if len(found) > 1
+    ]
+    if len(settings) > 1:
+        mixed.append(f"{len(settings)} precisions or word vectors")
+    if mixed:
+        raise ValueError(f"{what} come from {' and '.join(mixed)}: keep each in a folder of its own")
 
 
 def _sources(entry: Record) -> Sequence[dict[str, Any]]:

@@ -23,7 +23,7 @@ def missing(outcome: Outcome, found: Mapping[str, Studied], data: str, seconds: 
         seconds: what a training takes, for arms that have none. `nan`: nobody knows yet.
 
     Returns:
-        None where the claim is judged.
+        An empty list if the claim is judged.
     """
     if outcome.judgement != "not tried":
         return list(outcome.shut)
@@ -72,7 +72,7 @@ def _seeds(arm: Studied, data: str) -> Shut | None:
     each = sum(training.seconds for training in arm.trainings)
     return Shut(
         f"seeds of {arm.arm}",
-        f"{len(arm.seeds)} so far, and {wanted} are wanted",
+        f"{len(arm.seeds)} so far, {wanted} needed",
         lacking * len(arm.trainings),
         lacking * each,
     )

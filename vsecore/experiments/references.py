@@ -1,4 +1,4 @@
-"""What a trained system is held against: the scenes' truth, a linear baseline, a perfect reader."""
+"""What a trained system is held against: the scenes' truth, a linear baseline, an all-knowing reader."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _truth(count: int) -> np.ndarray:
 
 
 def record_references(data: Dataset, folder: Path, tell: Callable[[str], None]) -> None:
-    """Record the linear baseline and, on the scenes, the perfect reader, unless they are recorded.
+    """Record the linear baseline and, on the scenes, the all-knowing reader, unless they are recorded.
 
     Args:
         data: what they are measured on.

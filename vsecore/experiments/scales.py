@@ -28,7 +28,7 @@ LESSON_SCALE: dict[str, dict[str, Any]] = {
         "training.schedule": "cosine",
     },
 }
-"""Changes to the papers' recipes, made for days on a GPU, that let them run in minutes on two cores."""
+"""Changes that let the papers' recipes, meant for days on a GPU, run in minutes on two cores."""
 
 FAIR_SCALE: dict[str, dict[str, Any]] = {
     "scenes": {

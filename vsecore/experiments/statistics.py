@@ -20,6 +20,7 @@ class Doubts:
     """How surprising the differences of two systems were, if each of these were true of their mean."""
 
     mean: float  # of the differences
+    margin: float  # what is too small to matter
     equal: float  # p-value of: it is 0
     far: float  # of: it is at the margin or beyond, in either direction
     worse: float  # of: it is at minus the margin or below
@@ -41,6 +42,7 @@ def doubts(differences: Sequence[float], margin: float) -> Doubts:
     equal = 2 * min(p_above(differences), p_above([-difference for difference in differences]))
     return Doubts(
         statistics.mean(differences),
+        margin,
         equal=min(1.0, equal),
         far=max(worse, better),
         worse=worse,
@@ -79,38 +81,51 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return mean - reach, mean + reach
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float], questions: int | None = None) -> list[float]:
     """P-values of several questions, raised so that all answers together err no more often than one.
 
     The smallest of m is multiplied by m, the next by m - 1, and so on; none falls below one before it.
 
+    Args:
+        p_values: of the questions that can be answered.
+        questions: m, how many there are; None: as many as p-values.
+
     Source: Holm 1979.
     """
+    count = len(p_values) if questions is None else questions
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        largest = max(largest, min(1.0, (count - rank) * p_values[place]))
         adjusted[place] = largest
     return adjusted
 
 
-def corrected(several: Sequence[Doubts]) -> list[Doubts]:
-    """The doubts of all claims of an experiment by one measure, each kind of them after Holm's correction."""
+def corrected(several: Sequence[Doubts], questions: int) -> list[Doubts]:
+    """The doubts of claims by one measure, each kind of doubt after Holm's correction.
+
+    Args:
+        several: of the claims of an experiment that can be judged.
+        questions: how many claims of their kind the experiment has. It counts those that cannot be judged
+            yet, so that no verdict turns when others are added.
+    """
     raised = [
-        holm([getattr(one, doubt) for one in several]) for doubt in ("equal", "far", "worse", "not_worse")
+        holm([getattr(one, doubt) for one in several], questions)
+        for doubt in ("equal", "far", "worse", "not_worse")
     ]
-    return [Doubts(one.mean, *values) for one, *values in zip(several, *raised, strict=True)]
+    return [Doubts(one.mean, one.margin, *values) for one, *values in zip(several, *raised, strict=True)]
 
 
 def judge(left: Doubts, kind: Kind) -> Verdict:
     """The verdict on a claim by one measure.
 
     Args:
-        left: the doubts about the system that it is about minus the one that it is compared with.
+        left: the doubts, after correction, about the claim's system minus the one it is compared with.
         kind: of the claim.
 
     Returns:
-        "no difference" if the mean surely lies within the margin, even where it is surely not 0. A claim of
+        "no difference" if the mean surely lies within the margin, even where it is surely not 0. For
+        "reproduced" or "contradicted" it must surely not be 0, and lie beyond the margin. A claim of
         "no worse" is reproduced if the mean surely lies above minus the margin, and contradicted if it surely
         lies below. "undecided" if these seeds leave it open.
     """
@@ -120,11 +135,17 @@ def judge(left: Doubts, kind: Kind) -> Verdict:
         return "contradicted" if left.not_worse < SIGNIFICANCE else "undecided"
     if left.far < SIGNIFICANCE:
         return "no difference"
-    if left.equal < SIGNIFICANCE:
+    if left.equal < SIGNIFICANCE and abs(left.mean) > left.margin:
         return "reproduced" if left.mean > 0 else "contradicted"
     return "undecided"
 
 
 def together(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict of several measures: theirs if they agree, else "mixed"."""
-    return verdicts[0] if len(set(verdicts)) == 1 else "mixed"
+    """The verdict of several measures: theirs if they agree.
+
+    "mixed" if two contradict each other; "undecided" if those that are decided agree, but not all are.
+    """
+    decided = {verdict for verdict in verdicts if verdict != "undecided"}
+    if len(decided) > 1:
+        return "mixed"
+    return verdicts[0] if len(set(verdicts)) == 1 else "undecided"

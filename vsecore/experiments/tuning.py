@@ -44,23 +44,30 @@ def development_curve(entry: Record) -> list[float]:
     return [found[epoch] for epoch in sorted(found)]
 
 
-def tried(name: str, changes: Mapping[str, Any], entries: Iterable[Record]) -> dict[float, float]:
-    """What is recorded of a recipe's learning rates: the best rsum on dev of each, lowest rate first.
+def recorded(name: str, changes: Mapping[str, Any], entries: Iterable[Record]) -> dict[float, list[Record]]:
+    """The records of a recipe at each learning rate that was trained, from all seeds, lowest rate first.
 
     Args:
         name: of the recipe, with its variants.
         changes: other changes to it.
-        entries: records of the data; those of other recipes and seeds are left out.
+        entries: records of the data; those of other recipes are left out.
     """
-    best_on_dev = {
-        entry.config_hash: max(curve)
-        for entry in entries
-        if entry.name == name and entry.seed == SEED and (curve := development_curve(entry))
-    }
-    if not best_on_dev:
+    mine = [entry for entry in entries if entry.name == name]
+    if not mine:
         return {}
     digests = {rate: at_rate(name, changes, rate).hash() for rate in LADDER}
-    return {rate: best_on_dev[digest] for rate, digest in digests.items() if digest in best_on_dev}
+    by_rate = {rate: [entry for entry in mine if entry.config_hash == digests[rate]] for rate in LADDER}
+    return {rate: found for rate, found in by_rate.items() if found}
+
+
+def tried(by_rate: Mapping[float, Iterable[Record]]) -> dict[float, float]:
+    """The best rsum on dev at each learning rate, from the seed that chooses; see `recorded`."""
+    return {
+        rate: max(curve)
+        for rate, entries in by_rate.items()
+        for entry in entries
+        if entry.seed == SEED and (curve := development_curve(entry))
+    }
 
 
 def best(results: Mapping[float, float]) -> float:
@@ -92,10 +99,10 @@ def tuned(
         results_of: the best rsum on dev at each rate that was tried of a recipe, by its name.
 
     Returns:
-        None if a candidate has not been tried.
+        None if a candidate has not been tried, or if there are several and one is not tuned to the end.
     """
     results = {name: results_of(name) for name in candidates.recipes}
-    if not all(results.values()):
+    if not all(results.values()) or (len(results) > 1 and any(map(still_to_try, results.values()))):
         return None
     name = max(results, key=lambda name: max(results[name].values()))
     return at_rate(name, changes, best(results[name]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -29,7 +29,8 @@ class Outcome:
     differences: Mapping[str, Sequence[float]]  # by measure: system minus the other, for each seed of both
     shut: Sequence[Shut]  # the gates that keep it from being judged
     judgement: Judgement
-    baseline_failed: bool = False  # the weaker arm is not above the linear baseline, though it is finished
+    by_measure: Mapping[str, Verdict] = field(default_factory=dict)  # if it is judged
+    remark: str = ""  # where the weaker arm is not above the linear baseline, though it is finished
 
     @property
     def told(self) -> str:
@@ -39,7 +40,7 @@ class Outcome:
         said: str = self.judgement
         if self.claim.kind == "our question":
             said = {"reproduced": "yes", "contradicted": "no"}.get(said, said)
-        return f"{said}, against a baseline that failed" if self.baseline_failed else said
+        return f"{said}, {self.remark}" if self.remark else said
 
 
 def outcomes(
@@ -48,8 +49,8 @@ def outcomes(
     """Judge a paper's claims by the records of fair trainings on some data, see `gates` and `statistics`.
 
     With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
-    Each measure is tested by itself, with Holm's correction over the claims of an experiment that may be
-    judged, and where the measures disagree the verdict is "mixed". "not tried": an arm has no record.
+    Each measure is tested by itself, with Holm's correction over all claims of an experiment, judged or not
+    yet; where the measures contradict each other the verdict is "mixed". "not tried": an arm has no record.
 
     Args:
         work: the key of a paper, such as "2ad".
@@ -65,22 +66,32 @@ def outcomes(
     return [
         outcome
         for name, its_claims in chosen.items()
-        for outcome in _judged(its_claims, studied(name, data, features, folder=folder), data)
+        for outcome in _judged(
+            its_claims,
+            [claim for claim in claims() if claim.experiment == name],
+            studied(name, data, features, folder=folder),
+            data,
+        )
     ]
 
 
-def _judged(several: Sequence[Claim], found: Mapping[str, Studied], data: str) -> list[Outcome]:
-    """The outcomes of the claims of one experiment."""
+def _judged(
+    several: Sequence[Claim], everything: Sequence[Claim], found: Mapping[str, Studied], data: str
+) -> list[Outcome]:
+    """The outcomes of some claims of one experiment, of which everything is claimed."""
     shut: list[list[Shut] | None] = []
     for claim in several:
         first, second = found.get(claim.system), found.get(claim.against)
         shut.append(None if first is None or second is None else gates.shut(first, second, data))
     judged = [claim for claim, gates_shut in zip(several, shut, strict=True) if gates_shut == []]
-    verdicts_of: dict[Claim, list[Verdict]] = {claim: [] for claim in judged}
+    by_measure: dict[Claim, dict[str, Verdict]] = {claim: {} for claim in judged}
     for measure in measures_of(data):
-        left = [_doubts(found[claim.system], found[claim.against], measure) for claim in judged]
-        for claim, remaining in zip(judged, corrected(left), strict=True):
-            verdicts_of[claim].append(judge(remaining, claim.kind))
+        for alike in (lambda claim: claim.kind == "no worse", lambda claim: claim.kind != "no worse"):
+            family = [claim for claim in judged if alike(claim)]
+            left = [_doubts(found[claim.system], found[claim.against], measure) for claim in family]
+            questions = sum(alike(claim) for claim in everything)
+            for claim, remaining in zip(family, corrected(left, questions), strict=True):
+                by_measure[claim][measure] = judge(remaining, claim.kind)
     held = []
     for claim, gates_shut in zip(several, shut, strict=True):
         if gates_shut is None:
@@ -92,11 +103,20 @@ def _judged(several: Sequence[Claim], found: Mapping[str, Studied], data: str) -
                 claim,
                 {measure: differences(first, second, measure) for measure in measures_of(data)},
                 gates_shut,
-                "too small to say" if gates_shut else together(verdicts_of[claim]),
-                not gates_shut and gates.is_below_baseline(gates.weaker(first, second)),
+                "too small to say" if gates_shut else together(list(by_measure[claim].values())),
+                {} if gates_shut else by_measure[claim],
+                "" if gates_shut else _remark(first, second),
             )
         )
     return held
+
+
+def _remark(first: Studied, second: Studied) -> str:
+    """What is said of a comparison whose weaker arm is below the linear baseline."""
+    weaker = gates.weaker(first, second)
+    if not gates.is_below_baseline(weaker):
+        return ""
+    return "against a baseline that failed" if weaker is second else "but the system itself failed"
 
 
 def differences(first: Studied, second: Studied, measure: str) -> list[float]:
@@ -106,7 +126,8 @@ def differences(first: Studied, second: Studied, measure: str) -> list[float]:
 
 
 def _doubts(first: Studied, second: Studied, measure: str) -> Doubts:
-    margin = MARGIN * statistics.mean(second.results[measure].values())
+    shared = first.seeds & second.seeds
+    margin = MARGIN * statistics.mean(second.results[measure][seed] for seed in shared)
     return doubts(differences(first, second, measure), margin)
 
 
@@ -118,7 +139,7 @@ def verdicts(
     Claims that are not tried stand in a line below it.
     """
     lines = [
-        "| claim | in the paper | here, mean of the differences | spread | seeds | verdict |",
+        "| claim | rsum, difference in the paper | here, mean over seeds | spread | seeds | verdict |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     untried = []

@@ -98,8 +98,8 @@ def _introduction(work: str, found: Findings) -> str:
     lines = [
         f"# {paper.title}",
         f"This page sets the claims of {{cite:t}}`{paper.cited}` beside our own measurements. It is written "
-        "anew from the records of the trainings each time the book is built, so no number on it was typed "
-        f"by hand. What the methods are, and how they work, is taught in {taught}.",
+        "anew from the records of the trainings each time the book is built, so none of our numbers was "
+        f"typed by hand. What the methods are, and how they work, is taught in {taught}.",
         "## What was trained",
     ]
     if not found.trained:
@@ -111,8 +111,9 @@ def _introduction(work: str, found: Findings) -> str:
         "The paper trains on COCO and Flickr30K, for days on GPUs. We train smaller systems on less data, "
         "and so our sums cannot be compared with the paper's. What can be compared is which of two systems "
         f"is better. In all, {_trainings(len(found.trained))} took {hours:.1f} hours. At the *fair* scale, "
-        "each system has a learning rate of its own and trains until it levels off; only these trainings "
-        "are judged. The *lesson* scale is that of the notebooks, a few minutes for each.",
+        "each system has a learning rate of its own and trains long enough for most to level off; only these "
+        "trainings are judged. Trainings at the *lesson* scale take a few minutes each; the notebooks show "
+        "them too.",
         _trained_table(found.trained),
         _RULES,
     ]
@@ -147,22 +148,24 @@ An unfinished training says nothing about a method. So a claim is judged only wh
    development split. The best must lie between two others that were tried.
 2. **Length.** The last third of the epochs brought less than {100 * LEVELLED:.0f} % of the rsum, or the
    training is as long as the paper's.
-3. **Baseline.** Each system stands clearly above a ridge regression from the features to a bag of words. If
-   the weaker of the two does not, though its training is complete, the verdict adds "against a baseline
-   that failed".
+3. **Baseline.** Each system stands clearly above a simple linear model on the same features: a ridge
+   regression that predicts which words a caption has. If the weaker of the two does not, although its
+   learning rate is chosen and its training complete, the verdict adds "against a baseline that failed".
 4. **Seeds.** Both systems were trained from the same seeds, at least {SEEDS["scenes"]} on the scenes and
    {SEEDS_ELSEWHERE} on photographs. The same seed means the same batches, so the difference is taken seed
    by seed.
 5. **Measures.** On the scenes, whose truth is known, mAP@R counts as much as rsum, in both directions.
 
 Then a t-test asks whether the mean difference could be chance. Ask many such questions, and some answers
-are wrong by luck; Holm's correction takes care of that among the claims of one experiment. Differences
+are wrong by luck; Holm's correction takes care of that among all claims of one experiment, judged or not
+yet. Differences
 below {100 * MARGIN:.0f} % of a measure are too small to matter. This margin was set before any verdict.
 
-What comes out is one of these: *reproduced*; *contradicted*; *no difference* (surely within the margin);
-*mixed* (the measures disagree); *undecided* (these seeds leave it open); *too small to say* (a gate is
-shut); *not tried*. To a question that is ours and not the paper's, the answer is *yes* or *no* in place of
-*reproduced* or *contradicted*."""
+What comes out is one of these: *reproduced*; *contradicted*; *no difference* (surely within the margin:
+a tie, which refutes a claim of "better" too); *mixed* (two measures contradict each other);
+*undecided* (these seeds leave it open); *too small to say* (a gate is shut); *not tried*. To a question
+that is ours and not the paper's, the answer is *yes* or *no* in place of *reproduced* or
+*contradicted*."""
 
 
 # ---------------------------------------------------------------- the verdicts
@@ -178,9 +181,10 @@ def _verdicts(found: Findings) -> str:
         groups[same].append(one)
     lines = ["## The verdicts", _counted(found)]
     lines.append(
-        'Under "the paper" is the difference of the rsum that it prints on COCO, where it prints both. Under '
-        "our data is the verdict, and the mean of our differences with their standard deviation over the "
-        "seeds. To text are searches with a picture, to picture those with a caption."
+        'The column "the paper" has the difference between the two rsums that it prints for COCO, if it '
+        "prints both. The columns of our data have the verdict and, for each measure, the mean difference ± "
+        "its standard deviation over the seeds, and what this measure says by itself. "
+        '"To text" means searching captions with a picture, "to picture" the reverse.'
     )
     for (words, *rest), several in groups.items():
         claim = several[0][0].claim
@@ -192,7 +196,7 @@ def _verdicts(found: Findings) -> str:
             [_claimed(one[0].claim), one[0].claim.refuted_by, _paper(one[0].claim), *map(_ours, one)]
             for one in several
         ]
-        head = "the paper's claim" if words else "is it so that"
+        head = "the paper's claim" if words else "is it true that"
         lines.append(_table([head, "what would refute it", "the paper", *DATA.values()], rows, "verdicts"))
     return "\n\n".join(lines)
 
@@ -226,7 +230,8 @@ def _ours(outcome: Outcome) -> str:
     for measure, values in outcome.differences.items():
         if values:
             spread = f"{_FIXED}±{_FIXED}{statistics.stdev(values):.1f}" if len(values) > 1 else ""
-            lines.append(f"{_MEASURES[measure]} {_signed(statistics.mean(values))}{spread}")
+            said = f": {outcome.by_measure[measure]}" if measure in outcome.by_measure else ""
+            lines.append(f"{_MEASURES[measure]} {_signed(statistics.mean(values))}{spread}{said}")
     if counted := len(outcome.differences.get("rsum", ())):
         lines.append(_seeds(counted))
     return "<br>".join(lines)
@@ -247,8 +252,9 @@ def _experiments(found: Findings, figures: Path) -> str:
     """Each experiment: a figure and a table for each data, and what was not tried."""
     lines = [
         "## The experiments",
-        "In the figures, a row is a system, the best on top, and the dashed line is the ridge regression "
-        "on the same features. A single seed has no interval, and the interval of two is wide.",
+        "In the figures each row is a system, the best on top: a dot for each seed, and their mean with its "
+        "95 % interval. One seed has no interval, and with two it is very wide. The dashed line is the ridge "
+        "regression on the same features.",
     ]
     if reader := found.readers.get("scenes"):
         lines.append(
@@ -300,9 +306,9 @@ def _judged_too_early(found: Findings) -> str:
     """What a few epochs say, beside what complete trainings say."""
     lines = [
         "## Judged too early",
-        "The notebooks train for a few minutes, at one learning rate for all. Such a training ranks "
-        "systems by how fast they learn, not by how good they become. Here are both, for the systems that "
-        "have both; places count only these.",
+        "At the lesson scale, systems train for a few minutes, all at one learning rate. Such a training "
+        "ranks systems by how fast they learn, not by how good they become. Here are both, for the systems "
+        "that have both; places count only these.",
     ]
     before = len(lines)
     for data, called in DATA.items():
@@ -339,9 +345,9 @@ def _shut_gates(found: Findings) -> str:
     lines = [
         "## What is still missing",
         "These claims are not judged yet. Beside each are the gates that are shut, the trainings that "
-        "would open them and the hours that these take on the device of the trainings above, if all goes "
-        "well: a best learning rate at the edge asks for one more. A training that several claims need is "
-        "counted in each of their rows. Where no training is asked for, more of them would not help.",
+        "would open them and the hours that these take on the same device as before, if all goes well. If "
+        "the best learning rate is at the edge of those tried, it takes one more. A training that several "
+        "claims need is counted in each of their rows. Where the number is 0, more trainings would not help.",
     ]
     for data, called in DATA.items():
         rows = []
