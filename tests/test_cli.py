@@ -278,6 +278,7 @@ def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(
     monkeypatch.setitem(LESSON_SCALE, open_precomp(features).name, small)
     records = tmp_path / "records"
     command = ["experiment", "2ad_parts", "--data", features, "--record", records, "--seeds", 2]
+    command += ["--scale", "lesson"]
     said = run(*command, "--arm", "all", "--arm", "without AdOpt")
     for seed in (0, 1):
         assert f"all, seed {seed}: rsum" in said and f"without AdOpt, seed {seed}: rsum" in said
@@ -287,9 +288,10 @@ def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("".join(f"{word} {'0.5 ' * 7}0.1\n" for word in ("caption", "picture", "the", "of")))
     other = ["--record", tmp_path / "other", "--seeds", 1, "--arm", "all", "--vectors", vectors]
+    other += ["--scale", "lesson"]
     said = run("experiment", "2ad_parts", "--data", features, *other, *SMALL, "--set", "training.epochs=2")
     assert "all, seed 0: rsum" in said and "|" not in said  # of other settings there is no table
-    (record,) = (json.loads(path.read_text()) for path in (tmp_path / "other").iterdir())
+    (record,) = (json.loads(path.read_text()) for path in (tmp_path / "other").glob("2ad*"))
     assert record["data"]["vectors"] and record["config"]["training"]["epochs"] == 2
 
 

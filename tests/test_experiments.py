@@ -302,6 +302,8 @@ def test_what_is_unknown_is_answered_with_what_there_is(tmp_path):
             reads("2ad_poolings", "small")
         with pytest.raises(ValueError, match=r"no scale is known for data 'large': there are scenes, "):
             reads("2ad_pooling", "large")
+    with pytest.raises(ValueError, match=r"training\.learning_rate is set, but the scale 'fair' chooses it"):
+        run("2ad_pooling", small_data, settings=SMALL, folder=tmp_path)
     data = small_data()
     large = Dataset("large", data.train, data.dev, data.test, "grid")
     with pytest.raises(ValueError, match="no scale is known for data 'large'"):

@@ -61,9 +61,12 @@ def run(
         tell: called with a line about each result.
 
     Raises:
-        ValueError: the experiment or an arm is unknown, or there is no scale for this data.
+        ValueError: the experiment or an arm is unknown, there is no scale for this data, or a learning rate
+            is set where it is chosen.
     """
     experiment = get_experiment(name)
+    if scale == "fair" and settings is not None and "training.learning_rate" in settings:
+        raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
     opened = cache(open_data)
     systems = {arm: experiment.systems(arm, features) for arm in arms or experiment.arms}
     changes = changes_of(scale, opened(features).name) if settings is None else settings
