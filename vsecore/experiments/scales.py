@@ -9,8 +9,9 @@ from vsecore.experiments.experiment import Candidates
 from vsecore.recipes import Recipe, get
 
 Scale = Literal["fair", "lesson"]
-"""A fair comparison may be judged: each system at a learning rate of its own (see `tuning`), until it levels
-off. A lesson takes minutes, and so it ranks the systems by how fast they learn."""
+"""Fair trainings may be judged: each system has a learning rate of its own (see `tuning`), and all have the
+same number of epochs; `gates` asks whether they were enough. A lesson takes minutes, and so it ranks the
+systems by how fast they learn."""
 
 LESSON_SCALE: dict[str, dict[str, Any]] = {
     "scenes": {
@@ -44,7 +45,7 @@ FAIR_SCALE: dict[str, dict[str, Any]] = {
         "training.schedule": "cosine",
     },
 }
-"""Changes that leave each system long enough to level off, with a schedule that ends low."""
+"""Changes that give each system long enough for most to level off, with a schedule that ends low."""
 
 
 def changes_of(scale: Scale, data: str) -> dict[str, Any]:
