@@ -1263,7 +1263,7 @@ plots.show(
 )
 
 # %% [markdown]
-# None of this is a verdict yet. Three epochs at one rate show who learns fast, and a hinge wants a lower rate than a softmax. The
+# None of this is a verdict yet. Three epochs at one rate show who learns fast, and the rate was chosen for none of these losses. The
 # paper's claims, and some questions of ours, are judged by trainings that are tuned and finished (*Pooling* says how), as far as
 # there are records of them:
 
@@ -1274,15 +1274,16 @@ Markdown(experiments.verdicts("2ad", "scenes", "2ad_negatives"))
 # Four things are to be read in the short trainings.
 #
 # - **AdOpt learns faster than the hardest triplet**, by far and from the first epoch on, for drawn scenes as for photographs. The
-#   gap is much wider than the paper's, whose hardest triplet comes close after many epochs: these trainings are short, start
-#   from scratch and use a rate that is high for a hinge, and the hardest triplet spends much of them near the collapse. Max violation stands between: it learns well while
-#   all negatives teach, and can be thrown back when the hardest takes over.
+#   gap is much wider than the paper's, whose hardest triplet comes close after many epochs: these trainings are short and
+#   start from scratch, and the hardest triplet spends much of them near the collapse. Max violation stands between: it learns well
+#   while all negatives teach, and can be thrown back when the hardest takes over.
 # - **But it needs no schedule for that.** InfoNCE over all negatives, which is older, does almost as well, and so does one
 #   fixed number, if it is not small. That control is missing from the paper. What hurts is to have few negatives early. With a
 #   softmax, how many are kept later seems to matter little: it picks out the few that count by itself.
 # - **Coming down to a few brings nothing in three epochs.** The printed rule keeps nearly all negatives, the released one comes
 #   down to a few, and on both kinds of pictures the one that keeps them is ahead, by little but from every seed. Not even the
-#   loss without a floor (`all as printed`) does harm here. On photographs the released rule comes down more slowly, since their pairs align less.
+#   loss without a floor (`all as printed`) does harm here. On photographs the released rule comes down more slowly, since their pairs align
+#   less.
 # - **The margin may matter more than the number.** InfoNCE over all negatives has none. The same number with AdOpt's margin
 #   (`always 127`), or with the pair out of the sum (`all as printed`), ends a little ahead of it, and the two end level, as
 #   the section on the print leads one to expect.

@@ -712,7 +712,7 @@ plots.show(
 )
 
 # %% [markdown]
-# In the paper AdPool stands alone in the corner where everybody wants to be. On the scenes it does not: GPO, as quick, stands
+# In the paper AdPool stands alone in the corner where everybody wants to be. On the scenes, after three epochs, it does not: GPO, as quick, stands
 # above it, and so does LIP, which comes last in the paper. Must one pay for accuracy with speed? The slowest two are not good
 # in either picture; but on the scenes the quickest are not the best.
 #
@@ -919,8 +919,8 @@ Markdown(experiments.verdicts("2ad", "scenes", "2ad_systems"))
 
 # %% [markdown]
 # So early, VSE++ is left behind on both. Against VSE∞ it depends: on the scenes nobody is ahead, on the photographs VSE+2AD is. There the hinge
-# seems to hold VSE∞ back, not the pooler: in *Pooling*, GPO with the loss of 2AD is well above AdPool after the same three epochs. But the one learning
-# rate is high for a hinge; *How many negatives?* looks into that. A verdict on the whole needs finished trainings.
+# seems to hold VSE∞ back, not the pooler: in *Pooling*, GPO with the loss of 2AD is well above AdPool after the same three epochs. But the one
+# learning rate was chosen for neither; *How many negatives?* looks at the losses. A verdict on the whole needs finished trainings.
 #
 # ### Does the paper agree with itself?
 #
