@@ -118,6 +118,7 @@ def test_the_numbers_of_a_verdict_are_those_of_the_records(kept, page_of):
     truths = [one / 10 for one in found]
     assert f"mAP@R to text {statistics.mean(truths):+.1f} ± {statistics.stdev(truths):.1f}" in page
     assert "5 seeds" in page and "| equal sums |" in page
+    assert "| reproduced | 1 | 0 |\n| not tried | 0 | 1 |" in page
     assert table("2ad_parts", "scenes", folder=kept) in section(page, "The experiments")
 
 
@@ -191,6 +192,21 @@ def test_an_arm_that_is_not_tried_is_reckoned_from_those_that_are(kept, page_of)
 )
 def test_an_arm_needs_three_rates_of_each_recipe_and_the_other_seeds(experiment, arm, trainings):
     assert len(needed(get_experiment(experiment), arm, "scenes")) == trainings
+
+
+def test_a_member_that_was_trained_again_is_counted_once(kept):
+    recipe = {"name": "2ad_grid_gru", "training": {"epochs": 15, "batch_size": 128}}
+    short = recipe | {"training": {"epochs": 3, "batch_size": 128}}
+    blank = records.find(kept)[0]
+    for number, (seed, members) in enumerate(
+        [(0, [recipe] * 2), (0, [recipe] * 3), (1, [recipe] * 3), (1, [short] * 3), (1, [recipe, short])]
+    ):
+        entry = replace(blank, name="2ad_several", config={"members": members}, config_hash=f"{number}")
+        records.write(replace(entry, seed=seed, data={"name": "scenes"}), kept)
+    alone = replace(blank, name="2ad_grid_gru", config=recipe, config_hash="alone", data={"name": "scenes"})
+    records.write(alone, kept)
+    # By itself from seed 0; again and once more from each of two seeds.
+    assert findings.Findings.read("2ad", kept).fair_trainings("scenes") == 1 + 2 + 2
 
 
 def test_once_all_is_judged_nothing_is_missing(kept, page_of):

@@ -450,7 +450,7 @@ def test_the_linear_baseline_is_recorded_beside_the_arms(tmp_path):
     assert entry.metrics["rsum"] == evaluate(ridge_scores(data.train, data.test), data.test.owner)["rsum"]
     assert entry.data["fingerprint"] == trained_in(tmp_path)[0].data["fingerprint"]
     found = studied("2ad_parts", "small", scale="lesson", folder=tmp_path)
-    assert found["all"].baseline == entry.metrics["rsum"]
+    assert found["all"].baseline == {"rsum": entry.metrics["rsum"]}
 
 
 def test_on_the_scenes_the_truth_counts_and_a_perfect_reader_stands_beside(tmp_path, monkeypatch):

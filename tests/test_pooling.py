@@ -387,6 +387,14 @@ def test_a_power_is_the_mean_at_1_and_the_maximum_far_away():
     assert GeneralizedMeanPool(50.0)(torch.full((1, 2, 3), 1e3)).isfinite().all(), "1e150 is no float32"
 
 
+def test_a_step_down_leaves_the_generalised_means_power_above_0():
+    pool = GeneralizedMeanPool(0.5)
+    (learned,) = pool.parameters()
+    learned.grad = torch.tensor(1.0)
+    torch.optim.SGD([learned], lr=1.0).step()
+    torch.testing.assert_close(pool.power.item(), 0.5 / math.e)
+
+
 def test_graph_convolution_agrees_with_the_loop():
     pool, (x, mask) = OTHERS["gcn"](), batch()
     pooled = pool(x, mask)

@@ -6,6 +6,7 @@ training complete, the claim is judged all the same, and the verdict says that t
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Studied:
     arm: str
     trainings: Sequence[Training]  # of its one system, or of each member of an ensemble
     results: Mapping[str, Mapping[int, float]]  # each measure on the test split by seed
-    baseline: float | None  # the rsum of a ridge regression on the same features, the best of its members'
+    baseline: Mapping[str, float]  # measures of a ridge regression on its features, the best of its members'
     device: str  # what it was trained on
     title: tuple[str, str]  # name and digest of its records: the same if two arms are the same system
 
@@ -82,8 +83,8 @@ def shut(first: Studied, second: Studied, data: str) -> list[Shut]:
     found: list[Shut | None] = [same_system(first, second)]
     for arm in (first, second):
         found += [learning_rate(arm), levelled(arm)]
-        if arm.baseline is None or not (arm is weaker(first, second) and is_finished(arm)):
-            found.append(above_baseline(arm))
+        if not _compared(arm, data) or not (arm is weaker(first, second) and is_finished(arm)):
+            found.append(above_baseline(arm, data))
     found += [seeds(first, second, data), truth(first, second, data)]
     return [gate for gate in found if gate is not None]
 
@@ -148,25 +149,39 @@ def late_gain(curve: Sequence[float]) -> float:
     return 1 - max(curve[:before], default=0.0) / max(curve)
 
 
-def above_baseline(arm: Studied) -> Shut | None:
-    """Every seed stands clearly above a ridge regression on the same features."""
-    if arm.baseline is None:
+def above_baseline(arm: Studied, data: str) -> Shut | None:
+    """Every seed stands clearly above a ridge regression on the same features, by each measure."""
+    if not _compared(arm, data):
         return Shut(f"baseline of {arm.arm}", "no ridge regression is recorded on its features", 0, 0.0)
-    if not is_below_baseline(arm):
-        return None
-    lowest = min(arm.results["rsum"].values())
-    return Shut(
-        f"baseline of {arm.arm}",
-        f"its rsum, {lowest:.1f}, is not clearly above that of a ridge regression, {arm.baseline:.1f}",
-        0,
-        0.0,
-    )
+    for measure in _below_baseline(arm, data):
+        lowest, baseline = min(arm.results[measure].values()), arm.baseline[measure]
+        return Shut(
+            f"baseline of {arm.arm}",
+            f"its {measure}, {lowest:.1f}, is not clearly above that of a ridge regression, {baseline:.1f}",
+            0,
+            0.0,
+        )
+    return None
 
 
-def is_below_baseline(arm: Studied) -> bool:
-    """Whether some seed is not above the linear baseline by more than the margin."""
-    lowest = min(arm.results["rsum"].values())
-    return arm.baseline is not None and lowest <= (1 + MARGIN) * arm.baseline
+def is_below_baseline(arm: Studied, data: str) -> bool:
+    """Whether some seed is not above the linear baseline by more than the margin, by some measure."""
+    return bool(_below_baseline(arm, data))
+
+
+def _compared(arm: Studied, data: str) -> bool:
+    """Whether it is known how far the linear baseline gets by each measure."""
+    return set(measures_of(data)) <= arm.baseline.keys()
+
+
+def _below_baseline(arm: Studied, data: str) -> list[str]:
+    """The measures by which some seed is not clearly above the linear baseline."""
+    return [
+        measure
+        for measure in measures_of(data)
+        if measure in arm.baseline
+        and min(arm.results.get(measure, {0: math.inf}).values()) <= (1 + MARGIN) * arm.baseline[measure]
+    ]
 
 
 def is_finished(arm: Studied) -> bool:

@@ -74,7 +74,7 @@ def studied(
             arm,
             [_training(training, entries, tried(training.recipe.name)) for training in planned],
             metrics,
-            _baseline(mine, entries),
+            _baseline(mine, entries, data),
             mine[0].device,
             title,
         )
@@ -174,15 +174,21 @@ def _training(planned: PlannedTraining, entries: Iterable[Record], tried: Mappin
     )
 
 
-def _baseline(mine: Iterable[Record], entries: Iterable[Record]) -> float | None:
-    """The rsum of the linear baseline on these records' features, the best of several; None: unknown."""
+def _baseline(mine: Iterable[Record], entries: Iterable[Record], data: str) -> dict[str, float]:
+    """What the linear baseline measures on these records' features, the best of several; empty: unknown."""
     wanted = {(source["fingerprint"], source["feature_kind"]) for entry in mine for source in _sources(entry)}
-    sums = {
-        (entry.data["fingerprint"], entry.data["feature_kind"]): entry.metrics["rsum"]
+    known = {
+        (entry.data["fingerprint"], entry.data["feature_kind"]): entry.metrics
         for entry in entries
         if entry.name == BASELINE
     }
-    return max(sums[features] for features in wanted) if wanted <= sums.keys() else None
+    if not wanted <= known.keys():
+        return {}
+    return {
+        measure: max(known[features][measure] for features in wanted)
+        for measure in measures_of(data)
+        if all(measure in known[features] for features in wanted)
+    }
 
 
 def _refuse_mixed(entries: Iterable[Record], what: str) -> None:

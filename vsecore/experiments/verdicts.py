@@ -18,7 +18,7 @@ from vsecore.experiments.ledger import printed_sums, studied
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.statistics import Doubts, Verdict, corrected, doubts, judge, together
 
-Judgement = Verdict | Literal["too small to say", "not tried"]
+Judgement = Literal[Verdict, "too small to say", "not tried"]
 
 
 @dataclass(frozen=True)
@@ -105,16 +105,16 @@ def _judged(
                 gates_shut,
                 "too small to say" if gates_shut else together(list(by_measure[claim].values())),
                 {} if gates_shut else by_measure[claim],
-                "" if gates_shut else _remark(first, second),
+                "" if gates_shut else _remark(first, second, data),
             )
         )
     return held
 
 
-def _remark(first: Studied, second: Studied) -> str:
+def _remark(first: Studied, second: Studied, data: str) -> str:
     """What is said of a comparison whose weaker arm is below the linear baseline."""
     weaker = gates.weaker(first, second)
-    if not gates.is_below_baseline(weaker):
+    if not gates.is_below_baseline(weaker, data):
         return ""
     return "against a baseline that failed" if weaker is second else "but the system itself failed"
 

@@ -80,7 +80,7 @@ class GeneralizedMeanPool(nn.Module):
 
     Between `MeanPool` (p = 1) and `MaxPool` (p without end), if no value is negative. What is below 1e-6
     counts as 1e-6, since a negative number has no such root: a dimension can say how much of something is
-    there, not how much of its opposite.
+    there, not how much of its opposite. What is learned is the logarithm of p, so that p stays above 0.
 
     Args:
         power: p at the start, above 0.
@@ -97,15 +97,20 @@ class GeneralizedMeanPool(nn.Module):
         super().__init__()
         if not 0 < power < math.inf:
             raise ValueError(f"power must be above 0, got {power!r}")
-        self.power = nn.Parameter(torch.tensor(float(power)))
+        self.log_power = nn.Parameter(torch.tensor(math.log(power)))
+
+    @property
+    def power(self) -> Tensor:
+        """The p of now, a scalar."""
+        return self.log_power.exp()
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
         check_elements(x, mask)
         # By logarithms: x^p itself leaves the range of its type even for moderate values.
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        logs = without_padding(wide, mask).clamp(min=self.SMALLEST).log() * self.power  # (B, N, D)
+        power, wide = self.power, x.to(torch.promote_types(x.dtype, torch.float32))
+        logs = without_padding(wide, mask).clamp(min=self.SMALLEST).log() * power  # (B, N, D)
         if mask is not None:
             logs = torch.where(mask.unsqueeze(-1), logs, -torch.inf)
         count = count_real(x, mask).to(logs.dtype).unsqueeze(-1).log()  # (B, 1)
-        return ((logs.logsumexp(1) - count) / self.power).exp().to(x.dtype)  # (B, D)
+        return ((logs.logsumexp(1) - count) / power).exp().to(x.dtype)  # (B, D)

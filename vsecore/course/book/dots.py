@@ -48,7 +48,7 @@ def compared(found: Mapping[str, Studied], data: str, reader: float | None) -> F
     first = grid[0, 0]
     first.set_yticks(range(len(order)), [textwrap.fill(arm, 24) for arm in order])
     first.set_ylim(len(order) - 0.5, -0.5)  # the best on top
-    _references(first, [found[arm].baseline for arm in order], reader)
+    _references(first, [found[arm].baseline.get("rsum") for arm in order], reader)
     figure.legend(*first.get_legend_handles_labels(), loc="outside upper left", ncols=4, fontsize=9)
     return figure
 
@@ -61,7 +61,7 @@ def by_rsum(found: Mapping[str, Studied]) -> list[str]:
 def words_for(found: Mapping[str, Studied], data: str, reader: float | None) -> str:
     """What the figure shows, for a reader who cannot see it."""
     arms = [f"{arm} {found[arm].rsum:.1f} ({_seeds(len(found[arm].seeds))})" for arm in by_rsum(found)]
-    baselines = sorted({arm.baseline for arm in found.values() if arm.baseline is not None})
+    baselines = sorted({arm.baseline["rsum"] for arm in found.values() if arm.baseline})
     lines = [
         f"A dot for each seed of each system on {data}, with their mean and its 95 % interval.",
         f"Mean rsum: {', '.join(arms)}.",

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import matplotlib.pyplot as plt
 
@@ -28,6 +29,7 @@ from vsecore.experiments import (
 from vsecore.experiments.gates import LEVELLED, MARGIN, SEEDS, SEEDS_ELSEWHERE
 from vsecore.experiments.ledger import printed_sums
 from vsecore.experiments.tuning import FIRST
+from vsecore.experiments.verdicts import Judgement
 from vsecore.records import Record
 
 
@@ -127,7 +129,7 @@ def _trained_table(trained: Iterable[Record]) -> str:
         training, data = entry.config["training"], entry.data["name"]
         groups[
             DATA[data],
-            "fair" if is_fair(entry) else "lesson",
+            "fair" if is_fair(entry.config, data) else "lesson",
             str(training["epochs"]),
             str(entry.config["dim"]),
             str(training["batch_size"]),
@@ -148,9 +150,10 @@ An unfinished training says nothing about a method. So a claim is judged only wh
    development split. The best must lie between two others that were tried.
 2. **Length.** The last third of the epochs brought less than {100 * LEVELLED:.0f} % of the rsum, or the
    training is as long as the paper's.
-3. **Baseline.** Each system stands clearly above a simple linear model on the same features: a ridge
-   regression that predicts which words a caption has. If the weaker of the two does not, although its
-   learning rate is chosen and its training complete, the verdict adds "against a baseline that failed".
+3. **Baseline.** By every measure that counts, each system stands clearly above a simple linear model on the
+   same features: a ridge regression that predicts which words a caption has. If the weaker of the two does
+   not, although its learning rate is chosen and its training complete, the verdict adds "against a baseline
+   that failed".
 4. **Seeds.** Both systems were trained from the same seeds, at least {SEEDS["scenes"]} on the scenes and
    {SEEDS_ELSEWHERE} on photographs. The same seed means the same batches, so the difference is taken seed
    by seed.
@@ -207,7 +210,7 @@ _KINDS = {"better": "it is better.", "no worse": "it is no worse."}
 def _counted(found: Findings) -> str:
     """How often each verdict came out."""
     counts = {data: Counter(outcome.judgement for outcome in found.outcomes[data]) for data in DATA}
-    said = dict.fromkeys(outcome.judgement for data in DATA for outcome in found.outcomes[data])
+    said = [verdict for verdict in get_args(Judgement) if any(counts[data][verdict] for data in DATA)]
     rows = [[verdict, *(str(counts[data][verdict]) for data in DATA)] for verdict in said]
     return _table(["verdict", *(f"claims, on {name}" for name in DATA.values())], rows)
 

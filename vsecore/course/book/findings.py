@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vsecore import records
 from vsecore.experiments import (
@@ -31,7 +34,8 @@ class Findings:
     """All that the records say of a paper; by data, then by experiment."""
 
     experiments: Sequence[str]  # their names
-    trained: Sequence[Record]  # one for each training, at any scale
+    trained: Sequence[Record]  # one for each training, at any scale, but for the repeated ones of ensembles
+    ensembles: Sequence[Record]
     outcomes: Mapping[str, Sequence[Outcome]]
     fair: Mapping[str, Mapping[str, Mapping[str, Studied]]]
     lesson: Mapping[str, Mapping[str, Mapping[str, Studied]]]  # where at least two arms are in `fair`
@@ -48,15 +52,13 @@ class Findings:
         names = [name for name in EXPERIMENTS if name.startswith(f"{work}_")]
         fair = {data: {name: studied(name, data, folder=folder) for name in names} for data in DATA}
         entries = records.find(folder) if folder.is_dir() else []
+        mine = [
+            entry for entry in entries if entry.name.startswith(f"{work}_") and entry.data["name"] in DATA
+        ]
         return cls(
             names,
-            [
-                entry
-                for entry in entries
-                if entry.name.startswith(f"{work}_")
-                and "training" in entry.config  # an ensemble's record has those of its members in it
-                and entry.data["name"] in DATA
-            ],
+            [entry for entry in mine if "training" in entry.config],
+            [entry for entry in mine if "members" in entry.config],
             {data: outcomes(work, data, folder=folder) for data in DATA},
             fair,
             {
@@ -86,8 +88,17 @@ class Findings:
         return mean_seconds(arm for arms in self.fair[data].values() for arm in arms.values())
 
     def fair_trainings(self, data: str) -> int:
-        """How many trainings at the fair scale are recorded."""
-        return sum(entry.data["name"] == data and is_fair(entry) for entry in self.trained)
+        """How many trainings at the fair scale are recorded, those of an ensemble's repeated members too."""
+        alone = sum(entry.data["name"] == data and is_fair(entry.config, data) for entry in self.trained)
+        repeated = set()
+        for entry in self.ensembles:
+            met: Counter[str] = Counter()
+            for member in entry.config["members"]:
+                told = json.dumps(member, sort_keys=True)
+                if entry.data["name"] == data and is_fair(member, data) and met[told]:
+                    repeated.add((told, entry.seed, met[told]))
+                met[told] += 1
+        return alone + len(repeated)
 
     def all_trainings(self, data: str) -> int:
         """How many it takes to judge all claims, from nothing."""
@@ -98,7 +109,12 @@ class Findings:
         return len(wanted)
 
 
-def is_fair(entry: Record) -> bool:
-    """Whether a training was as long as the fair scale asks for."""
-    epochs: int = entry.config["training"]["epochs"]
-    return epochs == FAIR_SCALE[entry.data["name"]]["training.epochs"]
+def is_fair(config: Mapping[str, Any], data: str) -> bool:
+    """Whether a training was as long as the fair scale asks for.
+
+    Args:
+        config: its recipe, as a record keeps it.
+        data: the name of the data.
+    """
+    epochs: int = config["training"]["epochs"]
+    return epochs == FAIR_SCALE[data]["training.epochs"]
