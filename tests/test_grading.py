@@ -118,6 +118,7 @@ def test_what_lies_between_the_gates_goes_even_without_a_tag() -> None:
             ]
         ),
         cite,
+        solutions=False,
     )
     assert [cell.source for cell in made.cells] == ["Before.", "After.", "kept = 3"]
 
@@ -145,7 +146,7 @@ def test_the_books_markdown_is_said_in_plain_words() -> None:
         cite,
     )
     assert said == (
-        "### Exercise: Read a ranking\n\n*Compute; about 2 minutes; 2 points.*\n\nWhich place?\n\n"
+        "### Exercise: Read a ranking\n\n*Compute, medium; about 2 minutes; 2 points.*\n\nWhich place?\n\n"
         "> **Where {x} departs**\n>\n> It does (a,b).\n>\n> ```python\n> x = 1\n> ```\n\n"
         "See the table and (a).\n\n```python\ny = '{cite}`a`'\n```"
     )

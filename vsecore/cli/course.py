@@ -90,18 +90,21 @@ def learner(
         list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where the copies go. [default: build/learner]")] = None,
+    solutions: Annotated[
+        bool, typer.Option(help="Fold a solution beneath each exercise, or leave all of them out.")
+    ] = True,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite older copies, and any work in them.")
     ] = False,
 ) -> None:
-    """Write copies of the notebooks without their solutions, to work in or to hand out."""
+    """Write copies of the notebooks to work in: the parts that a learner writes are cut out."""
     paths.need_checkout("vse learner")
     from vsecore.course.grading import LEARNER_FOLDER, write_learner_copies
 
     folder = out or LEARNER_FOLDER
     check_writable("--out", folder)
-    written = write_learner_copies(notebooks or (), folder, force=force)
-    typer.echo(f"{len(written)} notebooks without solutions: {folder}")
+    written = write_learner_copies(notebooks or (), folder, solutions=solutions, force=force)
+    typer.echo(f"{len(written)} notebooks to work in: {folder}")
     typer.echo(f'open them: "{Path(sys.executable).parent / "jupyter"}" lab "{written[0]}"')
 
 

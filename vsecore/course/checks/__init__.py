@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vsecore.course.checks import (
     encoders,
@@ -22,7 +23,7 @@ from vsecore.course.checks import (
 )
 from vsecore.course.checks.exercise import Exercise, Judgement, Trial, judge_answer
 
-__all__ = ["EXERCISES", "GRADES", "Exercise", "Judgement", "Trial", "check"]
+__all__ = ["EXERCISES", "GRADES", "Exercise", "Judgement", "Trial", "check", "exercise"]
 
 GRADES = "VSECORE_GRADES"
 """The environment variable that names a file; `check` adds a JSON line to it for each judgement."""
@@ -37,6 +38,33 @@ EXERCISES: dict[str, Exercise] = {
     **how_many_negatives.EXERCISES,
     **ensembles_and_speed.EXERCISES,
 }
+
+
+Answer = TypeVar("Answer", bound=Callable[..., Any])
+
+
+def exercise(key: str) -> Callable[[Answer], Answer]:
+    """Judge the function or class below, at once, and say how far it gets: `@exercise("04.siblings")`.
+
+    Until it is right, a right one takes its place for the cells below, so that the notebook goes on.
+
+    Args:
+        key: the exercise's.
+
+    Raises:
+        ValueError: there is no such exercise.
+    """
+
+    def judged(answer: Answer) -> Answer:
+        judgement = check(key, answer)
+        print(judgement)
+        reference: Any = EXERCISES[key].reference
+        if judgement.passed or reference is None:
+            return answer
+        print(f"Until then, the cells below use a {answer.__name__} that is right.")
+        return reference
+
+    return judged
 
 
 def check(exercise: str, answer: Any) -> Judgement:
