@@ -94,18 +94,19 @@ def show_search(sentence: str) -> None:
     )
 
 
-show_search("a girl holding a balloon")
-
-# %% [markdown]
-# A frame and a tick mark the pictures that the sentence is *true* of. The network did not decide that. The scenes come from a small
-# world of our own, and the world knows what is in each of them. Change the sentence and run the cell again:
-
-# %%
 show_search("two boats on the lake")
 
 # %% [markdown]
-# In JupyterLab you can also type into a box and press Enter. If a word is unknown, you get a message. In the book, you see
-# what the cells above found.
+# A frame and a tick mark the pictures that the sentence is *true* of. The network did not decide that. The scenes come from a small
+# world of our own, and the world knows what is in each of them. The network is small too, and it does not always understand who
+# holds what:
+
+# %%
+show_search("a girl holding a balloon")
+
+# %% [markdown]
+# Change the sentence and run the cell again. In JupyterLab you can also type into a box and press Enter. If a word is unknown, you
+# get a message. In the book, you see what the cells above found.
 
 # %% tags=["remove-output"]
 search_box(show_search)

@@ -55,7 +55,6 @@ MEANINGS = {
     "grey": "silver",
     "small": "mini short",
     "large": "giant enormous tall",
-    "beside": "alongside",
 }
 _NEAREST = {word: known for known, unknown in MEANINGS.items() for word in unknown.split()}
 
