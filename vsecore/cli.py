@@ -107,6 +107,10 @@ DataOption = Annotated[
     str, typer.Option("--data", help="'scenes', or a folder of extracted features (see vse data extract).")
 ]
 Features = Annotated[Literal["grid", "region", "patch"], typer.Option(help="What an element is.")]
+VectorsOption = Annotated[
+    Path | None,
+    typer.Option("--vectors", help="A text file of word vectors, or glove: those of the extra offline."),
+]
 RecordOption = Annotated[
     Path | None, typer.Option("--record", help="Write a record into this folder, such as assets/results.")
 ]
@@ -240,7 +244,7 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
     ] = None,
-    vectors: Annotated[Path | None, typer.Option(help="Word vectors as text: GloVe or fastText.")] = None,
+    vectors: VectorsOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")] = 0,
     device: Annotated[Literal["auto", "cpu"], typer.Option(help="auto uses a GPU if there is one.")] = "auto",
@@ -421,7 +425,7 @@ def experiment(
         list[str] | None,
         typer.Option("--set", help="A field of all arms. Repeatable. [default: the scale of a lesson]"),
     ] = None,
-    vectors: Annotated[Path | None, typer.Option(help="Word vectors as text: GloVe or fastText.")] = None,
+    vectors: VectorsOption = None,
     record: Annotated[
         Path | None, typer.Option("--record", help="The folder of records. [default: the repository's]")
     ] = None,
