@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from vsecore import cli, stopping
+from vsecore import cli, records, stopping
 from vsecore.data.features import open_precomp
 from vsecore.evaluation import evaluate
 from vsecore.experiments import LESSON_SCALE
@@ -91,6 +91,14 @@ def test_several_runs_are_evaluated_as_one(features: Path, tmp_path: Path) -> No
     for data in (["--data", features], ["--data", features, "--data", features]):
         said = run("evaluate", *runs, *data)
         assert float(said.split("rsum")[1].split()[0]) == pytest.approx(expected, abs=0.01)
+    for split in ("dev", "test"):  # two splits of one ensemble are two records
+        run("evaluate", *runs, "--data", features, "--split", split, "--record", tmp_path / "records")
+    recorded = {entry.config["split"]: entry for entry in records.find(tmp_path / "records", name="ensemble")}
+    assert recorded["test"].metrics["rsum"] == pytest.approx(expected)
+    assert [member["seed"] for member in recorded["test"].config["members"]] == [0, 1]
+    assert recorded["test"].seconds == pytest.approx(
+        sum(load_run(folder).timings["seconds"] for folder in runs), abs=0.01
+    )
 
 
 def test_an_evaluation_says_what_makes_its_numbers_doubtful(

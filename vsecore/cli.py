@@ -336,8 +336,11 @@ def evaluate(
     ] = None,
     split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
     folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
+    record: RecordOption = None,
 ) -> None:
     """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities."""
+    _writable("--record", record)
+    from vsecore import records
     from vsecore.evaluation import ensemble
     from vsecore.evaluation import evaluate as measure
     from vsecore.training import load_run, score_split
@@ -348,9 +351,10 @@ def evaluate(
     sources = data or ["scenes"]
     if len(sources) not in (1, len(runs)):
         raise ValueError(f"--data is given {len(sources)} times for {len(runs)} runs: give one, or one each")
-    scores, parts = [], []
+    scores, parts, members = [], [], []
     for row, folder in enumerate(runs):
         trained = load_run(folder)
+        members.append(trained)
         source = sources[row % len(sources)]
         if data is None and trained.data["name"] != "scenes":
             name = trained.data["name"]
@@ -374,8 +378,14 @@ def evaluate(
         if parts[row].captions != parts[0].captions or parts[row].picture_ids != parts[0].picture_ids:
             raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")
         scores.append(score_split(trained.model.to(best_device()), parts[row], trained.tokenizer))
-    for name, value in measure(ensemble(*scores), parts[0].owner, folds).items():
+    metrics = measure(ensemble(*scores), parts[0].owner, folds)
+    for name, value in metrics.items():
         typer.echo(f"{name:<12} {value:8.2f}")
+    if record is not None:
+        in_folds = f", mean of {folds} folds" if folds else ""
+        note = f"mean similarity of {len(runs)} runs on {len(parts[0])} {split} pictures{in_folds}"
+        entry = records.record_ensemble(members, split, metrics, note)
+        typer.echo(f"record: {records.write(entry, record)}")
 
 
 @app.command()

@@ -28,7 +28,7 @@ from vsecore.data.files import read_json, write_atomically
 from vsecore.paths import assets
 from vsecore.training import Run
 from vsecore.training.distributed import hardware
-from vsecore.training.identity import flatten
+from vsecore.training.identity import digest, flatten
 from vsecore.typed import short
 
 PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
@@ -106,6 +106,38 @@ def record_run(run: Run, metrics: dict[str, float], note: str = "") -> Record:
         device=run.device,
         processes=run.processes,
         precision=run.precision,
+    )
+
+
+def record_ensemble(runs: Sequence[Run], split: str, metrics: dict[str, float], note: str = "") -> Record:
+    """The record of an ensemble: its members, each by what tells it from all others.
+
+    Its seed is that of its first member, and its time that of all trainings together.
+
+    Args:
+        runs: the members, as `training.load_run` gives them.
+        split: what it was evaluated on.
+        metrics: what is reported.
+        note: in plain words, what the numbers are.
+    """
+    members = [
+        {"name": run.recipe.name, "config_hash": run.recipe.hash(), "seed": run.seed, "data": run.data}
+        for run in runs
+    ]
+    config: dict[str, Any] = {"members": members, "split": split}
+    first = runs[0]
+    return record(
+        "ensemble",
+        config=config,
+        config_hash=digest(json.dumps(config, sort_keys=True).encode()),
+        data={"name": first.data["name"]},
+        seed=first.seed,
+        metrics=metrics,
+        seconds=sum(run.timings["seconds"] for run in runs),
+        note=note,
+        device=first.device,
+        processes=first.processes,
+        precision=first.precision,
     )
 
 
