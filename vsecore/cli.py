@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from vsecore import paths, stopping, threads
 
 if TYPE_CHECKING:
-    from vsecore.data.splits import Dataset, FeatureKind
+    from torch import Tensor
+
+    from vsecore.data.splits import Dataset, FeatureKind, Split
 
 # The heavy imports are inside the commands, so that `vse --help` answers at once.
 
@@ -234,6 +236,21 @@ def data_extract(
         typer.echo(repr(split))
 
 
+@data_app.command("join")
+def data_join(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of features, of the same pictures.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write the joined features into.")],
+) -> None:
+    """Put the features of several networks side by side, each picture as one vector."""
+    _writable("--out", out)
+    from vsecore.data.features import open_precomp
+    from vsecore.data.joining import join
+
+    dataset = open_precomp(join(folders, out))
+    for split in (dataset.train, dataset.dev, dataset.test):
+        typer.echo(repr(split))
+
+
 @app.command()
 def train(
     recipe: Annotated[str, typer.Argument(help="A recipe's name; an unknown one lists them all.")],
@@ -325,7 +342,12 @@ def train(
 
 @app.command()
 def evaluate(
-    runs: Annotated[list[Path], typer.Argument(help="A run's folder; several are averaged: an ensemble.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A run's folder, or cca, which is solved for; several are averaged: an ensemble."
+        ),
+    ],
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -336,6 +358,7 @@ def evaluate(
     ] = None,
     split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
     folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
+    vectors: VectorsOption = None,
     record: RecordOption = None,
 ) -> None:
     """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities."""
@@ -343,81 +366,131 @@ def evaluate(
     from vsecore import records
     from vsecore.evaluation import ensemble
     from vsecore.evaluation import evaluate as measure
-    from vsecore.training import load_run, score_split
-    from vsecore.training.distributed import best_device
 
     if split not in ("train", "dev", "test"):
         raise ValueError(f"--split is {split!r}; it must be train, dev or test")
+    if vectors is not None and CCA not in runs:
+        raise ValueError("--vectors is given, but only cca takes them here: a run has its own")
     sources = data or ["scenes"]
     if len(sources) not in (1, len(runs)):
         raise ValueError(f"--data is given {len(sources)} times for {len(runs)} runs: give one, or one each")
-    scores, parts, members = [], [], []
+    scores, parts, members, seconds = [], [], [], 0.0
     for row, folder in enumerate(runs):
-        trained = load_run(folder)
-        members.append(trained)
         source = sources[row % len(sources)]
-        if data is None and trained.data["name"] != "scenes":
-            name = trained.data["name"]
-            raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
-        dataset = _open(source, trained.recipe.features)
-        if dataset.feature_dim != trained.data["feature_dim"]:
-            raise ValueError(
-                f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "
-                f"{dataset.feature_dim}: name features of the network that it was trained with"
-            )
-        if dataset.fingerprint() != trained.data["fingerprint"]:
-            typer.echo(
-                f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}; unless "
-                "the same network made both features, these numbers mean nothing",
-                err=True,
-            )
-        if len(trained.history) < trained.recipe.training.epochs:
-            done = f"{len(trained.history)} of {trained.recipe.training.epochs} epochs"
-            typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
-        parts.append(getattr(dataset, split))
-        if parts[row].captions != parts[0].captions or parts[row].picture_ids != parts[0].picture_ids:
+        if folder == CCA:
+            score, part, member, took = _solved(source, split, vectors)
+        else:
+            score, part, member, took = _trained(folder, source, split, named=data is not None)
+        scores.append(score)
+        parts.append(part)
+        members.append(member)
+        seconds += took
+        if part.captions != parts[0].captions or part.picture_ids != parts[0].picture_ids:
             raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")
-        scores.append(score_split(trained.model.to(best_device()), parts[row], trained.tokenizer))
     metrics = measure(ensemble(*scores), parts[0].owner, folds)
     for name, value in metrics.items():
         typer.echo(f"{name:<12} {value:8.2f}")
     if record is not None:
         in_folds = f", mean of {folds} folds" if folds else ""
-        note = f"mean similarity of {len(runs)} runs on {len(parts[0])} {split} pictures{in_folds}"
-        entry = records.record_ensemble(members, split, metrics, note)
+        note = f"mean similarity of {len(runs)} systems on {len(parts[0])} {split} pictures{in_folds}"
+        entry = records.record_ensemble(members, split, metrics, seconds, note)
         typer.echo(f"record: {records.write(entry, record)}")
 
 
+CCA = Path("cca")
+"""What `vse evaluate` takes in place of a run's folder; another name must do for a folder."""
+
+
+def _trained(
+    folder: Path, source: str, split: str, named: bool
+) -> tuple[Tensor, Split, dict[str, Any], float]:
+    """A run's similarities on a split of some data, the split, what tells the run apart, and its seconds."""
+    from vsecore import records
+    from vsecore.training import load_run, score_split
+    from vsecore.training.distributed import best_device
+
+    trained = load_run(folder)
+    if not named and trained.data["name"] != "scenes":
+        name = trained.data["name"]
+        raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
+    dataset = _open(source, trained.recipe.features)
+    if dataset.feature_dim != trained.data["feature_dim"]:
+        raise ValueError(
+            f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "
+            f"{dataset.feature_dim}: name features of the network that it was trained with"
+        )
+    if dataset.fingerprint() != trained.data["fingerprint"]:
+        typer.echo(
+            f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}; unless "
+            "the same network made both features, these numbers mean nothing",
+            err=True,
+        )
+    if len(trained.history) < trained.recipe.training.epochs:
+        done = f"{len(trained.history)} of {trained.recipe.training.epochs} epochs"
+        typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
+    part = getattr(dataset, split)
+    scores = score_split(trained.model.to(best_device()), part, trained.tokenizer)
+    return scores, part, records.member(trained), trained.timings["seconds"]
+
+
+def _solved(source: str, split: str, vectors: Path | None) -> tuple[Tensor, Split, dict[str, Any], float]:
+    """The same of canonical correlation analysis, which is solved for here and now."""
+    import time
+
+    from vsecore.course.baselines import cca_scores
+
+    dataset = _open(source, "grid")
+    part, began = getattr(dataset, split), time.perf_counter()
+    scores = cca_scores(dataset.train, part, vectors)
+    data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": str(vectors or "none")}
+    member = {"name": str(CCA), "config_hash": "", "seed": 0, "data": data}
+    return scores, part, member, time.perf_counter() - began
+
+
 @app.command()
-def baselines(data: DataOption = "scenes", seed: Seed = 0, record: RecordOption = None) -> None:
-    """Evaluate chance and a ridge regression on the test split, with grid features."""
+def baselines(
+    data: DataOption = "scenes",
+    vectors: VectorsOption = None,
+    seed: Seed = 0,
+    record: RecordOption = None,
+) -> None:
+    """Evaluate chance, a ridge regression and CCA on the test split, with grid features."""
     _writable("--record", record)
     import time
 
     from vsecore import records
-    from vsecore.course.baselines import chance_scores, ridge_scores
+    from vsecore.course.baselines import cca_scores, chance_scores, ridge_scores
     from vsecore.evaluation import evaluate as measure
 
     dataset = _open(data, "grid")
-    for name, note in (
-        ("chance", "uniform random scores"),
-        ("ridge", "ridge regression from the mean element to tf-idf words, compared by cosine"),
+    train, test = dataset.train, dataset.test
+    with_vectors = "" if vectors is None else f", with word vectors ({vectors.name})"
+    for name, score, note in (
+        ("chance", lambda: chance_scores(test, seed), "uniform random scores"),
+        (
+            "ridge",
+            lambda: ridge_scores(train, test),
+            "ridge regression from the mean element to tf-idf words, compared by cosine",
+        ),
+        (
+            "cca",
+            lambda: cca_scores(train, test, vectors),
+            f"canonical correlations of the mean element and tf-idf words{with_vectors}",
+        ),
     ):
         began = time.perf_counter()
-        chance = name == "chance"
-        scores = chance_scores(dataset.test, seed) if chance else ridge_scores(dataset.train, dataset.test)
-        metrics = measure(scores, dataset.test.owner)
+        metrics = measure(score(), test.owner)
         typer.echo(f"{name}: {_spoken(metrics)}")
         if record is not None:
             entry = records.record(
                 name,
-                config={},
+                config={} if name != "cca" or vectors is None else {"vectors": vectors.name},
                 config_hash="",
                 data={"name": dataset.name, "fingerprint": dataset.fingerprint()},
                 seed=seed,
                 metrics=metrics,
                 seconds=time.perf_counter() - began,
-                note=f"{note}; {len(dataset.test)} test pictures",
+                note=f"{note}; {len(test)} test pictures",
             )
             typer.echo(f"record: {records.write(entry, record)}")
 

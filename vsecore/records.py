@@ -109,35 +109,33 @@ def record_run(run: Run, metrics: dict[str, float], note: str = "") -> Record:
     )
 
 
-def record_ensemble(runs: Sequence[Run], split: str, metrics: dict[str, float], note: str = "") -> Record:
-    """The record of an ensemble: its members, each by what tells it from all others.
+def member(run: Run) -> dict[str, Any]:
+    """What tells a run of an ensemble from all others."""
+    return {"name": run.recipe.name, "config_hash": run.recipe.hash(), "seed": run.seed, "data": run.data}
 
-    Its seed is that of its first member, and its time that of all trainings together.
+
+def record_ensemble(
+    members: Sequence[dict[str, Any]], split: str, metrics: dict[str, float], seconds: float, note: str = ""
+) -> Record:
+    """The record of an ensemble. Its data's name and its seed are those of its first member.
 
     Args:
-        runs: the members, as `training.load_run` gives them.
+        members: what `member` says of each.
         split: what it was evaluated on.
         metrics: what is reported.
+        seconds: how long the training of all members took, added up.
         note: in plain words, what the numbers are.
     """
-    members = [
-        {"name": run.recipe.name, "config_hash": run.recipe.hash(), "seed": run.seed, "data": run.data}
-        for run in runs
-    ]
-    config: dict[str, Any] = {"members": members, "split": split}
-    first = runs[0]
+    config = {"members": list(members), "split": split}
     return record(
         "ensemble",
         config=config,
         config_hash=digest(json.dumps(config, sort_keys=True).encode()),
-        data={"name": first.data["name"]},
-        seed=first.seed,
+        data={"name": members[0]["data"]["name"]},
+        seed=members[0]["seed"],
         metrics=metrics,
-        seconds=sum(run.timings["seconds"] for run in runs),
+        seconds=seconds,
         note=note,
-        device=first.device,
-        processes=first.processes,
-        precision=first.precision,
     )
 
 
