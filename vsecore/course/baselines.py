@@ -102,9 +102,10 @@ def cca_scores(
     if vectors is not None:
         captions, read = _with_vectors([captions, read], words, vectors)  # (Nc, V + d)
     seen = _pooled(train, root=True)  # (n, F)
-    picture_mean, word_mean = seen.mean(0, dtype=np.float64), np.asarray(captions.mean(0)).ravel()
-    of_pictures = np.zeros((seen.shape[1], seen.shape[1]))  # (F, F)   over the pairs, as is all that follows
-    counts = np.bincount(train.owner, minlength=len(seen))
+    counts = np.bincount(train.owner, minlength=len(seen))  # (n,)
+    picture_mean = np.average(seen, axis=0, weights=counts)  # (F,)   over the pairs, as is all that follows
+    word_mean = np.asarray(captions.mean(0)).ravel()  # (V,)
+    of_pictures = np.zeros((seen.shape[1], seen.shape[1]))  # (F, F)
     for start in range(0, len(seen), BLOCK):
         x = seen[start : start + BLOCK] - picture_mean  # (b, F)
         of_pictures += x.T @ (x * counts[start : start + BLOCK, None])
