@@ -27,7 +27,7 @@ RECIPES: dict[str, Recipe] = {
     for text in ("gru", "bert")
     for feature in ("grid", "region", "patch")
     for recipe in (make(feature, text),)
-} | {recipe.name: recipe for feature in ("grid", "region", "patch") for recipe in (small.window(feature),)}
+} | {recipe.name: recipe for recipe in (small.window("grid"), small.window("patch"))}
 """Every system by name."""
 
 VARIANTS: dict[str, dict[str, Any]] = {**two_ad.VARIANTS, **small.VARIANTS}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
 
 
-def window(feature: str) -> Recipe:
-    """Words read with their neighbours, all of each picture's captions in a batch, every negative counted.
-
-    Source: our own choice on Flickr8k's development split.
-    """
+def window(feature: Literal["grid", "patch"]) -> Recipe:
+    """Words read with their neighbours, all captions of a picture in a batch, every negative counted."""
     return Recipe(
         name=f"window_{feature}",
         source=(
@@ -20,7 +17,7 @@ def window(feature: str) -> Recipe:
             "(m-CNN), the loss from Radford et al. 2021 (CLIP)"
         ),
         dim=512,
-        image=ImageTower(encoder=Part(feature)),
+        image=ImageTower(encoder=Part(feature, {"drop": 0.3})),
         text=TextTower(encoder=Part("window", {"word_dim": 50}), pool=Part("max"), word_drop=0.2),
         losses=(Part("info_nce"),),
         training=Training(
