@@ -147,7 +147,8 @@ def test_cca_learns_of_a_rare_word_from_those_like_it(tmp_path: Path) -> None:
     """Of two words that always mean the same, one is seen in training once."""
     train, test = invented("train", 300, seed=1), invented("test", 60, seed=2)
     captions = [
-        caption.replace("word1 ", "twin ") if row == 0 else caption for row, caption in enumerate(train.captions)
+        caption.replace("word1 ", "twin ") if row == 0 else caption
+        for row, caption in enumerate(train.captions)
     ]
     train = replace(train, captions=captions)
     test = replace(test, captions=[caption.replace("word1", "twin") for caption in test.captions])

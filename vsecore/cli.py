@@ -484,9 +484,13 @@ def baselines(
         if record is not None:
             entry = records.record(
                 name,
-                config={} if name != "cca" or vectors is None else {"vectors": vectors.name},
+                config={},
                 config_hash="",
-                data={"name": dataset.name, "fingerprint": dataset.fingerprint()},
+                data={
+                    "name": dataset.name,
+                    "fingerprint": dataset.fingerprint(),
+                    "vectors": vectors.name if vectors is not None and name == "cca" else "",
+                },
                 seed=seed,
                 metrics=metrics,
                 seconds=time.perf_counter() - began,
