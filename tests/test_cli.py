@@ -16,6 +16,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from vsecore import cli, records, stopping
+from vsecore.course.baselines import cca_scores
 from vsecore.data.features import open_precomp
 from vsecore.evaluation import evaluate
 from vsecore.experiments import LESSON_SCALE
@@ -265,8 +266,33 @@ def test_grading_tells_the_page_to_open(tmp_path: Path) -> None:
 
 def test_baselines_are_printed_and_recorded(features: Path, tmp_path: Path) -> None:
     said = run("baselines", "--data", features, "--record", tmp_path / "records")
-    assert "chance: " in said and "ridge: " in said
-    assert len(list((tmp_path / "records").glob("*.json"))) == 2
+    assert all(f"{name}: " in said for name in ("chance", "ridge", "cca"))
+    assert len(list((tmp_path / "records").glob("*.json"))) == 3
+
+
+def test_cca_can_be_evaluated_and_averaged_like_a_run(
+    features: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = open_precomp(features)
+    solved = cca_scores(dataset.train, dataset.test)
+    said = run("evaluate", "cca", "--data", features)
+    expected = evaluate(solved, dataset.test.owner)["rsum"]
+    assert float(said.split("rsum")[1].split()[0]) == pytest.approx(expected, abs=0.01)
+    out = tmp_path / "run"
+    run("train", "window_grid", "--data", features, "--out", out, *SMALL)
+    trained = load_run(out)
+    both = (solved + score_split(trained.model, dataset.test, trained.tokenizer)) / 2
+    said = run("evaluate", "cca", out, "--data", features, "--record", tmp_path / "records")
+    (entry,) = records.find(tmp_path / "records")
+    assert entry.metrics["rsum"] == pytest.approx(evaluate(both, dataset.test.owner)["rsum"], abs=0.01)
+    assert [member["name"] for member in entry.config["members"]] == ["cca", "window_grid"]
+    said = complaint(capsys, monkeypatch, "evaluate", out, "--data", features, "--vectors", "glove")
+    assert "only cca takes them" in said
+
+
+def test_features_of_two_networks_are_joined(features: Path, tmp_path: Path) -> None:
+    said = run("data", "join", features, features, "--out", tmp_path / "both")
+    assert f"(1, {2 * open_precomp(features).feature_dim})" in said
 
 
 def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(

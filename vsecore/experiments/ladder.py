@@ -1,4 +1,4 @@
-"""The ladder on Flickr8k's photographs: from chance to an ensemble, each rung with the command that climbs it."""
+"""The ladder on Flickr8k: from chance to an ensemble, each rung with the command that climbs it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RUNGS = (
 
 
 def table(folder: Path = FOLDER) -> str:
-    """The ladder as a Markdown table: means over seeds, and the standard deviation of rsum if there are several.
+    """The ladder as a Markdown table: means over seeds, and the standard deviation of rsum over them.
 
     Rungs without a record are left out.
 

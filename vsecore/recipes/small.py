@@ -34,7 +34,7 @@ def window(feature: Literal["grid", "patch"]) -> Recipe:
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    # VSE++ for one processor and 6,000 pictures: so few steps are too few to begin with the hardest negatives.
+    # VSE++ for one processor and 6,000 pictures. The hardest negatives come late: all steps are early ones.
     "laptop": {
         "dim": 256,
         "text.encoder.word_dim": 50,
