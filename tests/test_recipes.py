@@ -346,7 +346,16 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         if registry._options(name)
     }
     assert options == {
+        ("picture encoder", "grid"): {"drop": 0.0},
+        ("picture encoder", "patch"): {"drop": 0.0},
         ("caption encoder", "gru"): {"word_dim": 300, "minimum_count": 4},
+        ("caption encoder", "window"): {
+            "word_dim": 300,
+            "window": 3,
+            "hidden": 1024,
+            "drop": 0.2,
+            "minimum_count": 4,
+        },
         ("caption encoder", "bert"): {"weights": inspect.Parameter.empty},
         ("pool", "kmax"): {"k": inspect.Parameter.empty},
         ("pool", "generalized_mean"): {"power": 3.0},
