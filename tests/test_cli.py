@@ -279,7 +279,7 @@ def test_cca_can_be_evaluated_and_averaged_like_a_run(
     expected = evaluate(solved, dataset.test.owner)["rsum"]
     assert float(said.split("rsum")[1].split()[0]) == pytest.approx(expected, abs=0.01)
     out = tmp_path / "run"
-    run("train", "window_grid", "--data", features, "--out", out, *SMALL)
+    run("train", "window_grid", "--data", features, "--out", out, *SMALL, "--set", "training.batch_size=2")
     trained = load_run(out)
     both = (solved + score_split(trained.model, dataset.test, trained.tokenizer)) / 2
     said = run("evaluate", "cca", out, "--data", features, "--record", tmp_path / "records")
