@@ -3,6 +3,7 @@
 import json
 import os
 import runpy
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -70,3 +71,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "photographs" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.photographs)
+
+
+@pytest.fixture
+def claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Write claims: each is the usual one with some fields changed, and without those that are None."""
+    import yaml
+    from studies import CLAIM
+
+    from vsecore.experiments import claims
+
+    def write(*changes: dict[str, str | None]) -> None:
+        path = tmp_path / "claims.yml"
+        entries = [
+            {field: value for field, value in (CLAIM | change).items() if value is not None}
+            for change in changes
+        ]
+        path.write_text(yaml.safe_dump(entries), encoding="utf-8")
+        monkeypatch.setattr(sys.modules[claims.__module__], "CLAIMS", path)
+
+    write({})
+    return write

@@ -1,6 +1,7 @@
 """What tests of training share: a dataset of a few random pictures, and recipes small enough for it."""
 
 import numpy as np
+import torch
 
 from vsecore.data.splits import Dataset, Split
 from vsecore.recipes import get
@@ -39,6 +40,25 @@ def small_data(kind="grid", **options):
     """Twenty pictures that are train, dev and test at once."""
     split = small_split("train", 20, **options)
     return Dataset("small", split, split, split, kind)
+
+
+def make_bert(folder, captions):
+    """A small BERT with random weights and the words of the captions."""
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    words = sorted({word for caption in captions for word in caption.split()})
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    BertTokenizerFast(vocab={word: number for number, word in enumerate(vocabulary)}).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+    )
+    BertModel(config).save_pretrained(folder)
 
 
 def recipe(name="vsepp_grid_gru", **changes):

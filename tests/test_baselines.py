@@ -10,8 +10,8 @@ from scipy.linalg import eigh
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
 
-from vsecore.course import baselines
-from vsecore.course.baselines import cca_scores, chance_scores, ridge_scores
+from vsecore import baselines
+from vsecore.baselines import cca_scores, chance_scores, ridge_scores
 from vsecore.data.splits import Split
 from vsecore.data.words import tokenize
 from vsecore.evaluation import evaluate

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from vsecore.data.batches import Batch, OfflineNegatives, make_loader, noise
 from vsecore.data.splits import Split
-from vsecore.data.words import TokenizedCaptions, Vocabulary
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.words import TokenizedCaptions
 
 WORDS = ["a", "red", "kite", "above", "the", "beach", "and", "two", "small", "dogs", "run", "past"]
 

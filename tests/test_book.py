@@ -111,7 +111,8 @@ def test_every_module_has_its_place_among_the_packages_pages() -> None:
     assert told <= modules
     # The command line is told by --help; a package tells for what is inside it.
     untold = modules - {"vsecore", "vsecore.data", "vsecore.cli", "vsecore.__main__"}
-    untold -= {module for module in modules if any(module.startswith(f"{package}.") for package in told)}
+    inside = {*told, "vsecore.cli"}
+    untold -= {module for module in modules if any(module.startswith(f"{package}.") for package in inside)}
     assert untold - told == set(), "name it on a page of book/api"
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from vsecore import cli, records, stopping
-from vsecore.course.baselines import cca_scores
+from vsecore.baselines import cca_scores
 from vsecore.data.features import open_precomp
 from vsecore.evaluation import evaluate
 from vsecore.experiments import LESSON_SCALE
@@ -48,6 +48,15 @@ def features(album: Callable[..., Path], tmp_path: Path) -> Path:
     folder = tmp_path / "features"
     run("data", "extract", album(), folder, "--backbone", "scenes-cnn")
     return folder
+
+
+@pytest.fixture
+def trained(features: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A run, and a copy of the features that it was trained on, which a test may change."""
+    out, other = tmp_path / "run", tmp_path / "other"
+    run("train", "vsepp_grid_gru", "--data", features, "--out", out, *SMALL)
+    shutil.copytree(features, other)
+    return out, other
 
 
 def test_from_pictures_to_an_evaluated_model_by_commands_alone(
@@ -103,15 +112,13 @@ def test_several_runs_are_evaluated_as_one(features: Path, tmp_path: Path) -> No
 
 
 def test_an_evaluation_says_what_makes_its_numbers_doubtful(
-    features: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    features: Path,
+    trained: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out, other = tmp_path / "run", tmp_path / "other"
-    said = CliRunner().invoke(
-        cli.app, ["train", "vsepp_grid_gru", "--data", str(features), "--out", str(out), "--resume", *SMALL]
-    )
-    assert f"note: {out} holds no run to resume" in said.stderr
+    out, other = trained
     assert "name its features with --data" in complaint(capsys, monkeypatch, "evaluate", out)
-    shutil.copytree(features, other)
     rows = np.load(other / "train_ims.npy")
     np.save(other / "train_ims.npy", rows[::-1])
     said = CliRunner().invoke(cli.app, ["evaluate", str(out), "--data", str(other)])
@@ -133,17 +140,13 @@ def test_features_are_not_written_among_the_photographs(
 
 def test_an_ensemble_is_of_the_same_pictures(
     features: Path,
-    album: Callable[..., Path],
-    tmp_path: Path,
+    trained: tuple[Path, Path],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out = tmp_path / "run"
-    run("train", "vsepp_grid_gru", "--data", features, "--out", out, *SMALL)
+    out, other = trained
     said = complaint(capsys, monkeypatch, "evaluate", out, out, *["--data", features] * 3)
     assert "3 times for 2 runs" in said
-    other = tmp_path / "other"
-    shutil.copytree(features, other)
     captions = other / "test_caps.txt"
     captions.write_text("another " + captions.read_text())
     (other / "meta.json").unlink()  # which knows its captions
@@ -155,7 +158,8 @@ def test_a_run_is_resumed_and_never_overwritten(
     features: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["train", "vsepp_grid_gru", "--data", features, "--out", tmp_path / "run", *SMALL]
-    first = run(*command)
+    first = run(*command, "--resume")
+    assert f"note: {tmp_path / 'run'} holds no run to resume" in first
     assert "resume" in complaint(capsys, monkeypatch, *command)
     assert (
         run(*command, "--resume").split("test:")[1].split("run:")[0]
@@ -180,6 +184,12 @@ def test_a_damaged_folder_is_reported_and_not_ready(album: Callable[..., Path]) 
     [
         (["train", "vsepp_grid_grr"], ["vsepp_grid_grr", "vsepp_grid_gru"]),
         (["train", "vsepp_grid_gru", "--set", "training.epoch=3"], ["training.epoch", "training.epochs"]),
+        (["train", "vsepp_grid_gru", "--set", "learning_rte=3"], ["did you mean training.learning_rate?"]),
+        (
+            ["train", "vsepp_grid_gru", "--set", "training.batch=3"],
+            ["did you mean training.batches or training.batch_size?"],
+        ),
+        (["train", "vsepp_grid_gru", "--set", "nonsense=3"], ["there are name, source, dim"]),
         (
             ["train", "vsepp_grid_gru", "--set", "training.epochs=many"],
             ["training.epochs", "many", "whole number"],
@@ -302,6 +312,7 @@ def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(
     monkeypatch.setitem(LESSON_SCALE, open_precomp(features).name, small)
     records = tmp_path / "records"
     command = ["experiment", "2ad_parts", "--data", features, "--record", records, "--seeds", 2]
+    command += ["--scale", "lesson"]
     said = run(*command, "--arm", "all", "--arm", "without AdOpt")
     for seed in (0, 1):
         assert f"all, seed {seed}: rsum" in said and f"without AdOpt, seed {seed}: rsum" in said
@@ -311,9 +322,10 @@ def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("".join(f"{word} {'0.5 ' * 7}0.1\n" for word in ("caption", "picture", "the", "of")))
     other = ["--record", tmp_path / "other", "--seeds", 1, "--arm", "all", "--vectors", vectors]
+    other += ["--scale", "lesson"]
     said = run("experiment", "2ad_parts", "--data", features, *other, *SMALL, "--set", "training.epochs=2")
     assert "all, seed 0: rsum" in said and "|" not in said  # of other settings there is no table
-    (record,) = (json.loads(path.read_text()) for path in (tmp_path / "other").iterdir())
+    (record,) = (json.loads(path.read_text()) for path in (tmp_path / "other").glob("2ad*"))
     assert record["data"]["vectors"] and record["config"]["training"]["epochs"] == 2
 
 
@@ -342,7 +354,7 @@ def test_a_file_where_a_folder_is_wanted_is_told_before_any_work(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(cli, "_open", lambda *_: pytest.fail("the data are opened"))
+    monkeypatch.setattr("vsecore.scenes.load", lambda **_: pytest.fail("the data are opened"))
     file = tmp_path / "file"
     file.write_text("here already")
     said = complaint(capsys, monkeypatch, *arguments, file / "inner" if inside else file)
@@ -359,7 +371,7 @@ def test_a_folder_where_a_file_is_wanted_is_told(
 def test_a_folder_that_holds_a_run_is_told_before_the_data_are_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "_open", lambda *_: pytest.fail("the data are opened"))
+    monkeypatch.setattr("vsecore.scenes.load", lambda **_: pytest.fail("the data are opened"))
     (tmp_path / "checkpoint.safetensors").touch()
     said = complaint(capsys, monkeypatch, "train", "vsepp_grid_gru", "--out", tmp_path)
     assert "holds a run already" in said and "--resume" in said and "--out" in said
@@ -439,6 +451,23 @@ def test_a_reader_that_has_enough_ends_a_command_quietly() -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert done.stderr == b"" and done.returncode == 1
+
+
+BREAKS = """
+import sys
+from vsecore import cli
+def tell(tier):
+    raise BrokenPipeError(32, "Broken pipe")
+cli.course.paths.need_checkout = tell
+sys.argv = ["vse", "book"]
+cli.main()
+"""
+
+
+def test_a_broken_pipe_that_is_not_the_outputs_is_told() -> None:
+    done = subprocess.run([sys.executable, "-c", BREAKS], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("vse: [Errno 32] Broken pipe: a process that this command works with")
 
 
 def test_being_stopped_is_no_interrupt_that_others_answer() -> None:

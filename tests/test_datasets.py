@@ -65,6 +65,18 @@ def test_pictures_are_read_again_only_if_a_file_looks_changed(
     assert len(read) == 2
 
 
+def test_a_damaged_note_of_what_was_read_does_no_harm(
+    album: Callable, tmp_path: Path, weight: dict[str, float]
+) -> None:
+    folder = album()
+    datasets.open_dataset("flickr8k", folder)
+    [note] = (tmp_path / "cache").rglob("pictures.sha256")
+    good = note.read_bytes()
+    note.write_bytes(b"\xff" * len(good))
+    datasets.open_dataset("flickr8k", folder)
+    assert note.read_bytes() == good
+
+
 def test_other_weights_give_other_features(album: Callable, tmp_path: Path, weight: dict[str, float]) -> None:
     folder = album()
     before = datasets.open_dataset("flickr8k", folder)

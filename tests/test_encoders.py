@@ -16,7 +16,9 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertModel
 
-from vsecore.data.words import BERTTokenizer, Vocabulary
+from vsecore.data.language_models import offline_minilm
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.word_pieces import BERTTokenizer
 from vsecore.encoders import (
     IMAGE_ENCODERS,
     TEXT_ENCODERS,
@@ -372,9 +374,8 @@ def test_registries_build_each_encoder_from_what_a_model_knows(bert_folder):
 def test_tokenizers_come_from_the_encoders():
     assert BiGRUEncoder.tokenizer(["a dog"] * 4 + ["a cat"] * 3).words == ["a", "dog"]
     assert BiGRUEncoder.tokenizer(["a cat"], minimum_count=1).words == ["a", "cat"]
-    words = pytest.importorskip("vsecore.data.words")
     try:
-        folder = words.offline_minilm()
+        folder = offline_minilm()
     except FileNotFoundError as missing:
         pytest.skip(str(missing))
     assert isinstance(BERTEncoder.tokenizer([], str(folder)), BERTTokenizer)
@@ -502,13 +503,12 @@ def test_in_batch_nothing_is_shown(bert_folder, monkeypatch, capfd):
 
 
 def test_minilm_tells_a_dog_from_a_boat():
-    words = pytest.importorskip("vsecore.data.words")
     try:
-        folder = words.offline_minilm()
+        folder = offline_minilm()
     except FileNotFoundError as missing:
         pytest.skip(str(missing))
     encoder = BERTEncoder(str(folder), 6).eval()
-    tokens, mask = words.BERTTokenizer(folder).encode(
+    tokens, mask = BERTTokenizer(folder).encode(
         ["A dog runs on the grass.", "A puppy is running over a lawn.", "Two boats lie in the harbour."]
     )
     with torch.inference_mode():

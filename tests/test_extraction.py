@@ -232,7 +232,8 @@ def test_a_finished_folder_that_is_damaged_is_mended(
     folder = extract(splits, tiny, tmp_path / "features", batch_size=2, device="cpu")
     before = contents(folder)
     DAMAGES[damage](folder / file)
-    assert any("train_" in problem for problem in check_precomp(folder).problems)
+    [problem] = check_precomp(folder).problems  # one mistake, one line
+    assert "train_" in problem
     extract(splits, tiny, folder, batch_size=2, device="cpu")
     assert contents(folder) == before
     assert not check_precomp(folder).problems
@@ -249,6 +250,75 @@ def test_only_rows_that_are_damaged_are_made_again(
     extract(splits, tiny, folder, batch_size=2, device="cpu")
     assert looked_at == [2]
     assert "train: 1 row (5) damaged or cut off: made again" in capsys.readouterr().err
+
+
+def test_missing_checksums_are_named_and_their_rows_made_again(
+    album: Callable, tiny: Backbone, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    splits = load_karpathy(album())
+    folder = extract(splits, tiny, tmp_path / "features", batch_size=2, device="cpu")
+    before = contents(folder)
+    (folder / "train_sums.npy").unlink()
+    lacking = (
+        f"{folder / 'train_sums.npy'} is missing, and without it nothing shows whether the rows are whole"
+    )
+    assert check_precomp(folder).problems == [f"{lacking}: run the same extraction again"]
+    extract(splits, tiny, folder, batch_size=2, device="cpu")
+    assert capsys.readouterr().err.splitlines() == [f"train: {lacking}: all rows made again"]
+    assert contents(folder) == before
+    for name in splits:
+        (folder / f"{name}_sums.npy").unlink()
+    assert check_precomp(folder).problems == []
+    assert any(fact.startswith("no checksums") for fact in check_precomp(folder).facts)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_corrected_captions_are_written_and_no_picture_is_decoded(
+    album: Callable,
+    tiny: Backbone,
+    tmp_path: Path,
+    finished: bool,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    pictures, folder = album(), tmp_path / "features"
+    splits = load_karpathy(pictures)
+    if finished:
+        extract(splits, tiny, folder, batch_size=2, device="cpu")
+    else:
+        stop_at("test1.jpg", splits, tiny, folder)
+    rows = (folder / "train_ims.npy").read_bytes()
+    annotations = pictures / "dataset_album.json"
+    annotations.write_text(
+        annotations.read_text().replace("Caption 2 of the train", "A better one of the train")
+    )
+    corrected = load_karpathy(pictures)
+    looked_at: list[int] = []
+    watch = tiny.register_forward_pre_hook(lambda _, inputs: looked_at.append(len(inputs[0])))
+    extract(corrected, tiny, folder, batch_size=2, device="cpu")
+    assert looked_at == ([] if finished else [2])  # test0 and test1, which had not been done
+    said = "captions of train changed since the last time: written again"
+    assert capsys.readouterr().err.splitlines() == [said]
+    assert open_precomp(folder).train.captions[2] == "A better one of the train picture 0 ."
+    assert not check_precomp(folder).problems and (folder / "train_ims.npy").read_bytes() == rows
+    watch.remove()
+    assert contents(folder) == contents(
+        extract(corrected, tiny, tmp_path / "new", batch_size=2, device="cpu")
+    )
+    capsys.readouterr()
+    extract(corrected, tiny, folder, batch_size=2, device="cpu")
+    assert capsys.readouterr().err == ""
+
+
+def test_the_same_number_of_other_pictures_is_another_extraction(
+    album: Callable, tiny: Backbone, tmp_path: Path
+) -> None:
+    splits = load_karpathy(album())
+    folder = extract(splits, tiny, tmp_path / "features", device="cpu")
+    before = contents(folder)
+    other = splits | {"dev": replace(splits["dev"], picture_ids=["other0.jpg", "other1.jpg"])}
+    with pytest.raises(ValueError, match="picture_ids_sha256 of dev was"):
+        extract(other, tiny, folder, device="cpu")
+    assert contents(folder) == before
 
 
 @pytest.mark.parametrize("finished", [True, False])

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
 from vsecore.data.batches import make_loader
 from vsecore.data.features import MappedPictures, check_precomp, open_precomp
-from vsecore.data.words import Vocabulary
+from vsecore.data.vocabulary import Vocabulary
 
 SIZES = {"train": 6, "dev": 3, "test": 2}
 
@@ -167,6 +168,14 @@ def with_ids(*lines: str, split: str = "dev") -> Callable[[Path], object]:
 PIPE = getattr(os, "mkfifo", Path.mkdir)  # Windows has none
 
 
+def as_large_as_memory(file: str) -> Callable[[Path], object]:
+    def damage(folder: Path) -> None:
+        (folder / file).touch()
+        os.truncate(folder / file, psutil.virtual_memory().total)
+
+    return damage
+
+
 def in_place_of(file: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
     def damage(folder: Path) -> None:
         (folder / file).unlink(missing_ok=True)
@@ -209,6 +218,10 @@ def in_place_of(file: str, make: Callable[[Path], object]) -> Callable[[Path], o
         (with_array(lambda array: array[..., :7]), "differ in the width of their features"),
         (with_array(lambda array: array[:0]), r"holds float32 \(0, 4, 8\)"),
         (with_array(lambda array: array[:2]), "has 15 captions for the 2 rows"),
+        # Texts larger than the memory; the zeros take no room on the disk.
+        (as_large_as_memory("dev_caps.txt"), "dev_caps.txt has .* GB, and to read it takes 4 times"),
+        (as_large_as_memory("dev_ids.txt"), "dev_ids.txt has .* GB, and to read it takes 4 times"),
+        (as_large_as_memory("meta.json"), "meta.json has .* GB, and to read it takes 4 times"),
         # Something else in a file's place.
         (in_place_of("dev_ims.npy", Path.mkdir), "no file .*dev_ims.npy"),
         (in_place_of("dev_caps.txt", Path.mkdir), "no file .*dev_caps.txt"),

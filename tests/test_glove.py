@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from vsecore.data import glove
-from vsecore.data.words import Vocabulary, load_vectors
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.word_vectors import load_vectors
 
 
 @pytest.fixture

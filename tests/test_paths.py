@@ -1,5 +1,6 @@
 """Where files lie: a checkout has all, an installed package what it needs to train."""
 
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -48,3 +49,24 @@ def test_what_an_installed_package_cannot_do_is_said_in_a_sentence(
     said = capsys.readouterr().err
     assert stopped.value.code == 2 and "clone the course's repository" in said
     assert said.count("\n") == 1 and "Traceback" not in said
+
+
+def test_a_folder_can_be_written_if_a_file_can_be_made_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert paths.can_be_written(tmp_path) and list(tmp_path.iterdir()) == []
+    assert not paths.can_be_written(tmp_path / "nowhere")
+    if Path("/proc/self").exists():  # where even root, which may do anything, can make no file
+        assert not paths.can_be_written(Path("/proc"))
+
+    def refuse(**_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    out = tmp_path / "new" / "out.png"
+    monkeypatch.setattr("sys.argv", ["vse", "scenes", "show", str(out)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 2
+    assert f"OUT {out} cannot be written: {tmp_path} belongs to someone" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

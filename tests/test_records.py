@@ -11,7 +11,7 @@ import pytest
 from vsecore import records
 from vsecore.experiments import EXPERIMENTS
 from vsecore.recipes import get
-from vsecore.records import find, read, record, record_run, table, write
+from vsecore.records import RECALLS, Published, find, read, record, record_run, table, write
 from vsecore.training import Run
 
 
@@ -186,7 +186,6 @@ def test_anything_that_gives_numbers_has_a_record(tmp_path):
 # ---------------------------------------------------------------- what papers report
 
 PUBLISHED = records.published()
-RECALLS = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
 COLLECTIONS = {
     "coco, mean of five folds of 1,000 test pictures",
     "coco, 5,000 test pictures",
@@ -197,41 +196,52 @@ COLLECTIONS = {
 
 
 def the_row(system, data):
-    (row,) = [row for row in PUBLISHED if row["system"] == system and row["data"].startswith(data)]
+    (row,) = [row for row in PUBLISHED if row.system == system and row.data.startswith(data)]
     return row
 
 
-@pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row['system']}, {row['data'].split(',')[0]}")
+@pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row.system}, {row.data.split(',')[0]}")
 def test_a_published_row_is_whole_and_possible(row):
-    assert row["data"] in COLLECTIONS
-    assert row["system"] and row["source"]
-    assert [other["data"] for other in PUBLISHED if other["system"] == row["system"]].count(row["data"]) == 1
-    for field, value in row.items():
-        if field in ("system", "data", "source", "misprint"):
-            assert isinstance(value, str), field
-        elif field == "speed":
-            assert value >= 1
-        elif field != "rsum":
-            assert field in RECALLS or field.startswith(("eccv_", "cxc_")), field
-            assert 0 <= value <= 100, field
+    assert row.data in COLLECTIONS
+    assert all(text.strip() == text != "" for text in (row.system, row.backbone, row.source, row.read_in))
+    assert [other.data for other in PUBLISHED if other.system == row.system].count(row.data) == 1
+    assert 1 <= row.models <= 3
+    assert row.pretraining_pairs is None or row.pretraining_pairs == 0 or row.pretraining_pairs > 1e6
+    assert row.speed is None or row.speed >= 1
+    for name, value in row.metrics.items():
+        assert name in RECALLS or name.startswith(("eccv_", "cxc_")), name
+        assert 0 <= value <= 100, name
     for way in ("i2t", "t2i"):
-        found = [row[f"{way}_r{k}"] for k in (1, 5, 10) if f"{way}_r{k}" in row]
+        found = [row.metrics[f"{way}_r{k}"] for k in (1, 5, 10) if f"{way}_r{k}" in row.metrics]
         assert found == sorted(found)
+    # A row without recalls says where its sum is from; only the rows of other measures have no sum at all.
+    assert (row.rsum is None) == row.data.startswith("eccv")
+    if not row.metrics:
+        assert row.printed_rsum is not None and row.read_in.startswith("the sum alone")
+
+
+def test_the_rsum_is_added_up_here_and_the_printed_one_stands_only_where_recalls_are_missing():
+    row = Published("x", "coco", "?", 1, 0, "a", "b", dict.fromkeys(RECALLS, 10.1), printed_rsum=61.0)
+    assert row.rsum == 60.6
+    assert dataclasses.replace(row, metrics={"i2t_r1": 10.1}).rsum == 61.0
+    assert dataclasses.replace(row, metrics={}, printed_rsum=None).rsum is None
 
 
 def test_recalls_add_up_to_the_printed_rsum_but_for_misprints_that_are_named():
     wrong = []
     for row in PUBLISHED:
-        if "rsum" not in row:
+        if row.printed_rsum is None or not row.metrics:
             continue
-        missing = [name for name in RECALLS if name not in row]
-        rest = row["rsum"] - sum(row.get(name, 0) for name in RECALLS)
-        if missing:  # what is not printed lies between the last recall that is, and all
-            assert set(missing) == {"i2t_r10", "t2i_r10"}
-            assert row["i2t_r5"] + row["t2i_r5"] <= rest <= 200, row
-        elif abs(rest) > 0.15:
-            assert f"add up to {row['rsum'] - rest:.1f}" in row["misprint"]
-            wrong.append((row["system"], row["data"].split(",")[0]))
+        least = most = 0.0  # a recall that is not printed lies between its neighbours
+        for way in ("i2t", "t2i"):
+            one, five, ten = (row.metrics.get(f"{way}_r{k}") for k in (1, 5, 10))
+            top = 100.0 if ten is None else ten
+            low = one if five is None else five
+            least += one + low + (low if ten is None else ten)
+            most += one + (top if five is None else five) + top
+        if not least - 0.15 <= row.printed_rsum <= most + 0.15:
+            assert f"printed as {row.printed_rsum}; the recalls add up to {row.rsum:.1f}" in row.misprint
+            wrong.append((row.system, row.data.split(",")[0]))
     assert wrong == [
         ("VSE∞ (R, BiGRU)", "coco"),
         ("DIME i2t (R, BERT)", "flickr30k"),
@@ -240,8 +250,8 @@ def test_recalls_add_up_to_the_printed_rsum_but_for_misprints_that_are_named():
     # The last two have exchanged a number: put back, both add up.
     dime, ours = (the_row(system, "flickr30k") for system, _ in wrong[1:])
     for row, other in ((dime, ours), (ours, dime)):
-        back = row | {"t2i_r1": other["t2i_r1"]}
-        assert sum(back[name] for name in RECALLS) == pytest.approx(row["rsum"], abs=0.01)
+        back = row.metrics | {"t2i_r1": other.metrics["t2i_r1"]}
+        assert sum(back[name] for name in RECALLS) == pytest.approx(row.printed_rsum, abs=0.01)
 
 
 def test_what_two_papers_print_of_a_system_agrees():
@@ -250,15 +260,53 @@ def test_what_two_papers_print_of_a_system_agrees():
         ("VSE∞, regions, BERT", "VSE∞ (R, BERT)"),
         ("VSE∞, regions and grid, BERT", "VSE∞ (RG, BERT)"),
     ):
-        for data in {row["data"] for row in PUBLISHED if row["system"] == one}:
-            assert [the_row(one, data)[name] for name in RECALLS] == [
-                the_row(other, data)[name] for name in RECALLS
-            ]
+        for row in [row for row in PUBLISHED if row.system == one]:
+            same = the_row(other, row.data)
+            assert (row.metrics, row.backbone, row.models) == (same.metrics, same.backbone, same.models)
+
+
+def test_ensembles_are_marked():
+    for row in PUBLISHED:
+        if "(RG" in row.system:
+            assert row.models == (3 if "(RGP" in row.system else 2), row.system
+        if row.system.startswith(("DSRAN (", "SGRAF", "NAAF", "ESA", "VSRN", "DivE")) or "AOQ" in row.system:
+            assert row.models == 2, row.system
+        if "one model" in row.system or row.system.startswith(("VSE++", "CLIP")):
+            assert row.models == 1, row.system
+
+
+def test_a_single_model_is_never_better_than_its_ensemble():
+    for row in [row for row in PUBLISHED if ", one model" in row.system]:
+        assert row.rsum < the_row(row.system.replace(", one model", ""), row.data).rsum
+
+
+def test_what_was_trained_on_pairs_from_elsewhere_says_so():
+    for row in PUBLISHED:
+        pretrained = row.system.startswith(
+            ("CLIP", "SigLIP", "ALIGN", "BLIP", "UNITER", "OSCAR", "ViLBERT", "MVP")
+        )
+        assert (row.pretraining_pairs != 0) == pretrained, row.system
+
+
+def test_a_damaged_published_row_is_told_by_place(tmp_path, monkeypatch):
+    path = tmp_path / "published.json"
+    monkeypatch.setattr(records, "PUBLISHED", path)
+    row = dataclasses.asdict(PUBLISHED[0])
+    for change, message in (
+        ({"models": "two"}, r"\[1\]\.models is 'two': wanted a whole number"),
+        ({"rsum": 409.8}, r'\[1\] has the unknown field "rsum"'),
+        ({"metrics": {"i2t_r1": "high"}}, r"\[1\]\.metrics\.i2t_r1 is 'high': wanted a number"),
+    ):
+        path.write_text(json.dumps([row, row | change]))
+        with pytest.raises(ValueError, match=rf"published\.json: {message}"):
+            records.published()
 
 
 def test_every_arm_of_an_experiment_that_names_a_published_system_finds_its_rsum():
     named = {arm.published for experiment in EXPERIMENTS.values() for arm in experiment.arms.values()} - {""}
-    with_rsum = {row["system"] for row in PUBLISHED if "rsum" in row and row["data"].startswith("coco")}
+    with_rsum = {
+        row.system for row in PUBLISHED if row.printed_rsum is not None and row.data.startswith("coco")
+    }
     assert named and named <= with_rsum
 
 

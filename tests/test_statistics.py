@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control, ttest_1samp
 
-from vsecore.experiments.statistics import holm, judge, p_above, p_different, together
+from vsecore.experiments.statistics import Doubts, corrected, doubts, holm, judge, p_above, together
 
 differing = st.lists(st.integers(-50, 50), min_size=2, max_size=6).filter(lambda values: len(set(values)) > 1)
+SIDES = ((-3.0, "greater"), (3.0, "less"))  # of the margin
 p_values = st.lists(st.floats(0, 1), min_size=1, max_size=8)
 
 
@@ -15,12 +16,17 @@ p_values = st.lists(st.floats(0, 1), min_size=1, max_size=8)
 @settings(max_examples=50, deadline=None)
 def test_p_values_are_those_of_scipy(values, bound):
     assert p_above(values, bound) == pytest.approx(ttest_1samp(values, bound, alternative="greater").pvalue)
-    assert p_different(values) == pytest.approx(ttest_1samp(values, 0).pvalue)
+    found = doubts(values, 3.0)
+    assert found.mean == pytest.approx(sum(values) / len(values))
+    assert found.equal == pytest.approx(ttest_1samp(values, 0).pvalue)
+    above, below = (ttest_1samp(values, bound, alternative=side).pvalue for bound, side in SIDES)
+    assert (found.worse, found.far) == pytest.approx((above, max(above, below)))
+    assert found.not_worse == pytest.approx(ttest_1samp(values, -3.0, alternative="less").pvalue)
 
 
 def test_without_a_spread_there_is_no_doubt():
     assert p_above([2.0, 2.0]) == 0 and p_above([2.0, 2.0], 2.0) == 1 and p_above([2.0, 2.0], 3.0) == 1
-    assert p_different([0.0, 0.0, 0.0]) == 1 and p_different([-1.0, -1.0]) == 0
+    assert doubts([0.0, 0.0, 0.0], 1.0).equal == 1 and doubts([-1.0, -1.0], 0.5).equal == 0
     for too_few in ([], [1.0]):
         with pytest.raises(ValueError, match="at least two"):
             p_above(too_few)
@@ -31,6 +37,7 @@ def test_holm_by_hand():
     assert holm([0.03]) == [0.03]
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])  # 3·0.01; 2·0.03; then 0.04 follows
     assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([0.01, 0.04], questions=4) == pytest.approx([0.04, 0.12])
 
 
 @given(p_values)
@@ -40,7 +47,7 @@ def test_holm_keeps_the_order_and_never_lowers(values):
     pairs = list(zip(values, adjusted, strict=True))
     assert all(p <= raised <= min(1, len(values) * p) + 1e-12 for p, raised in pairs)
     assert all(one[1] <= other[1] for one in pairs for other in pairs if one[0] <= other[0])
-    # It corrects for any one error; the weaker correction of false discoveries never raises a p-value further.
+    # The weaker correction, of false discoveries, never raises a p-value further.
     assert all(
         raised >= weaker - 1e-12
         for raised, weaker in zip(adjusted, false_discovery_control(values), strict=True)
@@ -53,6 +60,7 @@ def test_holm_keeps_the_order_and_never_lowers(values):
         ([9.0, 10.0, 11.0], "better", "reproduced"),
         ([-9.0, -10.0, -11.0], "better", "contradicted"),
         ([-9.0, -10.0, -11.0], "no worse", "contradicted"),
+        ([-3.5, -2.5, -2.0], "no worse", "undecided"),  # surely worse, but perhaps within the margin
         ([9.0, -8.0, 1.0], "better", "undecided"),
         ([9.0, -8.0, 1.0], "no worse", "undecided"),
         ([0.1, -0.1, 0.2], "better", "no difference"),
@@ -64,16 +72,42 @@ def test_holm_keeps_the_order_and_never_lowers(values):
     ],
 )
 def test_a_verdict_by_one_measure(differences, kind, verdict):
-    assert judge(differences, p_different(differences), 3.0, kind) == verdict
+    assert judge(doubts(differences, 3.0), kind) == verdict
 
 
-def test_the_correction_decides():
-    differences = [9.0, 10.0, 11.0]
-    assert judge(differences, 0.049, 3.0, "better") == "reproduced"
-    assert judge(differences, 0.051, 3.0, "better") == "undecided"
+@pytest.mark.parametrize("kind", ["better", "no worse", "our question"])
+def test_a_doubt_of_one_in_twenty_decides(kind):
+    def said(**changed):
+        return judge(
+            Doubts(5.0, 3.0, **{"equal": 1.0, "far": 1.0, "worse": 1.0, "not_worse": 1.0} | changed), kind
+        )
+
+    assert said() == "undecided"
+    for doubt, verdict in (
+        [("worse", "reproduced"), ("not_worse", "contradicted")]
+        if kind == "no worse"
+        else [("equal", "reproduced"), ("far", "no difference")]
+    ):
+        assert said(**{doubt: 0.049}) == verdict and said(**{doubt: 0.051}) == "undecided"
 
 
-def test_measures_that_disagree_are_mixed():
+def test_each_kind_of_doubt_is_corrected_by_itself():
+    several = [Doubts(1.0, 3.0, 0.01, 0.2, 0.3, 0.04), Doubts(2.0, 3.0, 0.03, 0.1, 0.3, 0.01)]
+    both = [Doubts(1.0, 3.0, 0.02, 0.2, 0.6, 0.04), Doubts(2.0, 3.0, 0.03, 0.2, 0.6, 0.02)]
+    assert corrected(several, 2) == both
+    # Claims that cannot be judged yet count too.
+    assert [one.equal for one in corrected(several, 4)] == [0.04, 0.09]
+
+
+def test_a_difference_that_is_sure_but_within_the_margin_is_no_verdict_in_favour():
+    assert judge(Doubts(2.5, 3.0, 0.01, 0.2, 0.0, 1.0), "better") == "undecided"
+    assert judge(Doubts(-2.5, 3.0, 0.01, 0.2, 0.3, 1.0), "better") == "undecided"
+    assert judge(Doubts(3.5, 3.0, 0.01, 0.6, 0.0, 1.0), "better") == "reproduced"
+
+
+def test_measures_that_contradict_each_other_are_mixed():
     assert together(["reproduced", "reproduced"]) == "reproduced"
     assert together(["reproduced", "contradicted"]) == "mixed"
-    assert together(["reproduced", "undecided"]) == "mixed"
+    assert together(["reproduced", "undecided", "no difference"]) == "mixed"
+    assert together(["reproduced", "undecided"]) == "undecided"  # not to know is not to disagree
+    assert together(["undecided", "undecided"]) == "undecided"

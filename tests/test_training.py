@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,12 +20,14 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from small import recipe, small_data, small_split, train
+from small import make_bert, recipe, small_data, small_split, train
 
 from vsecore.data.batches import OfflineNegatives, make_loader
 from vsecore.data.features import MappedPictures
+from vsecore.data.files import locked
 from vsecore.data.splits import Split
-from vsecore.data.words import BERTTokenizer, Vocabulary
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.word_pieces import BERTTokenizer
 from vsecore.evaluation import evaluate
 from vsecore.losses import LOSSES
 from vsecore.model import VSE
@@ -288,12 +292,20 @@ def test_a_run_is_never_overwritten_by_accident(tmp_path):
     [
         (
             {"a_recipe": recipe(losses__triplet__margin=0.3)},
-            r"recipe\.losses\.triplet\.options\.margin = None, but it is now 0\.3",
+            r"\(losses\.triplet\.margin: not set in the run, 0\.3 now\)",
         ),
-        ({"data": small_data(seed=1)}, r"data\.fingerprint"),
-        ({"seed": 5}, "seed = 0, but it is now 5"),
-        ({"vectors": torch.zeros(33, 8)}, r"data\.vectors = '', but it is now '[0-9a-f]{12}'"),
-        ({"tokenizer": Vocabulary([f"other{number}" for number in range(29)])}, r"data\.tokenizer"),
+        ({"data": small_data(seed=1)}, r"\(the data's pictures, features or captions: not the same"),
+        ({"seed": 5}, r"\(seed: 0 in the run, 5 now\)"),
+        (
+            {"seed": 5, "a_recipe": recipe(training__batch_size=5, image__pool="max")},
+            r"\(image\.pool\.name: 'mean' in the run, 'max' now; "
+            r"training\.batch_size: 10 in the run, 5 now; seed: 0",
+        ),
+        ({"vectors": torch.zeros(33, 8)}, r"\(word vectors: none in the run, some now\)"),
+        (
+            {"tokenizer": Vocabulary([f"other{number}" for number in range(29)])},
+            r"\(the tokenizer's words: not the same\)",
+        ),
     ],
 )
 def test_a_run_goes_on_only_as_what_it_was(tmp_path, change, field):
@@ -366,8 +378,8 @@ def test_other_vectors_make_another_run(tmp_path):
     size = len(recipe().tokenizer(small_data().train.captions))
     vectors = torch.randn(size, 8, generator=torch.Generator().manual_seed(0))
     one = train(recipe(training__epochs=1), folder=tmp_path, vectors=vectors)
-    for other in (None, vectors + 1):
-        with pytest.raises(ValueError, match=rf"data\.vectors = '{one.data['vectors']}'"):
+    for other, how in ((None, "some in the run, none now"), (vectors + 1, "not the same")):
+        with pytest.raises(ValueError, match=rf"\(word vectors: {how}\)"):
             train(recipe(training__epochs=1), folder=tmp_path, vectors=other, resume=True)
     again = train(recipe(training__epochs=1), folder=tmp_path, vectors=vectors.clone(), resume=True)
     assert_same_run(one, again)
@@ -436,7 +448,7 @@ def test_settings_that_a_run_does_not_know_yet_have_their_defaults(tmp_path):
 def test_another_precision_is_another_run(tmp_path):
     run = train(recipe(training__epochs=1), folder=tmp_path)
     assert run.precision == load_run(tmp_path).precision == "float32"
-    with pytest.raises(ValueError, match="precision = 'float32', but it is now 'bfloat16'"):
+    with pytest.raises(ValueError, match="precision: 'float32' in the run, 'bfloat16' now"):
         train(recipe(training__epochs=1), folder=tmp_path, resume=True, precision="bfloat16")
 
 
@@ -514,22 +526,8 @@ def test_a_checkpoint_of_another_model_is_told_by_file_and_tensor(tmp_path, name
 
 
 def small_bert(folder, data):
-    """A small BERT with random weights and the words of the data, and a recipe that reads with it."""
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    words = sorted({word for caption in data.train.captions for word in caption.split()})
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
-    BertTokenizerFast(vocab={word: number for number, word in enumerate(vocabulary)}).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=16,
-    )
-    BertModel(config).save_pretrained(folder)
+    """A small BERT in a folder, and a recipe that reads with it."""
+    make_bert(folder, data.train.captions)
     return recipe("vsepp_grid_bert", text__encoder__weights=str(folder), training__epochs=1)
 
 
@@ -935,10 +933,36 @@ def test_a_run_without_its_checkpoint_is_not_overwritten_by_another(copied):
     (copied / checkpoints.CHECKPOINT).unlink()
     before = bytes_of(copied)
     for resume in (True, False):
-        with pytest.raises(ValueError, match="holds a run with seed = 0, but it is now 1"):
+        with pytest.raises(ValueError, match=r"holds another run \(seed: 0 in the run, 1 now\)"):
             train(recipe(training__epochs=1), folder=copied, resume=resume, seed=1)
     assert bytes_of(copied) == before
     train(recipe(training__epochs=1), folder=copied)  # the same one may begin again
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_file_that_is_not_from_a_run_is_not_overwritten(tmp_path, resume):
+    (tmp_path / "vocabulary.json").write_text("mine")
+    with pytest.raises(ValueError, match=r"vocabulary\.json is there already, and not from a run"):
+        train(folder=tmp_path, resume=resume)
+    assert bytes_of(tmp_path) == {"vocabulary.json": b"mine"}
+
+
+def test_a_run_that_was_stopped_in_its_first_epoch_says_how_to_go_on(tmp_path):
+    for step in (1, 2):  # before and after the first time that it was saved
+        with pytest.raises(StopError):
+            train(folder=tmp_path, callback=stop_at(step), save_every=1, resume=True)
+        wanted = r"stopped before its first epoch ended.*vse train vsepp_grid_gru --out .* --resume"
+        with pytest.raises(FileNotFoundError, match=wanted):
+            load_run(tmp_path)
+
+
+def test_who_only_asks_whether_a_folder_is_free_refuses_nobody(tmp_path):
+    other = ExitStack()
+    other.enter_context(locked(tmp_path, "is asking about"))
+    threading.Timer(0.1, other.close).start()
+    checkpoints.refuse_to_overwrite(tmp_path, resume=False)
+    with checkpoints.held(tmp_path):
+        pass
 
 
 def test_a_folder_where_a_file_belongs_is_told(copied):
@@ -1038,6 +1062,19 @@ def test_a_loss_that_does_not_say_what_it_reads_is_told(monkeypatch):
     monkeypatch.setitem(LOSSES._entries, "secretive", Secretive)
     with pytest.raises(ValueError, match=r"loss 'secretive' uses something that it did not ask for.*reads"):
         train(recipe(losses=["triplet", "secretive"]))
+    monkeypatch.setattr(Secretive, "forward", lambda self, step: step.v.extra["slots"].mean())
+    with pytest.raises(ValueError, match=r"uses something that it did not ask for \('slots'\)"):
+        train(recipe(losses=["triplet", "secretive"]))
+
+
+def test_a_lookup_that_fails_within_a_loss_is_the_losses_own_error(monkeypatch):
+    class Forgetful(torch.nn.Module):
+        def forward(self, step):
+            return {"a": step.scores.mean()}["b"]
+
+    monkeypatch.setitem(LOSSES._entries, "forgetful", Forgetful)
+    with pytest.raises(KeyError, match="b"):
+        train(recipe(losses=["triplet", "forgetful"]))
 
 
 def test_a_run_with_a_loss_of_ones_own_says_what_it_needs(copied):

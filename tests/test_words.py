@@ -5,20 +5,17 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
-from vsecore.data import words
+from vsecore.data import word_vectors
 from vsecore.data.karpathy import load_karpathy
-from vsecore.data.words import (
-    BERTTokenizer,
-    TokenizedCaptions,
-    Vocabulary,
-    load_vectors,
-    model_folder,
-    offline_minilm,
-    tokenize,
-)
+from vsecore.data.language_models import model_folder, offline_minilm
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.word_pieces import BERTTokenizer
+from vsecore.data.word_vectors import load_vectors
+from vsecore.data.words import TokenizedCaptions, tokenize
 
 
 def test_sentences_are_cut_where_glove_cuts_them() -> None:
@@ -167,8 +164,8 @@ def test_noise_of_missing_words_comes_from_the_seed(tmp_path: Path) -> None:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The vectors files that were read, in order."""
     seen = []
-    read = words._vector_rows
-    monkeypatch.setattr(words, "_vector_rows", lambda path: seen.append(path) or read(path))
+    read = word_vectors._vector_rows
+    monkeypatch.setattr(word_vectors, "_vector_rows", lambda path: seen.append(path) or read(path))
     return seen
 
 
@@ -226,6 +223,20 @@ def test_few_files_are_kept(tmp_path: Path, reads: list[Path]) -> None:
 def test_a_damaged_vectors_file_is_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=rf"vectors.txt.*{message}"):
         load_vectors(vectors_file(tmp_path, text), Vocabulary(["dog"]))
+
+
+def test_a_line_as_long_as_the_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = vectors_file(tmp_path, GLOVE)
+    os.truncate(path, 50 * 2**30)  # zeros, which take no room on the disk
+    with pytest.raises(ValueError, match=r"vectors.txt, line 7 has 1048576 characters or more"):
+        load_vectors(path, Vocabulary(["dog"]))
+
+
+def test_a_vocabulary_larger_than_the_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    Vocabulary(["dog"]).save(tmp_path)
+    os.truncate(tmp_path / "vocabulary.json", psutil.virtual_memory().total)
+    with pytest.raises(ValueError, match=r"vocabulary.json has .* GB, and to read it"):
+        Vocabulary.load(tmp_path)
 
 
 def test_a_missing_vectors_file_is_named(tmp_path: Path) -> None:

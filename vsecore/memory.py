@@ -1,10 +1,13 @@
-"""Whether a model fits into this machine's memory, checked before its weights are made."""
+"""Whether a model or a text fits into this machine's memory, checked before it is made or read."""
+
+from pathlib import Path
 
 import psutil
 
 from vsecore.typed import short
 
 BYTES = 4  # of a weight in float32
+COPIES = 4  # of a text, while it is read: as bytes, as characters, as lines, and as what is made of them
 
 
 def check_room(what: str, weights: int) -> None:
@@ -22,4 +25,21 @@ def check_room(what: str, weights: int) -> None:
         raise ValueError(
             f"{what} has {short(weights)} weights ({weights * BYTES / 2**30:,.0f} GB), but this machine has "
             f"{memory / 2**30:,.0f} GB of memory: make it smaller"
+        )
+
+
+def check_text(path: Path) -> None:
+    """Refuse a text file that would fill this machine's memory: a damaged file may claim any size.
+
+    Args:
+        path: an existing file.
+
+    Raises:
+        ValueError: it is too large.
+    """
+    memory, size = psutil.virtual_memory().total, path.stat().st_size
+    if size * COPIES > memory:
+        raise ValueError(
+            f"{path} has {size / 2**30:,.1f} GB, and to read it takes {COPIES} times as much memory, but "
+            f"this machine has {memory / 2**30:,.0f} GB: get the file again, it may be damaged"
         )

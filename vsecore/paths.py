@@ -1,5 +1,6 @@
 """Where the project's own files are: in a checkout of the repository, or inside the installed package."""
 
+import tempfile
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -26,6 +27,18 @@ def need_checkout(what: str) -> None:
             f"{what} needs the notebooks and the book, which an installed vsecore does not include: "
             "clone the course's repository and run it there"
         )
+
+
+def can_be_written(folder: Path) -> bool:
+    """Whether files can be made in a folder, found out by making one for a moment.
+
+    The system's own answer is not enough: it lets root write everywhere, even on a read-only disk.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def assets() -> Path:

@@ -33,6 +33,7 @@ from vsecore.typed import short
 
 PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
 PUBLISHED = assets() / "published.json"
+RECALLS = tuple(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))  # what an rsum adds up
 SOURCES = ("vsecore", "pyproject.toml", "requirements.lock")
 
 
@@ -241,20 +242,45 @@ def find(folder: str | Path, **wanted: Any) -> list[Record]:
             raise ValueError(f"record field {field!r} is unknown: there are {', '.join(known)}")
 
     def has(entry: Record) -> bool:
-        values = asdict(entry) | {"data": entry.data.get("name")}
+        values = vars(entry) | {"data": entry.data.get("name")}
         return all(values[field] == value for field, value in wanted.items())
 
     return [entry for path in sorted(folder.glob("*.json")) if has(entry := read(path))]
 
 
-def published() -> list[dict[str, Any]]:
-    """What papers report, from `assets/published.json`: a row for each system and dataset.
+@dataclass(frozen=True)
+class Published:
+    """What a paper reports about one system on one collection."""
 
-    A row has its source and, where the paper prints them, the recalls in percent, their sum as "rsum", and
-    "speed": how many times as fast it is as the slowest system of the same table. A "misprint" says in words
-    where the paper contradicts itself about the row.
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    system: str
+    data: str  # which collection and how many test pictures, in words
+    backbone: str  # the features of pictures and the text encoder, in words
+    models: int  # whose similarities are averaged: 1, or the size of an ensemble
+    pretraining_pairs: int | None  # pictures with texts seen before this collection; None: not known
+    source: str  # the paper that made the system
+    read_in: str  # where its numbers were read, and whether they were checked
+    metrics: dict[str, float]  # in percent, as far as they were found
+    printed_rsum: float | None = None
+    speed: float | None = None  # as a multiple of the slowest system in the same table
+    misprint: str = ""  # where the paper contradicts itself or another about this row
+
+    @property
+    def rsum(self) -> float | None:
+        """The sum of the six recalls, added up here. If some are missing it is the printed sum, if any."""
+        if all(name in self.metrics for name in RECALLS):
+            return round(sum(self.metrics[name] for name in RECALLS), 2)
+        return self.printed_rsum
+
+
+def published() -> list[Published]:
+    """What papers report, from `assets/published.json`.
+
+    Raises:
+        ValueError: an entry lacks a field, has an unknown one, or one of another type.
     """
-    rows: list[dict[str, Any]] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    rows: list[Published] = read_json(PUBLISHED, list[Published])
     return rows
 
 

@@ -15,8 +15,7 @@ from typing import NoReturn
 PATIENCE = 5
 """Seconds that a program has to end tidily. Ending it then is safe: its files are whole at any moment."""
 
-advice: Callable[[], str] = str
-"""What to say about how to continue, such as "; continue with --resume"; by default nothing."""
+_advice: Callable[[], str] = str
 
 
 class Stopped(SystemExit):
@@ -38,12 +37,18 @@ def stop_tidily() -> None:
         os.register_at_fork(after_in_child=leave_to_parent)
 
 
+def advise(say: Callable[[], str]) -> None:
+    """Set what `end` says about how to go on, such as "continue with --resume"; by default nothing."""
+    global _advice
+    _advice = say
+
+
 def end(code: int) -> NoReturn:
     """Say that the program was stopped, and end it now, whatever its threads and workers are still doing."""
     for worker in multiprocessing.active_children():
         worker.kill()
     if os.environ.get("RANK", "0") == "0":  # of several processes only one says so
-        print(f"vse: stopped{advice()}", file=sys.stderr)
+        print("; ".join(filter(None, ("vse: stopped", _advice()))), file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -31,7 +31,7 @@ def from_json(what: str, text: bytes | str, kind: Any) -> Any:
     try:
         return _reader(kind).validate_json(text, strict=True)
     except ValidationError as error:
-        raise ValueError(_sentence(what, error)) from None
+        raise ValueError(sentence(what, error)) from None
 
 
 def convert(what: str, value: Any, kind: Any) -> Any:
@@ -47,6 +47,26 @@ def convert(what: str, value: Any, kind: Any) -> Any:
         raise ValueError(f"{what} is {short(value)}: wanted {wanted}") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{what} is {short(value)}: wanted something that JSON can express") from error
+
+
+def sentence(what: str, error: ValidationError) -> str:
+    """The first mistake that pydantic found, with its place within `what`."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        reason = first.get("ctx", {}).get("error", first["msg"])
+        return f"{what} is not JSON ({reason}): get the file again, or write it again"
+    *outer, last = first["loc"] or ("",)
+    if first["type"] == "missing":
+        return f'{_place(what, outer)} lacks the field "{last}"'
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f'{_place(what, outer)} has the unknown field "{last}"'
+    if first["type"] == "value_error" and not first["loc"]:  # one of our own sentences, about the whole
+        return f"{what}: {first['ctx']['error']}"
+    alternatives = [one for one in error.errors() if one["loc"][:-1] == first["loc"][:-1]]
+    if last in ("int", "str", "float", "bool"):  # of a union, whose members pydantic tries one by one
+        wanted = " or ".join(spoken(dict(one)) for one in alternatives)
+        return f"{_place(what, outer)} is {short(first['input'])}: wanted {wanted}"
+    return f"{_place(what, first['loc'])} is {short(first['input'])}: wanted {spoken(dict(first))}"
 
 
 def spoken(mistake: Mapping[str, Any]) -> str:
@@ -93,28 +113,10 @@ _SHORT.maxlevel = 2
 _SHORT.maxlist = _SHORT.maxdict = 3
 
 
-def _sentence(what: str, error: ValidationError) -> str:
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        reason = first.get("ctx", {}).get("error", first["msg"])
-        return f"{what} is not JSON ({reason}): get the file again, or write it again"
-    *outer, last = first["loc"] or ("",)
-    if first["type"] == "missing":
-        return f'{_place(what, outer)} lacks the field "{last}"'
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f'{_place(what, outer)} has the unknown field "{last}"'
-    if first["type"] == "value_error" and not first["loc"]:  # one of our own sentences, about the whole
-        return f"{what}: {first['ctx']['error']}"
-    alternatives = [one for one in error.errors() if one["loc"][:-1] == first["loc"][:-1]]
-    if last in ("int", "str", "float", "bool"):  # of a union, whose members pydantic tries one by one
-        wanted = " or ".join(spoken(dict(one)) for one in alternatives)
-        return f"{_place(what, outer)} is {short(first['input'])}: wanted {wanted}"
-    return f"{_place(what, first['loc'])} is {short(first['input'])}: wanted {spoken(dict(first))}"
-
-
 def _place(what: str, steps: Any) -> str:
     """How a message says where a mistake is: "words.json: images[3].split" from ("images", 3, "split")."""
-    said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    named = [step for step in steps if not str(step).startswith("function-")]  # pydantic's own steps
+    said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in named)
     return f"{what}: {said.removeprefix('.')}" if said else what
 
 

@@ -44,12 +44,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vsecore import course
 from vsecore.course import plots
-from vsecore.course.baselines import ridge_scores
+from vsecore.baselines import ridge_scores
 from vsecore.course.checks import check
 from vsecore import scenes
 from vsecore.course.datasets import open_backbone
 from vsecore.scenes.build import boxes_of
-from vsecore.data.words import BERTTokenizer, Vocabulary, model_folder
+from vsecore.data.language_models import model_folder
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.word_pieces import BERTTokenizer
 from vsecore.encoders import BERTEncoder, BiGRUEncoder, CellEncoder, RegionEncoder
 from vsecore.evaluation import evaluate
 

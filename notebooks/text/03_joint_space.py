@@ -37,7 +37,7 @@ from IPython.display import Markdown
 
 from vsecore import course, records
 from vsecore.course import plots
-from vsecore.course.baselines import ridge_scores
+from vsecore.baselines import ridge_scores
 from vsecore.course.checks import check
 from vsecore.data import coco_judgements
 from vsecore.evaluation import coco_benchmarks, evaluate, map_at_r, ndcg, r_precision, ranks
@@ -524,15 +524,18 @@ Markdown(course.published(*systems, data="coco"))
 entries = records.published()
 pairs = {}
 for system in systems:
-    coco = [
-        row for row in entries if row["system"] == system and row["data"].startswith("coco")
-    ]
+    coco = [row for row in entries if row.system == system and row.data.startswith("coco")]
     (small_row,), (large_row,) = (
-        [row for row in coco if words in row["data"]] for words in ("1,000", "5,000")
+        [row for row in coco if words in row.data] for words in ("1,000", "5,000")
     )
-    its_lead, its_spread = explain(1000, small_row["t2i_r1"], small_row["t2i_r10"])
+    its_lead, its_spread = explain(
+        1000, small_row.metrics["t2i_r1"], small_row.metrics["t2i_r10"]
+    )
     for k in (1, 5, 10):
-        pairs[system, k] = recall_law(5000, k, its_lead, its_spread), large_row[f"t2i_r{k}"]
+        pairs[system, k] = (
+            recall_law(5000, k, its_lead, its_spread),
+            large_row.metrics[f"t2i_r{k}"],
+        )
 
 figure, axes = plt.subplots(figsize=(5.4, 4.4))
 axes.plot([25, 92], [25, 92], color="0.7", linewidth=1)
@@ -859,15 +862,16 @@ lines = [
     "| text to picture | rsum, COCO 5K | ECCV mAP@R | ECCV R-precision | ECCV R@1 | CxC R@1 | source |",
     "| --- | --- | --- | --- | --- | --- | --- |",
 ]
-for entry in (entry for entry in entries if columns[0] in entry):
+for entry in (entry for entry in entries if columns[0] in entry.metrics):
     (coco,) = [
         other
         for other in entries
-        if other["system"] == entry["system"] and other["data"].startswith("coco, 5,000")
+        if other.system == entry.system and other.data.startswith("coco, 5,000")
     ]
-    rsum = sum(coco[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in (1, 5, 10))
-    cells = [f"{value:.1f}" for value in (rsum, *(entry[column] for column in columns))]
-    lines.append(f"| {' | '.join([entry['system'], *cells, entry['source']])} |")
+    values = (coco.rsum, *(entry.metrics[column] for column in columns))
+    cells = [entry.system, *(f"{value:.1f}" for value in values)]
+    cells.append(f"{entry.source}; measured in {entry.read_in}")
+    lines.append(f"| {' | '.join(cells)} |")
 Markdown("\n".join(lines))
 
 # %% [markdown]

@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -48,10 +48,31 @@ def vse(*arguments: Any) -> Said:
     Raises:
         Defect: it hangs, shows a traceback, or refuses without a plain sentence.
     """
-    out, err = io.StringIO(), io.StringIO()
     command = ["vse", *map(str, arguments)]
+    with mock.patch.object(sys, "argv", command):
+        return _watched(" ".join(command), cli.main)
+
+
+def library(what: str, work: Callable[[], None]) -> Said:
+    """Call the package where `vse` has no command for it; the errors of a user's mistake are its refusals.
+
+    Raises:
+        Defect: as `vse`.
+    """
+
+    def told() -> None:
+        try:
+            work()
+        except (ValueError, OSError) as error:
+            print(f"vse: {error}", file=sys.stderr)
+            sys.exit(2)
+
+    return _watched(what, told)
+
+
+def _watched(what: str, work: Callable[[], None]) -> Said:
+    out, err = io.StringIO(), io.StringIO()
     with (
-        mock.patch.object(sys, "argv", command),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         warnings.catch_warnings(),
@@ -59,20 +80,20 @@ def vse(*arguments: Any) -> Said:
     ):
         warnings.simplefilter("error", RuntimeWarning)  # numbers that went wrong without a word
         try:
-            cli.main()
+            work()
             status: Any = 0
         except SystemExit as stopped:
             status = stopped.code or 0
         except _Hang:
-            raise Defect(f"hang: {' '.join(command)}") from None
+            raise Defect(f"hang: {what}") from None
         except BaseException:
-            raise Defect(f"traceback: {' '.join(command)}\n{traceback.format_exc(limit=-6)}") from None
+            raise Defect(f"traceback: {what}\n{traceback.format_exc(limit=-6)}") from None
     said = Said(status, out.getvalue(), err.getvalue())
     if status != 0:
         lines = [line for line in said.err.splitlines() if line.strip()]
         told = [line for line in lines if line.startswith(("vse: ", "problem: ")) or "Usage" in line]
         if "Traceback" in said.err or not told or len(max(lines, key=len)) > 2_000:
-            raise Defect(f"traceback: {' '.join(command)} ended with {status} and said {said.err[-2000:]!r}")
+            raise Defect(f"traceback: {what} ended with {status} and said {said.err[-2000:]!r}")
     return said
 
 

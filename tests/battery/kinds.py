@@ -12,12 +12,13 @@ import numpy as np
 import timm
 import torch
 from PIL import Image
+from small import make_bert
 
-from battery.attempt import Defect, Said, vse
+from battery.attempt import Defect, Said, library, vse
 from vsecore import records
 
-SMALL = ["--set", "dim=8", "--set", "text.encoder.word_dim=4", "--set", "text.encoder.minimum_count=1"]
-SMALL += ["--set", "training.epochs=1", "--set", "training.batch_size=4"]
+SHORT = ["--set", "dim=8", "--set", "training.epochs=1", "--set", "training.batch_size=4"]
+SMALL = [*SHORT, "--set", "text.encoder.word_dim=4", "--set", "text.encoder.minimum_count=1"]
 TIMM = "test_resnet.r160_in1k"  # a network of 0.5 million weights, made for tests
 
 
@@ -171,14 +172,15 @@ def make_run(folder: Path) -> None:
     assert vse(*command).works
 
 
-def _run(folder: Path, whole: Path) -> bool:
+def _run(folder: Path, whole: Path, *settings: object) -> bool:
     """Evaluated and resumed, it gives the same numbers as before, or is refused and left as it is."""
+    settings = settings or ("2ad_region_gru", *SMALL)
     data = ["--data", folder / "features"]
     evaluated = vse("evaluate", folder / "run", *data)
     if evaluated.works and evaluated.out != vse("evaluate", whole / "run", "--data", whole / "features").out:
         raise Defect(f"silent: evaluated, with other numbers:\n{evaluated.out}")
     before = _contents(folder / "run")
-    resumed = vse("train", "2ad_region_gru", *data, "--out", folder / "run", "--resume", *SMALL)
+    resumed = vse("train", *settings, *data, "--out", folder / "run", "--resume")
     if not resumed.works and _contents(folder / "run") != before:
         raise Defect("silent: refused to resume, and changed the run")
     _refuse_left_overs(folder)
@@ -186,7 +188,32 @@ def _run(folder: Path, whole: Path) -> bool:
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def make_bert_run(folder: Path) -> None:
+    """A BERT, a run that reads with it, and the features that it was trained on."""
+    (folder / "features").mkdir()
+    make_features(folder / "features")
+    make_bert(folder / "bert", (folder / "features" / "train_caps.txt").read_text("utf-8").splitlines())
+    command = ["train", *_with_bert(folder), "--data", folder / "features", "--out", folder / "run"]
+    assert vse(*command).works
+
+
+def _with_bert(folder: Path) -> list[str]:
+    return ["vsepp_region_bert", *SHORT, "--set", f"text.encoder.weights={folder / 'bert'}"]
+
+
+def _bert_run(folder: Path, whole: Path) -> bool:
+    """As `_run`; with a damaged BERT a new training works, or is refused and leaves nothing."""
+    if _contents(folder / "bert") == _contents(whole / "bert"):
+        return _run(folder, whole, *_with_bert(folder))
+    out = folder.with_name("new")
+    trained = vse("train", *_with_bert(folder), "--data", folder / "features", "--out", out)
+    if not trained.works and out.exists():
+        raise Defect("silent: refused, and left a run's folder behind")
+    return trained.works
 
 
 def make_record(folder: Path) -> None:
@@ -199,12 +226,12 @@ def make_record(folder: Path) -> None:
 
 
 def _record(folder: Path, whole: Path) -> bool:
-    try:
-        found = records.find(folder)
-        records.table(found)
-    except (ValueError, OSError):
-        return False
-    return bool(found)
+    def read() -> None:
+        if found := records.find(folder):
+            print(records.table(found))
+
+    said = library("records.table", read)
+    return said.works and bool(said.out)
 
 
 # What else may be given to a training or an extraction.
@@ -256,6 +283,7 @@ KINDS = [
     Kind("unfinished extractions", make_unfinished, ("out/*", "out/.*.part"), _extraction),
     Kind("finished extractions", make_finished, ("out/*",), _extraction),
     Kind("run folders", make_run, ("run/*",), _run),
+    Kind("run folders with BERT", make_bert_run, ("bert/*", "run/*.json", "run/text_encoder/*"), _bert_run),
     Kind("records", make_record, ("*.json",), _record),
     Kind("word vectors", make_vectors, ("vectors.txt",), _vectors),
     Kind("weights", make_weights, ("weights.*",), _weights),

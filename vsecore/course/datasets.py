@@ -15,7 +15,7 @@ from torch import nn
 from vsecore import scenes
 from vsecore.data.backbones import MOBILENET, Backbone, load_backbone
 from vsecore.data.features import extract, open_precomp
-from vsecore.data.files import cache_folder, write_atomically
+from vsecore.data.files import cache_folder, holds, write_atomically
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
 from vsecore.data.picture_files import open_picture
 from vsecore.data.splits import Dataset, FeatureKind, Split
@@ -144,7 +144,7 @@ def _extracted(name: str, root: Path, features: FeatureKind) -> Dataset:
     folder = cache_folder("features", f"{name}-{features}-{key}")
     # To read all pictures of COCO again takes minutes: only if some file has another size or date.
     stamp, now = folder / "pictures.sha256", _stamp(splits)
-    if not (stamp.is_file() and stamp.read_text("ascii") == now):
+    if not holds(stamp, now):
         extract(splits, network, folder)
         with write_atomically(stamp, "w") as file:
             file.write(now)

@@ -289,7 +289,8 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str = "", seed:
 def published(*systems: str, data: str = "") -> str:
     """Return what papers report about some systems, as a Markdown table made from `assets/published.json`.
 
-    A recall that is not printed is a dash. The rsum is the printed one; without it, the sum of the recalls.
+    A recall that was not found is a dash. The rsum is added up from the recalls; where some are missing, it
+    is the printed one.
 
     Args:
         systems: their names.
@@ -299,24 +300,32 @@ def published(*systems: str, data: str = "") -> str:
         ValueError: a system is unknown.
     """
     entries = records.published()
-    known = {entry["system"] for entry in entries}
+    known = {entry.system for entry in entries}
     if unknown := set(systems) - known:
         raise ValueError(
             f"nothing published is known about {min(unknown)!r}; there are {', '.join(sorted(known))}"
         )
-    recalls = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
-    lines = [
-        "| system | data | picture to text | text to picture | rsum | source |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    heads = ["system", "backbone", "models", "pre-training pairs", "data"]
+    heads += ["picture to text", "text to picture", "rsum", "source", "read in"]
+    lines = [f"| {' | '.join(heads)} |", f"| {' | '.join(['---'] * len(heads))} |"]
     for entry in entries:
-        if entry["system"] not in systems or not entry["data"].startswith(data) or recalls[0] not in entry:
+        if entry.system not in systems or not entry.data.startswith(data) or entry.rsum is None:
             continue
-        shown = [f"{entry[name]:.1f}" if name in entry else "–" for name in recalls]
-        rsum = entry["rsum"] if "rsum" in entry else sum(entry[name] for name in recalls)
-        source = entry["source"] + (f"; misprint: {entry['misprint']}" if "misprint" in entry else "")
-        ways = (" / ".join(shown[:3]), " / ".join(shown[3:]))
-        lines.append(f"| {' | '.join([entry['system'], entry['data'], *ways, f'{rsum:.1f}', source])} |")
+        pairs = entry.pretraining_pairs
+        shown = [f"{entry.metrics[name]:.1f}" if name in entry.metrics else "–" for name in records.RECALLS]
+        cells = [
+            entry.system,
+            entry.backbone,
+            str(entry.models),
+            "not known" if pairs is None else f"{pairs / 1e6:,g} million" if pairs else "0",
+            entry.data,
+            " / ".join(shown[:3]),
+            " / ".join(shown[3:]),
+            f"{entry.rsum:.1f}",
+            entry.source,
+            entry.read_in + (f"; misprint: {entry.misprint}" if entry.misprint else ""),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -14,6 +14,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, FailFast
 
 from vsecore.data import files
+from vsecore.memory import check_text
+from vsecore.typed import short
 
 CAPTIONS_A_PICTURE = 5
 SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
@@ -84,6 +86,7 @@ class _Image:
     sentences: list[_Sentence]
     filepath: Annotated[str, AfterValidator(folder_name)] = ""
     cocoid: int | None = None
+    imgid: int | str | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,7 @@ def read_annotations(path: Path) -> tuple[str, list[Entry]]:
         for row, image in enumerate(content.images)
     ]
     _refuse_repeats(path, entries)
+    _refuse_repeated_numbers(path, content.images)
     name = content.dataset or path.stem.removeprefix("dataset_")
     try:
         return dataset_name(name), entries
@@ -146,10 +150,11 @@ def read_lines(path: Path) -> list[str]:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: it is not UTF-8.
+        ValueError: it is not UTF-8, or would fill the memory.
     """
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or name another folder")
+    check_text(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -209,6 +214,17 @@ def _first_captions(raw: Iterable[str]) -> list[str]:
     """The first five that are not empty, each on one line: some of COCO's contain a line break."""
     tidy = (" ".join(sentence.replace("\ufeff", " ").split()) for sentence in raw)
     return [sentence for sentence in tidy if sentence][:CAPTIONS_A_PICTURE]
+
+
+def _refuse_repeated_numbers(path: Path, images: list[_Image]) -> None:
+    """Two pictures with one `imgid`: entries were mixed up, and nobody can tell which captions are whose."""
+    rows: dict[int | str, int] = {}
+    for row, image in enumerate(images):
+        if image.imgid is not None and (before := rows.setdefault(image.imgid, row)) != row:
+            raise ValueError(
+                f"{path}: images[{before}] ({images[before].filename}) and images[{row}] "
+                f"({image.filename}) both have the imgid {short(image.imgid)}: give each picture its own"
+            )
 
 
 def _refuse_repeats(path: Path, entries: list[Entry]) -> None:

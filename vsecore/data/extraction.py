@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,7 +25,7 @@ from vsecore.data.annotations import CAPTIONS_A_PICTURE
 from vsecore.data.backbones import Backbone
 from vsecore.data.decoding import look_ahead
 from vsecore.data.feature_rows import FeatureRows, Verdict, refuse_all_but_files
-from vsecore.data.karpathy import CaptionSplit
+from vsecore.data.karpathy import CaptionSplit, lines_sha256
 from vsecore.typed import counted, short
 
 META, UNFINISHED = "meta.json", "extraction.json"
@@ -47,7 +47,9 @@ class _Settings:
     feature_dim: Count
     captions_a_picture: Count
     pictures: dict[str, Count]
-    captions_sha256: dict[str, str]
+    picture_ids_sha256: dict[str, str]
+    captions_sha256: dict[str, str] = field(default_factory=dict)
+    """Over the pictures' names and the captions. Captions may change: no number depends on them."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
@@ -63,7 +65,11 @@ class _Settings:
     def rows(self, folder: Path, name: str) -> FeatureRows:
         """The rows of one split."""
         shape = (self.pictures[name], self.elements, self.feature_dim)
-        return FeatureRows(folder, name, shape, self.dtype, self.as_json())
+        return FeatureRows(folder, name, shape, self.dtype, self.without_captions().as_json())
+
+    def without_captions(self) -> "_Settings":
+        """What decides the numbers."""
+        return replace(self, captions_sha256={})
 
 
 def extract(
@@ -83,7 +89,8 @@ def extract(
     extracting into the same folder, this one says so and waits for it (Windows has no lock for that).
 
     What is in the folder already is read and checked against its checksums. Rows that are damaged or cut off,
-    and those of pictures that have changed, are made again, and stderr says which.
+    and those of pictures that have changed, are made again, and stderr says which. If only captions have
+    changed, they are written again, and no picture is decoded.
 
     Args:
         caption_splits: from `karpathy.load_karpathy`.
@@ -119,6 +126,7 @@ def extract(
         feature_dim=backbone.feature_dim,
         captions_a_picture=CAPTIONS_A_PICTURE,
         pictures={name: len(split.files) for name, split in caption_splits.items()},
+        picture_ids_sha256={name: lines_sha256(split.picture_ids) for name, split in caption_splits.items()},
         captions_sha256={name: split.fingerprint() for name, split in caption_splits.items()},
     )
     folder = Path(folder).expanduser()
@@ -142,32 +150,42 @@ def extract(
     return folder
 
 
-def find_damage(folder: Path) -> list[str]:
+def has_checksums(folder: Path) -> bool:
+    """Whether a folder holds a checksum for each row, as `extract` writes them."""
+    return any(folder.glob("*_sums.npy"))
+
+
+def find_damage(folder: Path) -> dict[str, str]:
     """Check every row of a finished extraction against its checksum.
 
     Args:
-        folder: written by `extract`. One from elsewhere has no checksums, so nothing is found in it.
+        folder: written by `extract`, with checksums.
 
     Returns:
-        A sentence for each split that is damaged.
+        For each split that is damaged, by its name, a sentence.
+
+    Raises:
+        FileNotFoundError: its `meta.json` is missing.
+        ValueError: its `meta.json` is damaged, or something other than a file is where one should be.
     """
-    if not list(folder.glob("*_sums.npy")):
-        return []
-    try:
-        settings = files.read_json(folder / META, _Settings)
-        damaged = []
-        for name in settings.pictures:
-            rows = settings.rows(folder, name)
-            if rows.has_its_size():
-                verdict = rows.inspect()
-                if not verdict.whole:
-                    where = f" ({counted(verdict.damaged, 'row')})" if verdict.damaged else ""
-                    damaged.append(f"{rows.finished}{where}")
-            else:
-                damaged.append(f"{rows.finished}")
-    except (ValueError, OSError) as error:
-        return [str(error)]
-    return [f"{what} is damaged: run the same extraction again" for what in damaged]
+    settings = _read_settings(folder / META)
+    problems = {name: _problem_with(settings.rows(folder, name)) for name in settings.pictures}
+    return {
+        name: f"{problem}: run the same extraction again" for name, problem in problems.items() if problem
+    }
+
+
+def _problem_with(rows: FeatureRows) -> str:
+    """What is wrong with the rows of a finished split; "" if nothing."""
+    if not rows.finished.exists():
+        return f"{rows.finished} is missing"
+    if missing := rows.missing_checksums():
+        return missing
+    if not rows.has_its_size():
+        return f"{rows.finished} is cut off, or too long"
+    verdict = rows.inspect()
+    where = f" ({counted(verdict.damaged, 'row')})" if verdict.damaged else ""
+    return "" if verdict.whole else f"{rows.finished}{where} is damaged"
 
 
 @dataclass(frozen=True)
@@ -200,10 +218,10 @@ class _Extraction:
 
     def is_whole(self, verdicts: Mapping[str, Verdict]) -> bool:
         return (
-            (self.folder / META).exists()
-            and not (self.folder / UNFINISHED).exists()
+            not (self.folder / UNFINISHED).exists()
+            and self._before() == self.settings
             and all(verdict.whole for verdict in verdicts.values())
-            and all(_holds(path, text) for name in verdicts for path, text in self.texts(name).items())
+            and all(files.holds(path, text) for name in verdicts for path, text in self.texts(name).items())
         )
 
     def begin(self, verdicts: Mapping[str, Verdict]) -> None:
@@ -212,6 +230,10 @@ class _Extraction:
         Raises:
             OSError: there is not enough room.
         """
+        before, now = self._before(), self.settings.captions_sha256
+        was = now if before is None else before.captions_sha256
+        if which := " and ".join(name for name in now if now[name] != was.get(name)):
+            print(f"captions of {which} changed since the last time: written again", file=sys.stderr)
         for name, verdict in verdicts.items():
             self._tell_what_is_made_again(name, verdict)
         incomplete = [self.rows(name) for name, verdict in verdicts.items() if not verdict.whole]
@@ -259,7 +281,7 @@ class _Extraction:
     def _write(self, path: Path, text: str) -> None:
         for left in self.folder.glob(f".{path.name}.*.part"):  # left by a process that was killed
             left.unlink()
-        if not _holds(path, text):
+        if not files.holds(path, text):
             with files.write_atomically(path, "w") as file:
                 file.write(text)
 
@@ -296,9 +318,20 @@ class _Extraction:
                 rows.write(start, features, digests)
                 bar.update(len(paths))
 
+    def _before(self) -> _Settings | None:
+        """With which settings the folder was begun; None: it was not.
+
+        Raises:
+            ValueError: the file that says so is damaged.
+        """
+        for path in (self.folder / META, self.folder / UNFINISHED):
+            if path.exists():
+                return _read_settings(path)
+        return None
+
     def _refuse_other_features(self) -> None:
-        known = [self.folder / name for name in (META, UNFINISHED) if (self.folder / name).exists()]
-        if not known:
+        before = self._before()
+        if before is None:
             for name in self.caption_splits:
                 for path in (self.rows(name).finished, *self.texts(name)):
                     if path.exists():
@@ -306,11 +339,7 @@ class _Extraction:
                             f"{self.folder} holds features from elsewhere ({path.name}): name another folder"
                         )
             return
-        try:
-            before = files.read_json(known[0], _Settings)
-        except ValueError as error:
-            raise ValueError(f"{error}; or empty the folder, and extract everything again") from None
-        was, now = before.one_by_one(), self.settings.one_by_one()
+        was, now = (settings.without_captions().one_by_one() for settings in (before, self.settings))
         for name in was | now:
             if was.get(name) != now.get(name):
                 raise ValueError(
@@ -320,7 +349,10 @@ class _Extraction:
                 )
 
     def _tell_what_is_made_again(self, name: str, verdict: Verdict) -> None:
-        pictures = self.caption_splits[name].files
+        pictures, rows = self.caption_splits[name].files, self.rows(name)
+        if rows.are_on_disk() and (missing := rows.missing_checksums()):
+            print(f"{name}: {missing}: all rows made again", file=sys.stderr)
+            return
         if verdict.changed:
             which = counted([pictures[row].name for row in verdict.changed], "picture")
             print(f"{name}: {which} changed since the last time: features made again", file=sys.stderr)
@@ -344,14 +376,17 @@ def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
             )
 
 
+def _read_settings(path: Path) -> _Settings:
+    try:
+        settings: _Settings = files.read_json(path, _Settings)
+    except ValueError as error:
+        raise ValueError(f"{error}; or empty the folder, and extract everything again") from None
+    return settings
+
+
 def _text_files(folder: Path, name: str) -> tuple[Path, Path]:
     """The names of the pictures of a split, and their captions."""
     return folder / f"{name}_ids.txt", folder / f"{name}_caps.txt"
-
-
-def _holds(path: Path, text: str) -> bool:
-    content = text.encode()
-    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
 
 
 def _size(count: int) -> str:

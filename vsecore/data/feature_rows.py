@@ -100,6 +100,11 @@ class FeatureRows:
         """Whether there is a file of them, whatever it holds."""
         return self.finished.exists() or self.partial.exists()
 
+    def missing_checksums(self) -> str:
+        """Says that the checksums are missing; "" if they are there."""
+        lacking = "is missing, and without it nothing shows whether the rows are whole"
+        return "" if self.checksums.exists() else f"{self.checksums} {lacking}"
+
     def has_its_size(self) -> bool:
         """Whether the file with the real name is there, neither cut off nor too long."""
         return self.finished.is_file() and _size(self.finished) == self.size

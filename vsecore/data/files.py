@@ -1,5 +1,7 @@
 """Where files go, how they are written, and how long work shows its progress."""
 
+import hashlib
+import importlib.metadata
 import os
 import secrets
 import sys
@@ -11,6 +13,7 @@ from typing import IO, Any
 import platformdirs
 from tqdm.auto import tqdm
 
+from vsecore.memory import check_text
 from vsecore.typed import from_json
 
 try:
@@ -71,12 +74,20 @@ def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: the file is not JSON, or a value in it has another type; the message names its place.
+        ValueError: the file is not JSON, or would fill the memory, or a value in it has another type; the
+            message names its place.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or name another")
+    check_text(path)
     return from_json(str(path), path.read_bytes(), kind)
+
+
+def holds(path: Path, text: str) -> bool:
+    """Whether a file holds exactly this text."""
+    content = text.encode()
+    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
 
 
 @contextmanager
@@ -120,6 +131,27 @@ def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         lock.close()
+
+
+def installed_file(package: str, name: str, sha256: str) -> Path | None:
+    """A file of an installed package, whose code is not run. None: the package is not installed.
+
+    Raises:
+        ValueError: the file has another checksum.
+    """
+    try:
+        entries = importlib.metadata.files(package) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for entry in entries:
+        if entry.name == name:
+            path = Path(str(entry.locate()))
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if digest != sha256:
+                raise ValueError(f"{path} has sha256 {digest}, wanted {sha256}: install the package again")
+            return path
+    return None
 
 
 def cache_folder(*parts: str) -> Path:

@@ -5,13 +5,13 @@ its words. The package's code is never imported.
 """
 
 import functools
-import hashlib
-import importlib.metadata
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from vsecore.data import files
 
 NAME = "glove"
 """What `load_vectors` and `--vectors` take in place of a file."""
@@ -58,18 +58,9 @@ def _rows(index: Path) -> dict[str, int]:
 @functools.cache
 def _file(name: str) -> Path:
     """One of the package's files, compared with the digest of the known version."""
-    try:
-        entries = importlib.metadata.files(PACKAGE) or []
-    except importlib.metadata.PackageNotFoundError:
-        entries = []
-    for entry in entries:
-        if entry.name == name:
-            path = Path(str(entry.locate()))
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if digest != SHA256[name]:
-                raise ValueError(f"{path} has sha256 {digest}, wanted {SHA256[name]}: install it again")
-            return path
+    path = files.installed_file(PACKAGE, name, SHA256[name])
+    if path is not None:
+        return path
     raise FileNotFoundError(
         f"GloVe is not installed: pip install {PACKAGE} pyarrow (or vsecore with its extra "
         '"offline"), or name a text file of word vectors'

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,18 @@ import numpy as np
 from vsecore.data import files
 from vsecore.data.extraction import META
 from vsecore.data.features import open_precomp
-from vsecore.data.karpathy import captions_sha256
+from vsecore.data.karpathy import lines_sha256
 from vsecore.data.splits import Dataset, Split
 
 BLOCK = 256
 """How many pictures are read at a time."""
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What is read of `meta.json`."""
+
+    backbone: str | None = None
 
 
 def join(folders: Sequence[str | Path], out: str | Path) -> Path:
@@ -95,14 +103,15 @@ def _meta(
         "dtype": "float16",
         "elements": 1,
         "feature_dim": sum(dataset.feature_dim for dataset in datasets),
+        "captions_a_picture": len(splits["train"].captions) // len(splits["train"]),
         "pictures": {name: len(split) for name, split in splits.items()},
         "captions_sha256": {
-            name: captions_sha256(split.picture_ids, split.captions) for name, split in splits.items()
+            name: lines_sha256(split.picture_ids, split.captions) for name, split in splits.items()
         },
     }
 
 
 def _backbone(folder: Path) -> str:
     """What `meta.json` says of the network; folders that papers share have none, but a name."""
-    said = files.read_json(folder / META).get("backbone") if (folder / META).exists() else None
-    return str(said or folder.resolve().name)
+    made: _Made = files.read_json(folder / META, _Made) if (folder / META).exists() else _Made()
+    return made.backbone or folder.resolve().name

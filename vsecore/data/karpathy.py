@@ -6,6 +6,8 @@ picture files, the captions, and which picture each caption belongs to.
 
 import functools
 import hashlib
+import itertools
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ import numpy as np
 
 from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, Entry, expanded, read_annotations
+from vsecore.data.feature_rows import digest_of
 from vsecore.data.picture_files import open_picture
 from vsecore.data.splits import LONGEST_CAPTION
 from vsecore.typed import counted, short
@@ -57,12 +60,12 @@ class CaptionSplit:
 
     def fingerprint(self) -> str:
         """A sha256 over names and captions: what the text files of a folder of features hold."""
-        return captions_sha256(self.picture_ids, self.captions)
+        return lines_sha256(self.picture_ids, self.captions)
 
 
-def captions_sha256(picture_ids: list[str], captions: list[str]) -> str:
-    """A sha256 over the names of pictures and their captions."""
-    return hashlib.sha256("\n".join([*picture_ids, *captions]).encode()).hexdigest()
+def lines_sha256(*texts: list[str]) -> str:
+    """A sha256 over lines of text, such as the names of pictures and then their captions."""
+    return hashlib.sha256("\n".join(itertools.chain(*texts)).encode()).hexdigest()
 
 
 @dataclass
@@ -71,6 +74,8 @@ class DataReport:
 
     facts: list[str] = field(default_factory=list)
     """What is there; nothing needs to be done about it."""
+    warnings: list[str] = field(default_factory=list)
+    """What makes results look better or worse than they are, but keeps nothing from working."""
     problems: list[str] = field(default_factory=list)
     """What must be put right before training."""
 
@@ -119,12 +124,15 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
 def check_photographs(root: str | Path, json_path: str | Path | None = None) -> DataReport:
     """Look for everything that is wrong with a folder of photographs, and open every picture.
 
+    Pictures that are byte for byte the same in two splits are a warning, no problem: the official splits of
+    large collections hold a few, and whoever compares results with a paper needs those splits as they are.
+
     Args:
         root: as for `load_karpathy`.
         json_path: as for `load_karpathy`.
 
     Returns:
-        What is there, and every problem; no problems: `extract` will take the folder.
+        What is there, warnings, and every problem; no problems: `extract` will take the folder.
     """
     report = DataReport()
     with report.noting():
@@ -150,15 +158,44 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
             report.facts.append(f"{len(unused)} more ids have captions but belong to no split")
         if lost:
             report.facts.append(f"{counted(lost, 'id')} with captions but no picture: not used")
-        report.problems += _unreadable([path for pictures in found.values() for _, path in pictures if path])
+        present = {name: [path for _, path in pictures if path] for name, pictures in found.items()}
+        unreadable = _unreadable([path for paths in present.values() for path in paths])
+        report.problems += unreadable.values()
+        report.warnings += _shared(
+            {name: [path for path in paths if path not in unreadable] for name, paths in present.items()}
+        )
     return report
 
 
-def _unreadable(present: list[Path]) -> list[str]:
+def _unreadable(present: list[Path]) -> dict[Path, str]:
+    """What is wrong with each picture that cannot be read."""
     with ThreadPoolExecutor() as pool:
         problems = pool.map(_problem_with, present)
         shown = files.progress(problems, total=len(present), desc="open pictures", unit="picture")
-        return [problem for problem in shown if problem]
+        return {path: problem for path, problem in zip(present, shown, strict=True) if problem}
+
+
+def _shared(present: dict[str, list[Path]]) -> Iterator[str]:
+    """Which two splits hold the same picture under two names. Only files of one size are read."""
+    sizes = {name: [path.stat().st_size for path in paths] for name, paths in present.items()}
+    times = Counter(size for some in sizes.values() for size in set(some))
+    by_content: dict[str, dict[bytes, Path]] = {
+        name: {
+            digest_of(path): path
+            for path, size in zip(paths, sizes[name], strict=True)
+            if times[size] > 1  # another split has this size too
+        }
+        for name, paths in present.items()
+    }
+    for (one, ones), (other, others) in itertools.combinations(by_content.items(), 2):
+        pairs = [(ones[digest], others[digest]) for digest in ones if digest in others]
+        # Two links to one file have been refused by name.
+        same = [f"{a.name} and {b.name}" for a, b in pairs if a.resolve() != b.resolve()]
+        if same:
+            yield (
+                f"{one} and {other} have {counted(same, 'picture')} in common, byte for byte: in your own "
+                "splits, keep one of each two; a published split may hold a few"
+            )
 
 
 def _problem_with(path: Path) -> str | None:

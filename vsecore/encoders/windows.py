@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad, relu
 
-from vsecore.data.words import Vocabulary
+from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders.pictures import projection
 from vsecore.encoders.words import BiGRUEncoder, check_tokens
 

@@ -17,7 +17,9 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from vsecore.data.files import in_batch, read_json, write_atomically
-from vsecore.data.words import BERTTokenizer, Vocabulary, model_folder
+from vsecore.data.language_models import model_folder
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.word_pieces import BERTTokenizer
 from vsecore.encoders import cpu
 from vsecore.encoders.pictures import projection
 from vsecore.memory import check_room
@@ -110,7 +112,7 @@ class BERTEncoder(nn.Module):
 
     Args:
         weights: a model of the hub, or a folder with `config.json` and `model.safetensors` (see
-            `data.words.model_folder`).
+            `data.language_models.model_folder`).
         dim: width D of the joint space.
         architecture: a folder written by `save_architecture`. It is read in place of `weights`, and the
             parameters start at random: for a model whose weights come from a checkpoint.

@@ -1,31 +1,46 @@
 """Experiments: systems side by side on the same data, from several seeds, and what they say about a claim.
 
 An experiment is a recipe and some variants of it, its arms. `run` trains what is not recorded yet; `table`
-and `verdicts` read the records. The claims that the arms test are in `assets/claims.yml`. Each paper's
+and `verdicts` read the records. The claims that the arms test are in `assets/claims.yml`; what must be so
+before one is judged is in `gates`, and `missing` says what is still to be trained for it. Each paper's
 experiments have a file of their own.
 """
 
 from vsecore.experiments.catalogue import EXPERIMENTS, get_experiment
-from vsecore.experiments.experiment import LESSON_SCALE, Arm, Experiment, Member, PlannedTraining
-from vsecore.experiments.ledger import Claim, Outcome, claims, measured, outcomes, table, verdict, verdicts
+from vsecore.experiments.claims import Claim, claims
+from vsecore.experiments.departures import Departure, departures
+from vsecore.experiments.experiment import Arm, Candidates, Experiment, Member, PlannedTraining
+from vsecore.experiments.gates import Shut, Studied
+from vsecore.experiments.ledger import measured, studied, table
+from vsecore.experiments.missing import missing
 from vsecore.experiments.running import RESULTS, run
+from vsecore.experiments.scales import FAIR_SCALE, LESSON_SCALE, Scale
+from vsecore.experiments.verdicts import Outcome, outcomes, verdicts
 
 __all__ = [
     "EXPERIMENTS",
+    "FAIR_SCALE",
     "LESSON_SCALE",
     "RESULTS",
     "Arm",
+    "Candidates",
     "Claim",
+    "Departure",
     "Experiment",
     "Member",
     "Outcome",
     "PlannedTraining",
+    "Scale",
+    "Shut",
+    "Studied",
     "claims",
+    "departures",
     "get_experiment",
     "measured",
+    "missing",
     "outcomes",
     "run",
+    "studied",
     "table",
-    "verdict",
     "verdicts",
 ]

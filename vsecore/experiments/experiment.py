@@ -1,15 +1,13 @@
-"""An experiment as plain data: what is compared with what, and at what scale on two cores."""
+"""An experiment as plain data: what is compared with what."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from vsecore.data.splits import FeatureKind
-from vsecore.experiments.tuning import at_rate
-from vsecore.recipes import Recipe, get
+from vsecore.recipes import Recipe
 
 
 @dataclass(frozen=True)
@@ -24,9 +22,18 @@ class Member:
 class Arm:
     """One system of an experiment."""
 
-    variants: str = ""  # of the experiment's recipe, as `recipes.get` reads them: "+gpo+paper_rate"
+    variants: str = ""  # of the experiment's recipe, as `recipes.get` reads them: "+gpo+max_violation"
     published: str = ""  # what `assets/published.json` calls it; "": the paper has no number
     members: tuple[Member, ...] = ()  # their similarities are averaged; empty: one, on the features asked for
+    best_of: tuple[str, ...] = ()  # variants too: the one that does best on the development split is taken
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What one system of an arm may be: its recipe, or several of which the best on dev is taken."""
+
+    recipes: tuple[str, ...]  # names, as `recipes.get` reads them
+    member: Member
 
 
 @dataclass(frozen=True)
@@ -38,8 +45,8 @@ class Experiment:
     recipe: str  # what all arms are variants of; "{features}" stands for what an element is
     arms: dict[str, Arm]  # by the name that the paper gives them
 
-    def systems(self, arm: str, features: FeatureKind) -> list[tuple[str, Member]]:
-        """What an arm consists of: one system, or the members of an ensemble, each by its recipe's name.
+    def systems(self, arm: str, features: FeatureKind) -> list[Candidates]:
+        """What an arm consists of: one system, or the members of an ensemble.
 
         Raises:
             ValueError: the arm is unknown.
@@ -48,32 +55,39 @@ class Experiment:
             raise ValueError(f"arm {arm!r} is unknown: there are {', '.join(self.arms)}")
         chosen = self.arms[arm]
         return [
-            (self.recipe.format(features=member.features) + chosen.variants, member)
+            Candidates(
+                tuple(
+                    self.recipe.format(features=member.features) + variants
+                    for variants in chosen.best_of or (chosen.variants,)
+                ),
+                member,
+            )
             for member in chosen.members or (Member(features),)
         ]
 
     def trainings(
-        self,
-        arm: str,
-        features: FeatureKind,
-        scale: Mapping[str, Any],
-        rates: Mapping[str, float] | None = None,
+        self, arm: str, features: FeatureKind, recipe_of: Callable[[Candidates], Recipe | None]
     ) -> list[PlannedTraining]:
-        """What an arm trains, at a scale.
+        """What an arm trains.
 
         Args:
             arm: its name.
             features: for members that do not name their own.
-            scale: changes to the recipes.
-            rates: the learning rate of each recipe, by its name; None: the scale's.
+            recipe_of: the recipe of a system, see `scales.recipe_at` and `tuning.tuned`; None: not known yet.
+
+        Returns:
+            One for each of its systems; none if a recipe is not known yet.
 
         Raises:
-            ValueError: the arm is unknown, or the scale does not fit a recipe.
+            ValueError: the arm is unknown.
         """
-        return [
-            PlannedTraining(get(name, scale) if rates is None else at_rate(name, scale, rates[name]), member)
-            for name, member in self.systems(arm, features)
-        ]
+        planned = []
+        for candidates in self.systems(arm, features):
+            recipe = recipe_of(candidates)
+            if recipe is None:
+                return []
+            planned.append(PlannedTraining(recipe, candidates.member))
+        return planned
 
 
 @dataclass(frozen=True)
@@ -86,48 +100,6 @@ class PlannedTraining:
     def seed(self, seed: int) -> int:
         """The seed of a training; a repeated one has its own, far from the usual 0, 1, 2."""
         return seed + 1000 * self.member.again
-
-
-#: Scales the papers' recipes, made for days on a GPU, down to minutes on two cores. All arms share it.
-LESSON_SCALE: dict[str, dict[str, Any]] = {
-    "scenes": {
-        "dim": 128,
-        "text.encoder.word_dim": 64,
-        "training.epochs": 3,
-        "training.learning_rate": 2e-3,
-        "training.decay_epochs": 2,
-    },
-    "flickr8k": {
-        "dim": 128,
-        "text.encoder.word_dim": 50,
-        "training.epochs": 3,
-        "training.learning_rate": 2e-3,
-        "training.schedule": "cosine",
-    },
-}
-
-#: Long enough for every system to level off, with a schedule that ends low and learning rates of their own.
-FAIR_SCALE: dict[str, dict[str, Any]] = {
-    "scenes": {
-        "dim": 128,
-        "text.encoder.word_dim": 64,
-        "training.epochs": 15,
-        "training.schedule": "cosine",
-    },
-    "flickr8k": {
-        "dim": 512,
-        "text.encoder.word_dim": 300,
-        "training.epochs": 15,
-        "training.schedule": "cosine",
-    },
-}
-
-
-def lesson_scale(data: str) -> dict[str, Any]:
-    """`LESSON_SCALE` of some data; raises ValueError if there is none."""
-    if data not in LESSON_SCALE:
-        raise ValueError(f"no scale is known for data {data!r}: there are {', '.join(LESSON_SCALE)}")
-    return LESSON_SCALE[data]
 
 
 def title_of(trainings: Sequence[PlannedTraining]) -> tuple[str, str]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsecore import records
-from vsecore.paths import assets
+from vsecore.paths import results
 from vsecore.records import Record
 
-FOLDER = assets() / "results" / "ladder"
+FOLDER = results() / "ladder"
 
 
 @dataclass(frozen=True)

@@ -1,211 +1,147 @@
-"""What the records say: an experiment as a table, and a paper's claims with a verdict each."""
+"""What the records say of an experiment: its arms, as they were studied, and a table of them."""
 
 from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Literal
-
-import yaml
+from typing import Any
 
 from vsecore import records
 from vsecore.data.splits import FeatureKind
+from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
-from vsecore.experiments.experiment import Experiment, lesson_scale, title_of
+from vsecore.experiments.experiment import Candidates, Experiment, PlannedTraining, title_of
+from vsecore.experiments.gates import Studied, Training, is_unfinished, measures_of
+from vsecore.experiments.references import BASELINE
 from vsecore.experiments.running import RESULTS
-from vsecore.paths import assets
-
-CLAIMS = assets() / "claims.yml"
-
-Verdict = Literal["reproduced", "not on this data", "contradicted", "not tried"]
-SIGNIFICANCE = 0.05  # of a one-sided paired t-test
+from vsecore.experiments.scales import Scale, changes_of, recipe_at
+from vsecore.recipes import Recipe, get
+from vsecore.records import Record
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A statement of a paper that one arm of an experiment is better than another."""
-
-    work: str  # its key, such as "2ad"
-    place: str  # in the paper
-    statement: str
-    experiment: str
-    better: str  # an arm
-    worse: str  # another
-    metric: str = "rsum"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What the records say about a claim on some data."""
-
-    claim: Claim
-    differences: list[float]  # better minus worse, for each seed that both arms have
-    verdict: Verdict
-
-
-def claims(work: str = "") -> list[Claim]:
-    """The claims of `assets/claims.yml`, of one paper or of all.
-
-    Raises:
-        ValueError: an entry lacks a field, has an unknown one, or names no experiment or arm.
-    """
-    found = []
-    known = {field.name for field in fields(Claim)}
-    for entry in yaml.safe_load(CLAIMS.read_text(encoding="utf-8")):
-        if odd := (known ^ entry.keys()) - {"metric"}:
-            raise ValueError(
-                f"{CLAIMS.name}: {entry} has missing or unknown fields: {', '.join(sorted(odd))}"
-            )
-        claim = Claim(**entry)
-        for arm in (claim.better, claim.worse):
-            if arm not in get_experiment(claim.experiment).arms:
-                raise ValueError(f"{CLAIMS.name}: experiment {claim.experiment!r} has no arm {arm!r}")
-        if work in ("", claim.work):
-            found.append(claim)
-    return found
-
-
-def measured(
-    name: str, data: str, features: FeatureKind = "grid", metric: str = "rsum", folder: Path = RESULTS
-) -> dict[str, dict[int, float]]:
-    """The records of an experiment: the metric of each arm by seed. Arms without a record are left out.
+def studied(
+    name: str,
+    data: str,
+    features: FeatureKind = "grid",
+    scale: Scale = "fair",
+    folder: Path = RESULTS,
+) -> dict[str, Studied]:
+    """What is recorded of each arm of an experiment. Arms without a record are left out.
 
     Args:
         name: of the experiment.
         data: the name of the data, such as "flickr8k".
         features: what an element is.
-        metric: a metric of the records.
+        scale: "fair" or "lesson".
         folder: of the records.
 
     Raises:
         ValueError: the experiment is unknown, or its records come from different data or word vectors.
     """
-    experiment, scale = get_experiment(name), lesson_scale(data)
+    experiment, changes = get_experiment(name), changes_of(scale, data)
     entries = records.find(folder, data=data) if folder.is_dir() else []
-    found, sources = {}, defaultdict(set)
+    used: list[Record] = []
+
+    @cache
+    def tried(recipe: str) -> dict[float, float]:
+        by_rate = tuning.recorded(recipe, changes, entries)
+        used.extend(entry for several in by_rate.values() for entry in several)
+        return tuning.tried(by_rate)
+
+    def recipe_of(candidates: Candidates) -> Recipe | None:
+        if scale == "lesson":
+            return recipe_at(candidates, changes)
+        return tuning.tuned(candidates, changes, tried)
+
+    found: dict[str, Studied] = {}
     for arm in experiment.arms:
-        identified = title_of(experiment.trainings(arm, features, scale))
-        chosen = [entry for entry in entries if (entry.name, entry.config_hash) == identified]
-        for entry in chosen:
-            for source in entry.data.get("members", [entry.data]):
-                kind, parts = source.get("feature_kind", ""), ("fingerprint", "vectors")
-                sources[kind].add((entry.precision, *(source.get(part, "") for part in parts)))
-        if by_seed := {entry.seed: entry.metrics[metric] for entry in chosen if metric in entry.metrics}:
-            found[arm] = by_seed
-    for kind, different in sources.items():
-        if len(different) > 1:
-            raise ValueError(
-                f"records of {name} in {folder.name} come from {len(different)} different sets of {kind} "
-                "features, captions or word vectors: keep each in a folder of its own"
-            )
+        planned = experiment.trainings(arm, features, recipe_of)
+        if not planned:
+            continue
+        title = title_of(planned)
+        mine = [entry for entry in entries if (entry.name, entry.config_hash) == title]
+        if not mine:
+            continue
+        used += mine
+        metrics: dict[str, dict[int, float]] = defaultdict(dict)
+        for entry in mine:
+            for metric, value in entry.metrics.items():
+                metrics[metric][entry.seed] = value
+        found[arm] = Studied(
+            arm,
+            [_training(training, entries, tried(training.recipe.name)) for training in planned],
+            metrics,
+            _baseline(mine, entries),
+            mine[0].device,
+            title,
+        )
+    _refuse_mixed(used, f"records of {name} in {folder.name}")
     return found
 
 
-def table(name: str, data: str, features: FeatureKind = "grid", folder: Path = RESULTS) -> str:
+def measured(
+    name: str,
+    data: str,
+    features: FeatureKind = "grid",
+    metric: str = "rsum",
+    scale: Scale = "fair",
+    folder: Path = RESULTS,
+) -> dict[str, dict[int, float]]:
+    """One metric of each arm of an experiment by seed. Arms without it are left out; see `studied`."""
+    return {
+        arm: dict(found.results[metric])
+        for arm, found in studied(name, data, features, scale, folder).items()
+        if metric in found.results
+    }
+
+
+def table(
+    name: str,
+    data: str,
+    features: FeatureKind = "grid",
+    scale: Scale = "fair",
+    folder: Path = RESULTS,
+) -> str:
     """An experiment as a Markdown table: rsum and place of each arm, the paper's and ours, the best first.
 
-    The spread is the standard deviation over the seeds. Places count only the systems that both have.
+    The spread is the standard deviation over the seeds. Places count only the systems that both have. At the
+    fair scale, an arm is marked that is not tuned, has not levelled off, or lacks seeds.
     """
-    experiment, found = get_experiment(name), measured(name, data, features, folder=folder)
-    ours = {arm: statistics.mean(by_seed.values()) for arm, by_seed in found.items()}
+    experiment, found = get_experiment(name), studied(name, data, features, scale, folder)
+    ours = {arm: seen.rsum for arm, seen in found.items()}
     paper = {arm: rsum for arm, rsum in printed_sums(experiment).items() if arm in found}
     shared = {arm: ours[arm] for arm in paper}  # places count only the systems that both have
     places = {
         whose: {arm: 1 + sum(other > value for other in numbers.values()) for arm, value in numbers.items()}
         for whose, numbers in (("paper", paper), ("ours", shared))
     }
-    lines = [
-        "| system | rsum in the paper | its place there | rsum here | spread | its place here | seeds |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    truths = [measure for measure in measures_of(data) if measure != "rsum"]
+    directions = {"i2t_map_at_r": "mAP@R, picture to text", "t2i_map_at_r": "mAP@R, text to picture"}
+    heads = ["system", "rsum in the paper", "its place there", "rsum here", "spread", "its place here"]
+    if scale == "fair":
+        heads += [*(directions[measure] for measure in truths), "learning rate"]
+    lines = [[*heads, "seeds"], ["---"] * (len(heads) + 1)]
     for arm in sorted(found, key=lambda arm: -ours[arm]):
-        by_seed = list(found[arm].values())
+        seen = found[arm]
+        by_seed = list(seen.results["rsum"].values())
         cells = [
-            arm,
+            f"{arm} (unfinished)" if scale == "fair" and is_unfinished(seen, data) else arm,
             f"{paper[arm]:.1f}" if arm in paper else "–",
             str(places["paper"].get(arm, "–")),
             f"{ours[arm]:.1f}",
             f"{statistics.stdev(by_seed):.1f}" if len(by_seed) > 1 else "–",
             str(places["ours"].get(arm, "–")),
-            str(len(by_seed)),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def outcomes(
-    work: str, data: str, experiment: str = "", features: FeatureKind = "grid", folder: Path = RESULTS
-) -> list[Outcome]:
-    """Test a paper's claims on the records of some data.
-
-    With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed
-    and tested against 0 by a paired t-test in each direction, at 5 %. "reproduced": above 0; "contradicted":
-    below; "not on this data": these seeds cannot decide. With fewer than two seeds a claim is "not tried".
-
-    Args:
-        work: the key of a paper, such as "2ad".
-        data: the name of the data.
-        experiment: only claims of this experiment; "": of all.
-        features: what an element is.
-        folder: of the records.
-    """
-    held = []
-    for claim in claims(work):
-        if experiment not in ("", claim.experiment):
-            continue
-        found = measured(claim.experiment, data, features, claim.metric, folder)
-        better, worse = (found.get(arm, {}) for arm in (claim.better, claim.worse))
-        differences = [better[seed] - worse[seed] for seed in sorted(better.keys() & worse.keys())]
-        held.append(Outcome(claim, differences, verdict(differences)))
-    return held
-
-
-def verdict(differences: Sequence[float]) -> Verdict:
-    """The verdict on the claim that differences, one per seed, are above 0 (see `outcomes`)."""
-    if len(differences) < 2:
-        return "not tried"
-    if len(set(differences)) == 1:  # no spread to test against
-        return (
-            "reproduced"
-            if differences[0] > 0
-            else "contradicted"
-            if differences[0] < 0
-            else "not on this data"
-        )
-    from scipy.stats import ttest_1samp  # takes a second, and only this needs it
-
-    if ttest_1samp(differences, 0, alternative="greater").pvalue < SIGNIFICANCE:
-        return "reproduced"
-    if ttest_1samp(differences, 0, alternative="less").pvalue < SIGNIFICANCE:
-        return "contradicted"
-    return "not on this data"
-
-
-def verdicts(
-    work: str, data: str, experiment: str = "", features: FeatureKind = "grid", folder: Path = RESULTS
-) -> str:
-    """The claims of a paper with its difference, ours and the verdict, as a Markdown table."""
-    lines = [
-        "| claim | in the paper | here, mean of the differences | spread | seeds | verdict |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for outcome in outcomes(work, data, experiment, features, folder):
-        claim, differences = outcome.claim, outcome.differences
-        paper = printed_sums(get_experiment(claim.experiment))
-        told = claim.metric == "rsum" and {claim.better, claim.worse} <= paper.keys()
-        cells = [
-            f"{claim.statement} ({claim.place})",
-            f"{paper[claim.better] - paper[claim.worse]:+.1f}" if told else "–",
-            f"{statistics.mean(differences):+.1f}" if differences else "–",
-            f"{statistics.stdev(differences):.1f}" if len(differences) > 1 else "–",
-            str(len(differences)),
-            outcome.verdict,
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        if scale == "fair":
+            for measure in truths:
+                values = seen.results.get(measure)
+                cells.append(f"{statistics.mean(values.values()):.1f}" if values else "–")
+            cells.append(", ".join(f"{tuning.best(training.tried):g}" for training in seen.trainings))
+        lines.append([*cells, str(len(by_seed))])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def printed_sums(experiment: Experiment) -> dict[str, float]:
@@ -216,8 +152,57 @@ def printed_sums(experiment: Experiment) -> dict[str, float]:
     sums: dict[str, dict[str, float]] = defaultdict(dict)  # by the data
     for row in records.published():
         for arm, named in experiment.arms.items():
-            if row["system"] == named.published and row["data"].startswith("coco") and "rsum" in row:
-                sums[row["data"]][arm] = row["rsum"]
+            if row.system != named.published or not row.data.startswith("coco"):
+                continue
+            if row.printed_rsum is not None:
+                sums[row.data][arm] = row.printed_rsum
     if not sums:
         return {}
     return sums[max(sums, key=lambda data: (len(sums[data]), "5,000" in data))]
+
+
+def _training(planned: PlannedTraining, entries: Iterable[Record], tried: Mapping[float, float]) -> Training:
+    """What is recorded of one system."""
+    recipe, digest = planned.recipe, planned.recipe.hash()
+    mine = [entry for entry in entries if (entry.name, entry.config_hash) == (recipe.name, digest)]
+    return Training(
+        recipe.name,
+        tried,
+        [curve for entry in mine if (curve := tuning.development_curve(entry))],
+        recipe.training.epochs >= get(recipe.name).training.epochs,
+        statistics.mean(entry.seconds for entry in mine) if mine else 0.0,
+    )
+
+
+def _baseline(mine: Iterable[Record], entries: Iterable[Record]) -> float | None:
+    """The rsum of the linear baseline on these records' features, the best of several; None: unknown."""
+    wanted = {(source["fingerprint"], source["feature_kind"]) for entry in mine for source in _sources(entry)}
+    sums = {
+        (entry.data["fingerprint"], entry.data["feature_kind"]): entry.metrics["rsum"]
+        for entry in entries
+        if entry.name == BASELINE
+    }
+    return max(sums[features] for features in wanted) if wanted <= sums.keys() else None
+
+
+def _refuse_mixed(entries: Iterable[Record], what: str) -> None:
+    fingerprints, settings = defaultdict(set), set()
+    for entry in entries:
+        for source in _sources(entry):
+            fingerprints[source["feature_kind"]].add(source["fingerprint"])  # of features and captions
+            settings.add((entry.precision, source["vectors"]))
+    mixed = [
+        f"{len(found)} different sets of {kind} features or captions"
+        for kind, found in fingerprints.items()
+        if len(found) > 1
+    ]
+    if len(settings) > 1:
+        mixed.append(f"{len(settings)} precisions or word vectors")
+    if mixed:
+        raise ValueError(f"{what} come from {' and '.join(mixed)}: keep each in a folder of its own")
+
+
+def _sources(entry: Record) -> Sequence[dict[str, Any]]:
+    """The data of each of a record's systems."""
+    sources: Sequence[dict[str, Any]] = entry.data.get("members", [entry.data])
+    return sources

@@ -10,18 +10,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from vsecore import records, scenes
+from vsecore import records
 from vsecore.data.splits import Dataset, FeatureKind, Split
-from vsecore.evaluation import ensemble, evaluate, map_at_r
+from vsecore.evaluation import ensemble, evaluate
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
-from vsecore.experiments.experiment import Member, PlannedTraining, lesson_scale, title_of
+from vsecore.experiments.experiment import Candidates, Member, PlannedTraining, title_of
+from vsecore.experiments.references import on_truth, record_references
+from vsecore.experiments.scales import Scale, changes_of, recipe_at
 from vsecore.losses import Rule, negatives_kept
 from vsecore.paths import results
+from vsecore.recipes import Recipe
 from vsecore.training import Event, Run, describe_data, fit, score_split
 from vsecore.training.distributed import best_device, make_accelerator, precision_of
 
@@ -34,45 +35,61 @@ def run(
     open_data: Callable[[FeatureKind], Dataset],
     *,
     features: FeatureKind = "grid",
-    seeds: Iterable[int] = (0, 1, 2),
+    seeds: Iterable[int] = range(5),
     arms: Sequence[str] = (),
-    scale: Mapping[str, Any] | None = None,
-    tune: bool = False,
+    scale: Scale = "fair",
+    settings: Mapping[str, Any] | None = None,
     vectors: Callable[[Any], Tensor] | None = None,
     folder: Path = RESULTS,
     tell: Callable[[str], None] = print,
 ) -> None:
     """Train every arm from every seed and record the test split; what is recorded already is left as it is.
 
+    At the scale "fair", each system's learning rate is chosen first, on the development split (see `tuning`).
+    What the arms must stand above is recorded too: a ridge regression on the same features.
+
     Args:
         name: of the experiment.
         open_data: opens the data with the kind of features that it is given.
         features: for arms that do not name their own.
         seeds: one run each, seed by seed, so that an interrupted experiment has complete comparisons.
-        arms: only these; empty: all.
-        scale: changes to all arms' recipes; None: `LESSON_SCALE` of the data.
-        tune: first choose each system's learning rate on the development split, see `tuning`.
+        arms: only these; empty: all that the scale can train.
+        scale: "fair" or "lesson".
+        settings: changes to all arms' recipes in place of the scale's own.
         vectors: makes the word vectors from the tokenizer; None: they start as noise.
         folder: of the records.
         tell: called with a line about each result.
 
     Raises:
-        ValueError: the experiment or an arm is unknown, or there is no scale for this data.
+        ValueError: the experiment or an arm is unknown, there is no scale for this data, or a learning rate
+            is set where it is chosen.
     """
     experiment = get_experiment(name)
-    folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
+    if scale == "fair" and settings is not None and "training.learning_rate" in settings:
+        raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
     opened = cache(open_data)
-    if scale is None:
-        scale = lesson_scale(opened(features).name)
-    chosen = arms or tuple(experiment.arms)
-    systems = {arm: experiment.systems(arm, features) for arm in chosen}
+    systems = {arm: experiment.systems(arm, features) for arm in arms or experiment.arms}
+    changes = changes_of(scale, opened(features).name) if settings is None else settings
+    folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
     workshop = _Workshop(opened, vectors, folder, tell)
-    rates = None
-    if tune:
-        rates = {
-            name: workshop.tune(name, member, scale) for parts in systems.values() for name, member in parts
-        }
-    planned = {arm: experiment.trainings(arm, features, scale, rates) for arm in chosen}
+    for kind in dict.fromkeys(part.member.features for parts in systems.values() for part in parts):
+        record_references(opened(kind), folder, tell)
+
+    @cache
+    def tried(recipe: str, kind: FeatureKind) -> dict[float, float]:
+        return workshop.tune(recipe, kind, changes)
+
+    def recipe_of(candidates: Candidates) -> Recipe | None:
+        if scale == "lesson":
+            return recipe_at(candidates, changes)
+        return tuning.tuned(candidates, changes, lambda name: tried(name, candidates.member.features))
+
+    planned = {arm: experiment.trainings(arm, features, recipe_of) for arm in systems}
+    if not arms:  # a lesson's scale cannot choose between recipes
+        planned = {arm: trainings for arm, trainings in planned.items() if trainings}
+    for arm, trainings in planned.items():
+        if not trainings:
+            raise ValueError(f"arm {arm!r} is the best of several on dev: only the scale 'fair' chooses it")
     for seed in seeds:
         for arm, trainings in planned.items():
             workshop.record(arm, trainings, seed)
@@ -93,20 +110,20 @@ class _Workshop:
         self.precision = precision_of(make_accelerator())
         self.trained: dict[tuple[str, int], _Trained] = {}
 
-    def tune(self, name: str, member: Member, scale: Mapping[str, Any]) -> float:
-        """The learning rate of a system, chosen from one seed."""
+    def tune(self, name: str, features: FeatureKind, changes: Mapping[str, Any]) -> dict[float, float]:
+        """The best rsum on dev at each learning rate that a recipe needs to be tried at, from one seed."""
         results: dict[float, float] = {}
         while rates := tuning.still_to_try(results):
             for rate in rates:
-                planned = PlannedTraining(tuning.at_rate(name, scale, rate), Member(member.features))
+                planned = PlannedTraining(tuning.at_rate(name, changes, rate), Member(features))
                 entry = self.record(f"{name} at {rate:g}", [planned], tuning.SEED)
-                results[rate] = tuning.development_rsum(entry)
+                results[rate] = max(tuning.development_curve(entry))
                 self.forget()
-        chosen = tuning.best(results)
         self.tell(
-            f"{name}: learning rate {chosen:g}, of {', '.join(f'{rate:g}' for rate in sorted(results))}"
+            f"{name}: learning rate {tuning.best(results):g}, of "
+            f"{', '.join(f'{rate:g}' for rate in sorted(results))}"
         )
-        return chosen
+        return results
 
     def record(self, title: str, trainings: Sequence[PlannedTraining], seed: int) -> records.Record:
         """The record of an arm, which is trained first if there is none."""
@@ -169,7 +186,7 @@ def _recorded(
 ) -> records.Record:
     """The record of an arm: of its one system, or of the mean of its members' similarities."""
     scores = ensemble(*(part.scores for part in parts))
-    metrics = evaluate(scores, test.owner) | _on_truth(scores, test, _data(sources)["name"])
+    metrics = evaluate(scores, test.owner) | on_truth(scores, test, _data(sources)["name"])
     if len(parts) == 1:
         note = f"best epoch on dev, evaluated on {len(test)} test pictures; {_Watch.note}"
         return records.record_run(parts[0].run, metrics | parts[0].followed, note)
@@ -187,29 +204,6 @@ def _recorded(
         precision=parts[0].run.precision,
         processes=parts[0].run.processes,
     )
-
-
-def _on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
-    """On the scenes, of which the truth is known: mAP@R in both directions, in percent."""
-    if data != "scenes":
-        return {}
-    made = scenes.pictures("test", len(test))
-    said = [caption for picture in made for caption in picture.captions]
-    if [caption.text for caption in said] != test.captions:  # another seed of the world
-        return {}
-    truth = torch.from_numpy(_truth(len(test)))  # (Nc, Ni)
-    return {
-        "i2t_map_at_r": 100 * map_at_r(scores, truth.T),
-        "t2i_map_at_r": 100 * map_at_r(scores.T, truth),
-    }
-
-
-@cache
-def _truth(count: int) -> np.ndarray:
-    """Which caption is true of which picture of the test split, (Nc, Ni) bool."""
-    made = scenes.pictures("test", count)
-    said = [caption for picture in made for caption in picture.captions]
-    return scenes.relevance(said, [picture.scene for picture in made])
 
 
 def _sources(

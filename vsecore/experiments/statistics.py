@@ -5,14 +5,49 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["better", "no worse", "our question"]
-"""What a claim says of its two systems; "our question": the paper claims nothing, but a reader will ask."""
+from vsecore.experiments.claims import Kind
 
 Verdict = Literal["reproduced", "contradicted", "no difference", "mixed", "undecided"]
 
 SIGNIFICANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """How surprising the differences of two systems were, if each of these were true of their mean."""
+
+    mean: float  # of the differences
+    margin: float  # what is too small to matter
+    equal: float  # p-value of: it is 0
+    far: float  # of: it is at the margin or beyond, in either direction
+    worse: float  # of: it is at minus the margin or below
+    not_worse: float  # of: it is at minus the margin or above
+
+
+def doubts(differences: Sequence[float], margin: float) -> Doubts:
+    """Test paired differences by t-tests: against 0, and against the margin on either side.
+
+    Args:
+        differences: the one system minus the other, one for each seed, at least two.
+        margin: what is too small to matter, in the unit of the measure.
+
+    Raises:
+        ValueError: fewer than two differences.
+    """
+    worse = p_above(differences, -margin)
+    better = p_above([-difference for difference in differences], -margin)
+    equal = 2 * min(p_above(differences), p_above([-difference for difference in differences]))
+    return Doubts(
+        statistics.mean(differences),
+        margin,
+        equal=min(1.0, equal),
+        far=max(worse, better),
+        worse=worse,
+        not_worse=p_above([-difference for difference in differences], margin),
+    )
 
 
 def p_above(differences: Sequence[float], bound: float = 0.0) -> float:
@@ -35,52 +70,82 @@ def p_above(differences: Sequence[float], bound: float = 0.0) -> float:
     return float(t.sf((mean - bound) / (spread / math.sqrt(len(differences))), len(differences) - 1))
 
 
-def p_different(differences: Sequence[float]) -> float:
-    """How surprising these differences were if their true mean were 0, in either direction."""
-    one_sided = p_above(differences), p_above([-difference for difference in differences])
-    return min(1.0, 2 * min(one_sided))
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % confidence interval of a mean by Student's t; `nan` on both sides for a single value."""
+    if len(values) < 2:
+        return math.nan, math.nan
+    from scipy.stats import t
+
+    mean, spread = statistics.mean(values), statistics.stdev(values)
+    reach = float(t.ppf(1 - SIGNIFICANCE / 2, len(values) - 1)) * spread / math.sqrt(len(values))
+    return mean - reach, mean + reach
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float], questions: int | None = None) -> list[float]:
     """P-values of several questions, raised so that all answers together err no more often than one.
 
     The smallest of m is multiplied by m, the next by m - 1, and so on; none falls below one before it.
 
+    Args:
+        p_values: of the questions that can be answered.
+        questions: m, how many there are; None: as many as p-values.
+
     Source: Holm 1979.
     """
+    count = len(p_values) if questions is None else questions
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        largest = max(largest, min(1.0, (count - rank) * p_values[place]))
         adjusted[place] = largest
     return adjusted
 
 
-def judge(differences: Sequence[float], adjusted: float, margin: float, kind: Kind) -> Verdict:
+def corrected(several: Sequence[Doubts], questions: int) -> list[Doubts]:
+    """The doubts of claims by one measure, each kind of doubt after Holm's correction.
+
+    Args:
+        several: of the claims of an experiment that can be judged.
+        questions: how many claims of their kind the experiment has. It counts those that cannot be judged
+            yet, so that no verdict turns when others are added.
+    """
+    raised = [
+        holm([getattr(one, doubt) for one in several], questions)
+        for doubt in ("equal", "far", "worse", "not_worse")
+    ]
+    return [Doubts(one.mean, one.margin, *values) for one, *values in zip(several, *raised, strict=True)]
+
+
+def judge(left: Doubts, kind: Kind) -> Verdict:
     """The verdict on a claim by one measure.
 
     Args:
-        differences: the one system minus the other, one for each seed.
-        adjusted: `p_different` of them, after Holm's correction.
-        margin: what is too small to matter, in the unit of the measure.
+        left: the doubts, after correction, about the claim's system minus the one it is compared with.
         kind: of the claim.
 
     Returns:
-        "no difference" if the mean is within the margin beyond doubt (two one-sided tests), even where it is
-        not 0 beyond doubt. A claim of "no worse" is reproduced if the mean is above minus the margin beyond
-        doubt. "undecided" if these seeds leave it open.
+        "no difference" if the mean surely lies within the margin, even where it is surely not 0. For
+        "reproduced" or "contradicted" it must surely not be 0, and lie beyond the margin. A claim of
+        "no worse" is reproduced if the mean surely lies above minus the margin, and contradicted if it surely
+        lies below. "undecided" if these seeds leave it open.
     """
-    above = p_above(differences, -margin) < SIGNIFICANCE
-    below = p_above([-difference for difference in differences], -margin) < SIGNIFICANCE
-    if kind == "no worse" and above:
-        return "reproduced"
-    if above and below:
+    if kind == "no worse":
+        if left.worse < SIGNIFICANCE:
+            return "reproduced"
+        return "contradicted" if left.not_worse < SIGNIFICANCE else "undecided"
+    if left.far < SIGNIFICANCE:
         return "no difference"
-    if adjusted < SIGNIFICANCE:
-        return "reproduced" if statistics.mean(differences) > 0 else "contradicted"
+    if left.equal < SIGNIFICANCE and abs(left.mean) > left.margin:
+        return "reproduced" if left.mean > 0 else "contradicted"
     return "undecided"
 
 
 def together(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict of several measures: theirs if they agree, else "mixed"."""
-    return verdicts[0] if len(set(verdicts)) == 1 else "mixed"
+    """The verdict of several measures: theirs if they agree.
+
+    "mixed" if two contradict each other; "undecided" if those that are decided agree, but not all are.
+    """
+    decided = {verdict for verdict in verdicts if verdict != "undecided"}
+    if len(decided) > 1:
+        return "mixed"
+    return verdicts[0] if len(set(verdicts)) == 1 else "undecided"

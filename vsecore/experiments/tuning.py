@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
+from vsecore.experiments.experiment import Candidates
 from vsecore.recipes import Recipe, get
 from vsecore.records import Record
 
@@ -16,38 +18,66 @@ SEED = 0
 """Of the trainings that choose."""
 
 
-def at_rate(name: str, scale: Mapping[str, Any], rate: float) -> Recipe:
+def at_rate(name: str, changes: Mapping[str, Any], rate: float) -> Recipe:
     """A recipe with this learning rate.
 
     Args:
         name: as `recipes.get` reads it.
-        scale: other changes to the recipe.
+        changes: other changes to the recipe.
         rate: the learning rate.
     """
-    return get(name, {**scale, "training.learning_rate": rate})
+    return _at_rate(name, tuple(changes.items()), rate)
 
 
-def development_rsum(entry: Record) -> float:
-    """The best rsum on the development split that the record of a training tells."""
-    return max(value for metric, value in entry.metrics.items() if metric.startswith("dev_rsum_"))
+@cache
+def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> Recipe:
+    return get(name, {**dict(changes), "training.learning_rate": rate})
 
 
-def tried(name: str, scale: Mapping[str, Any], entries: Iterable[Record]) -> dict[float, float]:
-    """What is recorded of a system's learning rates: the best rsum on dev of each, lowest rate first.
+def development_curve(entry: Record) -> list[float]:
+    """The rsum on the development split after each epoch, as the record of a training tells it."""
+    found = {
+        int(metric.removeprefix("dev_rsum_")): value
+        for metric, value in entry.metrics.items()
+        if metric.startswith("dev_rsum_")
+    }
+    return [found[epoch] for epoch in sorted(found)]
+
+
+def recorded(name: str, changes: Mapping[str, Any], entries: Iterable[Record]) -> dict[float, list[Record]]:
+    """The records of a recipe at each learning rate that was trained, from all seeds, lowest rate first.
 
     Args:
-        name: of the system's recipe, with its variants.
-        scale: of the experiment.
-        entries: records of the data; those of other systems and seeds are left out.
+        name: of the recipe, with its variants.
+        changes: other changes to it.
+        entries: records of the data; those of other recipes are left out.
     """
-    mine = {entry.config_hash: entry for entry in entries if entry.name == name and entry.seed == SEED}
-    digests = {rate: at_rate(name, scale, rate).hash() for rate in LADDER}
-    return {rate: development_rsum(mine[digest]) for rate, digest in digests.items() if digest in mine}
+    mine = [entry for entry in entries if entry.name == name]
+    if not mine:
+        return {}
+    digests = {rate: at_rate(name, changes, rate).hash() for rate in LADDER}
+    by_rate = {rate: [entry for entry in mine if entry.config_hash == digests[rate]] for rate in LADDER}
+    return {rate: found for rate, found in by_rate.items() if found}
+
+
+def tried(by_rate: Mapping[float, Iterable[Record]]) -> dict[float, float]:
+    """The best rsum on dev at each learning rate, from the seed that chooses; see `recorded`."""
+    return {
+        rate: max(curve)
+        for rate, entries in by_rate.items()
+        for entry in entries
+        if entry.seed == SEED and (curve := development_curve(entry))
+    }
 
 
 def best(results: Mapping[float, float]) -> float:
     """The learning rate with the highest rsum on dev."""
     return max(results, key=lambda rate: results[rate])
+
+
+def is_settled(results: Mapping[float, float]) -> bool:
+    """Whether at least three rates were tried, and one on either side of the best."""
+    return len(results) >= len(FIRST) and min(results) < best(results) < max(results)
 
 
 def still_to_try(results: Mapping[float, float]) -> list[float]:
@@ -56,3 +86,23 @@ def still_to_try(results: Mapping[float, float]) -> list[float]:
         return missing
     place = LADDER.index(best(results))
     return [rate for rate in LADDER[max(place - 1, 0) : place + 2] if rate not in results]
+
+
+def tuned(
+    candidates: Candidates, changes: Mapping[str, Any], results_of: Callable[[str], Mapping[float, float]]
+) -> Recipe | None:
+    """The candidate and the learning rate that did best on the development split.
+
+    Args:
+        candidates: the recipes to choose from.
+        changes: other changes to them.
+        results_of: the best rsum on dev at each rate that was tried of a recipe, by its name.
+
+    Returns:
+        None if a candidate has not been tried, or if there are several and one is not tuned to the end.
+    """
+    results = {name: results_of(name) for name in candidates.recipes}
+    if not all(results.values()) or (len(results) > 1 and any(map(still_to_try, results.values()))):
+        return None
+    name = max(results, key=lambda name: max(results[name].values()))
+    return at_rate(name, changes, best(results[name]))

@@ -115,7 +115,7 @@ def negatives_kept(scores: Tensor, rule: Rule = "released", positives: Tensor | 
         else:
             # A number below 0 has no such power; it means that nothing has been learned yet.
             wanted = (batch * (gamma.clamp(min=0) ** 1.25).cos()).floor() + 1
-        return wanted.nan_to_num(nan=1, posinf=1, neginf=1).clamp(max=batch - 1).clamp(min=1).long()
+        return wanted.nan_to_num(nan=1).clamp(max=batch - 1).clamp(min=1).long()
 
 
 def adopt(

@@ -147,5 +147,5 @@ class SelfAttentionPool(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
-        weights = self.weights(x, mask).to(x.dtype)  # (B, N)
+        weights = self.weights(x, mask)  # (B, N)
         return (weights.unsqueeze(1) @ without_padding(x, mask)).squeeze(1)  # (B, D)

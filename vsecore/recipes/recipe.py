@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
 
@@ -28,7 +29,7 @@ from vsecore.model import VSE
 from vsecore.pooling import POOLS
 from vsecore.registry import Registry, names_read
 from vsecore.similarity import SIMILARITIES
-from vsecore.typed import short, spoken
+from vsecore.typed import sentence, short
 
 STRICT = ConfigDict(strict=True, extra="forbid")
 LARGEST = 2**16
@@ -197,9 +198,12 @@ class Recipe:
             ValueError: a field is unknown, or of the wrong type or range.
         """
         try:
-            return _READER.validate_json(json.dumps(content, allow_nan=False))
+            text = json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
+            return _READER.validate_json(text)
         except ValidationError as error:
-            raise ValueError(_told(error)) from None
+            raise ValueError(sentence("recipe", error)) from None
+        except UnicodeEncodeError:
+            raise ValueError("the settings hold text that is not Unicode: write it again") from None
         except (RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"the settings hold something that JSON cannot express ({error})") from error
 
@@ -331,12 +335,17 @@ class Recipe:
 _READER = TypeAdapter(Recipe)
 
 
-def settings(kind: type[Any] = Recipe) -> dict[str, Any]:
+@functools.cache
+def settings() -> Mapping[str, Any]:
     """The fields of a recipe by full name, each with its type, including those of nested settings."""
+    return _fields(Recipe)
+
+
+def _fields(kind: type[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
         if is_dataclass(hint) and hint is not Part:
-            found |= {f"{name}.{inner}": of for inner, of in settings(cast(type[Any], hint)).items()}
+            found |= {f"{name}.{inner}": of for inner, of in _fields(cast(type[Any], hint)).items()}
         else:
             found[name] = hint
     return found
@@ -346,7 +355,7 @@ def _change(content: dict[str, Any], name: str, value: Any) -> None:
     """Set the field with this full name."""
     field = next((field for field in settings() if name == field or name.startswith(f"{field}.")), None)
     if field is None:
-        raise ValueError(f"setting {name!r} is unknown: there are {', '.join(settings())}")
+        raise _unknown(name)
     if name in ("name", "source"):
         content[name] = value
         return
@@ -371,7 +380,20 @@ def _change(content: dict[str, Any], name: str, value: Any) -> None:
     elif _is_part(settings()[field]) and holder[last] is not None:
         _change_part(holder[last], name.removeprefix(f"{field}."), value)
     else:
-        raise ValueError(f"setting {name!r} is unknown: there are {', '.join(settings())}")
+        raise _unknown(name)
+
+
+def _unknown(name: str) -> ValueError:
+    """The error for a field that does not exist: it names those that are spelled nearly so, or else all."""
+    likeness = {
+        field: max(
+            SequenceMatcher(None, name, spelling).ratio() for spelling in (field, field.split(".")[-1])
+        )
+        for field in settings()
+    }
+    near = sorted((field for field in likeness if likeness[field] > 0.8), key=lambda one: -likeness[one])
+    told = f"did you mean {' or '.join(near[:2])}?" if near else f"there are {', '.join(settings())}"
+    return ValueError(f"setting {short(name)} is unknown: {told}")
 
 
 def _change_part(part: dict[str, Any], option: str, value: Any) -> None:
@@ -415,21 +437,6 @@ def _parsed(value: Any) -> Any:
     except (ValueError, RecursionError):
         return value
     return read
-
-
-def _told(error: ValidationError) -> str:
-    """The first mistake, as a sentence that names the field."""
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        return "the settings hold text that is not Unicode: write it again"
-    place = ".".join(str(part) for part in first["loc"] if part != "function-before[_named(), Part]")
-    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"setting {place!r} is unknown: there are {', '.join(settings())}"
-    if first["type"] == "missing":
-        return f"{place} is missing"
-    if first["type"] == "value_error":  # one of ours, which names the field itself
-        return str(first["ctx"]["error"])
-    return f"{place} is {short(first['input'])}: wanted {spoken(dict(first))}"
 
 
 def _at(content: Any, place: tuple[str | int, ...]) -> dict[str, Any]:

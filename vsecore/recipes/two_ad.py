@@ -69,7 +69,5 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "without_margin": {"losses.adopt.margin": 0.0},
     **{f"negatives_{k}": {"losses": Part("adopt", {"negatives": k})} for k in (1, 4, 16, 64, 127)},
-    # The paper's learning rate, where an experiment's scale has a higher one.
-    "paper_rate": {"training.learning_rate": 5e-4},
 }
 """What the paper removes or replaces, by name: changes to a recipe."""

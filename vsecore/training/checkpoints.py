@@ -9,6 +9,8 @@ import contextlib
 import hashlib
 import json
 import os
+import random
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -46,6 +48,7 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 CHECKPOINT = "checkpoint.safetensors"
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what Adam keeps of each parameter
 DAY = 24 * 3600
+MOMENT = 0.5  # seconds; who only asks whether a folder is free holds its lock for far less
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -221,7 +224,7 @@ def refuse_to_overwrite(folder: Path, resume: bool) -> None:
     """
     _check_begun(folder, resume)
     if folder.is_dir() and os.environ.get("WORLD_SIZE", "1") == "1":  # several would find each other's lock
-        with locked(folder, "is training in", wait=False):
+        with _locked(folder):
             pass
 
 
@@ -239,9 +242,25 @@ def held(folder: Path | None) -> Iterator[None]:
 
             def enter() -> None:
                 folder.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(locked(folder, "is training in", wait=False))
+                stack.enter_context(_locked(folder))
 
             from_main_process(enter)
+        yield
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """The lock of a folder in which nobody else trains; another process may be asking just now too."""
+    patience = time.monotonic() + MOMENT
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(locked(folder, "is training in", wait=False))
+                break
+            except BlockingIOError:
+                if time.monotonic() > patience:
+                    raise
+                time.sleep(random.uniform(0, MOMENT / 50))  # two that ask at once do not stay in step
         yield
 
 
@@ -267,7 +286,7 @@ class RunFolder:
 
         Raises:
             ValueError: the folder holds a run and `resume` is False, or a run with other settings or tensors,
-                or a file of it is damaged.
+                or a file of it is damaged; or it holds no run, but a file that one would overwrite.
         """
         if self.folder is None:
             return State()
@@ -315,14 +334,26 @@ class RunFolder:
         save(self.folder / CHECKPOINT, tensors, facts)
 
     def _begin(self, folder: Path, model: VSE, tokenizer: Tokenizer) -> None:
-        """Write what `load_run` needs besides the checkpoint."""
-        tokenizer.save(folder)
-        for name in ENCODERS:
-            save_architecture = getattr(getattr(model, name), "save_architecture", None)
-            if callable(save_architecture):
-                save_architecture(folder / name)
-        with write_atomically(folder / RUN, "w") as file:
-            json.dump(self.identity, file, indent=2)
+        """Write what `load_run` needs besides the checkpoint, but not over somebody else's files."""
+        with tempfile.TemporaryDirectory() as made:
+            beside = Path(made)
+            tokenizer.save(beside)
+            for name in ENCODERS:
+                save_architecture = getattr(getattr(model, name), "save_architecture", None)
+                if callable(save_architecture):
+                    save_architecture(beside / name)
+            names = [path.relative_to(beside) for path in sorted(beside.rglob("*")) if path.is_file()]
+            taken = [] if (folder / RUN).is_file() else [name for name in names if (folder / name).exists()]
+            if taken:
+                raise ValueError(
+                    f"{folder / taken[0]} is there already, and not from a run: choose another folder"
+                )
+            # First what says that the folder is ours: so a run that is killed here can begin again.
+            with write_atomically(folder / RUN, "w") as file:
+                json.dump(self.identity, file, indent=2)
+            for own in names:
+                with write_atomically(folder / own) as file:
+                    file.write((beside / own).read_bytes())
 
     def _clear(self, folder: Path) -> None:
         """Remove partial files that a kill left, ours and safetensors'; a recent one may still be in use."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -44,8 +44,13 @@ class Identity:
     precision: Literal["float32", "bfloat16"] = "float32"
 
 
-LATER = {"precision": Identity.precision}
-"""Fields that runs of older versions lack, with the values they had."""
+DIGESTS = {
+    "data.fingerprint": "the data's pictures, features or captions",
+    "data.tokenizer": "the tokenizer's words",
+    "data.vectors": "word vectors",
+    "data.negatives": "offline negatives",
+}
+"""Fields that keep only a digest, and what people call the things themselves."""
 
 
 def read_identity(folder: Path) -> dict[str, Any]:
@@ -58,9 +63,12 @@ def read_identity(folder: Path) -> dict[str, Any]:
     path = folder / RUN
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no run (it has no {RUN}): name the folder of a training")
-    text = path.read_bytes()
-    from_json(str(path), text, Identity)
-    read_recipe(folder, content := LATER | json.loads(text))
+    identity: Identity = from_json(str(path), path.read_bytes(), Identity)
+    content = asdict(identity)
+    for field in fields(DataIdentity):  # as `describe_data` writes them: without what the run did not have
+        if content["data"][field.name] == field.default:
+            del content["data"][field.name]
+    read_recipe(folder, content)
     return content
 
 
@@ -75,7 +83,7 @@ def read_recipe(folder: Path, identity: Mapping[str, Any]) -> Recipe:
     except ValueError as error:
         own = ": a part of your own must be registered first, by the code that trained the run"
         remedy = own if "is unknown: there are" in str(error) else ""
-        raise ValueError(f"{folder / RUN}: recipe: {error}{remedy}") from error
+        raise ValueError(f"{folder / RUN}: {error}{remedy}") from error
 
 
 def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
@@ -131,17 +139,32 @@ def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
     """Refuse to resume a run with other settings.
 
     Raises:
-        ValueError: naming the first setting that differs.
+        ValueError: naming every setting that differs.
     """
     # Settings that were added since have their defaults in both, and so have options left out.
     then = flatten({**before, "recipe": read_recipe(folder, before).portable()})
     today = flatten(now)
-    for name in sorted(then.keys() | today.keys()):
-        if then.get(name) != today.get(name):
-            raise ValueError(
-                f"{folder} holds a run with {name} = {short(then.get(name))}, but it is now "
-                f"{short(today.get(name))}: resume with the same, or choose another folder"
-            )
+    differences = [
+        _difference(name, then, today)
+        for name in sorted(then.keys() | today.keys())
+        if then.get(name) != today.get(name)
+    ]
+    if differences:
+        raise ValueError(
+            f"{folder} holds another run ({'; '.join(differences)}): resume with the same, or choose another "
+            "folder"
+        )
+
+
+def _difference(name: str, then: Mapping[str, Any], today: Mapping[str, Any]) -> str:
+    """How a setting of a run differs from today's, in words: "seed: 0 in the run, 5 now"."""
+    if name in DIGESTS:
+        had, has = ("some" if settings.get(name) else "none" for settings in (then, today))
+        how = "not the same" if had == has else f"{had} in the run, {has} now"
+        return f"{DIGESTS[name]}: {how}"
+    had, has = (short(settings[name]) if name in settings else "not set" for settings in (then, today))
+    # As --set names it.
+    return f"{name.removeprefix('recipe.').replace('.options.', '.')}: {had} in the run, {has} now"
 
 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

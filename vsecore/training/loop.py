@@ -227,11 +227,17 @@ def load_run(folder: str | Path) -> Run:
     folder = Path(folder)
     sources = read_identity(folder)
     recipe = read_recipe(folder, sources)
+    remedy = (
+        "the training was stopped before its first epoch ended; go on with its own command and --resume "
+        f"(vse train {recipe.name} --out {folder} --resume; in Python, resume=True)"
+    )
+    if not (folder / checkpoints.CHECKPOINT).exists():
+        raise FileNotFoundError(f"{folder} holds no {checkpoints.CHECKPOINT}: {remedy}")
     tokenizer = recipe.load_tokenizer(folder)
     check_tokenizer(folder, tokenizer, sources)
     checkpoint = checkpoints.read_checkpoint(folder, sources)
     if not checkpoint.state.best:
-        raise FileNotFoundError(f"{folder} holds no finished epoch yet: resume its training")
+        raise FileNotFoundError(f"{folder} holds no finished epoch: {remedy}")
     model = recipe.build(sources["data"]["feature_dim"], tokenizer, architecture=folder)
     checkpoints.load_best(checkpoint, model)
     return _run(model.eval(), tokenizer, recipe, sources, checkpoint.state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -106,8 +106,8 @@ def _term(name: str, loss: nn.Module, step: Step) -> Tensor:
     """What a loss returns, if it can be minimised."""
     try:
         term = loss(step)
-    except (AttributeError, KeyError, TypeError) as error:
-        if "NoneType" not in str(error) and not isinstance(error, KeyError):
+    except (AttributeError, _NotThere, TypeError) as error:
+        if "NoneType" not in str(error) and not isinstance(error, _NotThere):
             raise
         raise ValueError(
             f"loss {name!r} uses something that it did not ask for ({error}): if that is a field of an "
@@ -121,4 +121,16 @@ def _term(name: str, loss: nn.Module, step: Step) -> Tensor:
 
 def _joint(embedding: Embedding, read: set[str], shares: tuple[int, ...] | None) -> Embedding:
     """The rows of all processes, only of what is read."""
-    return embedding.only(read).map(lambda tensor: gather(tensor, shares))
+    joint = embedding.only(read).map(lambda tensor: gather(tensor, shares))
+    return replace(joint, extra=_Extra(joint.extra))
+
+
+class _NotThere(KeyError):
+    """A loss looked for something that its step does not hold."""
+
+
+class _Extra(dict[str, Tensor]):
+    """What heads return besides vectors and elements. What is missing is told from a loss's own mistakes."""
+
+    def __missing__(self, name: str) -> Tensor:
+        raise _NotThere(name)

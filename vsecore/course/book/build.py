@@ -23,6 +23,7 @@ from PIL import Image
 
 from vsecore import scenes
 from vsecore.course.batch import CourseError, notebooks
+from vsecore.course.book.evidence import lay_evidence
 from vsecore.course.grading import instructor_page
 from vsecore.paths import ROOT
 
@@ -62,6 +63,7 @@ def lay_book(executed: Path, source: Path) -> None:
     shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("_build"))
     lay_notebooks(executed, source / "notebooks")
     lay_title_page(executed, source / "_generated")
+    lay_evidence(source / "evidence")
     lay_widgets(source / "_extra" / "widgets")
     instructors = source / "instructor.md"
     instructors.write_text(instructor_page(instructors.read_text(encoding="utf-8")), encoding="utf-8")

@@ -15,7 +15,9 @@ from torch import Tensor
 
 from vsecore.data.joining import mean_elements
 from vsecore.data.splits import Split
-from vsecore.data.words import Vocabulary, load_vectors, tokenize
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.word_vectors import load_vectors
+from vsecore.data.words import tokenize
 from vsecore.similarity import cosine
 
 BLOCK = 4096

@@ -1,0 +1,312 @@
+"""The page of a paper: what it says is what the records say, and it says what is missing."""
+
+import re
+import statistics
+import sys
+from dataclasses import replace
+
+import pytest
+import yaml
+from matplotlib import pyplot as plt
+from studies import CLAIM, RATES, ridge, study, write
+
+from vsecore import records
+from vsecore.course.book import dots, evidence, findings
+from vsecore.experiments import (
+    EXPERIMENTS,
+    LESSON_SCALE,
+    departures,
+    get_experiment,
+    outcomes,
+    studied,
+    table,
+)
+from vsecore.experiments.departures import DEPARTURES
+from vsecore.experiments.experiment import title_of
+from vsecore.experiments.missing import needed
+from vsecore.experiments.references import READER
+from vsecore.experiments.scales import recipe_at
+from vsecore.experiments.statistics import interval
+
+pytestmark = pytest.mark.usefixtures("claimed")
+
+HIGH, LOW = (310.0, 320.0, 330.0, 315.0, 325.0), (300.0, 311.0, 319.0, 305.0, 314.0)
+WIDE = (250.0, 390.0, 300.0, 370.0, 290.0)
+SLOW = (20.0, 40.0, 60.0, 80.0, 90.0, 100.0)  # rsum on dev after each epoch, far from level
+
+
+@pytest.fixture(autouse=True)
+def few_experiments(monkeypatch):
+    """The page is of one experiment, so that it is soon written."""
+    few = {"2ad_parts": EXPERIMENTS["2ad_parts"]}
+    monkeypatch.setattr(findings, "EXPERIMENTS", few)
+    return few
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A folder of records with what every figure of the scenes is held against."""
+    folder = tmp_path / "records"
+    ridge(folder, "scenes")
+    write(folder, READER, "", "scenes", 0, {"rsum": 413.25}, 1.0)
+    return folder
+
+
+@pytest.fixture
+def page_of(tmp_path):
+    """The page of some records."""
+
+    def lay(folder):
+        evidence.lay_evidence(tmp_path / "pages", folder)
+        return (tmp_path / "pages" / "2ad.md").read_text(encoding="utf-8")
+
+    return lay
+
+
+def measured(sums, truths=None):
+    """The metrics of each seed; mAP@R goes with rsum unless it is given."""
+    return {
+        seed: {"rsum": rsum, "i2t_map_at_r": truth / 10, "t2i_map_at_r": truth / 5}
+        for seed, (rsum, truth) in enumerate(zip(sums, truths or sums, strict=True))
+    }
+
+
+def both(folder, first=HIGH, second=LOW, truths=(None, None), **options):
+    """The two arms of the claim; options are of the first."""
+    study(folder, "2ad_parts", "all", measured(first, truths[0]), "scenes", **options)
+    study(folder, "2ad_parts", "without AdOpt", measured(second, truths[1]), "scenes")
+
+
+def section(page, title):
+    """The part of a page below a heading of the second level."""
+    return page.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+@pytest.mark.parametrize(
+    ("arms", "kind", "verdict"),
+    [
+        ({}, "better", "reproduced"),
+        ({}, "our question", "yes"),
+        ({"first": LOW, "second": HIGH}, "better", "contradicted"),
+        ({"first": LOW, "second": HIGH}, "no worse", "contradicted"),
+        ({"first": HIGH, "second": HIGH}, "better", "no difference"),
+        ({"first": WIDE, "second": LOW}, "better", "undecided"),
+        ({"truths": (LOW, HIGH)}, "better", "mixed"),
+        ({"second": (90.0, 95.0, 92.0, 91.0, 94.0)}, "better", "reproduced, against a baseline that failed"),
+        ({"rates": {2e-3: 100.0}}, "better", "too small to say: learning rate of all"),
+    ],
+)
+def test_each_verdict_stands_beside_its_claim(kept, page_of, claimed, arms, kind, verdict):
+    claimed({"kind": kind} | ({"words": ""} if kind == "our question" else {}))
+    both(kept, **arms)
+    (outcome,) = outcomes("2ad", "scenes", folder=kept)
+    assert outcome.told == verdict
+    (row,) = [line for line in section(page_of(kept), "The verdicts").splitlines() if "AdOpt helps" in line]
+    here, elsewhere = row.strip("| ").split(" | ")[-2:]
+    assert here.startswith(f"**{verdict}**<br>") and elsewhere == "**not tried**"
+
+
+def test_the_numbers_of_a_verdict_are_those_of_the_records(kept, page_of):
+    both(kept)
+    page = page_of(kept)
+    found = [high - low for high, low in zip(HIGH, LOW, strict=True)]
+    page = page.replace("\N{NO-BREAK SPACE}", " ")
+    assert f"rsum {statistics.mean(found):+.1f} ± {statistics.stdev(found):.1f}: reproduced<br>" in page
+    truths = [one / 10 for one in found]
+    assert f"mAP@R to text {statistics.mean(truths):+.1f} ± {statistics.stdev(truths):.1f}" in page
+    assert "5 seeds" in page and "| equal sums |" in page
+    assert table("2ad_parts", "scenes", folder=kept) in section(page, "The experiments")
+
+
+def test_a_long_quote_stands_once_above_all_that_it_claims(kept, page_of, claimed):
+    other = {"against": "without AdPool", "statement": "AdPool helps"}
+    claimed(
+        {}, other, other | {"words": "", "kind": "our question", "statement": "is it so", "place": "none"}
+    )
+    page = page_of(kept)
+    assert page.count(f"> {CLAIM['words']}") == 1 and "— table 3." in page
+    lines = page.splitlines()
+    helps = [lines.index(line) for line in lines if line.startswith(("| AdOpt helps", "| AdPool helps"))][:2]
+    assert helps[1] == helps[0] + 1
+    assert "| is it so?<br>*none* |" in page
+
+
+# ---------------------------------------------------------------- what is missing
+
+
+@pytest.mark.parametrize(
+    "arms",
+    [
+        {"rates": {2e-3: 100.0}},
+        {"curve": SLOW},
+        {"first": HIGH[:3]},
+        {"first": (90.0, *HIGH[1:]), "rates": {1e-3: 90.0, 2e-3: 95.0, 4e-3: 100.0}},
+    ],
+)
+def test_each_shut_gate_is_told_with_what_would_open_it(kept, page_of, arms):
+    if "first" in arms and len(arms["first"]) == 3:
+        study(kept, "2ad_parts", "all", measured(HIGH[:3]), "scenes")
+        study(kept, "2ad_parts", "without AdOpt", measured(LOW), "scenes")
+    else:
+        both(kept, **arms, seconds=1800.0)
+    (outcome,) = outcomes("2ad", "scenes", folder=kept)
+    assert outcome.shut
+    told = section(page_of(kept), "What is still missing").split("### On Flickr8k")[0]
+    for gate in outcome.shut:
+        assert f"*{gate.gate}*: {gate.why}" in told
+    trainings = sum(gate.trainings for gate in outcome.shut)
+    hours = sum(gate.seconds for gate in outcome.shut) / 3600
+    assert f"| {trainings} | {hours:.1f} |" in told
+
+
+def test_missing_measures_and_baselines_are_told(tmp_path, page_of):
+    folder = tmp_path / "records"
+    study(folder, "2ad_parts", "all", dict(enumerate(HIGH)), "scenes")
+    study(folder, "2ad_parts", "without AdOpt", dict(enumerate(LOW)), "scenes")
+    told = section(page_of(folder), "What is still missing")
+    assert "no ridge regression is recorded" in told and "i2t_map_at_r of all is not recorded" in told
+
+
+def test_an_arm_that_is_not_tried_is_reckoned_from_those_that_are(kept, page_of):
+    study(kept, "2ad_parts", "all", measured(HIGH[:2]), "scenes", seconds=3600.0)
+    told = section(page_of(kept), "What is still missing")
+    here, elsewhere = told.split("### On Flickr8k")
+    assert "without AdOpt not tried" in here and "*seeds of all*: 2 so far, 5 needed" in here
+    assert "| 10 | 10.0 |" in here  # three rates and four more seeds; three seeds more
+    assert "all and without AdOpt not tried" in elsewhere and "| 10 | unknown |" in elsewhere
+    assert "ask for about 14 trainings at the fair scale; 0 are recorded" in here  # they have no recipe here
+
+
+@pytest.mark.parametrize(
+    ("experiment", "arm", "trainings"),
+    [
+        ("2ad_parts", "all", 7),
+        ("2ad_pooling", "simple, chosen on dev", 16),
+        ("2ad_ensembles", "RGP", 21),
+        ("2ad_ensembles", "RRR", 17),
+    ],
+)
+def test_an_arm_needs_three_rates_of_each_recipe_and_the_other_seeds(experiment, arm, trainings):
+    assert len(needed(get_experiment(experiment), arm, "scenes")) == trainings
+
+
+def test_once_all_is_judged_nothing_is_missing(kept, page_of):
+    both(kept)
+    told = section(page_of(kept), "What is still missing")
+    assert "Nothing: every claim is judged." in told.split("### On Flickr8k")[0]
+
+
+# ---------------------------------------------------------------- figures
+
+
+def test_every_experiment_with_records_has_a_figure_with_words(kept, page_of, tmp_path, few_experiments):
+    few_experiments["2ad_systems"] = EXPERIMENTS["2ad_systems"]
+    both(kept)
+    page = page_of(kept)
+    pictures = re.findall(r"```\{image\} (\S+)\n:alt: (.+)\n", page)
+    assert [picture for picture, _ in pictures] == [f"{name}-scenes.svg" for name in few_experiments]
+    for picture, words in pictures:
+        assert (tmp_path / "pages" / picture).stat().st_size > 1000
+        assert "413.2" in words and "ridge regression stands at 100.0" in words
+    parts = dict(pictures)["2ad_parts-scenes.svg"]
+    assert f"all {statistics.mean(HIGH):.1f} (5 seeds), without AdOpt {statistics.mean(LOW):.1f}" in parts
+
+
+def test_every_figure_of_the_scenes_has_the_readers_line_and_that_of_ridge(kept):
+    both(kept)
+    found = studied("2ad_parts", "scenes", folder=kept)
+    figure = dots.compared(found, "scenes", 413.25)
+    sums, *truths = figure.axes
+    assert [line.get_xdata()[0] for line in sums.lines if line.get_linestyle() == ":"] == [413.25]
+    (baseline,) = [lines for lines in sums.collections if "ridge" in str(lines.get_label())]
+    assert {x for segment in baseline.get_segments() for x in segment[:, 0]} == {100.0}
+    assert [label.get_text() for label in sums.get_yticklabels()] == ["all", "without AdOpt"]
+    assert len(truths) == 2
+    plt.close(figure)
+
+
+def test_the_dots_of_a_figure_are_the_seeds(kept):
+    both(kept)
+    figure = dots.compared(studied("2ad_parts", "scenes", folder=kept), "scenes", None)
+    drawn = [tuple(point) for dots_of in figure.axes[0].collections[:2] for point in dots_of.get_offsets()]
+    assert sorted(drawn) == sorted([(value, 0.0) for value in HIGH] + [(value, 1.0) for value in LOW])
+    plt.close(figure)
+
+
+def test_the_interval_of_a_mean_is_students():
+    assert interval([1.0, 2.0, 3.0]) == pytest.approx((2 - 2.4841, 2 + 2.4841), abs=1e-4)
+    assert interval([7.0, 7.0]) == (7.0, 7.0)
+    assert all(bound != bound for bound in interval([7.0]))
+
+
+# ---------------------------------------------------------------- the rest of the page
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_without_records_the_page_is_empty_and_says_so(tmp_path, page_of, exists):
+    folder = tmp_path / "records"
+    if exists:
+        folder.mkdir()
+    page = page_of(folder)
+    assert "No training is recorded yet." in page and "{image}" not in page
+    assert page.count("**not tried**") == 2
+    for arm in EXPERIMENTS["2ad_parts"].arms:
+        assert arm in section(page, "The experiments")
+    assert "is not recorded yet" in section(page, "The experiments")
+
+
+def test_the_introduction_adds_up_the_hours(kept, page_of):
+    study(kept, "2ad_parts", "all", measured(HIGH), "scenes", seconds=1800.0)
+    trained = {"dim": 128, "training": {"epochs": 15, "batch_size": 128}}
+    for entry in records.find(kept, name="2ad_grid_gru"):
+        records.write(replace(entry, config=trained, device="A processor", cpus=2), kept)
+    page = page_of(kept)
+    count = len(RATES) + len(HIGH) - 1
+    assert f"{count} trainings took {count / 2:.1f} hours" in page
+    assert (
+        f"| drawn scenes | fair | 15 | 128 | 128 | A processor, 2 cores | {count} | {count / 2:.1f} |" in page
+    )
+
+
+def test_what_is_judged_too_early_stands_beside_what_is_not(kept, page_of):
+    both(kept)
+    for arm, rsum in (("all", 200.0), ("without AdOpt", 210.0)):
+        planned = EXPERIMENTS["2ad_parts"].trainings(
+            arm, "grid", lambda candidates: recipe_at(candidates, LESSON_SCALE["scenes"])
+        )
+        write(kept, *title_of(planned), "scenes", 0, {"rsum": rsum}, 1.0, vectors="")
+    told = section(page_of(kept), "Judged too early")
+    assert "| all | 200.0 | 2 | 1 | 320.0 | 1 | 5 |" in told
+    assert "| without AdOpt | 210.0 | 1 | 1 | 309.8 | 2 | 5 |" in told
+
+
+def test_arms_that_are_not_tried_are_named_with_the_papers_sums(kept, page_of):
+    both(kept)
+    told = section(page_of(kept), "The experiments").split("### What is each part")[1].split("###")[0]
+    assert re.search(r"Not tried on drawn scenes .*: without token level 420\.1; without emb.* 423\.1;", told)
+    assert re.search(r"Not tried on Flickr8k .*: all 426\.9; without token level 420\.1;", told)
+
+
+def test_every_departure_and_every_misprint_of_the_paper_is_on_the_page(kept, page_of):
+    page = page_of(kept)
+    assert departures("2ad")
+    for departure in departures("2ad"):
+        for words in (departure.printed, departure.released, departure.here):
+            assert f"| {words} |" in section(page, "Where the released code departs from the paper")
+    misprints = [row.misprint for row in records.published() if row.misprint]
+    assert misprints and all(f"| {words} |" in section(page, "Misprints") for words in misprints)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"here": ""}, r"\[0\].here is empty"), ({"hear": "x"}, "hear"), ({"place": 3}, "place is 3")],
+)
+def test_a_departure_that_is_not_whole_is_refused(tmp_path, monkeypatch, change, said):
+    path = tmp_path / "departures.yml"
+    path.write_text(yaml.safe_dump([yaml.safe_load(DEPARTURES.read_text())[0] | change]))
+    monkeypatch.setattr(sys.modules["vsecore.experiments.departures"], "DEPARTURES", path)
+    with pytest.raises(ValueError, match=said):
+        departures()

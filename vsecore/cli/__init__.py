@@ -1,0 +1,105 @@
+"""The `vse` command: everything the course can do, without a notebook.
+
+Each command is a thin layer: it reads options, calls the library and prints. A mistake in the user's input
+gives one sentence, no traceback, and exit status 2. The heavy imports are inside the commands, so that
+`vse --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import IO, Annotated, Any, NoReturn
+
+import typer
+
+from vsecore import threads
+from vsecore.cli import course, data, experiments, runs, scenes
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Visual-semantic embedding: data, training, evaluation, course.",
+    rich_markup_mode=None,  # or a default that stands in brackets would be taken for markup, and not shown
+)
+app.add_typer(scenes.app, name="scenes")
+app.add_typer(data.app, name="data")
+for command in (
+    runs.train,
+    runs.evaluate,
+    experiments.baselines,
+    experiments.experiment,
+    course.course,
+    course.book,
+    course.refresh,
+    course.learner,
+    course.grade,
+):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line. A user's mistake prints one sentence, or a traceback with --debug."""
+    os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
+    try:
+        with contextlib.redirect_stdout(_Output(sys.stdout)):
+            app()
+    except SystemExit as ended:  # in which typer hides every broken pipe, also that of a worker
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        _refuse(ended.__context__)
+    except Exception as error:
+        _refuse(error)
+
+
+class _Output:
+    """Standard output. The command ends quietly when its reader, such as head, has seen enough."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        with contextlib.suppress(BrokenPipeError):
+            return self._stream.write(text)
+        self._end()
+
+    def flush(self) -> None:
+        """Write what was kept back."""
+        with contextlib.suppress(BrokenPipeError):
+            return self._stream.flush()
+        self._end()
+
+    def _end(self) -> NoReturn:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())  # for what is written at exit
+        sys.exit(1)
+
+
+def _refuse(error: BaseException) -> NoReturn:
+    """End with one sentence; with a traceback if it was asked for, or if the error is nobody's but ours."""
+    missing = isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("vsecore")
+    expected = missing or isinstance(error, ValueError | OSError | FloatingPointError)
+    if "--debug" in sys.argv or not expected:
+        raise error
+    remedy = ", which this command needs: pip install 'vsecore[course]' brings it" if missing else ""
+    if isinstance(error, BrokenPipeError):
+        remedy = ": a process that this command works with has ended; give the command again"
+    _complain(f"{error}{remedy}")
+    sys.exit(2)
+
+
+def _complain(sentence: str) -> None:
+    """Print an error on stderr, even if it holds a file name that is not valid text."""
+    told = f"vse: {sentence}".encode(errors="backslashreplace").decode()
+    typer.echo(told, err=True)
+
+
+@app.callback()
+def _everywhere(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Visual-semantic embedding: data, training, evaluation, course."""

@@ -1,0 +1,128 @@
+"""`vse course`, `book`, `refresh`, `learner` and `grade`: the notebooks, run, printed, handed out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vsecore import paths, threads
+from vsecore.cli.options import Seed, check_writable
+
+
+def course(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
+    ] = None,
+    tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "lesson",
+    data: Annotated[str, typer.Option(help="scenes, flickr8k, flickr30k or coco.")] = "scenes",
+    data_root: Annotated[str, typer.Option(help="The folder of a photograph collection.")] = "",
+    seed: Seed = 0,
+) -> None:
+    """Run the notebooks into build/notebooks, then build the book."""
+    paths.need_checkout("vse course")
+    if tier != "full":  # two notebooks at a time, so one thread here and in each of them
+        os.environ.update(threads.one_thread(os.environ))
+    from vsecore.course import batch
+    from vsecore.course.book import build_book
+    from vsecore.course.lesson import begin
+
+    begin(tier, data, data_root, seed)  # refuses a wrong parameter now, not after the first notebook
+    executed = paths.ROOT / "build" / "notebooks"
+    parameters = {
+        "tier": tier,
+        "data": data,
+        "data_root": str(Path(data_root).resolve()) if data_root else "",
+        "seed": seed,
+    }
+    chosen = batch.notebooks(notebooks or ())
+    at_once = 1 if tier == "full" else 2
+    if data == "scenes" and len(chosen) > 1:
+        typer.echo("making the embedded world, unless it is in the cache")
+        batch.make_world(tier)
+    batch.run(chosen, executed, parameters, typer.echo, at_once)
+    if notebooks:
+        typer.echo(f"executed: {executed}")
+        return
+    typer.echo(f"open {build_book(executed, typer.echo)}")
+
+
+def book(
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also print it as one PDF; needs Chromium.")] = False,
+) -> None:
+    """Build the book from the stored notebooks."""
+    paths.need_checkout("vse book")
+    from vsecore.course.book import build_book, find_chromium, print_book
+
+    if pdf:
+        find_chromium()  # if it is missing, say so before the book is built
+    title_page = build_book(paths.ROOT / "notebooks", typer.echo)
+    typer.echo(f"open {title_page}")
+    if pdf:
+        printed = paths.ROOT / "book" / "_build" / "book.pdf"
+        typer.echo(f"printed {print_book(title_page.parent, printed, typer.echo)}")
+
+
+def refresh(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
+    ] = None,
+    keep_numbers: Annotated[
+        bool, typer.Option("--keep-numbers", help="Check this run against the stored numbers; record none.")
+    ] = False,
+    spread: Annotated[
+        int,
+        typer.Option(min=0, help="First run this often with other rounding, to see how far numbers vary."),
+    ] = 0,
+) -> None:
+    """Rebuild the stored notebooks from their texts (for authors)."""
+    paths.need_checkout("vse refresh")
+    from vsecore.course import batch
+
+    batch.refresh(notebooks or (), keep_numbers=keep_numbers, spread=spread, tell=typer.echo)
+
+
+def learner(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the copies go. [default: build/learner]")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite older copies, and any work in them.")
+    ] = False,
+) -> None:
+    """Write copies of the notebooks without their solutions, to work in or to hand out."""
+    paths.need_checkout("vse learner")
+    from vsecore.course.grading import LEARNER_FOLDER, write_learner_copies
+
+    folder = out or LEARNER_FOLDER
+    check_writable("--out", folder)
+    written = write_learner_copies(notebooks or (), folder, force=force)
+    typer.echo(f"{len(written)} notebooks without solutions: {folder}")
+    typer.echo(f'open them: "{Path(sys.executable).parent / "jupyter"}" lab "{written[0]}"')
+
+
+def grade(
+    folder: Annotated[
+        Path, typer.Argument(help="A learner's notebooks, or a class: one subfolder per learner.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the reports go. [default: grades, in the folder]")
+    ] = None,
+    homework: Annotated[
+        list[str] | None,
+        typer.Option(help="The number of a notebook that was set: 04. Repeatable. [default: all handed in]"),
+    ] = None,
+    tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "smoke",
+    minutes: Annotated[float, typer.Option(help="The limit for each notebook.")] = 10.0,
+) -> None:
+    """Run learners' notebooks and report every exercise. This runs their code: do it in a container."""
+    paths.need_checkout("vse grade")
+    from vsecore.course.grading import grade_folder
+
+    check_writable("--out", out)
+    page = grade_folder(folder, out, tier=tier, minutes=minutes, homework=homework or (), tell=typer.echo)
+    typer.echo(f"open {page}")

@@ -1,0 +1,75 @@
+"""`vse data`: photographs and features, checked and extracted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vsecore import stopping
+from vsecore.cli.options import check_writable
+
+app = typer.Typer(no_args_is_help=True, help="Photographs and features: check them, extract them.")
+
+
+@app.command("check")
+def data_check(
+    root: Annotated[Path, typer.Argument(help="A folder of photographs with captions, or of features.")],
+    captions: Annotated[Path | None, typer.Option(help="The dataset_*.json, if not in the folder.")] = None,
+) -> None:
+    """Check a folder of photographs or of features, and list every problem."""
+    from vsecore.data.features import check_precomp, holds_features
+    from vsecore.data.karpathy import check_photographs
+
+    features = captions is None and holds_features(root)
+    report = check_precomp(root) if features else check_photographs(root, captions)
+    for fact in report.facts:
+        typer.echo(fact)
+    for warning in report.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    for problem in report.problems:
+        typer.echo(f"problem: {problem}", err=True)
+    if report.problems:
+        raise typer.Exit(1)
+    typer.echo("ready")
+
+
+@app.command("extract")
+def data_extract(
+    root: Annotated[Path, typer.Argument(help="The folder with pictures and captions.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write features into.")],
+    backbone: Annotated[str, typer.Option(help="A timm model, or torchvision/NAME.")] = "resnet50",
+    weights: Annotated[Path | None, typer.Option(help="A file of weights, instead of the hub's.")] = None,
+    captions: Annotated[Path | None, typer.Option(help="The dataset_*.json, if not in the folder.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1)] = 32,
+) -> None:
+    """Extract features of every picture with a trained network. Resumes where it was stopped."""
+    check_writable("OUT", out)
+    from vsecore.course.datasets import find_backbone
+    from vsecore.data.features import extract, open_precomp
+    from vsecore.data.karpathy import load_karpathy
+
+    if out.resolve() == root.resolve():
+        raise ValueError(f"OUT {out} is the folder of the photographs: name another one for the features")
+    splits = load_karpathy(root, captions)
+    stopping.advise(lambda: "continue with the same command")
+    extract(splits, find_backbone(backbone, weights), out, batch_size=batch_size)
+    dataset = open_precomp(out)
+    for split in (dataset.train, dataset.dev, dataset.test):
+        typer.echo(repr(split))
+
+
+@app.command("join")
+def data_join(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of features, of the same pictures.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write the joined features into.")],
+) -> None:
+    """Put the features of several networks side by side, each picture as one vector."""
+    check_writable("--out", out)
+    from vsecore.data.features import open_precomp
+    from vsecore.data.joining import join
+
+    dataset = open_precomp(join(folders, out))
+    for split in (dataset.train, dataset.dev, dataset.test):
+        typer.echo(repr(split))

@@ -1,0 +1,81 @@
+"""What several commands share: options, how they are read and checked, and how results are said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from vsecore import paths
+
+if TYPE_CHECKING:
+    from vsecore.data.splits import Dataset, FeatureKind
+
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")]
+DataOption = Annotated[
+    str, typer.Option("--data", help="'scenes', or a folder of extracted features (see vse data extract).")
+]
+Features = Annotated[Literal["grid", "region", "patch"], typer.Option(help="What an element is.")]
+RecordOption = Annotated[
+    Path | None, typer.Option("--record", help="Write a record into this folder, such as assets/results.")
+]
+VectorsOption = Annotated[
+    Path | None,
+    typer.Option("--vectors", help="A text file of word vectors, or glove: those of the extra offline."),
+]
+
+
+def read_settings(pairs: list[str]) -> dict[str, str]:
+    """Read repeated --set NAME=VALUE options.
+
+    Raises:
+        ValueError: a pair has no equals sign.
+    """
+    settings = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"--set {pair!r} has no '='; write it as --set training.epochs=10")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
+    """Refuse, before hours of work, a path that could not be written at the end. Nothing is created yet.
+
+    Args:
+        option: the option that named the path, for the message.
+        path: a folder or a file, which need not exist; None: nothing will be written.
+        folder: whether it must be a folder rather than a file.
+
+    Raises:
+        OSError: it is a file where a folder is wanted, or the other way round, or cannot be written.
+    """
+    if path is None:
+        return
+    if path.exists() and path.is_dir() != folder:
+        come, wanted = ("a file", "a folder") if folder else ("a folder", "a file")
+        raise OSError(f"{option} {path} is {come}: name {wanted}")
+    above = next((one for one in (path, *path.absolute().parents) if one.exists()), path)
+    if not path.exists() and not above.is_dir():
+        raise OSError(f"{option} {path} cannot be created: {above} is a file")
+    # A file is replaced by a new one in its folder.
+    if not paths.can_be_written(above if above.is_dir() else above.parent):
+        raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
+
+
+def open_dataset(data: str, features: FeatureKind) -> Dataset:
+    """Open the scenes, or a folder of extracted features."""
+    from vsecore import scenes
+    from vsecore.data.features import open_precomp
+
+    if data == "scenes":
+        return scenes.load(features=features)
+    return open_precomp(Path(data))
+
+
+def spoken(metrics: dict[str, float]) -> str:
+    """The six recalls and their sum in one line."""
+    both = [" / ".join(f"{metrics[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("i2t", "t2i")]
+    return f"picture to text {both[0]}, text to picture {both[1]}, rsum {metrics['rsum']:.1f}"

@@ -1,0 +1,222 @@
+"""`vse train` and `vse evaluate`: a run is made, and measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from vsecore import stopping
+from vsecore.cli.options import (
+    DataOption,
+    RecordOption,
+    Seed,
+    VectorsOption,
+    check_writable,
+    open_dataset,
+    read_settings,
+    spoken,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vsecore.data.splits import Split
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name; an unknown one lists them all.")],
+    data: DataOption = "scenes",
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder. [default: runs/RECIPE-DATA-SEED]")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
+    ] = None,
+    vectors: VectorsOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")] = 0,
+    device: Annotated[Literal["auto", "cpu"], typer.Option(help="auto uses a GPU if there is one.")] = "auto",
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"],
+        typer.Option(help="auto uses bfloat16 if the GPU has it in hardware."),
+    ] = "auto",
+    save_every: Annotated[
+        int | None,
+        typer.Option(min=1, help="Save every N steps. [default: every epoch, and every ten minutes]"),
+    ] = None,
+    seed: Seed = 0,
+    record: RecordOption = None,
+) -> None:
+    """Train a recipe, keep its best epoch, and report the test split."""
+    from vsecore import records
+    from vsecore.data.vocabulary import Vocabulary
+    from vsecore.data.word_vectors import load_vectors
+    from vsecore.recipes import get
+    from vsecore.training import Event, evaluate_split, fit
+    from vsecore.training.checkpoints import CHECKPOINT, refuse_to_overwrite
+    from vsecore.training.distributed import best_device, is_main_process
+
+    chosen = get(recipe).override(read_settings(settings or []))
+    check_writable("--record", record)
+    if out is not None:  # before the data are read, if we can: the default folder needs their name
+        check_writable("--out", out)
+        refuse_to_overwrite(out, resume)
+    dataset = open_dataset(data, chosen.features)
+    folder = out or Path("runs") / f"{recipe}-{dataset.name}-{seed}"
+    check_writable("--out", folder)
+    refuse_to_overwrite(folder, resume)
+    tokenizer = chosen.tokenizer(dataset.train.captions)
+    word_vectors, found = None, ""
+    if vectors is not None:
+        if not isinstance(tokenizer, Vocabulary):
+            raise ValueError(f"--vectors is given, but recipe {recipe} reads with BERT; leave it out")
+        word_vectors, report = load_vectors(vectors, tokenizer, seed)
+        found = f"; word vectors: {report}"
+        typer.echo(f"word vectors: {report}")
+
+    def tell(event: Event) -> None:
+        if event.metrics is not None and is_main_process():
+            typer.echo(f"epoch {event.epoch + 1}: {spoken(event.metrics)}")
+
+    if resume and not (folder / CHECKPOINT).is_file():
+        typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
+    stopping.advise(
+        lambda: (
+            "continue with --resume"
+            if (folder / CHECKPOINT).is_file()
+            else "nothing was saved yet, so start again with the same command"
+        )
+    )
+    run = fit(
+        chosen,
+        dataset,
+        folder=folder,
+        resume=resume,
+        tokenizer=tokenizer,
+        vectors=word_vectors,
+        callback=tell,
+        seed=seed,
+        device=device,
+        precision=precision,
+        workers=workers,
+        save_every=save_every,
+    )
+    if not is_main_process():  # only one process prints and writes
+        return
+    model = run.model.to("cpu" if device == "cpu" else best_device())
+    metrics = evaluate_split(model, dataset.test, tokenizer)
+    typer.echo(f"test: {spoken(metrics)}")
+    step, waiting = run.timings["step_seconds"], run.timings["data_wait"]
+    typer.echo(f"run: {folder} (a step took {step:.3f} s, {waiting:.1%} of it waiting for data)")
+    if record is not None:
+        note = f"best epoch on dev, evaluated on {len(dataset.test)} test pictures"
+        entry = records.record_run(run, metrics, note + found)
+        typer.echo(f"record: {records.write(entry, record)}")
+
+
+CCA = Path("cca")
+"""What `vse evaluate` takes in place of a run's folder; another name must do for a folder."""
+
+
+def evaluate(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A run's folder, or cca, which is solved for; several are averaged: an ensemble."
+        ),
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            help="'scenes', or a folder of extracted features: one for all runs, or one for each, in their "
+            "order. [default: scenes]",
+        ),
+    ] = None,
+    split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
+    folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
+    vectors: VectorsOption = None,
+    record: RecordOption = None,
+) -> None:
+    """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities."""
+    check_writable("--record", record)
+    from vsecore import records
+    from vsecore.evaluation import ensemble
+    from vsecore.evaluation import evaluate as measure
+
+    if split not in ("train", "dev", "test"):
+        raise ValueError(f"--split is {split!r}; it must be train, dev or test")
+    if vectors is not None and CCA not in runs:
+        raise ValueError("--vectors is given, but only cca takes them here: a run has its own")
+    sources = data or ["scenes"]
+    if len(sources) not in (1, len(runs)):
+        raise ValueError(f"--data is given {len(sources)} times for {len(runs)} runs: give one, or one each")
+    scores, parts, members, seconds = [], [], [], 0.0
+    for row, folder in enumerate(runs):
+        source = sources[row % len(sources)]
+        if folder == CCA:
+            score, part, member, took = _solved(source, split, vectors)
+        else:
+            score, part, member, took = _trained(folder, source, split, named=data is not None)
+        scores.append(score)
+        parts.append(part)
+        members.append(member)
+        seconds += took
+        if part.captions != parts[0].captions or part.picture_ids != parts[0].picture_ids:
+            raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")
+    metrics = measure(ensemble(*scores), parts[0].owner, folds)
+    for name, value in metrics.items():
+        typer.echo(f"{name:<12} {value:8.2f}")
+    if record is not None:
+        in_folds = f", mean of {folds} folds" if folds else ""
+        note = f"mean similarity of {len(runs)} systems on {len(parts[0])} {split} pictures{in_folds}"
+        entry = records.record_ensemble(members, split, metrics, seconds, note)
+        typer.echo(f"record: {records.write(entry, record)}")
+
+
+def _trained(
+    folder: Path, source: str, split: str, named: bool
+) -> tuple[Tensor, Split, dict[str, Any], float]:
+    """A run's similarities on a split of some data, the split, what tells the run apart, and its seconds."""
+    from vsecore import records
+    from vsecore.training import load_run, score_split
+    from vsecore.training.distributed import best_device
+
+    trained = load_run(folder)
+    if not named and trained.data["name"] != "scenes":
+        name = trained.data["name"]
+        raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
+    dataset = open_dataset(source, trained.recipe.features)
+    if dataset.feature_dim != trained.data["feature_dim"]:
+        raise ValueError(
+            f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "
+            f"{dataset.feature_dim}: name features of the network that it was trained with"
+        )
+    if dataset.fingerprint() != trained.data["fingerprint"]:
+        typer.echo(
+            f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}; unless "
+            "the same network made both features, these numbers mean nothing",
+            err=True,
+        )
+    if len(trained.history) < trained.recipe.training.epochs:
+        done = f"{len(trained.history)} of {trained.recipe.training.epochs} epochs"
+        typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
+    part = getattr(dataset, split)
+    scores = score_split(trained.model.to(best_device()), part, trained.tokenizer)
+    return scores, part, records.member(trained), trained.timings["seconds"]
+
+
+def _solved(source: str, split: str, vectors: Path | None) -> tuple[Tensor, Split, dict[str, Any], float]:
+    """The same of canonical correlation analysis, which is solved for here and now."""
+    import time
+
+    from vsecore.baselines import cca_scores
+
+    dataset = open_dataset(source, "grid")
+    part, began = getattr(dataset, split), time.perf_counter()
+    scores = cca_scores(dataset.train, part, vectors)
+    data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": str(vectors or "none")}
+    member = {"name": str(CCA), "config_hash": "", "seed": 0, "data": data}
+    return scores, part, member, time.perf_counter() - began

@@ -1,0 +1,104 @@
+"""What the records say of a paper, read once for its page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vsecore import records
+from vsecore.experiments import (
+    EXPERIMENTS,
+    FAIR_SCALE,
+    Outcome,
+    Studied,
+    get_experiment,
+    outcomes,
+    studied,
+    table,
+)
+from vsecore.experiments.missing import mean_seconds, needed
+from vsecore.experiments.references import READER
+from vsecore.records import Record
+
+DATA = {"scenes": "drawn scenes", "flickr8k": "Flickr8k"}
+"""The data that papers are tried on, and what a reader calls them."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that the records say of a paper; by data, then by experiment."""
+
+    experiments: Sequence[str]  # their names
+    trained: Sequence[Record]  # one for each training, at any scale
+    outcomes: Mapping[str, Sequence[Outcome]]
+    fair: Mapping[str, Mapping[str, Mapping[str, Studied]]]
+    lesson: Mapping[str, Mapping[str, Mapping[str, Studied]]]  # where at least two arms are in `fair`
+    tables: Mapping[str, Mapping[str, str]]  # where an arm is in `fair`
+    readers: Mapping[str, float]  # the rsum of the all-knowing reader by data, where the truth is known
+
+    @classmethod
+    def read(cls, work: str, folder: Path) -> Findings:
+        """Read all records of a paper; without a folder, there are none.
+
+        Raises:
+            ValueError: a record or a claim is damaged, or records do not fit together.
+        """
+        names = [name for name in EXPERIMENTS if name.startswith(f"{work}_")]
+        fair = {data: {name: studied(name, data, folder=folder) for name in names} for data in DATA}
+        entries = records.find(folder) if folder.is_dir() else []
+        return cls(
+            names,
+            [
+                entry
+                for entry in entries
+                if entry.name.startswith(f"{work}_")
+                and "training" in entry.config  # an ensemble's record has those of its members in it
+                and entry.data["name"] in DATA
+            ],
+            {data: outcomes(work, data, folder=folder) for data in DATA},
+            fair,
+            {
+                data: {
+                    name: studied(name, data, scale="lesson", folder=folder)
+                    for name in names
+                    if len(fair[data][name]) > 1
+                }
+                for data in DATA
+            },
+            {
+                data: {name: table(name, data, folder=folder) for name in names if fair[data][name]}
+                for data in DATA
+            },
+            {
+                entry.data["name"]: entry.metrics["rsum"]
+                for entry in entries
+                if entry.name == READER and entry.data["feature_kind"] == "grid"
+            },
+        )
+
+    def seconds(self, data: str, experiment: str = "") -> float:
+        """What a fair training of an experiment takes; if it has none, of any on these data, else `nan`."""
+        its_own = mean_seconds(self.fair[data][experiment].values()) if experiment else math.nan
+        if not math.isnan(its_own):
+            return its_own
+        return mean_seconds(arm for arms in self.fair[data].values() for arm in arms.values())
+
+    def fair_trainings(self, data: str) -> int:
+        """How many trainings at the fair scale are recorded."""
+        return sum(entry.data["name"] == data and is_fair(entry) for entry in self.trained)
+
+    def all_trainings(self, data: str) -> int:
+        """How many it takes to judge all claims, from nothing."""
+        wanted: set[tuple[str, float]] = set()
+        for outcome in self.outcomes[data]:
+            for arm in (outcome.claim.system, outcome.claim.against):
+                wanted |= needed(get_experiment(outcome.claim.experiment), arm, data)
+        return len(wanted)
+
+
+def is_fair(entry: Record) -> bool:
+    """Whether a training was as long as the fair scale asks for."""
+    epochs: int = entry.config["training"]["epochs"]
+    return epochs == FAIR_SCALE[entry.data["name"]]["training.epochs"]

@@ -1,0 +1,112 @@
+"""The words that a model knows, counted in the training split."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vsecore.data import files
+from vsecore.data.words import checked_sentences, tokenize
+
+
+@dataclass(frozen=True)
+class _SavedVocabulary:
+    words: list[str]
+
+
+class Vocabulary:
+    """The words that a model knows, each with its number.
+
+    Numbers 0 to 3 are padding, start, end and the unknown word; then words, the most frequent first.
+
+    Args:
+        words: the known words, each once.
+
+    Raises:
+        ValueError: a word twice, or no words.
+    """
+
+    pad, start, end, unknown = range(4)
+    blank = unknown
+    special = frozenset({pad, start, end})
+    file_name = "vocabulary.json"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = list(words)
+        self.numbers = {word: number for number, word in enumerate(self.words, start=4)}
+        if not self.words:
+            raise ValueError("words is empty: a vocabulary needs at least one word")
+        if len(self.numbers) < len(self.words):
+            twice = Counter(self.words).most_common(1)[0][0]
+            raise ValueError(f"words has {twice!r} more than once: each word has one number")
+
+    @classmethod
+    def build(cls, captions: Iterable[str], minimum_count: int = 4) -> "Vocabulary":
+        """Count the words of captions and keep the frequent ones.
+
+        Pass only the training split: the words of the test split must stay unknown.
+
+        Args:
+            captions: sentences.
+            minimum_count: how often a word must occur to be kept; the others become the unknown word.
+
+        Raises:
+            ValueError: no word occurs so often, or `captions` is one string.
+
+        Source: the threshold of 4 is that of Faghri et al. 2018 (VSE++).
+        """
+        counts = Counter(word for caption in checked_sentences(captions) for word in tokenize(caption))
+        kept = [word for word, count in counts.items() if count >= minimum_count]
+        if not kept:
+            raise ValueError(f"minimum_count is {minimum_count}: no word of the captions occurs so often")
+        # Ties in alphabetical order, so that the order of the captions does not change a model.
+        return cls(sorted(kept, key=lambda word: (-counts[word], word)))
+
+    def __len__(self) -> int:
+        """The number of words, including the four special ones."""
+        return len(self.words) + 4
+
+    def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Captions as numbers: start, the words, end, then padding to the longest.
+
+        Args:
+            captions: C sentences.
+
+        Returns:
+            Numbers (C, L) int64 and their mask (C, L) bool.
+
+        Raises:
+            ValueError: `captions` is empty or one string.
+        """
+        rows = [
+            [self.start, *(self.numbers.get(word, self.unknown) for word in tokenize(caption)), self.end]
+            for caption in checked_sentences(captions)
+        ]
+        longest = max(map(len, rows))
+        tokens = torch.tensor([row + [self.pad] * (longest - len(row)) for row in rows])  # (C, L)
+        lengths = torch.tensor([len(row) for row in rows])
+        return tokens, torch.arange(longest) < lengths[:, None]
+
+    def save(self, folder: str | Path) -> None:
+        """Write `vocabulary.json` into a folder."""
+        with files.write_atomically(Path(folder) / self.file_name, "w") as file:
+            json.dump({"words": self.words}, file, ensure_ascii=False, indent=0)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Vocabulary":
+        """Read what `save` wrote.
+
+        Raises:
+            FileNotFoundError: the folder has no `vocabulary.json`.
+            ValueError: the file is not a vocabulary.
+        """
+        path = Path(folder) / cls.file_name
+        saved: _SavedVocabulary = files.read_json(path, _SavedVocabulary)
+        try:
+            return cls(saved.words)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None

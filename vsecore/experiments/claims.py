@@ -1,0 +1,56 @@
+"""The papers' claims that this repository can test, each in the paper's own words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+import yaml
+from pydantic import ConfigDict
+
+from vsecore.experiments.catalogue import get_experiment
+from vsecore.paths import assets
+from vsecore.typed import from_json
+
+CLAIMS = assets() / "claims.yml"
+
+Kind = Literal["better", "no worse", "our question"]
+"""What a claim says of its first system; "our question": the paper claims nothing, but a reader will ask."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper that one arm of an experiment does better than another, or no worse."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    work: str  # its key, such as "2ad"
+    place: str  # in the paper
+    words: str  # the paper's own; "" for a question of ours
+    kind: Kind
+    experiment: str
+    system: str  # the arm that the claim is about
+    against: str  # the arm that it is compared with
+    statement: str  # what is claimed, in a few plain words
+    refuted_by: str  # what would speak against it
+
+
+def claims(work: str = "") -> list[Claim]:
+    """The claims of `assets/claims.yml`, of one paper or of all.
+
+    Raises:
+        ValueError: an entry lacks a field, has an unknown one, or names no experiment or arm.
+    """
+    text = json.dumps(yaml.safe_load(CLAIMS.read_text(encoding="utf-8")))
+    found: list[Claim] = from_json(CLAIMS.name, text, list[Claim])
+    for claim in found:
+        for arm in (claim.system, claim.against):
+            if arm not in get_experiment(claim.experiment).arms:
+                raise ValueError(f"{CLAIMS.name}: experiment {claim.experiment!r} has no arm {arm!r}")
+        if (claim.words == "") != (claim.kind == "our question"):
+            raise ValueError(
+                f"{CLAIMS.name}: {claim.statement!r} is of the kind {claim.kind!r}: wanted the paper's words "
+                "for what it claims, and none for a question of ours"
+            )
+    return [claim for claim in found if work in ("", claim.work)]

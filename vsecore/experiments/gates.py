@@ -1,0 +1,213 @@
+"""What must be so before a claim is judged: an unfinished training says nothing of a method.
+
+Where the weaker of two arms stays below the linear baseline although its learning rate is tuned and its
+training complete, the claim is judged all the same, and the verdict says that the baseline failed.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from vsecore.experiments import tuning
+
+LEVELLED = 0.01
+"""A training has levelled off if the last third of its epochs brought less than this share of its rsum."""
+MARGIN = 0.01
+"""Differences below this share of a measure are too small to matter; set before any verdict."""
+SEEDS = {"scenes": 5}
+"""How many seeds both arms need, by the data."""
+SEEDS_ELSEWHERE = 3
+MEASURES = {"scenes": ("rsum", "i2t_map_at_r", "t2i_map_at_r")}
+"""What counts, by the data: on the scenes, whose truth is known, also mAP@R on it, in both directions."""
+MEASURES_ELSEWHERE = ("rsum",)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is recorded of one system of an arm."""
+
+    name: str  # of its recipe
+    tried: Mapping[float, float]  # the best rsum on dev at each learning rate
+    curves: Sequence[Sequence[float]]  # rsum on dev after each epoch at the best rate, from each seed
+    full_length: bool  # whether it took as many epochs as its recipe asks for
+    seconds: float  # of one training, the mean
+
+
+@dataclass(frozen=True)
+class Studied:
+    """What is recorded of one arm."""
+
+    arm: str
+    trainings: Sequence[Training]  # of its one system, or of each member of an ensemble
+    results: Mapping[str, Mapping[int, float]]  # each measure on the test split by seed
+    baseline: float | None  # the rsum of a ridge regression on the same features, the best of its members'
+    device: str  # what it was trained on
+    title: tuple[str, str]  # name and digest of its records: the same if two arms are the same system
+
+    @property
+    def seeds(self) -> set[int]:
+        """The seeds that it was trained from."""
+        return set(self.results.get("rsum", ()))
+
+    @property
+    def rsum(self) -> float:
+        """The mean over its seeds."""
+        return statistics.mean(self.results["rsum"].values())
+
+
+@dataclass(frozen=True)
+class Shut:
+    """A gate that keeps a claim from being judged."""
+
+    gate: str  # in a word or two
+    why: str
+    trainings: int  # that would open it, if they go well
+    seconds: float  # that those take
+
+
+def measures_of(data: str) -> tuple[str, ...]:
+    """The measures that count on some data."""
+    return MEASURES.get(data, MEASURES_ELSEWHERE)
+
+
+def seeds_wanted(data: str) -> int:
+    """How many seeds both arms of a claim need on some data."""
+    return SEEDS.get(data, SEEDS_ELSEWHERE)
+
+
+def shut(first: Studied, second: Studied, data: str) -> list[Shut]:
+    """The gates that are shut for a comparison of two arms, in order; none if it may be judged."""
+    found: list[Shut | None] = [same_system(first, second)]
+    for arm in (first, second):
+        found += [learning_rate(arm), levelled(arm)]
+        if arm.baseline is None or not (arm is weaker(first, second) and is_finished(arm)):
+            found.append(above_baseline(arm))
+    found += [seeds(first, second, data), truth(first, second, data)]
+    return [gate for gate in found if gate is not None]
+
+
+def same_system(first: Studied, second: Studied) -> Shut | None:
+    """The arms are two systems: one that is chosen on dev may turn out to be the other."""
+    if first.title != second.title:
+        return None
+    return Shut("one system", f"{first.arm} and {second.arm} are the same trainings", 0, 0.0)
+
+
+def weaker(first: Studied, second: Studied) -> Studied:
+    """Of two arms, the one with the lower mean rsum."""
+    return min(first, second, key=lambda arm: arm.rsum)
+
+
+def learning_rate(arm: Studied) -> Shut | None:
+    """Each learning rate is the best of at least three on dev, and not at the edge of those tried."""
+    for training in arm.trainings:
+        if not tuning.is_settled(training.tried):
+            missing = tuning.still_to_try(training.tried)
+            rates = ", ".join(f"{rate:g}" for rate in training.tried) or "none"
+            return Shut(
+                f"learning rate of {arm.arm}",
+                f"tried for {training.name}: {rates}; the best must lie between two others",
+                len(missing),
+                len(missing) * training.seconds,
+            )
+    return None
+
+
+def levelled(arm: Studied) -> Shut | None:
+    """The last third of the epochs brought less than 1 % of the rsum, unless the recipe asks for no more.
+
+    The rsum is the mean over the arm's seeds, so that one restless seed does not decide.
+    """
+    for training in arm.trainings:
+        if training.full_length:
+            continue
+        if not training.curves:
+            return Shut(f"length of {arm.arm}", f"no epochs of {training.name} are recorded", 0, 0.0)
+        curve = [statistics.mean(epoch) for epoch in zip(*training.curves, strict=True)]
+        gain = late_gain(curve)
+        if gain >= LEVELLED:
+            trainings = len(tuning.FIRST) + len(arm.seeds) - 1  # all of them, twice as long
+            return Shut(
+                f"length of {arm.arm}",
+                f"the last third of {len(curve)} epochs still brought {100 * gain:.1f} % of its rsum",
+                trainings,
+                2 * trainings * training.seconds,
+            )
+    return None
+
+
+def late_gain(curve: Sequence[float]) -> float:
+    """The share of its best rsum that a training gained in the last third of its epochs.
+
+    Args:
+        curve: rsum on dev after each epoch, the mean over the seeds.
+    """
+    before = len(curve) - max(len(curve) // 3, 1)
+    return 1 - max(curve[:before], default=0.0) / max(curve)
+
+
+def above_baseline(arm: Studied) -> Shut | None:
+    """Every seed stands clearly above a ridge regression on the same features."""
+    if arm.baseline is None:
+        return Shut(f"baseline of {arm.arm}", "no ridge regression is recorded on its features", 0, 0.0)
+    if not is_below_baseline(arm):
+        return None
+    lowest = min(arm.results["rsum"].values())
+    return Shut(
+        f"baseline of {arm.arm}",
+        f"its rsum, {lowest:.1f}, is not clearly above that of a ridge regression, {arm.baseline:.1f}",
+        0,
+        0.0,
+    )
+
+
+def is_below_baseline(arm: Studied) -> bool:
+    """Whether some seed is not above the linear baseline by more than the margin."""
+    lowest = min(arm.results["rsum"].values())
+    return arm.baseline is not None and lowest <= (1 + MARGIN) * arm.baseline
+
+
+def is_finished(arm: Studied) -> bool:
+    """Whether an arm's learning rates are chosen and its trainings complete."""
+    return learning_rate(arm) is None and levelled(arm) is None
+
+
+def is_unfinished(arm: Studied, data: str) -> bool:
+    """Whether an arm lacks something that no comparison can do without."""
+    return not is_finished(arm) or len(arm.seeds) < seeds_wanted(data)
+
+
+def seeds(first: Studied, second: Studied, data: str) -> Shut | None:
+    """Both arms were trained from the same seeds, five on the scenes, three on photographs."""
+    wanted, shared = seeds_wanted(data), first.seeds & second.seeds
+    if len(shared) >= wanted:
+        return None
+    # Seeds that one arm has already cost one training each, new ones two.
+    lacking = wanted - len(shared)
+    of_first = min(lacking, len(first.seeds - shared))
+    of_second = min(lacking - of_first, len(second.seeds - shared))
+    counts = (lacking - of_first, lacking - of_second)
+    trainings, seconds = 0, 0.0
+    for count, arm in zip(counts, (first, second), strict=True):
+        trainings += count * len(arm.trainings)
+        seconds += count * sum(training.seconds for training in arm.trainings)
+    return Shut("seeds", f"{len(shared)} in common, {wanted} needed", trainings, seconds)
+
+
+def truth(first: Studied, second: Studied, data: str) -> Shut | None:
+    """Both arms are measured by all that counts on the data, from the same seeds."""
+    shared = first.seeds & second.seeds
+    for measure in measures_of(data):
+        for arm in (first, second):
+            if missing := shared - arm.results.get(measure, {}).keys():
+                seconds = sum(training.seconds for training in arm.trainings)
+                lacking = ", ".join(str(seed) for seed in sorted(missing))
+                return Shut(
+                    "measures",
+                    f"{measure} of {arm.arm} is not recorded for seeds {lacking}",
+                    len(missing) * len(arm.trainings),
+                    len(missing) * seconds,
+                )
+    return None

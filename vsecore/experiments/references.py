@@ -1,0 +1,113 @@
+"""What a trained system is held against: the scenes' truth, a linear baseline, an all-knowing reader."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vsecore import records, scenes
+from vsecore.baselines import ridge_scores
+from vsecore.data.splits import Dataset, Split
+from vsecore.evaluation import evaluate, map_at_r
+
+BASELINE = "ridge"
+"""The record of a ridge regression from the mean element to words, which every system should stand above."""
+READER = "all-knowing reader"
+"""The record of one who knows which captions are true of which scenes, and orders what is equal at random."""
+DRAWS = 20
+"""How often the reader orders at random; the record holds the mean."""
+
+
+def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
+    """MAP@R on the exact truth in both directions, in percent; nothing where the truth is unknown.
+
+    Args:
+        scores: similarities of n pictures and Nc captions, (n, Nc).
+        test: the split that they are of.
+        data: the name of the data.
+    """
+    truth = truth_of(test, data)
+    if truth is None:
+        return {}
+    return {
+        "i2t_map_at_r": 100 * map_at_r(scores, truth.T),
+        "t2i_map_at_r": 100 * map_at_r(scores.T, truth),
+    }
+
+
+def truth_of(test: Split, data: str) -> Tensor | None:
+    """Which captions are true of which pictures, (Nc, n) bool; None unless this is the scenes' test split."""
+    if data != "scenes":
+        return None
+    made = scenes.pictures("test", len(test))
+    if [caption.text for picture in made for caption in picture.captions] != test.captions:
+        return None  # another seed of the world
+    return torch.from_numpy(_truth(len(test)))
+
+
+@cache
+def _truth(count: int) -> np.ndarray:
+    made = scenes.pictures("test", count)
+    captions = [caption for picture in made for caption in picture.captions]
+    return scenes.relevance(captions, [picture.scene for picture in made])
+
+
+def record_references(data: Dataset, folder: Path, tell: Callable[[str], None]) -> None:
+    """Record the linear baseline and, on the scenes, the all-knowing reader, unless they are recorded.
+
+    Args:
+        data: what they are measured on.
+        folder: of the records.
+        tell: called with a line about each result.
+    """
+    described = {
+        "name": data.name,
+        "fingerprint": data.fingerprint(),
+        "feature_kind": data.feature_kind,
+        "feature_dim": data.feature_dim,
+    }
+    known = {entry.name for entry in records.find(folder) if entry.data == described}
+    for name, measure, note in (
+        (BASELINE, _baseline, "ridge regression from the mean element to tf-idf words, compared by cosine"),
+        (READER, _reader, f"knows every truth, orders equals at random; the mean of {DRAWS} draws"),
+    ):
+        if name in known:
+            continue
+        start = time.perf_counter()
+        if metrics := measure(data):
+            entry = records.record(
+                name,
+                config={},
+                config_hash="",
+                data=described,
+                seed=0,
+                metrics=metrics,
+                seconds=time.perf_counter() - start,
+                note=f"{note}; {len(data.test)} test pictures",
+            )
+            records.write(entry, folder)
+            tell(f"{name}, {data.feature_kind} features: rsum {metrics['rsum']:.1f}")
+
+
+def _baseline(data: Dataset) -> dict[str, float]:
+    scores = ridge_scores(data.train, data.test)
+    return evaluate(scores, data.test.owner) | on_truth(scores, data.test, data.name)
+
+
+def _reader(data: Dataset) -> dict[str, float]:
+    truth = truth_of(data.test, data.name)
+    if truth is None:
+        return {}
+    dice = torch.Generator().manual_seed(0)
+    drawn = [
+        evaluate(truth.T + 0.5 * torch.rand(truth.T.shape, generator=dice), data.test.owner)
+        for _ in range(DRAWS)
+    ]
+    return {metric: statistics.mean(one[metric] for one in drawn) for metric in drawn[0]}

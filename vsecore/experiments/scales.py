@@ -1,0 +1,67 @@
+"""How wide and how long an experiment's arms are trained on some data; all of them share it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from vsecore.experiments.experiment import Candidates
+from vsecore.recipes import Recipe, get
+
+Scale = Literal["fair", "lesson"]
+"""Fair trainings may be judged: each system has a learning rate of its own (see `tuning`), and all have the
+same number of epochs; `gates` asks whether they were enough. A lesson takes minutes, and so it ranks the
+systems by how fast they learn."""
+
+LESSON_SCALE: dict[str, dict[str, Any]] = {
+    "scenes": {
+        "dim": 128,
+        "text.encoder.word_dim": 64,
+        "training.epochs": 3,
+        "training.learning_rate": 2e-3,
+        "training.decay_epochs": 2,
+    },
+    "flickr8k": {
+        "dim": 128,
+        "text.encoder.word_dim": 50,
+        "training.epochs": 3,
+        "training.learning_rate": 2e-3,
+        "training.schedule": "cosine",
+    },
+}
+"""Changes that let the papers' recipes, meant for days on a GPU, run in minutes on two cores."""
+
+FAIR_SCALE: dict[str, dict[str, Any]] = {
+    "scenes": {
+        "dim": 128,
+        "text.encoder.word_dim": 64,
+        "training.epochs": 15,
+        "training.schedule": "cosine",
+    },
+    "flickr8k": {
+        "dim": 512,
+        "text.encoder.word_dim": 300,
+        "training.epochs": 15,
+        "training.schedule": "cosine",
+    },
+}
+"""Changes that give each system long enough for most to level off, with a schedule that ends low."""
+
+
+def changes_of(scale: Scale, data: str) -> dict[str, Any]:
+    """The changes that a scale makes to each recipe on some data.
+
+    Raises:
+        ValueError: the scale or the data is unknown.
+    """
+    scales = {"fair": FAIR_SCALE, "lesson": LESSON_SCALE}
+    if scale not in scales:
+        raise ValueError(f"scale is {scale!r}: wanted one of {', '.join(get_args(Scale))}")
+    if data not in scales[scale]:
+        raise ValueError(f"no scale is known for data {data!r}: there are {', '.join(scales[scale])}")
+    return scales[scale][data]
+
+
+def recipe_at(candidates: Candidates, changes: Mapping[str, Any]) -> Recipe | None:
+    """The one recipe of a system, with changes; None if there are several to choose from on dev."""
+    return get(candidates.recipes[0], changes) if len(candidates.recipes) == 1 else None

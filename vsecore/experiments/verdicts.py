@@ -1,0 +1,165 @@
+"""The papers' claims, each with a verdict from the records, or with the gates that are shut."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from vsecore.data.splits import FeatureKind
+from vsecore.experiments import gates
+from vsecore.experiments.catalogue import get_experiment
+from vsecore.experiments.claims import Claim, claims
+from vsecore.experiments.gates import MARGIN, Shut, Studied, measures_of
+from vsecore.experiments.ledger import printed_sums, studied
+from vsecore.experiments.running import RESULTS
+from vsecore.experiments.statistics import Doubts, Verdict, corrected, doubts, judge, together
+
+Judgement = Verdict | Literal["too small to say", "not tried"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the records say about a claim on some data."""
+
+    claim: Claim
+    differences: Mapping[str, Sequence[float]]  # by measure: system minus the other, for each seed of both
+    shut: Sequence[Shut]  # the gates that keep it from being judged
+    judgement: Judgement
+    by_measure: Mapping[str, Verdict] = field(default_factory=dict)  # if it is judged
+    remark: str = ""  # where the weaker arm is not above the linear baseline, though it is finished
+
+    @property
+    def told(self) -> str:
+        """The verdict in words: for a question of ours, which no paper answers, yes or no."""
+        if self.judgement == "too small to say":
+            return f"too small to say: {', '.join(dict.fromkeys(gate.gate for gate in self.shut))}"
+        said: str = self.judgement
+        if self.claim.kind == "our question":
+            said = {"reproduced": "yes", "contradicted": "no"}.get(said, said)
+        return f"{said}, {self.remark}" if self.remark else said
+
+
+def outcomes(
+    work: str, data: str, experiment: str = "", features: FeatureKind = "grid", folder: Path = RESULTS
+) -> list[Outcome]:
+    """Judge a paper's claims by the records of fair trainings on some data, see `gates` and `statistics`.
+
+    With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
+    Each measure is tested by itself, with Holm's correction over all claims of an experiment, judged or not
+    yet; where the measures contradict each other the verdict is "mixed". "not tried": an arm has no record.
+
+    Args:
+        work: the key of a paper, such as "2ad".
+        data: the name of the data.
+        experiment: only claims of this experiment; "": of all.
+        features: what an element is.
+        folder: of the records.
+    """
+    chosen: dict[str, list[Claim]] = defaultdict(list)
+    for claim in claims(work):
+        if experiment in ("", claim.experiment):
+            chosen[claim.experiment].append(claim)
+    return [
+        outcome
+        for name, its_claims in chosen.items()
+        for outcome in _judged(
+            its_claims,
+            [claim for claim in claims() if claim.experiment == name],
+            studied(name, data, features, folder=folder),
+            data,
+        )
+    ]
+
+
+def _judged(
+    several: Sequence[Claim], everything: Sequence[Claim], found: Mapping[str, Studied], data: str
+) -> list[Outcome]:
+    """The outcomes of some claims of one experiment, of which everything is claimed."""
+    shut: list[list[Shut] | None] = []
+    for claim in several:
+        first, second = found.get(claim.system), found.get(claim.against)
+        shut.append(None if first is None or second is None else gates.shut(first, second, data))
+    judged = [claim for claim, gates_shut in zip(several, shut, strict=True) if gates_shut == []]
+    by_measure: dict[Claim, dict[str, Verdict]] = {claim: {} for claim in judged}
+    for measure in measures_of(data):
+        for alike in (lambda claim: claim.kind == "no worse", lambda claim: claim.kind != "no worse"):
+            family = [claim for claim in judged if alike(claim)]
+            left = [_doubts(found[claim.system], found[claim.against], measure) for claim in family]
+            questions = sum(alike(claim) for claim in everything)
+            for claim, remaining in zip(family, corrected(left, questions), strict=True):
+                by_measure[claim][measure] = judge(remaining, claim.kind)
+    held = []
+    for claim, gates_shut in zip(several, shut, strict=True):
+        if gates_shut is None:
+            held.append(Outcome(claim, {}, (), "not tried"))
+            continue
+        first, second = found[claim.system], found[claim.against]
+        held.append(
+            Outcome(
+                claim,
+                {measure: differences(first, second, measure) for measure in measures_of(data)},
+                gates_shut,
+                "too small to say" if gates_shut else together(list(by_measure[claim].values())),
+                {} if gates_shut else by_measure[claim],
+                "" if gates_shut else _remark(first, second),
+            )
+        )
+    return held
+
+
+def _remark(first: Studied, second: Studied) -> str:
+    """What is said of a comparison whose weaker arm is below the linear baseline."""
+    weaker = gates.weaker(first, second)
+    if not gates.is_below_baseline(weaker):
+        return ""
+    return "against a baseline that failed" if weaker is second else "but the system itself failed"
+
+
+def differences(first: Studied, second: Studied, measure: str) -> list[float]:
+    """The one arm minus the other, for each seed that both have, in order."""
+    one, other = (arm.results.get(measure, {}) for arm in (first, second))
+    return [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
+
+
+def _doubts(first: Studied, second: Studied, measure: str) -> Doubts:
+    shared = first.seeds & second.seeds
+    margin = MARGIN * statistics.mean(second.results[measure][seed] for seed in shared)
+    return doubts(differences(first, second, measure), margin)
+
+
+def verdicts(
+    work: str, data: str, experiment: str = "", features: FeatureKind = "grid", folder: Path = RESULTS
+) -> str:
+    """The claims of a paper with its difference, ours and the verdict, as a Markdown table.
+
+    Claims that are not tried stand in a line below it.
+    """
+    lines = [
+        "| claim | rsum, difference in the paper | here, mean over seeds | spread | seeds | verdict |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    untried = []
+    for outcome in outcomes(work, data, experiment, features, folder):
+        if outcome.judgement == "not tried":
+            untried.append(outcome.claim.statement)
+            continue
+        claim, found = outcome.claim, outcome.differences.get("rsum", [])
+        paper = printed_sums(get_experiment(claim.experiment))
+        cells = [
+            f"{claim.statement} ({claim.place})",
+            f"{paper[claim.system] - paper[claim.against]:+.1f}"
+            if {claim.system, claim.against} <= paper.keys()
+            else "–",
+            f"{statistics.mean(found):+.1f}" if found else "–",
+            f"{statistics.stdev(found):.1f}" if len(found) > 1 else "–",
+            str(len(found)),
+            outcome.told,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    table = "\n".join(lines) if len(lines) > 2 else ""
+    rest = f"Not tried: {'; '.join(untried)}." if untried else ""
+    return "\n\n".join(part for part in (table, rest) if part)
