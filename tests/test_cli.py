@@ -300,6 +300,15 @@ def test_cca_can_be_evaluated_and_averaged_like_a_run(
     assert "only cca takes them" in said
 
 
+def test_mirror_images_are_twice_the_elements(album: Callable[..., Path], tmp_path: Path) -> None:
+    photographs, elements = album(), []
+    for mirror in ([], ["--mirror"]):
+        folder = tmp_path / f"features{len(mirror)}"
+        run("data", "extract", photographs, folder, "--backbone", "scenes-cnn", *mirror)
+        elements.append(open_precomp(folder).test.pictures.shape[1])
+    assert elements[1] == 2 * elements[0]
+
+
 def test_features_of_two_networks_are_joined(features: Path, tmp_path: Path) -> None:
     said = run("data", "join", features, features, "--out", tmp_path / "both")
     assert f"(1, {2 * open_precomp(features).feature_dim})" in said
