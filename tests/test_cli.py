@@ -296,6 +296,12 @@ def test_cca_can_be_evaluated_and_averaged_like_a_run(
     (entry,) = records.find(tmp_path / "records")
     assert entry.metrics["rsum"] == pytest.approx(evaluate(both, dataset.test.owner)["rsum"], abs=0.01)
     assert [member["name"] for member in entry.config["members"]] == ["cca", "window_grid"]
+    weighted = (2 * solved + score_split(trained.model, dataset.test, trained.tokenizer)) / 3
+    said = run("evaluate", "cca", out, "--data", features, "--weight", "2", "--weight", "1")
+    expected = evaluate(weighted, dataset.test.owner)["rsum"]
+    assert float(said.split("rsum")[1].split()[0]) == pytest.approx(expected, abs=0.01)
+    said = complaint(capsys, monkeypatch, "evaluate", "cca", out, "--data", features, "--weight", "2")
+    assert "--weight is given 1 times for 2 runs" in said
     said = complaint(capsys, monkeypatch, "evaluate", out, "--data", features, "--vectors", "glove")
     assert "only cca takes them" in said
 

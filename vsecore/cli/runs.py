@@ -137,6 +137,10 @@ def evaluate(
     ] = None,
     split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
     folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
+    weights: Annotated[
+        list[float] | None,
+        typer.Option("--weight", help="How much each counts, in their order. [default: all the same]"),
+    ] = None,
     vectors: VectorsOption = None,
     record: RecordOption = None,
 ) -> None:
@@ -153,6 +157,8 @@ def evaluate(
     sources = data or ["scenes"]
     if len(sources) not in (1, len(runs)):
         raise ValueError(f"--data is given {len(sources)} times for {len(runs)} runs: give one, or one each")
+    if weights is not None and len(weights) != len(runs):
+        raise ValueError(f"--weight is given {len(weights)} times for {len(runs)} runs: give one each")
     scores, parts, members, seconds = [], [], [], 0.0
     for row, folder in enumerate(runs):
         source = sources[row % len(sources)]
@@ -162,11 +168,11 @@ def evaluate(
             score, part, member, took = _trained(folder, source, split, named=data is not None)
         scores.append(score)
         parts.append(part)
-        members.append(member)
+        members.append(member if weights is None else member | {"weight": weights[row]})
         seconds += took
         if part.captions != parts[0].captions or part.picture_ids != parts[0].picture_ids:
             raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")
-    metrics = measure(ensemble(*scores), parts[0].owner, folds)
+    metrics = measure(ensemble(*scores, weights=weights or ()), parts[0].owner, folds)
     for name, value in metrics.items():
         typer.echo(f"{name:<12} {value:8.2f}")
     if record is not None:
