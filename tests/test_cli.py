@@ -302,6 +302,8 @@ def test_cca_can_be_evaluated_and_averaged_like_a_run(
     assert float(said.split("rsum")[1].split()[0]) == pytest.approx(expected, abs=0.01)
     said = complaint(capsys, monkeypatch, "evaluate", "cca", out, "--data", features, "--weight", "2")
     assert "--weight is given 1 times for 2 runs" in said
+    weights = ("--weight", "1", "--weight", "0")
+    assert "wanted a number above 0" in complaint(capsys, monkeypatch, "evaluate", "cca", out, *weights)
     said = complaint(capsys, monkeypatch, "evaluate", out, "--data", features, "--vectors", "glove")
     assert "only cca takes them" in said
 

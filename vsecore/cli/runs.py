@@ -139,7 +139,7 @@ def evaluate(
     folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
     weights: Annotated[
         list[float] | None,
-        typer.Option("--weight", help="How much each counts, in their order. [default: all the same]"),
+        typer.Option("--weight", help="How much each counts, in their order; repeat it. [default: the same]"),
     ] = None,
     vectors: VectorsOption = None,
     record: RecordOption = None,
@@ -159,6 +159,8 @@ def evaluate(
         raise ValueError(f"--data is given {len(sources)} times for {len(runs)} runs: give one, or one each")
     if weights is not None and len(weights) != len(runs):
         raise ValueError(f"--weight is given {len(weights)} times for {len(runs)} runs: give one each")
+    if weights is not None and not min(weights) > 0:  # before the scoring, which takes a while
+        raise ValueError(f"--weight is {min(weights):g}: wanted a number above 0")
     scores, parts, members, seconds = [], [], [], 0.0
     for row, folder in enumerate(runs):
         source = sources[row % len(sources)]
