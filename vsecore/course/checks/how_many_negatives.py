@@ -62,9 +62,9 @@ def _same_k(rule: Callable[..., Any], *batches: Tensor) -> bool:
     return all(_k_of(rule, scores) == adopt_k(scores) for scores in batches)
 
 
-def _between(trained: float, seed: int, size: int = 64) -> Tensor:
+def _between(trained: float, seed: int) -> Tensor:
     """A random batch that has learned a share of what there is to learn."""
-    return (1 - trained) * _batch(size, seed) + trained * torch.eye(size)
+    return (1 - trained) * _batch(64, seed) + trained * torch.eye(64)
 
 
 def _has_words(text: Any, least: int = 3) -> bool:
@@ -165,7 +165,7 @@ EXERCISES: dict[str, Exercise] = {
                 "Check the power 1.25, and the sign in exp(−s).",
             ),
             Trial(
-                lambda answer: _same_k(answer, *(_between(0.3, seed, size=9) for seed in range(8))),
+                lambda answer: _same_k(answer, *(_between(0.3, seed) for seed in range(8))),
                 "In the uniformity the similarity of a pair itself counts as 0, and so it adds exp(0) = 1 to "
                 "the sum. The mean is over all B × B places.",
             ),
