@@ -263,8 +263,8 @@ for K in (1, 16, 127):
 #
 # The paper writes the denominator over the negatives alone. Then winning is never enough: every pair goes on pulling with the
 # same strength, however far ahead it is, and the loss falls below zero until the negatives are opposite to the query. With the
-# pair in the sum the loss stops at zero. Leaving the pair out can be a good choice; {cite}`yeh2022decoupled` make it on purpose,
-# so that easy pairs go on learning.
+# pair in the sum the loss stops at zero. Leaving the pair out can be a good choice: easy pairs then go on learning
+# {cite}`yeh2022decoupled`.
 #
 # The recipes also add a margin of 0.2 to every negative, as the released code does. That multiplies each negative's term by
 # $e^{0.2/\tau}$, so the pair's own term hardly weighs until the pair is ahead by more than the margin. The two forms are nearer
@@ -391,8 +391,8 @@ def how_many(S):  # (B, B) -> a whole number
 # | $K$, equation 6 | `how_many` | `vsecore.losses.adopt_k` |
 # | $\mathcal{L}$, after equation 6 | `k_hardest` | `vsecore.losses.adopt` |
 #
-# The rule and the loss together are AdOpt. One more form of the rule exists: equation 6 as the paper prints it, with $\gamma\pi/4$ in
-# place of $\gamma^{1.25}$ and with $\log \frac{1}{B^2} \sum e^{s}$ as the uniformity. The next cell compares the two forms on three
+# The rule and the loss together are AdOpt. The paper prints another form of equation 6, with $\gamma\pi/4$ in place of
+# $\gamma^{1.25}$ and with $\log \frac{1}{B^2} \sum e^{s}$ as the uniformity. The next cell compares the two forms on three
 # batches. The printed form keeps most negatives in a well-trained space. The form above comes down to a few, which is the
 # schedule that figure C-2 of the paper shows, so it is our default. The other is `rule="printed"`; more on both stands on
 # [the evidence page](../evidence/2ad.md).
@@ -415,20 +415,23 @@ print(f"the loss with K from the batch: {together:.3f}, and adopt gives {adopt(r
 # ```{exercise} The schedule
 # :label: ex-11-fall
 #
-# What will $K$ do from the first step of the epoch to the last? Answer `"stays"`, `"falls"`, `"rises"` or `"swings"`.
+# The towers begin with random weights and see one epoch. When will $K$ fall? Answer `"at once"` (from the first steps on),
+# `"evenly"` (from the first step to the last), `"later"` (it stays, and then falls) or `"hardly"` (most of the batch still counts at
+# the end).
 # ```
 
 # %%
 from vsecore.course.checks import check
 
-your_prediction = "falls"  # your part: "stays", "falls", "rises" or "swings"
+your_prediction = "later"  # your part: "at once", "evenly", "later" or "hardly"
 check("11.fall", your_prediction)
 
 # %% [markdown]
 # ````{solution} ex-11-fall
 # :class: dropdown
 #
-# It falls: alignment grows while the towers learn, so $\gamma$ grows and the cosine shrinks.
+# $K$ falls only as fast as alignment grows. Random towers put pairs no closer together than other items, and it takes some steps
+# until that changes.
 # ````
 #
 # We draw one more line. The $K$ negatives do not count equally: the gradient gives each of them a share that grows with its
@@ -441,10 +444,10 @@ check("11.fall", your_prediction)
 
 
 # %%
-def effective_number(S, temperature=0.05):  # (B, B) -> one number
-    others = S.masked_fill(torch.eye(len(S), dtype=torch.bool), -torch.inf)  # (B, B)
-    a = (others / temperature).softmax(1)  # (B, B)   the shares
-    return torch.exp(torch.special.entr(a).sum(1)).median().item()  # entr(a) is −a log a
+def effective_number(S, temperature=0.05):  # (B, B), or several batches -> one number
+    others = S.masked_fill(torch.eye(S.shape[-1], dtype=torch.bool), -torch.inf)  # (B, B)
+    a = (others / temperature).softmax(-1)  # (B, B)   the shares
+    return torch.exp(torch.special.entr(a).sum(-1)).median().item()  # entr(a) is −a log a
 
 
 kept = [how_many(S) for S in seen["AdOpt"]["scores"]]
@@ -521,24 +524,24 @@ plots.show(
 )
 
 # %%
-last = {name: seen[name]["scores"][-tenth:] for name in ("all", "all, 0.2")}
+gap = {
+    end: seen["AdOpt" + end]["reached"] - seen["all" + end]["reached"] for end in ("", ", 0.2")
+}
+last = {end: torch.stack(seen["all" + end]["scores"][-tenth:]) for end in gap}
+number = {end: effective_number(last[end], 0.2 if end else 0.05) for end in gap}
 lesson.report(
     "11_temperature",
     {
-        "rsum, AdOpt minus all negatives, 0.05": seen["AdOpt"]["reached"]
-        - seen["all"]["reached"],
-        "rsum, AdOpt minus all negatives, 0.2": seen["AdOpt, 0.2"]["reached"]
-        - seen["all, 0.2"]["reached"],
-        "effective number at the end, 0.05": np.mean([*map(effective_number, last["all"])]),
-        "effective number at the end, 0.2": np.mean(
-            [effective_number(S, 0.2) for S in last["all, 0.2"]]
-        ),
+        "rsum, AdOpt minus all negatives, at 0.05": gap[""],
+        "rsum, AdOpt minus all negatives, at 0.2": gap[", 0.2"],
+        "effective number of all at the end, at 0.05": number[""],
+        "effective number of all at the end, at 0.2": number[", 0.2"],
     },
 )
 
 # %% [markdown]
-# Compare the first two numbers. The explanation holds if the second is clearly above the first, and here it is. Schedule and
-# temperature are two ways to do one thing: to come down from many negatives to the few that matter.
+# Compare the first two numbers. The explanation holds if the second is clearly above the first, as it is in the stored run.
+# Schedule and temperature are two ways to do one thing: to come down from many negatives to the few that matter.
 #
 # ## When the hardest negative is right
 #
@@ -708,7 +711,7 @@ Markdown(
 )
 
 # %% [markdown]
-# The dotted line is a reader who knows which captions are true of which scenes and puts equal ones in random order. The tables, the
+# The dotted line stands for a reader who knows which captions are true of which scenes and puts equal ones in random order. The tables, the
 # photographs, and what else the paper claims are on [the evidence page](../evidence/2ad.md).
 #
 # ## Summary
@@ -720,5 +723,5 @@ Markdown(
 #
 # ## Where to read on
 #
-# - Alignment and uniformity: {cite}`wang2020alignment`. InfoNCE: {cite}`oord2018cpc`; {cite}`radford2021clip` learn the temperature.
+# - Alignment and uniformity: {cite}`wang2020alignment`. InfoNCE: {cite}`oord2018cpc`. A learned temperature: {cite}`radford2021clip`.
 # - Next: [Ensembles and speed](12_ensembles_and_speed.ipynb).

@@ -119,7 +119,7 @@ RIGHT = {
     "11.loss": [right_loss, looped_loss, by_cross_entropy],
     "11.k": [24, 24.0, torch.tensor(24)],
     "11.rule": [right_k, torch_k, looped_k],
-    "11.fall": ["stays", "falls", "rises", "swings"],
+    "11.fall": ["at once", "evenly", "later", "hardly"],
     "11.break": [FLOOR, torch.tensor(FLOOR), 1.386],
     "11.explore": [
         ("it learns more slowly", "rsum 200 against 475"),
@@ -146,7 +146,7 @@ WRONG = {
         unbounded_k,
         negative_power_k,
     ],
-    "11.fall": ["down", "Falls", 3, ""],
+    "11.fall": ["falls", "Later.", 3, ""],
     "11.break": [0, FLOOR / 2, 80, 128 * FLOOR, 1],
     "11.explore": [
         "it learns more slowly",

@@ -15,7 +15,7 @@ from vsecore.course.checks.samples import gradient_of, random_batch
 from vsecore.losses import adopt, adopt_k
 
 _K = 24  # of a batch of 128 with alignment 0.3 and all other pairs at 0
-_WORDS = ("stays", "falls", "rises", "swings")
+_WORDS = ("at once", "evenly", "later", "hardly")
 _HALF = math.log(2)  # what a query pays when its pair is its own negative
 
 
@@ -188,17 +188,17 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: isinstance(answer, str) and answer in _WORDS,
-                'Answer with one of the four words, in quotes: "stays", "falls", "rises" or "swings".',
+                'Answer with one of the four, in quotes: "at once", "evenly", "later" or "hardly".',
             ),
         ),
         mistakes=(
             Trial(
                 lambda answer: isinstance(answer, str) and answer.strip(" .").lower() in _WORDS,
-                "The word has to be spelt as in the text: in small letters, and with nothing around it.",
+                "Spell it as in the text: in small letters, and with nothing around it.",
             ),
             Trial(
                 lambda answer: not isinstance(answer, str),
-                'A word is wanted and not a number: "stays", "falls", "rises" or "swings".',
+                'A text is wanted and not a number: "at once", "evenly", "later" or "hardly".',
             ),
         ),
         difficulty="easy",
