@@ -2,77 +2,156 @@
 
 import math
 
+import numpy as np
 import torch
 from torch.nn.functional import cross_entropy, softplus
 
 
-def right_siblings(S, positives, K, temperature=0.05):
-    logits = S / temperature
-    others = logits.masked_fill(positives, -torch.inf)
-    captions = others.topk(K, dim=1).values.logsumexp(1, keepdim=True)
-    pictures = others.topk(K, dim=0).values.logsumexp(0, keepdim=True)
-    return (softplus(captions - logits) + softplus(pictures - logits))[positives].mean()
+def right_loss(S, K, temperature=0.05):
+    own = S.diag()[:, None]
+    others = S.masked_fill(torch.eye(len(S), dtype=torch.bool), -torch.inf)
+    hardest = others.topk(K, dim=1).values, others.topk(K, dim=0).values.T
+    logits = [torch.cat([own, hard], dim=1) / temperature for hard in hardest]
+    return -sum(one.log_softmax(1)[:, 0].mean() for one in logits)
 
 
-def looped_siblings(S, positives, K, temperature=0.05):
-    prices = []
-    for b, c in positives.nonzero().tolist():
-        for line, hidden in ((S[b], positives[b]), (S[:, c], positives[:, c])):
-            hardest = line[~hidden].sort(descending=True).values[:K]
-            logits = torch.cat([S[b, c].view(1), hardest]) / temperature
-            prices.append(logits.logsumexp(0) - logits[0])
-    return torch.stack(prices).sum() / positives.sum()
+def looped_loss(S, K, temperature=0.05):
+    terms = []
+    for line, place in [*zip(S, range(len(S)), strict=True), *zip(S.T, range(len(S)), strict=True)]:
+        others = torch.cat([line[:place], line[place + 1 :]]) / temperature
+        wrong = others.sort(descending=True).values[:K].logsumexp(0)
+        terms.append(softplus(wrong - line[place] / temperature))
+    return torch.stack(terms).sum() / len(S)
 
 
-def by_cross_entropy(S, positives, K, temperature=0.05):
-    rows, columns = positives.nonzero(as_tuple=True)
-    own = S[rows, columns][:, None]
-    others = S.where(~positives, torch.tensor(-1e4))
+def by_cross_entropy(S, K, temperature=0.05):
     total = 0
-    for negatives in (others[rows], others[:, columns].T):
-        logits = torch.cat([own, negatives.topk(K, dim=1).values], dim=1) / temperature
-        total = total + cross_entropy(logits, torch.zeros(len(rows), dtype=torch.long))
+    for scores in (S, S.T):
+        order = (scores - 10 * torch.eye(len(S))).argsort(1, descending=True)[:, :K]
+        logits = torch.cat([scores.diag()[:, None], scores.gather(1, order)], dim=1)
+        total = total + cross_entropy(logits / temperature, torch.zeros(len(S), dtype=torch.long))
     return total
 
 
-def one_way(S, positives, K, temperature=0.05):
+def one_way(S, K, temperature=0.05):
+    others = S.masked_fill(torch.eye(len(S), dtype=torch.bool), -torch.inf)
+    logits = torch.cat([S.diag()[:, None], others.topk(K, dim=1).values], dim=1) / temperature
+    return -logits.log_softmax(1)[:, 0].mean()
+
+
+def without_mask(S, K, temperature=0.05):
     logits = S / temperature
-    captions = logits.masked_fill(positives, -torch.inf).topk(K, dim=1).values.logsumexp(1, keepdim=True)
-    return softplus(captions - logits)[positives].mean()
+    wrong = [logits.topk(min(K, len(S)), dim=dim).values.logsumexp(dim) for dim in (1, 0)]
+    return sum(softplus(one - logits.diag()).mean() for one in wrong)
 
 
-def all_negatives(S, positives, K, temperature=0.05):
-    return right_siblings(S, positives, int((~positives).sum(0).min()), temperature)
+def zero_for_a_mask(S, K, temperature=0.05):
+    """Hides the pair behind a 0, reads its similarity anew, and so lets it in where negatives are below 0."""
+    filled = S.masked_fill(torch.eye(len(S), dtype=torch.bool), 0)
+    total = 0
+    for scores, hidden in ((S, filled), (S.T, filled.T)):
+        picked = scores.gather(1, hidden.argsort(1, descending=True)[:, :K])
+        logits = torch.cat([S.diag()[:, None], picked], dim=1) / temperature
+        total = total - logits.log_softmax(1)[:, 0].mean()
+    return total
 
 
-def diagonal_only(S, positives, K, temperature=0.05):
-    own = torch.zeros_like(positives)
-    own[range(len(S)), positives.float().argmax(1)] = True
-    logits = S / temperature
-    others = logits.masked_fill(own, -torch.inf)
-    captions = others.topk(K, dim=1).values.logsumexp(1, keepdim=True)
-    pictures = others.topk(K, dim=0).values.logsumexp(0, keepdim=True)
-    return (softplus(captions - logits) + softplus(pictures - logits))[positives].mean()
+def all_negatives(S, K, temperature=0.05):
+    return right_loss(S, len(S) - 1, temperature)
 
 
-FLOOR = 2 * math.log1p(math.exp(4))
+def right_k(S):
+    B = len(S)
+    others = S.masked_fill(torch.eye(B, dtype=torch.bool), 0)
+    gamma = float(S.diag().mean() + (-others).exp().mean())
+    return max(1, min(math.floor(B * math.cos(max(gamma, 0) ** 1.25)) + 1, B - 1))
+
+
+def torch_k(S):
+    B = len(S)
+    uniform = ((-S).exp().sum() - (-S.diag()).exp().sum() + B) / B**2
+    gamma = (S.trace() / B + uniform).double().clamp(min=0)
+    return ((B * torch.cos(gamma**1.25)).floor().long() + 1).clamp(max=B - 1).clamp(min=1)
+
+
+def looped_k(S):
+    B = len(S)
+    align = sum(S[i, i].item() for i in range(B)) / B
+    uniform = sum(
+        1.0 if i == j else math.exp(-x) for i, row in enumerate(S.tolist()) for j, x in enumerate(row)
+    )
+    gamma = align + uniform / B**2
+    K = int(np.floor(B * np.cos(gamma**1.25))) + 1 if gamma > 0 else B + 1
+    return sorted((1, K, B - 1))[1] if B > 2 else 1
+
+
+def printed_k(S):
+    gamma = float(S.diag().mean() + S.exp().mean().log())
+    return max(1, min(math.floor(len(S) * math.cos(gamma * math.pi / 4)), len(S) - 1))
+
+
+def unbounded_k(S):
+    others = S.masked_fill(torch.eye(len(S), dtype=torch.bool), 0)
+    gamma = float(S.diag().mean() + (-others).exp().mean())
+    return math.floor(len(S) * math.cos(max(gamma, 0) ** 1.25)) + 1
+
+
+def with_the_pairs_k(S):
+    gamma = float(S.diag().mean() + (-S).exp().mean())
+    return max(1, min(math.floor(len(S) * math.cos(max(gamma, 0) ** 1.25)) + 1, len(S) - 1))
+
+
+def without_the_power_k(S):
+    others = S.masked_fill(torch.eye(len(S), dtype=torch.bool), 0)
+    gamma = float(S.diag().mean() + (-others).exp().mean())
+    return max(1, min(math.floor(len(S) * math.cos(max(gamma, 0))) + 1, len(S) - 1))
+
+
+def negative_power_k(S):
+    others = S.masked_fill(torch.eye(len(S), dtype=torch.bool), 0)
+    gamma = float(S.diag().mean() + (-others).exp().mean())
+    return max(1, min(math.floor(len(S) * math.cos(gamma**1.25)) + 1, len(S) - 1))
+
+
+FLOOR = 2 * math.log(2)
 
 RIGHT = {
-    "11.k": [(124, 24), [124.0, 24.0], torch.tensor([124, 24])],
-    "11.bottom": [-400, torch.tensor(-400.0), -4 / 0.01],
-    "11.siblings": [right_siblings, looped_siblings, by_cross_entropy],
-    "11.break": [FLOOR, torch.tensor(FLOOR), 8.036],
+    "11.loss": [right_loss, looped_loss, by_cross_entropy],
+    "11.k": [24, 24.0, torch.tensor(24)],
+    "11.rule": [right_k, torch_k, looped_k],
+    "11.fall": ["at once", "evenly", "later", "hardly"],
+    "11.break": [FLOOR, torch.tensor(FLOOR), 1.386],
+    "11.explore": [
+        ("it learns more slowly", "rsum 200 against 475"),
+        ["no difference is expected", "no difference, 474 and 475"],
+        ("a higher temperature helps the schedule", "it did not, see the curves"),
+    ],
 }
 WRONG = {
-    "11.k": [124, (24, 124), (124, 23), (124.4, 23.3), (127, 24), (124, 70)],
-    "11.bottom": [0, 400, -100, -200, 1],
-    "11.siblings": [
-        lambda S, positives, K, temperature=0.05: right_siblings(S, positives, K).item(),
+    "11.loss": [
+        lambda S, K, temperature=0.05: right_loss(S, K, temperature).item(),
         one_way,
+        without_mask,
+        zero_for_a_mask,
         all_negatives,
-        diagonal_only,
-        lambda S, positives, K, temperature=0.05: right_siblings(S, positives, K, 0.05),
-        lambda S, positives, K, temperature=0.05: right_siblings(S.detach(), positives, K, temperature),
+        lambda S, K, temperature=0.05: right_loss(S, K, 0.05),
+        lambda S, K, temperature=0.05: right_loss(S.detach(), K, temperature),
     ],
-    "11.break": [0, 2 * math.log(2), FLOOR / 2, 128 * FLOOR, -1],
+    "11.k": [23, 23.3, 35, 127, 70, 0],
+    "11.rule": [
+        lambda S: float(right_k(S)),
+        printed_k,
+        without_the_power_k,
+        with_the_pairs_k,
+        unbounded_k,
+        negative_power_k,
+    ],
+    "11.fall": ["falls", "Later.", 3, ""],
+    "11.break": [0, FLOOR / 2, 80, 128 * FLOOR, 1],
+    "11.explore": [
+        "it learns more slowly",
+        ("slower", "rsum 200 against 475"),
+        ("it learns more slowly", "yes"),
+        5,
+    ],
 }
