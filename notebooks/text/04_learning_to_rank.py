@@ -377,9 +377,7 @@ class CaptionTower(nn.Module):
         words, lengths = self.embed(tokens), mask.sum(1)  # (B, L, W), (B,)
         packed = pack_padded_sequence(words, lengths, batch_first=True, enforce_sorted=False)
         both, _ = pad_packed_sequence(self.read(packed)[0], batch_first=True)  # (B, L, 2D)
-        elements = both.unflatten(-1, (2, -1)).mean(
-            2
-        )  # (B, L, D)   the mean of both directions
+        elements = both.unflatten(-1, (2, -1)).mean(2)  # (B, L, D)   both directions' mean
         return nn.functional.normalize(elements.sum(1), dim=-1)  # (B, D)   padding adds nothing
 
 
@@ -541,8 +539,8 @@ plots.show(
 # with rsum. From picture to text it does not: there, all negatives do better. A likely reason is that the hardest negative of a
 # picture is often a caption that is true of it too, though written for another one, and it is pushed away all the same.
 #
-# **How sure we are.** Three seeds on a small world are too few for a verdict on the paper's claim. But they show what the first
-# epoch is good for. (A reader who knows every truth would reach the dotted line: the five-caption protocol calls most true pairs
+# **How sure we are.** Three seeds on a small world, with one learning rate for all, are too few for a verdict on the paper's
+# claim. But they show what the first epoch is good for. (A reader who knows every truth would reach the dotted line: the five-caption protocol calls most true pairs
 # false, so a higher rsum partly means guessing which caption was written.)
 #
 # ````{admonition} Optional: train these curves yourself
@@ -564,7 +562,7 @@ plots.show(
 # The function `vsecore.experiments.references.on_truth` adds the mAP@R of the scenes.
 # ````
 #
-# ## Why the hardest negative can collapse
+# ## What a high learning rate does to the hardest negative
 #
 # Why would anybody wait with the hardest negative? We make its start harder: ten times the learning rate, no gradient
 # clipping, two epochs. We watch two things: the loss of a batch, and the mean similarity of *all* its pairs, right and wrong.
@@ -612,7 +610,7 @@ check("04.predict", your_prediction)
 # ````{solution} ex-04-predict
 # :class: dropdown
 #
-# `"d"`. Any prediction earns the point; what counts is to have made one. The text below the figure says why it happens.
+# `"d"`. Any prediction earns the points; what counts is to have made one. The text below the figure says why it happens.
 # ````
 
 # %%
