@@ -3,14 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vsecore.course.checks.exercise import Exercise, Trial, near
 from vsecore.course.checks.samples import gradient_of, random_batch
 from vsecore.losses import triplet
+
+PERFECT = 2 * torch.eye(5) - 1
+"""Similarities of a perfect batch: its loss is zero, unless a pair counts as its own negative."""
+
+
+def sum_of_hinges(S: Tensor, margin: float = 0.2) -> Tensor:
+    """The package's loss with all negatives, as exercise 04.all asks for it."""
+    return triplet(S, margin, hardest=False)
+
+
+def hardest_of_hinges(S: Tensor, positives: Tensor, margin: float = 0.2) -> Tensor:
+    """The package's loss with the hardest negative, as exercise 04.siblings asks for it."""
+    return triplet(S, margin, positives=positives)
+
+
+def one_step(
+    picture_tower: nn.Module,
+    caption_tower: nn.Module,
+    loss: Callable[[Tensor], Tensor],
+    optimizer: torch.optim.Optimizer,
+    batch: Any,
+) -> float:
+    """A training step, as exercise 04.step asks for it."""
+    scores = picture_tower(batch.pictures) @ caption_tower(batch.tokens, batch.token_mask).T  # (B, B)
+    cost = loss(scores)
+    optimizer.zero_grad()
+    cost.backward()
+    optimizer.step()
+    return cost.item()
+
+
+def _is_a_number(loss: Tensor) -> bool:
+    return isinstance(loss, Tensor) and loss.ndim == 0
+
+
+def _same_as_sum(loss: Callable[..., Any], pictures: int, margin: float = 0.2) -> bool:
+    scores, _ = random_batch(pictures, 1, seed=pictures)
+    return near(loss(scores, margin), float(sum_of_hinges(scores, margin)), 1e-3)
+
+
+def _sums_one_direction(loss: Callable[..., Any]) -> bool:
+    """Whether only the rows, or only the columns, are compared."""
+    scores, _ = random_batch(5, 1, seed=5)
+    cost = (0.2 + scores - scores.diag()[:, None]).relu().fill_diagonal_(0)
+    other = (0.2 + scores - scores.diag()[None, :]).relu().fill_diagonal_(0)
+    return any(near(loss(scores), float(side.sum()), 1e-3) for side in (cost, other))
 
 
 def _same_as_triplet(
@@ -33,7 +80,91 @@ def _has_gradient(loss: Callable[..., Any]) -> bool:
     return bool(gradient_of(lambda S: loss(S, positives), scores).abs().sum() > 0)
 
 
+class _Words(nn.Module):
+    """A caption tower of one table: small, but it needs the mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 4)
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        return nn.functional.normalize((self.embed(tokens) * mask[..., None]).sum(1), dim=-1)
+
+
+def _trained(step: Callable[..., Any], steps: int) -> tuple[list[Any], list[Tensor]]:
+    """What a learner's step returns on a small batch, a few times in a row, and the weights afterwards."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        towers = nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), _Words()
+        mask = torch.tensor([[True, True, True], [True, True, False], [True, False, False]])
+        batch = SimpleNamespace(
+            pictures=torch.randn(3, 2, 3),
+            tokens=torch.tensor([[1, 2, 3], [4, 5, 0], [6, 0, 0]]),
+            token_mask=mask,
+        )
+    weights = [weight for tower in towers for weight in tower.parameters()]
+    optimizer = torch.optim.SGD(weights, lr=0.1)
+    given = [step(*towers, lambda S: triplet(S, 1.0, hardest=False), optimizer, batch) for _ in range(steps)]
+    return given, [weight.detach() for weight in weights]
+
+
+def _same_weights(step: Callable[..., Any], steps: int) -> bool:
+    pairs = zip(_trained(step, steps)[1], _trained(one_step, steps)[1], strict=True)
+    return all(torch.allclose(mine, theirs, atol=1e-5) for mine, theirs in pairs)
+
+
+def _same_losses(step: Callable[..., Any]) -> bool:
+    pairs = zip(_trained(step, 3)[0], _trained(one_step, 3)[0], strict=True)
+    return all(near(mine, theirs) for mine, theirs in pairs)
+
+
+def _cost_of(scores: Any) -> float:
+    """The hardest-negative loss of a learner's batch of four."""
+    return float(triplet(torch.as_tensor(scores, dtype=torch.float32)))
+
+
+def _words(text: Any) -> int:
+    return len(text.split()) if isinstance(text, str) else 0
+
+
 EXERCISES: dict[str, Exercise] = {
+    "04.all": Exercise(
+        "The sum of hinges",
+        "code",
+        10,
+        (
+            Trial(
+                lambda answer: _is_a_number(answer(random_batch(3, 1, 0)[0])),
+                "Return one number for the batch, as a tensor.",
+            ),
+            Trial(
+                lambda answer: near(answer(PERFECT), 0.0),
+                "A perfect batch costs something: a pair is not its own negative, and a hinge never falls "
+                "below zero.",
+            ),
+            Trial(
+                lambda answer: _same_as_sum(answer, 5),
+                "On a random batch it differs: compare each row, and each column, with the pair on the "
+                "diagonal.",
+            ),
+            Trial(lambda answer: _same_as_sum(answer, 4, margin=0.5), "The margin is an argument: use it."),
+            Trial(
+                lambda answer: bool(gradient_of(answer, random_batch(4, 1, seed=1)[0]).abs().sum() > 0),
+                "No gradient arrives: stay with torch's operations, without .item() or float().",
+            ),
+        ),
+        mistakes=(
+            Trial(
+                _sums_one_direction,
+                "You counted one direction: pictures have hinges along rows, captions along columns.",
+            ),
+            Trial(
+                lambda answer: near(answer(PERFECT), 2 * 5 * 0.2) or near(answer(PERFECT), 5 * 0.2),
+                "The diagonal counts too: there each hinge is m + s - s, the margin. Leave it out.",
+            ),
+        ),
+        reference=sum_of_hinges,
+    ),
     "04.read": Exercise(
         "Read a batch",
         "compute",
@@ -48,6 +179,7 @@ EXERCISES: dict[str, Exercise] = {
                 "You counted one direction: rows are pictures' hinges, columns are captions'; add both.",
             ),
         ),
+        difficulty="easy",
         mistakes=(
             Trial(lambda answer: float(answer) < 0, "A sum of hinges is never below zero."),
             Trial(
@@ -57,7 +189,7 @@ EXERCISES: dict[str, Exercise] = {
         ),
     ),
     "04.siblings": Exercise(
-        "Five captions a picture",
+        "The hardest negative",
         "code",
         15,
         (
@@ -67,7 +199,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_as_triplet(answer, 5, 1),
-                "With one caption a picture it must be this notebook's loss: check rows and columns.",
+                "With one caption a picture it must be equation (6): check rows and columns.",
             ),
             Trial(
                 _ignores_siblings,
@@ -86,26 +218,105 @@ EXERCISES: dict[str, Exercise] = {
                 "No gradient arrives: stay with torch's operations, without .item() or float().",
             ),
         ),
+        mistakes=(
+            Trial(
+                lambda answer: near(answer(PERFECT, PERFECT > 0), 2 * 5 * 0.2),
+                "A pair counts as its own hardest negative: then even a perfect model costs 2·B·margin. Hide "
+                "the positives.",
+            ),
+        ),
+        reference=hardest_of_hinges,
+    ),
+    "04.step": Exercise(
+        "One training step",
+        "code",
+        10,
+        (
+            Trial(
+                lambda answer: isinstance(_trained(answer, 1)[0][0], float),
+                "Return the loss as a plain number: .item() makes one of a tensor.",
+            ),
+            Trial(
+                lambda answer: near(_trained(answer, 1)[0][0], _trained(one_step, 1)[0][0]),
+                "That is not the loss of this batch: compare every picture with every caption, and give the "
+                "matrix to the loss.",
+            ),
+            Trial(
+                lambda answer: not torch.equal(_trained(answer, 1)[1][0], _trained(answer, 0)[1][0]),
+                "The weights did not change: after the gradients, the optimizer makes its step.",
+            ),
+            Trial(
+                lambda answer: _same_weights(answer, 1),
+                "The weights changed in another way than one step changes them.",
+            ),
+            Trial(
+                lambda answer: _same_weights(answer, 3) and _same_losses(answer),
+                "The first step is right and later ones are not: old gradients are still there.",
+            ),
+        ),
+        reference=one_step,
+    ),
+    "04.predict": Exercise(
+        "What will happen?",
+        "predict",
+        2,
+        (
+            Trial(lambda answer: isinstance(answer, str), "Give a letter in quotes."),
+            Trial(lambda answer: len(answer.strip()) == 1, "One letter is enough: a, b, c or d."),
+            Trial(lambda answer: answer.strip().lower() in set("abcd"), "Choose one of a, b, c and d."),
+        ),
+        difficulty="easy",
+        message="Noted. Now run the next cell and compare.",
     ),
     "04.break": Exercise(
-        "Break it",
+        "Fool the loss",
         "break",
         8,
         (
             Trial(
-                lambda answer: near(answer, 128 * 0.2) or near(answer, 2 * 128 * 0.2),
-                "Every hinge is m + s − s with the pair as its own negative; how many hinges has the batch?",
+                lambda answer: tuple(answer.shape) == (4, 4) and bool((answer.abs() <= 1).all()),
+                "A tensor of shape (4, 4) is wanted, with similarities from -1 to 1.",
             ),
             Trial(
-                lambda answer: near(answer, 2 * 128 * 0.2),
-                "You counted one direction: pictures have hinges along rows, captions along columns.",
+                lambda answer: near(_cost_of(answer), 2 * 4 * 0.2),
+                "Not the loss of a collapsed batch: each of the eight hinges must stand at exactly the "
+                "margin, so each pair must tie with its hardest negative.",
+            ),
+            Trial(
+                lambda answer: float(answer.mean()) < 0.5,
+                "The loss is right, but the mean similarity is not below 0.5. Only the hardest negative "
+                "of each row and column has to tie.",
             ),
         ),
         mistakes=(
             Trial(
-                lambda answer: near(answer, 0),
-                "Not nothing: what is the hardest negative of a row if the pair itself counts as one?",
+                lambda answer: bool((answer == answer.flatten()[0]).all()) and float(answer.mean()) >= 0.5,
+                "That is the collapsed batch itself: all similarities are equal. Push most negatives away.",
+            ),
+            Trial(
+                lambda answer: near(_cost_of(answer), 0),
+                "That batch is perfect: its loss is zero. Let a negative come as near as the pair.",
             ),
         ),
+    ),
+    "04.ablation": Exercise(
+        "Change one thing",
+        "explore",
+        15,
+        (
+            Trial(
+                lambda answer: len(answer) == 2 and all(isinstance(text, str) for text in answer),
+                "Two texts are wanted: what you expect, and what you found.",
+            ),
+            Trial(
+                lambda answer: _words(answer[0]) >= 4,
+                "Say in a few words what you expect, and why.",
+            ),
+            Trial(
+                lambda answer: _words(answer[1]) >= 4,
+                "Say in a few words what you found.",
+            ),
+        ),
+        message="Noted. A person reads it.",
     ),
 }
