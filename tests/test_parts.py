@@ -194,7 +194,7 @@ def test_until_then_one_that_is_right_stands_in(doubling, capsys):
 
     assert exercise("99.double")(tripled) is twice
     said = capsys.readouterr().out
-    assert said.startswith("… Double it: 0 of 1. Twice.") and "use a tripled that is right" in said
+    assert said.startswith("… Double it: 0 of 1. Twice.") and "use a right tripled" in said
 
 
 def test_an_unknown_kind_or_difficulty_is_refused():

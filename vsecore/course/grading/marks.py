@@ -31,7 +31,7 @@ LARGEST_NOTEBOOK = 50_000_000  # bytes
 LONGEST_MESSAGE = 400  # characters
 # What a learner's own code has no reason to name, or to define anew.
 _INNER_PARTS = re.compile(
-    r"VSECORE_GRADES|vsecore\.course\.grading|vsecore\.course\.checks(?! import check\b)"
+    r"VSECORE_GRADES|vsecore\.course\.grading|vsecore\.course\.checks(?! import (?:check|exercise)\b)"
     r"|vsecore\.course import .*\b(?:checks|grading)\b"
     r"|\b(?:EXERCISES|Judgement|judge_answer)\b|\bdef check\b|\bcheck\s*=(?!=)"
 )
