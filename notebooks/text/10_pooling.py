@@ -557,8 +557,8 @@ print("vsecore.pooling.AdPool agrees")
 # ## What trained poolers listen to
 #
 # We train towers with some more poolers. *Self-attention* {cite}`wang2020cvse` gives each cell one weight, by how well it agrees
-# with the mean of all. (The paper also compares AdaPool {cite}`stergiou2021adapool`, LIP {cite}`gao2019lip`, a recurrent network
-# {cite}`hu2019bison,sutskever2014seq2seq` and a graph convolution {cite}`li2019vsrn`. They are in `vsecore.pooling`, too.)
+# with the mean of all. (`vsecore.pooling` also has the paper's AdaPool {cite}`stergiou2021adapool`, LIP {cite}`gao2019lip`, recurrent
+# network {cite}`hu2019bison,sutskever2014seq2seq` and graph convolution {cite}`li2019vsrn`.)
 #
 # One question fits them all: *if one value rose a little, by how much would the pooled value of the same dimension rise?* That is a
 # derivative. For the mean, k-max and GPO it is the weight itself.
@@ -682,9 +682,9 @@ plots.show(
 )
 
 # %% [markdown]
-# Read the balance first. A level whose part is close to zero gets hardly any gradient, so its weights stay as they were when it was
-# left behind, and its curve means little. Then a test: replace AdPool in the trained system by SoftPool, and train nothing. Where
-# the token level has no part, this changes nothing.
+# Read the balance first. A level whose part is close to zero gets hardly any gradient and hardly learns any more, so its curve means
+# little. Then a test: replace AdPool in the trained system by SoftPool, and train nothing. Where the token level has no part, this
+# changes nothing.
 
 
 # %%
@@ -702,9 +702,10 @@ swapped = {
 lesson.report("10_swapped", swapped)
 
 # %% [markdown]
-# Why does a balance run so far to one side? Adam moves every entry of $W_{\mathrm{bal}}$ by about the learning rate at each step,
-# however small its gradient is. When all $D$ entries move together, the logits move fast. Once the softmax is saturated, little
-# gradient is left to bring it back. Here are three seeds before and after a short training, at two learning rates.
+# Why does a balance run so far to one side? Adam divides a gradient by its recent size, so every entry of $W_{\mathrm{bal}}$ moves
+# by about the learning rate at each step. When all $D$ entries move together, the logits move fast. A saturated softmax then has
+# hardly any gradient, which Adam measures against the larger ones before, so the way back is slow. Here are three seeds before and
+# after a short training, at two learning rates.
 
 
 # %%
@@ -805,11 +806,11 @@ plots.show(
 )
 
 # %% [markdown]
-# GPO can be both. The token level is the mean exactly, where it began ($W_{\mathrm{tok}} = 0$), and comes close to the maximum. It
-# cannot be k-max: its weights come from the values, so a step between two places would need a gap between the values there, in
-# every set. A slope is the nearest that it finds. The sentence holds in one half: for the mean, and only nearly for k-max. This is
-# the token level as printed. In the released AdPool each dimension has weights of its own, with a ReLU. They come from the values
-# too, so the argument is the same, but we did not train it here.
+# GPO can be both. The token level is exactly the mean where it began, with $W_{\mathrm{tok}} = 0$, and comes close to the maximum.
+# But it cannot be k-max: its weights come from the values, so a step between two places needs a gap between the values there, in
+# every set. It finds a slope instead. The paper's sentence holds in one half only, for the mean. This is the token level as printed.
+# The released AdPool has weights for each dimension, behind a ReLU. They come from the values too, so the argument is the same; we
+# did not train it here.
 #
 # ## Break it: let the padding take part
 #
@@ -837,7 +838,7 @@ lesson.report("10_padding", broken)
 # The same caption gets another vector in another batch. A model that is trained with this bug adapts to it, as long as its batches
 # look like those of its training.
 #
-# ```{exercise} What is left of a caption
+# ```{exercise} Break it
 # :label: ex-10-break
 #
 # Take a width of one and $W_{\mathrm{tok}} = \log 2$, so that a value $x$ has a weight proportional to $2^x$. A caption has two
@@ -901,8 +902,8 @@ results_of("2ad_pooling")
 # %% [markdown]
 # A learned pooler is worth having: the mean stays far behind by every measure, even when its training is finished. Where poolers
 # lie close together, *undecided* means that the difference is too small for this number of seeds, not that they are equal. (The
-# dotted line is a reader who knows all captions that are true of a picture and cannot know which five were written: sums beyond it
-# partly reward guessing. Therefore mAP@R on the truth counts too.)
+# dotted line is a reader who knows every caption that is true of a picture, but not which five were written. Sums beyond it partly
+# reward guessing, so mAP@R on the truth counts too.)
 #
 # ```{admonition} Do not judge too early
 # :class: tip
