@@ -373,7 +373,7 @@ print(place_code(18)[:3, :4])  # the fastest sines and cosines of the first thre
 # :label: ex-10-gpo
 #
 # `places` is (N, 32). `gru` is bidirectional: `gru(places)[0]` is (N, 64), the forward states beside the backward states, 32 numbers
-# each. Take the mean of the two directions, let `linear` make one number of each place, divide by the temperature `0.1`, and turn
+# each. Take the mean of the two directions, let `linear` make one number of each place, divide by `0.1`, and turn
 # the numbers into weights, (N,).
 # ```
 #
@@ -404,7 +404,7 @@ torch.testing.assert_close(theta, gpo.weights(torch.tensor([18]))[0])
 # ````{solution} ex-10-gpo
 # :class: dropdown
 #
-# The temperature makes differences ten times as large, so that the weights can be sharp. Nothing here has seen an element: the
+# Dividing by a tenth makes differences ten times as large, so that the weights can be sharp. Nothing here has seen an element: the
 # weights depend on the number of places alone.
 # ````
 #

@@ -294,7 +294,7 @@ EXERCISES: dict[str, Exercise] = {
                 lambda answer: (
                     _same_as_gpo(answer, 1) and _same_as_gpo(answer, 6) and _same_as_gpo(answer, 9)
                 ),
-                "The weights are too even: divide the numbers by the temperature before the softmax.",
+                "The weights are too even: divide the numbers by 0.1 before the softmax.",
             ),
             Trial(
                 _layer_learns,
