@@ -174,11 +174,11 @@ def test_prose_types_no_number_that_a_cell_or_a_record_gives(text: Path) -> None
     # Exercises and their solutions work with numbers of their own, made up to be reckoned with by hand.
     narrative, inside = [], False
     for cell in prose(text):
-        for line in cell.splitlines():
-            if re.match(r"`{3,}\{(exercise|solution)-(start|end)\}", line):
-                inside = "-start" in line
-            if not inside:
-                narrative.append(line)
+        for block in blocks(cell):
+            if isinstance(block, Directive) and re.match(r"(exercise|solution|hint)\b", block.name):
+                inside = block.name.endswith("-start")
+            elif not inside:
+                narrative.append(block if isinstance(block, str) else block.source)
     said = plain("\n".join(narrative))
     for number in re.findall(r"(?<![\w.(])\d+(?:[.,]\d+)*(?![\w.]*\d)", said):
         digits = number.replace(",", "")

@@ -253,13 +253,19 @@ def weights_of_old_poolers() -> None:
         torch.testing.assert_close(ours, pool(x))
 
 
-def by_a_network() -> None:
+def sorted_rows() -> None:
     x, mask = elements(6)
     pair = [x.clone().requires_grad_() for _ in range(2)]
-    for mine, sort in zip(pair, (taught("10")["network_sort"], pooling.sort_descending), strict=True):
+    for mine, sort in zip(pair, (taught("10")["sort_rows"], pooling.sort_descending), strict=True):
         sort(mine, mask).square().sum().backward()
-    torch.testing.assert_close(taught("10")["network_sort"](x, mask), pooling.sort_descending(x, mask))
+    torch.testing.assert_close(taught("10")["sort_rows"](x, mask), pooling.sort_descending(x, mask))
     torch.testing.assert_close(pair[0].grad, pair[1].grad)
+
+
+def mean_of_the_largest() -> None:
+    x, mask = elements(6)
+    for k in (1, 2, 3, 7):
+        torch.testing.assert_close(taught("10")["k_max"](x, mask, k), pooling.KMaxPool(k)(x, mask))
 
 
 def softmax_without_padding() -> None:
@@ -272,21 +278,22 @@ def softmax_without_padding() -> None:
 def weights_of_places() -> None:
     pool = pooling.GPO()
     for count in (1, 2, 7, 36):
-        ours = taught("10")["gpo_weights"](count, pool.gru, pool.linear)
+        ours = taught("10")["gpo_weights"](taught("10")["place_code"](count), pool.gru, pool.linear)
         torch.testing.assert_close(ours, pool.weights(torch.tensor([count]))[0])
 
 
 def adaptive_pool() -> None:
     x, mask = elements(6)
     pool = pooling.AdPool(6).double()
-    token = taught("10")["token_level"](x, mask, pool.token.weight.T)
-    embedding = taught("10")["embedding_level"](x, mask)
+    real = pooling.masking.sorted_mask(x, mask)
+    token = taught("10")["token_level"](pooling.sort_descending(x, mask), real, pool.token.weight.T)
     alone = pooling.AdPool(6, token_share=1.0).double()
     alone.token = pool.token
     torch.testing.assert_close(token, alone(x, mask))
-    torch.testing.assert_close(embedding, pooling.SoftPool()(x, mask))
-    both = taught("10")["balanced"](token, embedding, pool.balance.weight.T)
+    both = taught("10")["adpool"](token, x, mask, pool.balance.weight.T)
     torch.testing.assert_close(both, pool(x, mask))
+    even = taught("10")["adpool"](token, x, mask, torch.zeros(6, 1).double())
+    torch.testing.assert_close(even, (token + pooling.SoftPool()(x, mask)) / 2)
 
 
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
@@ -307,12 +314,13 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("04", "all_negatives"): all_negatives,
     ("04", "hardest_negative"): hardest_negative,
     ("10", "sort_weigh_sum"): weights_of_old_poolers,
-    ("10", "network_sort"): by_a_network,
+    ("10", "sort_rows"): sorted_rows,
+    ("10", "k_max"): mean_of_the_largest,
     ("10", "safe_softmax"): softmax_without_padding,
+    ("10", "place_code"): weights_of_places,
     ("10", "gpo_weights"): weights_of_places,
     ("10", "token_level"): adaptive_pool,
-    ("10", "embedding_level"): adaptive_pool,
-    ("10", "balanced"): adaptive_pool,
+    ("10", "adpool"): adaptive_pool,
     ("11", "k_hardest"): k_hardest,
     ("11", "how_many"): how_many,
     ("12", "mean_of"): mean_of_matrices,

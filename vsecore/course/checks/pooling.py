@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vsecore.course.checks.exercise import Exercise, Trial, near
 from vsecore.course.checks.samples import gradient_of
-from vsecore.pooling import KMaxPool
+from vsecore.pooling import GPO, AdPool, KMaxPool, SoftPool
+
+# ---------------------------------------------------------------- 10.weights
 
 _SORTED = torch.tensor([[3.0, 2.0], [1.0, 2.0], [0.0, 1.0]])  # (N, D)   the rows of 10.weights
 
@@ -28,6 +30,13 @@ def _two_vectors(answer: Any) -> bool:
 def _right_if_longer(answer: Any) -> bool:
     theta = _theta(100 * torch.as_tensor(answer, dtype=torch.float64))  # (2, 3)
     return torch.allclose(theta, torch.tensor([[1, 0, 0], [0.5, 0.5, 0]]).double(), atol=0.01)
+
+
+# ---------------------------------------------------------------- 10.kmax
+
+
+def _k_max(x: Tensor, mask: Tensor, k: int) -> Tensor:
+    return KMaxPool(k)(x, mask)
 
 
 def _sets(counts: list[int], elements: int, filler: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -54,6 +63,129 @@ def _has_gradient(pool: Callable[..., Any]) -> bool:
     x, mask = _sets([5, 3], 5, 0.0, seed=4)
     gradient = gradient_of(lambda elements: pool(elements, mask, 2), x)
     return near(gradient.sum(), 2 * 4)  # each pooled value passes on 1
+
+
+# ---------------------------------------------------------------- 10.gpo
+
+
+def _gpo_weights(places: Tensor, gru: nn.GRU, linear: nn.Linear) -> Tensor:
+    pool = GPO(gru.input_size, gru.hidden_size)
+    pool.gru, pool.linear = gru, linear
+    return pool.weights(torch.tensor([len(places)]))[0]
+
+
+def _places(count: int) -> tuple[Tensor, nn.GRU, nn.Linear]:
+    """What GPO's weights are made of: the code of the places (N, 32), the network and the linear layer."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(count)
+        pool = GPO()
+    with torch.no_grad():
+        pool.linear.weight.copy_(torch.linspace(-1, 1.5, pool.linear.in_features))
+    return pool._places(count), pool.gru, pool.linear
+
+
+def _same_as_gpo(weights: Callable[..., Any], count: int, sharper: float = 1.0) -> bool:
+    """Whether it weighs as GPO does, with its logits multiplied by a number."""
+    places, gru, linear = _places(count)
+    expected = _gpo_weights(places, gru, linear)
+    if sharper != 1:
+        expected = (expected.log() * sharper).softmax(0)
+    return torch.allclose(weights(places, gru, linear), expected, atol=1e-5)
+
+
+def _adds_up(weights: Callable[..., Any]) -> bool:
+    theta = weights(*_places(6)).detach()
+    return bool((theta >= 0).all()) and near(theta.sum(), 1.0)
+
+
+def _of_one_direction(weights: Callable[..., Any]) -> bool:
+    places, gru, linear = _places(6)
+    halves = gru(places)[0].chunk(2, -1)
+    return any(
+        torch.allclose(weights(places, gru, linear), _sharp(linear(half)), atol=1e-5) for half in halves
+    )
+
+
+def _sharp(numbers: Tensor) -> Tensor:
+    return (numbers.squeeze(-1) / 0.1).softmax(0)
+
+
+def _layer_learns(weights: Callable[..., Any]) -> bool:
+    places, gru, linear = _places(5)
+    weights(places, gru, linear)[0].backward()
+    return linear.weight.grad is not None and bool(linear.weight.grad.abs().sum() > 0)
+
+
+# ---------------------------------------------------------------- 10.token
+
+
+def _token_level(u: Tensor, mask: Tensor, W_tok: Tensor) -> Tensor:
+    pool = AdPool(u.shape[2], token_share=1.0).to(u)
+    pooled: Tensor = torch.func.functional_call(pool, {"token.weight": W_tok.T}, (u, mask))
+    return pooled
+
+
+def _rows(counts: list[int], elements: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Sorted rows (B, N, 4) below zero, then padding of zeros; which rows are real; a vector W (4, 1)."""
+    x, mask = _sets(counts, elements, -torch.inf, seed=elements)
+    u = x.sort(1, descending=True).values
+    generator = torch.Generator().manual_seed(elements)
+    return u.masked_fill(~mask[..., None], 0.0), mask, torch.randn(4, 1, generator=generator)
+
+
+def _same_as_token_level(level: Callable[..., Any], counts: list[int], elements: int, scale: float) -> bool:
+    u, mask, W_tok = _rows(counts, elements)
+    return torch.allclose(level(u, mask, scale * W_tok), _token_level(u, mask, scale * W_tok), atol=1e-5)
+
+
+def _token_level_learns(level: Callable[..., Any]) -> bool:
+    u, mask, W_tok = _rows([5, 3], 5)
+    expected = gradient_of(lambda weight: _token_level(u, mask, weight), W_tok.clone())
+    return torch.allclose(gradient_of(lambda weight: level(u, mask, weight), W_tok), expected, atol=1e-5)
+
+
+# ---------------------------------------------------------------- 10.balance
+
+
+def _adpool(token: Tensor, x: Tensor, mask: Tensor, W_bal: Tensor) -> Tensor:
+    both = torch.stack([token, SoftPool()(x, mask)], 1)  # (B, 2, D)
+    return ((both @ W_bal).softmax(1) * both).sum(1)  # (B, D)
+
+
+def _levels(counts: list[int], filler: float = 0.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A result of the token level (B, 4), elements (B, N, 4), their mask and a vector W (4, 1)."""
+    x, mask = _sets(counts, 6, filler, seed=6)
+    generator = torch.Generator().manual_seed(6)
+    return torch.randn(len(counts), 4, generator=generator), x, mask, torch.randn(4, 1, generator=generator)
+
+
+def _same_as_adpool(
+    pool: Callable[..., Any], counts: list[int], scale: float = 1.0, filler: float = 0.0
+) -> bool:
+    token, x, mask, W_bal = _levels(counts, filler)
+    answer = pool(token, x, mask, scale * W_bal)
+    return torch.allclose(answer, _adpool(token, x, mask, scale * W_bal), atol=1e-5)
+
+
+def _swapped(pool: Callable[..., Any]) -> bool:
+    """Whether each level has the part of the other."""
+    token, x, mask, W_bal = _levels([6, 4])
+    return torch.allclose(pool(token, x, mask, W_bal), _adpool(token, x, mask, -W_bal), atol=1e-5)
+
+
+def _balance_learns(pool: Callable[..., Any]) -> bool:
+    token, x, mask, W_bal = _levels([6, 2])
+    return bool(gradient_of(lambda weight: pool(token, x, mask, weight), W_bal).abs().sum() > 0)
+
+
+# ---------------------------------------------------------------- 10.double and 10.explore
+
+_POOLERS = ("mean", "5-max", "AdPool", "GPO")
+
+
+def _said(answer: Any, part: int) -> bool:
+    """Whether a part of the answer is a sentence of a few words."""
+    return isinstance(answer[part], str) and len(answer[part].split()) >= 3
 
 
 EXERCISES: dict[str, Exercise] = {
@@ -93,9 +225,9 @@ EXERCISES: dict[str, Exercise] = {
         ),
     ),
     "10.kmax": Exercise(
-        "k-max for small sets",
+        "k-max under a mask",
         "code",
-        15,
+        12,
         (
             Trial(
                 lambda answer: (
@@ -137,6 +269,139 @@ EXERCISES: dict[str, Exercise] = {
                 "No gradient arrives: stay with torch's operations, without .item(), detach or numpy.",
             ),
         ),
+        reference=_k_max,
+        message="Right. It gives what vsecore.pooling.KMaxPool gives.",
+    ),
+    "10.gpo": Exercise(
+        "GPO's weights",
+        "code",
+        10,
+        (
+            Trial(
+                lambda answer: isinstance(made := answer(*_places(6)), Tensor) and made.shape == (6,),
+                "Return one weight for each place, (N,). The linear layer leaves a last dimension of one.",
+            ),
+            Trial(
+                _adds_up,
+                "Weights are not negative and add up to 1 over the places: which function makes numbers so?",
+            ),
+            Trial(
+                lambda answer: _same_as_gpo(answer, 6) or _same_as_gpo(answer, 6, 0.1),
+                "The network returns both directions side by side, (N, 64). The linear layer takes 32 "
+                "numbers: the mean of the two directions.",
+            ),
+            Trial(
+                lambda answer: (
+                    _same_as_gpo(answer, 1) and _same_as_gpo(answer, 6) and _same_as_gpo(answer, 9)
+                ),
+                "The weights are too even: divide the numbers by 0.1 before the softmax.",
+            ),
+            Trial(
+                _layer_learns,
+                "No gradient arrives at the linear layer: stay with torch's operations, without .item(), "
+                "detach or numpy.",
+            ),
+        ),
+        mistakes=(
+            Trial(_of_one_direction, "That is one of the two directions alone. Both of them count."),
+            Trial(
+                lambda answer: _same_as_gpo(answer, 6, 2.0),
+                "These weights are a little too sharp: you added the directions; take their mean.",
+            ),
+        ),
+        reference=_gpo_weights,
+        message="Right. It gives what vsecore.pooling.GPO gives.",
+    ),
+    "10.double": Exercise(
+        "Every cell twice",
+        "predict",
+        3,
+        (
+            Trial(
+                lambda answer: isinstance(answer, str),
+                "Give the name of one pooler as text, in quotation marks.",
+            ),
+            Trial(lambda answer: answer in _POOLERS, f"Give one of these names: {', '.join(_POOLERS)}."),
+        ),
+        mistakes=(
+            Trial(lambda answer: not isinstance(answer, str) and len(answer) > 1, "Choose one of them."),
+        ),
+        difficulty="easy",
+        message="Noted. The next cell shows what comes out.",
+    ),
+    "10.token": Exercise(
+        "The token level",
+        "code",
+        10,
+        (
+            Trial(
+                lambda answer: (
+                    isinstance(made := answer(*_rows([5, 5, 5], 5)), Tensor) and made.shape == (3, 4)
+                ),
+                "Return one vector for each set, (B, D): the rows are summed away.",
+            ),
+            Trial(
+                lambda answer: _same_as_token_level(answer, [5, 5], 5, 0.0),
+                "With W = 0 all rows have the same weight, and the result is their mean. Over which "
+                "dimension does the softmax go?",
+            ),
+            Trial(
+                lambda answer: _same_as_token_level(answer, [5, 5], 5, 1.0),
+                "Each row has one logit: its product with W. The softmax of the logits weighs the rows.",
+            ),
+            Trial(
+                lambda answer: _same_as_token_level(answer, [5, 2, 1], 5, 1.0),
+                "A set with padding: a padded row must have the weight 0, and the real ones must add up to "
+                "1. Which logit gives that?",
+            ),
+            Trial(
+                _token_level_learns,
+                "No gradient, or a wrong one, arrives at W: stay with torch's operations, without .item(), "
+                "detach or numpy.",
+            ),
+        ),
+        reference=_token_level,
+        message="Right. It gives what AdPool(token_share=1.0) of vsecore.pooling gives.",
+    ),
+    "10.balance": Exercise(
+        "The embedding level and the balance",
+        "code",
+        12,
+        (
+            Trial(
+                lambda answer: (
+                    isinstance(made := answer(*_levels([6, 6, 6])), Tensor) and made.shape == (3, 4)
+                ),
+                "Return one vector for each set, (B, D).",
+            ),
+            Trial(
+                lambda answer: _same_as_adpool(answer, [6, 6], scale=0.0),
+                "With W = 0 each level has half. The embedding level takes a softmax over the elements, in "
+                "each dimension by itself.",
+            ),
+            Trial(
+                lambda answer: _same_as_adpool(answer, [6, 6]),
+                "Each level has one logit: its product with W. A softmax over the two logits gives their "
+                "parts.",
+            ),
+            Trial(
+                lambda answer: _same_as_adpool(answer, [6, 3, 1]),
+                "A set with padding: it has a share in the embedding level's softmax. Hide it first.",
+            ),
+            Trial(
+                lambda answer: _same_as_adpool(answer, [6, 3, 1], filler=7.0),
+                "Padding may hold anything, also large values: it must have no share and add nothing.",
+            ),
+            Trial(
+                _balance_learns,
+                "No gradient arrives at W: stay with torch's operations, without .item(), detach or numpy.",
+            ),
+        ),
+        mistakes=(
+            Trial(_swapped, "Each level has the part of the other: in which order did you stack them?"),
+        ),
+        reference=_adpool,
+        message="Right. With the token level it is vsecore.pooling.AdPool.",
     ),
     "10.break": Exercise(
         "Break it",
@@ -170,5 +435,23 @@ EXERCISES: dict[str, Exercise] = {
                 "That is the mean of the two words: it leaves out both W and the padding.",
             ),
         ),
+    ),
+    "10.explore": Exercise(
+        "What moves the balance",
+        "explore",
+        20,
+        (
+            Trial(
+                lambda answer: len(answer) == 2 and _said(answer, 0),
+                "Say in a few words what you expect, before you run the cell with your change.",
+            ),
+            Trial(lambda answer: _said(answer, 1), "Say in a few words what came out."),
+            Trial(
+                lambda answer: answer[0] != answer[1],
+                "The expectation and the finding are the same text: what did the numbers say?",
+            ),
+        ),
+        difficulty="hard",
+        message="Noted. Whoever teaches the course reads it.",
     ),
 }
