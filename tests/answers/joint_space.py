@@ -3,6 +3,38 @@
 import torch
 
 
+def right_captions(S, owner):
+    own = S[owner, torch.arange(len(owner))]
+    return (own <= S).sum(0) - 1
+
+
+def looped_captions(S, owner):
+    return [
+        sum(bool(S[row, c] >= S[owner[c], c]) for row in range(len(S)) if row != owner[c])
+        for c in range(len(owner))
+    ]
+
+
+def captions_by_gather(S, owner):
+    own = S.gather(0, owner[None])
+    mine = torch.arange(len(S))[:, None] == owner
+    return ((own <= S) & ~mine).sum(0)
+
+
+def captions_with_own(S, owner):
+    return right_captions(S, owner) + 1
+
+
+def strict_captions(S, owner):
+    own = S[owner, torch.arange(len(owner))]
+    return (own < S).sum(0)
+
+
+def captions_of_the_diagonal(S, owner):
+    own = S[torch.arange(len(owner)) // (len(owner) // len(S)), torch.arange(len(owner))]
+    return (own <= S).sum(0) - 1
+
+
 def right_ranks(S, owner):
     own = owner == torch.arange(len(S))[:, None]
     best = torch.where(own, S, -torch.inf).amax(1)
@@ -82,6 +114,14 @@ def by_those_found(shown):
 
 
 RIGHT = {
+    "03.captions": [right_captions, looped_captions, captions_by_gather],
+    "03.folds": ["b", "A", " c "],
+    "03.limit": [68.75, 100 * 11 / 16, torch.tensor(68.75)],
+    "03.explore": [
+        ("R@10 will agree better.", "It agrees a little better."),
+        ["I expect no difference at all", "there is one, from picture to text"],
+        ("The rsum agrees as well as R@1.", "It does, for the systems of this notebook."),
+    ],
     "03.median": [2, 2.0, torch.tensor(2)],
     "03.ranks": [right_ranks, looped_ranks, ranks_by_lists],
     "03.precision": [right_precision, precision_by_tensor, precision_by_lists],
@@ -92,6 +132,21 @@ RIGHT = {
     ],
 }
 WRONG = {
+    "03.captions": [
+        strict_captions,
+        captions_with_own,
+        captions_of_the_diagonal,
+        lambda S, owner: right_ranks(S, owner),
+    ],
+    "03.folds": [3, "e", "a or b", 0.5],
+    "03.limit": [0.6875, 50, 100, 75, 400],
+    "03.explore": [
+        ("more", "It agrees a little better."),
+        ("R@10 will agree better.", "yes"),
+        ("The same text twice.", "The same text twice."),
+        ("only one text here",),
+        (1, 2),
+    ],
     "03.median": [1.5, 2.5, 1, 40 / 6, 8, 3, 0],
     "03.ranks": [
         strict_ranks,

@@ -34,9 +34,32 @@ def _same_ranks(answer: Callable[..., Any], captions_each: int, ties: bool = Fal
     )
 
 
-def _same_precision(answer: Callable[..., Any], shown: list[bool]) -> bool:
+def _same_caption_ranks(answer: Callable[..., Any], captions_each: int, ties: bool = False) -> bool:
+    return all(
+        torch.as_tensor(answer(*_scores(captions_each, seed, ties))).tolist()
+        == ranks(*_scores(captions_each, seed, ties))[1].tolist()
+        for seed in range(5)
+    )
+
+
+def caption_ranks(S: Tensor, owner: Tensor) -> Tensor:
+    """The rank of each caption, (Nc,), as the notebook's exercise asks for it."""
+    return ranks(S, owner)[1]
+
+
+def picture_ranks(S: Tensor, owner: Tensor) -> Tensor:
+    """The rank of each picture, (Ni,), as the notebook's exercise asks for it."""
+    return ranks(S, owner)[0]
+
+
+def average_precision_at_r(shown: Tensor) -> float:
+    """The average precision at R of one query, whose items are shown in this order, (n,) bool."""
     places = torch.arange(len(shown), 0, -1, dtype=torch.float32)  # scores in the order shown
-    return near(answer(list(shown)), map_at_r(places[None], torch.tensor([shown])))
+    return map_at_r(places[None], shown[None])
+
+
+def _same_precision(answer: Callable[..., Any], shown: list[bool]) -> bool:
+    return near(answer(torch.tensor(shown)), average_precision_at_r(torch.tensor(shown)))
 
 
 def _strictly(scores: Tensor) -> float:
@@ -49,7 +72,41 @@ def _found(scores: Any) -> float:
     return evaluate(torch.as_tensor(scores), torch.arange(100) // 5)["t2i_r1"]
 
 
+def _says(text: Any) -> bool:
+    """Whether a text has a few words."""
+    return isinstance(text, str) and len(text.split()) >= 3
+
+
 EXERCISES: dict[str, Exercise] = {
+    "03.captions": Exercise(
+        "The rank of a caption",
+        "code",
+        8,
+        (
+            Trial(
+                lambda answer: _shape(answer(*_scores(5, 0))) == (30,),
+                "Return one rank a caption, (Nc,).",
+            ),
+            Trial(
+                lambda answer: torch.as_tensor(answer(torch.eye(6), torch.arange(6))).tolist() == [0] * 6,
+                "A perfect system has rank 0 everywhere: do not count a caption's own picture.",
+            ),
+            Trial(
+                lambda answer: _same_caption_ranks(answer, 1),
+                "With one caption a picture, count down the column how many pictures score higher.",
+            ),
+            Trial(
+                lambda answer: _same_caption_ranks(answer, 5),
+                "Captions stand in any order: `owner` says which row holds the own score of a column.",
+            ),
+            Trial(
+                lambda answer: _same_caption_ranks(answer, 5, ties=True),
+                "Ties count against the system: another picture with the same score comes first.",
+            ),
+        ),
+        difficulty="easy",
+        reference=caption_ranks,
+    ),
     "03.median": Exercise(
         "A median rank",
         "compute",
@@ -76,9 +133,10 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(lambda answer: answer == 8, "Sort the ranks before you look for their middle."),
         ),
+        difficulty="easy",
     ),
     "03.ranks": Exercise(
-        "Ranks without sorting",
+        "The rank of a picture",
         "code",
         10,
         (
@@ -103,6 +161,31 @@ EXERCISES: dict[str, Exercise] = {
                 "Ties count against the system: another caption with the same score comes first.",
             ),
         ),
+        reference=picture_ranks,
+        defined_above=("caption_ranks",),
+    ),
+    "03.folds": Exercise(
+        "Ten times as many pictures",
+        "predict",
+        2,
+        (
+            Trial(
+                lambda answer: isinstance(answer, str),
+                'Write the letter of your prediction in quotes, such as "a".',
+            ),
+            Trial(
+                lambda answer: answer.strip().lower() in ("a", "b", "c", "d"),
+                "Choose one of the letters a, b, c and d.",
+            ),
+        ),
+        mistakes=(
+            Trial(
+                lambda answer: len(answer.split()) > 1,
+                "Write one letter only. A prediction chooses.",
+            ),
+        ),
+        difficulty="easy",
+        message="Noted. Read on to see what happens.",
     ),
     "03.precision": Exercise(
         "Average precision at R",
@@ -110,11 +193,11 @@ EXERCISES: dict[str, Exercise] = {
         10,
         (
             Trial(
-                lambda answer: (made := answer([True, True, False])) is not None and near(made, 1),
+                lambda answer: near(answer(torch.tensor([True, True, False])), 1),
                 "Return a number; all relevant items first is the best order there is, and gives 1.",
             ),
             Trial(
-                lambda answer: near(answer([False, False, True, True]), 0),
+                lambda answer: near(answer(torch.tensor([False, False, True, True])), 0),
                 "Nothing relevant among the first R gives 0: what comes later does not count.",
             ),
             Trial(
@@ -135,10 +218,60 @@ EXERCISES: dict[str, Exercise] = {
         ),
         mistakes=(
             Trial(
-                lambda answer: near(answer([False, True, True, True, False]), 2 / 3),
+                lambda answer: near(answer(torch.tensor([False, True, True, True, False])), 2 / 3),
                 "That is R-precision: it forgets the order within the first R.",
             ),
         ),
+        reference=average_precision_at_r,
+    ),
+    "03.limit": Exercise(
+        "The limit of R@1",
+        "compute",
+        5,
+        (
+            Trial(
+                lambda answer: 25 <= float(answer) <= 100,
+                "In percent: the worst of the four captions alone would give 25, the best 100.",
+            ),
+            Trial(
+                lambda answer: near(answer, 68.75, 0.1),
+                "For each caption, what is the chance that its own picture comes first? Then take the mean.",
+            ),
+        ),
+        mistakes=(
+            Trial(
+                lambda answer: near(answer, 0.6875, 0.01) or near(answer, 11 / 16, 0.01),
+                "Right as a fraction; R@1 is a percentage.",
+            ),
+            Trial(
+                lambda answer: near(answer, 50, 0.1),
+                "That is four own pictures out of eight true ones. Recall is a mean over captions.",
+            ),
+            Trial(
+                lambda answer: near(answer, 100, 0.1),
+                "A true picture is always first. R@1 asks for the own one.",
+            ),
+        ),
+    ),
+    "03.explore": Exercise(
+        "Change one thing",
+        "explore",
+        15,
+        (
+            Trial(
+                lambda answer: len(answer) == 2 and all(isinstance(text, str) for text in answer),
+                "Give two texts: what you expected and what you found.",
+            ),
+            Trial(
+                lambda answer: _says(answer[0]),
+                "Say in a few words what you expect to see, and why.",
+            ),
+            Trial(
+                lambda answer: _says(answer[1]) and answer[0] != answer[1],
+                "Say in a few words what came out. Did it agree with what you expected?",
+            ),
+        ),
+        message="Noted. A person reads it.",
     ),
     "03.break": Exercise(
         "Break it",
