@@ -39,6 +39,7 @@ from scipy.optimize import fsolve
 from vsecore import course, records
 from vsecore.baselines import ridge_scores
 from vsecore.course import plots
+from vsecore.course.engine import FIRST_RECIPE
 from vsecore.data import coco_judgements
 from vsecore.evaluation import coco_benchmarks, evaluate, map_at_r, r_precision, ranks
 from vsecore.recipes import get
@@ -59,16 +60,7 @@ plots.house_style()
 # %%
 dataset = lesson.dataset("grid")
 owner = torch.from_numpy(dataset.test.owner)  # (Nc,)   the picture of each caption
-recipe = get("vsepp_grid_gru").override(
-    {
-        "dim": lesson.pick(smoke=64, lesson=192, full=1024),
-        "text.encoder.word_dim": lesson.pick(smoke=32, lesson=96, full=300),
-        "losses": "info_nce",
-        "training.epochs": lesson.pick(smoke=1, lesson=3, full=15),
-        "training.learning_rate": 2e-3,
-        "training.schedule": "cosine",
-    }
-)
+recipe = FIRST_RECIPE.override({"training.epochs": lesson.pick(smoke=1, lesson=3, full=15)})
 run = lesson.trained(recipe, dataset)
 v, t = (side.vectors for side in encode(run.model, dataset.test, run.tokenizer))
 S = cosine(v, t)  # (Ni, Nc)

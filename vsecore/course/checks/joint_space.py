@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from vsecore.course.checks.exercise import Exercise, Trial, near
+from vsecore.course.checks.samples import EXPLORED, NOTED, one_of
 from vsecore.evaluation import evaluate, map_at_r, ranks
 
 
@@ -70,11 +71,6 @@ def _strictly(scores: Tensor) -> float:
 
 def _found(scores: Any) -> float:
     return evaluate(torch.as_tensor(scores), torch.arange(100) // 5)["t2i_r1"]
-
-
-def _says(text: Any) -> bool:
-    """Whether a text has a few words."""
-    return isinstance(text, str) and len(text.split()) >= 3
 
 
 EXERCISES: dict[str, Exercise] = {
@@ -168,24 +164,9 @@ EXERCISES: dict[str, Exercise] = {
         "Ten times as many pictures",
         "predict",
         2,
-        (
-            Trial(
-                lambda answer: isinstance(answer, str),
-                'Write the letter of your prediction in quotes, such as "a".',
-            ),
-            Trial(
-                lambda answer: answer.strip().lower() in ("a", "b", "c", "d"),
-                "Choose one of the letters a, b, c and d.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: len(answer.split()) > 1,
-                "Write one letter only. A prediction chooses.",
-            ),
-        ),
+        one_of("a", "b", "c", "d"),
         difficulty="easy",
-        message="Noted. Read on to see what happens.",
+        message=NOTED,
     ),
     "03.precision": Exercise(
         "Average precision at R",
@@ -253,26 +234,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
     ),
-    "03.explore": Exercise(
-        "Change one thing",
-        "explore",
-        15,
-        (
-            Trial(
-                lambda answer: len(answer) == 2 and all(isinstance(text, str) for text in answer),
-                "Give two texts: what you expected and what you found.",
-            ),
-            Trial(
-                lambda answer: _says(answer[0]),
-                "Say in a few words what you expect to see, and why.",
-            ),
-            Trial(
-                lambda answer: _says(answer[1]) and answer[0] != answer[1],
-                "Say in a few words what came out. Did it agree with what you expected?",
-            ),
-        ),
-        message="Noted. A person reads it.",
-    ),
+    "03.explore": Exercise("Change one thing", "explore", 15, EXPLORED, message="Noted."),
     "03.break": Exercise(
         "Break it",
         "break",

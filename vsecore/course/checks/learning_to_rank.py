@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vsecore.course.checks.exercise import Exercise, Trial, near
-from vsecore.course.checks.samples import gradient_of, random_batch
+from vsecore.course.checks.samples import EXPLORED, NOTED, gradient_of, one_of, random_batch
 from vsecore.losses import triplet
 
 PERFECT = 2 * torch.eye(5) - 1
@@ -121,10 +121,6 @@ def _same_losses(step: Callable[..., Any]) -> bool:
 def _cost_of(scores: Any) -> float:
     """The hardest-negative loss of a learner's batch of four."""
     return float(triplet(torch.as_tensor(scores, dtype=torch.float32)))
-
-
-def _words(text: Any) -> int:
-    return len(text.split()) if isinstance(text, str) else 0
 
 
 EXERCISES: dict[str, Exercise] = {
@@ -257,16 +253,7 @@ EXERCISES: dict[str, Exercise] = {
         reference=one_step,
     ),
     "04.predict": Exercise(
-        "What will happen?",
-        "predict",
-        2,
-        (
-            Trial(lambda answer: isinstance(answer, str), "Give a letter in quotes."),
-            Trial(lambda answer: len(answer.strip()) == 1, "One letter is enough: a, b, c or d."),
-            Trial(lambda answer: answer.strip().lower() in set("abcd"), "Choose one of a, b, c and d."),
-        ),
-        difficulty="easy",
-        message="Noted. Now run the next cell and compare.",
+        "What will happen?", "predict", 2, one_of("a", "b", "c", "d"), difficulty="easy", message=NOTED
     ),
     "04.break": Exercise(
         "Fool the loss",
@@ -299,24 +286,5 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
     ),
-    "04.ablation": Exercise(
-        "Change one thing",
-        "explore",
-        15,
-        (
-            Trial(
-                lambda answer: len(answer) == 2 and all(isinstance(text, str) for text in answer),
-                "Two texts are wanted: what you expect, and what you found.",
-            ),
-            Trial(
-                lambda answer: _words(answer[0]) >= 4,
-                "Say in a few words what you expect, and why.",
-            ),
-            Trial(
-                lambda answer: _words(answer[1]) >= 4,
-                "Say in a few words what you found.",
-            ),
-        ),
-        message="Noted. A person reads it.",
-    ),
+    "04.ablation": Exercise("Change one thing", "explore", 15, EXPLORED, message="Noted."),
 }

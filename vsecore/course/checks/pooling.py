@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vsecore.course.checks.exercise import Exercise, Trial, near
-from vsecore.course.checks.samples import gradient_of
+from vsecore.course.checks.samples import EXPLORED, NOTED, gradient_of, one_of
 from vsecore.pooling import GPO, AdPool, KMaxPool, SoftPool
 
 # ---------------------------------------------------------------- 10.weights
@@ -180,13 +180,6 @@ def _balance_learns(pool: Callable[..., Any]) -> bool:
 
 # ---------------------------------------------------------------- 10.double and 10.explore
 
-_POOLERS = ("mean", "5-max", "AdPool", "GPO")
-
-
-def _said(answer: Any, part: int) -> bool:
-    """Whether a part of the answer is a sentence of a few words."""
-    return isinstance(answer[part], str) and len(answer[part].split()) >= 3
-
 
 EXERCISES: dict[str, Exercise] = {
     "10.weights": Exercise(
@@ -316,18 +309,9 @@ EXERCISES: dict[str, Exercise] = {
         "Every cell twice",
         "predict",
         3,
-        (
-            Trial(
-                lambda answer: isinstance(answer, str),
-                "Give the name of one pooler as text, in quotation marks.",
-            ),
-            Trial(lambda answer: answer in _POOLERS, f"Give one of these names: {', '.join(_POOLERS)}."),
-        ),
-        mistakes=(
-            Trial(lambda answer: not isinstance(answer, str) and len(answer) > 1, "Choose one of them."),
-        ),
+        one_of("mean", "5-max", "AdPool", "GPO"),
         difficulty="easy",
-        message="Noted. The next cell shows what comes out.",
+        message=NOTED,
     ),
     "10.token": Exercise(
         "The token level",
@@ -437,21 +421,6 @@ EXERCISES: dict[str, Exercise] = {
         ),
     ),
     "10.explore": Exercise(
-        "What moves the balance",
-        "explore",
-        20,
-        (
-            Trial(
-                lambda answer: len(answer) == 2 and _said(answer, 0),
-                "Say in a few words what you expect, before you run the cell with your change.",
-            ),
-            Trial(lambda answer: _said(answer, 1), "Say in a few words what came out."),
-            Trial(
-                lambda answer: answer[0] != answer[1],
-                "The expectation and the finding are the same text: what did the numbers say?",
-            ),
-        ),
-        difficulty="hard",
-        message="Noted. Whoever teaches the course reads it.",
+        "What moves the balance", "explore", 20, EXPLORED, difficulty="hard", message="Noted."
     ),
 }

@@ -13,10 +13,16 @@ NOTED = "Noted. Now run the next cell and compare."
 """What is said of a prediction; whether it was right, the cell below it tells."""
 
 EXPLORED = (
-    Trial(lambda answer: _says(answer[0]), "Write down in a sentence what you expect, before you run it."),
-    Trial(lambda answer: _says(answer[1]), "Write down in a sentence what came out."),
+    Trial(
+        lambda answer: len(answer) == 2 and all(isinstance(text, str) for text in answer),
+        "Two texts are wanted: what you expect, and what you found.",
+    ),
+    Trial(lambda answer: _says(answer[0]), "Say in a few words what you expect, before you run it, and why."),
+    Trial(
+        lambda answer: _says(answer[1]) and answer[0] != answer[1], "Say in a few words what came out of it."
+    ),
 )
-"""The trials of an experiment of one's own, told as an expectation and a finding. A person reads them."""
+"""The trials of an ablation of the learner's own, told as an expectation and a finding. A person reads it."""
 
 
 def one_of(*options: str) -> tuple[Trial]:
@@ -26,7 +32,7 @@ def one_of(*options: str) -> tuple[Trial]:
 
 
 def _says(text: str) -> bool:
-    return len(text.split()) >= 4
+    return len(text.split()) >= 3
 
 
 def random_batch(pictures: int, captions_each: int, seed: int) -> tuple[Tensor, Tensor]:
