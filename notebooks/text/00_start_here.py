@@ -10,8 +10,6 @@
 #     language: python
 #     name: python3
 # ---
-
-
 # %% [markdown]
 # # Start here
 #

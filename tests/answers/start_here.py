@@ -25,7 +25,7 @@ RIGHT = {
     "00.search": [by_topk, by_sorting, by_list],
     "00.break": [0.1, 100 / 1000, torch.tensor(0.1)],
     "00.predict": ["own", "true", "the same"],
-    "00.explore": [(FOUR, FOUR), [FOUR, f"{FOUR} and more"], ("I expect no change", "And none was seen")],
+    "00.explore": [(FOUR, f"{FOUR} again"), [FOUR, f"{FOUR} and more"], ("I expect no change", "And none was seen")],
 }
 WRONG = {
     "00.rank": [0, 2, 4, 1],
@@ -36,5 +36,5 @@ WRONG = {
     ],
     "00.break": [0, 0.001, 0.02, 100, 50],
     "00.predict": ["neither", 7, "True"],
-    "00.explore": [("", ""), (FOUR, "yes"), 3],
+    "00.explore": [("", ""), (FOUR, "yes"), (FOUR, FOUR), 3],
 }
