@@ -1,8 +1,8 @@
 """Start a kernel that can do little else than compute: the program that the grader runs in Jupyter's place.
 
 On Linux it may read what Python needs, and write into its own folder alone; it cannot open TCP
-connections, nor signal or trace a process outside. That is Landlock, which asks for no rights. Where the system
-lacks it, the kernel starts all the same: see the instructor page for what a container does.
+connections, nor signal or trace a process outside. That is Landlock, which asks for no rights. Where the
+system lacks it, the kernel starts all the same: see the instructor page for what a container does.
 
 It is run as a file, not imported, so it uses only the standard library.
 """
@@ -73,10 +73,9 @@ def main() -> None:
     checkouts = {path for path in sys.path if (Path(path) / "pyproject.toml").is_file()}
     sys.path[:] = [path for path in sys.path if path not in checkouts]
 
-    # Before the kernel is up, so that it takes none of a learner's time.
+    if settings["course"]:  # before the kernel is up, so that it takes none of a learner's time
+        import vsecore.course.checks  # noqa: F401
     from ipykernel import kernelapp
-
-    import vsecore.course.checks  # noqa: F401
 
     kernelapp.launch_new_instance()
 

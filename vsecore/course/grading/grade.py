@@ -200,9 +200,7 @@ def _remarks(
     if grading.roster and not learner.id:
         yield "Not on the roster."
     if late := _hours_late(learner, grading.deadline):
-        source = (
-            "roster" if learner.handed_in else "file's date, which anybody can set"
-        )
+        source = "roster" if learner.handed_in else "file's date, which anybody can set"
         yield f"Handed in {late:.1f} hours late, by the {source}."
     for one in notebooks:
         yield from (f"{one.name}: {remark}" for remark in one.remarks)

@@ -270,10 +270,8 @@ def _kernel(notebook: NotebookNode) -> Iterator[_Client]:
     adopt_orphans()
     before = running()
     with tempfile.TemporaryDirectory(prefix="vse-grade-", ignore_cleanup_errors=True) as scratch:
-        room = furnish(Path(scratch).resolve())
-        manager = AsyncKernelManager(
-            kernel_name="python3", kernel_spec_manager=_OwnPython(room.command)
-        )
+        room = furnish(Path(scratch).resolve(), "".join(cell.source for cell in notebook.cells))
+        manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=_OwnPython(room.command))
         # Sockets that are files: there is no port that another program could reach.
         manager.transport, manager.ip = "ipc", str(room.sockets)
         manager.connection_file = str(room.sockets.with_suffix(".json"))

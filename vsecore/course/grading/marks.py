@@ -50,7 +50,7 @@ class Mark:
     exercise: str
     title: str
     kind: str
-    points: float
+    points: int | float
     possible: int
     state: MarkState
     message: str
@@ -223,7 +223,7 @@ def not_handed_in(key: str) -> Mark:
 
 
 def _mark(
-    key: str, state: MarkState, message: str, name: str = "", points: float = 0, checks: int = 0
+    key: str, state: MarkState, message: str, name: str = "", points: int | float = 0, checks: int = 0
 ) -> Mark:
     task = EXERCISES[key]
     return Mark(key, task.title, task.kind, points, len(task.trials), state, message, checks, name)

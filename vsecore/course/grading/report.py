@@ -138,10 +138,7 @@ def write_class_summary(reports: Sequence[LearnerReport], folder: Path) -> None:
         totals = [f"{report.points:g}", str(report.possible), f"{report.percent:.1f}", f"{report.late:.1f}"]
         points = [f"{mark.points:g}" for mark in report.marks]
         table.append([learner, id, *totals, str(len(report.remarks)), *points])
-        said = [
-            *report.comments,
-            *(f"{mark.exercise}: {mark.points:g}/{mark.possible}" for mark in report.marks),
-        ]
+        each = [f"{mark.exercise}: {mark.points:g}/{mark.possible}" for mark in report.marks]
         lms.append([id, learner, *totals, _spreadsheet_cell("; ".join([*report.comments, *each]))])
     for name, rows in (("summary.csv", table), ("lms.csv", lms)):
         with write_atomically(folder / name, "w") as file:

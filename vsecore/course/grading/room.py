@@ -48,7 +48,7 @@ class Room:
     environment: dict[str, str]
 
 
-def furnish(scratch: Path) -> Room:
+def furnish(scratch: Path, sources: str) -> Room:
     """Make the folders of a room.
 
     The room's checkout has the package with `inside` in the place of the checks, and the course's records. It
@@ -57,6 +57,7 @@ def furnish(scratch: Path) -> Room:
 
     Args:
         scratch: an empty folder.
+        sources: what will be run, to know whether to import the course beforehand.
     """
     work, settings, checkout = scratch / "work", scratch / "settings", scratch / "checkout"
     for folder in (work, settings, checkout / "notebooks" / "text", checkout / "book"):
@@ -85,7 +86,7 @@ def furnish(scratch: Path) -> Room:
         "HF_HUB_OFFLINE": "1",
         **dict.fromkeys(("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "XDG_CACHE_HOME"), str(settings)),
     }
-    rules = {"readable": [str(cache.resolve())], "writable": [str(scratch)]}
+    rules = {"readable": [str(cache.resolve())], "writable": [str(scratch)], "course": "vsecore" in sources}
     command = [sys.executable, "-P", confined.__file__, json.dumps(rules), "-f", "{connection_file}"]
     return Room(work, scratch / "kernel", command, environment)
 

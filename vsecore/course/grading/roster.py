@@ -136,7 +136,7 @@ def read_by_hand(
                 f"{where}: {row['exercise']!r} is no exercise that was set; there are {', '.join(exercises)}"
             )
         try:
-            points = float(row["points"]) if row["points"] else None
+            points = float(row["points"].replace(",", ".")) if row["points"] else None
         except ValueError:
             raise ValueError(f"{where}: points is {row['points']!r}: wanted a number, or nothing") from None
         if points is not None and not -1000 <= points <= 1000:
