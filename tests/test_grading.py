@@ -1,6 +1,5 @@
 """Teaching: learner copies hold no solution; grading gives what is deserved and survives what it is given."""
 
-import contextlib
 import csv
 import json
 import re
@@ -10,7 +9,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import nbformat
-import psutil
 import pytest
 
 from vsecore.course.batch import notebooks
@@ -227,7 +225,9 @@ def test_what_ends_a_kernel_is_left_out_of_the_next_which_goes_on(monkeypatch: p
     notebook, trouble, end = run("x = 1", "import os; os._exit(1)", "print(x)", stubborn, "x", seconds=8)
     assert ["ended" in why for why in trouble] == [False, True, False, False, False] and end == ""
     assert trouble[3] == "went on after it was interrupted"
-    assert notebook.cells[2].outputs[0].text == "1\n" and notebook.cells[4].outputs[0].data["text/plain"] == "1"
+    assert (
+        notebook.cells[2].outputs[0].text == "1\n" and notebook.cells[4].outputs[0].data["text/plain"] == "1"
+    )
 
 
 def test_no_more_kernels_are_started_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:

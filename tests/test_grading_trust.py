@@ -1,9 +1,8 @@
-"""Grading to be trusted: an answer is judged as if it lay here, and no trick earns a point or harms others."""
+"""Grading to be trusted: an answer is judged as if it lay here, and no trick earns a point."""
 
 from __future__ import annotations
 
 import ast
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -58,7 +57,11 @@ def test_a_plain_value_arrives_as_it_was(value: Any) -> None:
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
 def test_tensors_and_arrays_arrive_as_they_were(dtype: str, shape: tuple[int, ...]) -> None:
     array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
-    for value in (array, torch.from_numpy(array), torch.from_numpy(array).swapdims(0, -1) if shape else torch.from_numpy(array)):
+    for value in (
+        array,
+        torch.from_numpy(array),
+        torch.from_numpy(array).swapdims(0, -1) if shape else torch.from_numpy(array),
+    ):
         back = values.decode(values.read(values.write(values.encode(value))))
         assert type(back) is type(value) and back.dtype == value.dtype and back.shape == value.shape
         assert (np.asarray(back) == np.asarray(value)).all()
@@ -257,7 +260,7 @@ def test_a_cell_that_ends_or_holds_the_kernel_loses_its_exercise_and_no_other(
     stubborn = "import time\nwhile True:\n    try:\n        time.sleep(1)\n    except BaseException: pass"
     detach = (
         "import os, subprocess, sys\n"
-        "sleep = [sys.executable, '-c', 'import time; time.sleep(300)', 'left-by-a-learner']\n"
+        "sleep = [sys.executable, '-c', 'import time; time.sleep(99)', 'left-by-a-learner']\n"
         "subprocess.Popen(sleep, start_new_session=True, env={})\n"
         "if os.fork() == 0:\n    os.setsid()\n    os.fork() or os.execve(sleep[0], sleep, {})\n    os._exit(0)"
     )
@@ -287,7 +290,7 @@ def test_what_detached_itself_is_found_by_the_process_that_adopts_it() -> None:
     before = processes.running()
     hidden = (
         "import subprocess, sys\n"
-        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True, env={})"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)"
     )
     parent = psutil.Popen([sys.executable, "-c", hidden])
     parent.wait(20)
@@ -352,5 +355,3 @@ def test_time_is_counted_from_when_the_kernel_is_up(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(kernel, "furnish", slowly)
     made = kernel.run_cells(nbformat.v4.new_notebook(cells=[code("print(1)")]), 1.2)
     assert made.end == "" and made.trouble == {0: ""}
-
-

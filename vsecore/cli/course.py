@@ -93,15 +93,21 @@ def learner(
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite older copies, and any work in them.")
     ] = False,
+    package: Annotated[
+        bool, typer.Option("--package", help="Add the package itself, without tests and notebooks.")
+    ] = False,
 ) -> None:
     """Write copies of the notebooks without their solutions, to work in or to hand out."""
     paths.need_checkout("vse learner")
-    from vsecore.course.grading import LEARNER_FOLDER, write_learner_copies
+    from vsecore.course.grading import LEARNER_FOLDER, write_learner_copies, write_package
 
     folder = out or LEARNER_FOLDER
     check_writable("--out", folder)
     written = write_learner_copies(notebooks or (), folder, force=force)
     typer.echo(f"{len(written)} notebooks without solutions: {folder}")
+    if package:
+        made = write_package(folder)
+        typer.echo(f"the package: {made.name}; learners install it with pip install '{made.name}[course]'")
     typer.echo(f'open them: "{Path(sys.executable).parent / "jupyter"}" lab "{written[0]}"')
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from vsecore.course.batch import make_world
 from vsecore.course.checks import EXERCISES
 from vsecore.course.grading.marks import (
     HandedIn,
@@ -187,7 +188,11 @@ def _mark(works: Mapping[Learner, Work], jobs: int, tell: Callable[[str], None])
         for one in result.notebooks:
             tell(f"  {_spoken(one)}")
 
-    mark_all([work for learner, work in works.items() if learner not in marked], jobs, done)
+    waiting = [work for learner, work in works.items() if learner not in marked]
+    if any(work.opens_lessons for work in waiting):
+        tell("making the embedded world, unless it is in the cache")
+        make_world(waiting[0].tier)  # for a kernel cannot add to the cache
+    mark_all(waiting, jobs, done)
     return marked | {learner: now for learner, work in works.items() if (now := known(work))}
 
 

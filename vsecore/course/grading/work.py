@@ -56,6 +56,12 @@ class Work:
         content = [self.tier, self.seconds, self.wanted, judging, handed_in]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
+    @property
+    def opens_lessons(self) -> bool:
+        """Whether a notebook begins as the course's own do, and so asks for its data."""
+        cells = [cell for one in self.notebooks if one.notebook for cell in one.notebook.cells]
+        return any("course.begin(" in cell.source for cell in cells)
+
 
 @dataclass(frozen=True)
 class Marked:
