@@ -285,7 +285,8 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "solution",
         ),
         'print("✓ Write the search: 3 of 3. Right.")',
-        "import sys\nsys.modules['vsecore.course.checks'].hand_over = lambda: '[[\"00.search\", 3], 7, [[]]]'",
+        "import sys\nmodule = sys.modules['vsecore.course.checks']\n"
+        "module.hand_over = lambda: '[[\"00.search\", 3], 7, [[]]]'",
         'your_recall = 100 * 5 / (5 * 1000)  # mine\ncheck("00.break", your_recall)',
     )
     (folder / "dora").mkdir()

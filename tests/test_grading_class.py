@@ -106,7 +106,8 @@ def test_points_and_comments_by_hand_are_taken_up_without_another_run(
     assert len(marked_elsewhere) == 2 and "2 of 2" in said[0], "nobody was run again"
     school = table(page.with_name("lms.csv"), "ID number")
     assert (school["A1"]["Grade"], school["B7"]["Grade"], school["C3"]["Grade"]) == ("4.5", "3", "1")
-    assert school["A1"]["Feedback comments"].startswith("00.rank: Right, said in words.; For the figure.; ")
+    said_to_anna = school["A1"]["Feedback comments"]
+    assert said_to_anna.startswith("00.rank: Right, said in words.; For the figure.; ")
     made = json.loads((page.parent / "learners" / "anna" / "report.json").read_text("utf-8"))
     assert (
         made["exercises"][0]["state"] == "by hand" and "the grader gave 1" in made["exercises"][0]["message"]

@@ -260,9 +260,10 @@ def test_a_cell_that_ends_or_holds_the_kernel_loses_its_exercise_and_no_other(
     stubborn = "import time\nwhile True:\n    try:\n        time.sleep(1)\n    except BaseException: pass"
     detach = (
         "import os, subprocess, sys\n"
-        "sleep = [sys.executable, '-c', 'import time; time.sleep(99)', 'left-by-a-learner']\n"
+        "sleep = [sys.executable, '-c', 'import time; time.sleep(99)', 'left']\n"
         "subprocess.Popen(sleep, start_new_session=True, env={})\n"
-        "if os.fork() == 0:\n    os.setsid()\n    os.fork() or os.execve(sleep[0], sleep, {})\n    os._exit(0)"
+        "if os.fork() == 0:\n    os.setsid()\n"
+        "    os.fork() or os.execve(sleep[0], sleep, {})\n    os._exit(0)"
     )
     made = graded(
         tmp_path,
@@ -282,7 +283,7 @@ def test_a_cell_that_ends_or_holds_the_kernel_loses_its_exercise_and_no_other(
     assert "went on after it was interrupted" in told[1]
     assert "lacked share, as a consequence of cell 6" in told[2]
     alive = [found.info["cmdline"] for found in psutil.process_iter(["cmdline"]) if found.info["cmdline"]]
-    assert not any("left-by-a-learner" in words for words in alive)
+    assert not any(words[-1] == "left" and "time.sleep(99)" in words[-2] for words in alive if len(words) > 2)
 
 
 def test_what_detached_itself_is_found_by_the_process_that_adopts_it() -> None:

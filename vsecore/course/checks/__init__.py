@@ -19,7 +19,7 @@ from vsecore.course.checks import (
 )
 from vsecore.course.checks.exercise import Exercise, Judgement, Trial, judge_answer
 
-__all__ = ["EXERCISES", "GRADES", "Exercise", "Judgement", "Trial", "check"]
+__all__ = ["EXERCISES", "Exercise", "Judgement", "Trial", "check"]
 
 EXERCISES: dict[str, Exercise] = {
     **start_here.EXERCISES,

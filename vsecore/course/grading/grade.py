@@ -217,7 +217,8 @@ def _remarks(
 
 def _hours_late(learner: Learner, deadline: str) -> float:
     """By how many hours work came too late; 0 if it did not, or if nobody knows."""
-    files = [path for path in learner.folder.rglob("*.ipynb")] if learner.folder else []
+    found = learner.folder.rglob("*.ipynb") if learner.folder else ()
+    files = [path for path in found if ".ipynb_checkpoints" not in path.parts]
     dates = [datetime.fromtimestamp(path.lstat().st_mtime).astimezone() for path in files]
     handed_in = learner.handed_in or max(dates, default=None)
     if not deadline or handed_in is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import os
 import subprocess
 import tempfile
 import time
@@ -272,8 +273,8 @@ def _kernel(notebook: NotebookNode) -> Iterator[_Client]:
     with tempfile.TemporaryDirectory(prefix="vse-grade-", ignore_cleanup_errors=True) as scratch:
         room = furnish(Path(scratch).resolve(), "".join(cell.source for cell in notebook.cells))
         manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=_OwnPython(room.command))
-        # Sockets that are files: there is no port that another program could reach.
-        manager.transport, manager.ip = "ipc", str(room.sockets)
+        if os.name == "posix":  # sockets that are files: there is no port that another program could reach
+            manager.transport, manager.ip = "ipc", str(room.sockets)
         manager.connection_file = str(room.sockets.with_suffix(".json"))
         client = _Client(
             notebook,
