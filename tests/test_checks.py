@@ -44,7 +44,8 @@ def test_right_answers_pass_however_they_are_written(exercise: str) -> None:
 def test_wrong_answers_fail_with_at_least_three_different_hints(exercise: str) -> None:
     judgements = [check(exercise, answer) for answer in WRONG[exercise]]
     assert not any(judgement.passed for judgement in judgements)
-    assert len({judgement.message for judgement in judgements}) >= 3
+    free = EXERCISES[exercise].kind in ("predict", "explore")  # any answer counts if it says something
+    assert len({judgement.message for judgement in judgements}) >= (1 if free else 3)
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
@@ -55,9 +56,10 @@ def test_the_untouched_cell_is_not_answered_yet(exercise: str) -> None:
 
 
 @pytest.mark.parametrize("notebook", sorted({key.split(".")[0] for key in EXERCISES}))
-def test_every_notebook_has_something_to_compute_to_code_and_to_break(notebook: str) -> None:
-    kinds = [task.kind for key, task in EXERCISES.items() if key.startswith(notebook)]
-    assert set(kinds) == {"compute", "code", "break"}
+def test_every_notebook_has_something_to_predict_to_code_to_break_and_to_explore(notebook: str) -> None:
+    kinds = {task.kind for key, task in EXERCISES.items() if key.startswith(notebook)}
+    assert {"code", "break"} <= kinds
+    assert {"predict", "explore"} <= kinds or kinds == {"compute", "code", "break"}
 
 
 def test_a_function_left_empty_is_no_answer_and_no_crash() -> None:

@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from vsecore import cli, stopping
+from vsecore import cli, records, stopping
+from vsecore.baselines import cca_scores
 from vsecore.data.features import open_precomp
 from vsecore.evaluation import evaluate
 from vsecore.experiments import LESSON_SCALE
@@ -100,6 +101,14 @@ def test_several_runs_are_evaluated_as_one(features: Path, tmp_path: Path) -> No
     for data in (["--data", features], ["--data", features, "--data", features]):
         said = run("evaluate", *runs, *data)
         assert float(said.split("rsum")[1].split()[0]) == pytest.approx(expected, abs=0.01)
+    for split in ("dev", "test"):  # two splits of one ensemble are two records
+        run("evaluate", *runs, "--data", features, "--split", split, "--record", tmp_path / "records")
+    recorded = {entry.config["split"]: entry for entry in records.find(tmp_path / "records", name="ensemble")}
+    assert recorded["test"].metrics["rsum"] == pytest.approx(expected)
+    assert [member["seed"] for member in recorded["test"].config["members"]] == [0, 1]
+    assert recorded["test"].seconds == pytest.approx(
+        sum(load_run(folder).timings["seconds"] for folder in runs), abs=0.01
+    )
 
 
 def test_an_evaluation_says_what_makes_its_numbers_doubtful(
@@ -267,8 +276,50 @@ def test_grading_tells_the_page_to_open(tmp_path: Path) -> None:
 
 def test_baselines_are_printed_and_recorded(features: Path, tmp_path: Path) -> None:
     said = run("baselines", "--data", features, "--record", tmp_path / "records")
-    assert "chance: " in said and "ridge: " in said
-    assert len(list((tmp_path / "records").glob("*.json"))) == 2
+    assert all(f"{name}: " in said for name in ("chance", "ridge", "cca"))
+    assert len(list((tmp_path / "records").glob("*.json"))) == 3
+
+
+def test_cca_can_be_evaluated_and_averaged_like_a_run(
+    features: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = open_precomp(features)
+    solved = cca_scores(dataset.train, dataset.test)
+    said = run("evaluate", "cca", "--data", features)
+    expected = evaluate(solved, dataset.test.owner)["rsum"]
+    assert float(said.split("rsum")[1].split()[0]) == pytest.approx(expected, abs=0.01)
+    out = tmp_path / "run"
+    run("train", "window_grid", "--data", features, "--out", out, *SMALL, "--set", "training.batch_size=2")
+    trained = load_run(out)
+    both = (solved + score_split(trained.model, dataset.test, trained.tokenizer)) / 2
+    said = run("evaluate", "cca", out, "--data", features, "--record", tmp_path / "records")
+    (entry,) = records.find(tmp_path / "records")
+    assert entry.metrics["rsum"] == pytest.approx(evaluate(both, dataset.test.owner)["rsum"], abs=0.01)
+    assert [member["name"] for member in entry.config["members"]] == ["cca", "window_grid"]
+    weighted = (2 * solved + score_split(trained.model, dataset.test, trained.tokenizer)) / 3
+    said = run("evaluate", "cca", out, "--data", features, "--weight", "2", "--weight", "1")
+    expected = evaluate(weighted, dataset.test.owner)["rsum"]
+    assert float(said.split("rsum")[1].split()[0]) == pytest.approx(expected, abs=0.01)
+    said = complaint(capsys, monkeypatch, "evaluate", "cca", out, "--data", features, "--weight", "2")
+    assert "--weight is given 1 times for 2 runs" in said
+    weights = ("--weight", "1", "--weight", "0")
+    assert "wanted a number above 0" in complaint(capsys, monkeypatch, "evaluate", "cca", out, *weights)
+    said = complaint(capsys, monkeypatch, "evaluate", out, "--data", features, "--vectors", "glove")
+    assert "only cca takes them" in said
+
+
+def test_mirror_images_are_twice_the_elements(album: Callable[..., Path], tmp_path: Path) -> None:
+    photographs, elements = album(), []
+    for mirror in ([], ["--mirror"]):
+        folder = tmp_path / f"features{len(mirror)}"
+        run("data", "extract", photographs, folder, "--backbone", "scenes-cnn", *mirror)
+        elements.append(open_precomp(folder).test.pictures.shape[1])
+    assert elements[1] == 2 * elements[0]
+
+
+def test_features_of_two_networks_are_joined(features: Path, tmp_path: Path) -> None:
+    said = run("data", "join", features, features, "--out", tmp_path / "both")
+    assert f"(1, {2 * open_precomp(features).feature_dim})" in said
 
 
 def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(

@@ -579,3 +579,14 @@ def test_weights_of_a_bert_that_are_damaged_or_of_another_are_told(bert_folder, 
     path.rename(folder / "pytorch_model.bin")  # pickles are not even looked at
     with pytest.raises(OSError, match=r"model\.safetensors"):
         BERTEncoder(str(folder), 6)
+
+
+def test_features_of_cells_are_left_out_only_in_training() -> None:
+    cells = torch.ones(2, 3, 8)
+    torch.manual_seed(0)
+    encoder = CellEncoder(8, 4, drop=0.5)
+    assert not torch.equal(encoder(cells)[0], encoder(cells)[0])
+    encoder.eval()
+    assert torch.equal(encoder(cells)[0], encoder.project(cells))
+    with pytest.raises(ValueError, match="drop must be at least 0 and below 1"):
+        CellEncoder(8, 4, drop=1.0)

@@ -467,6 +467,18 @@ def test_an_ensemble_is_the_mean_and_leaves_its_members_alone():
     assert ensemble(second, first).equal(ensemble(first, second))
 
 
+def test_a_member_of_weight_two_counts_as_if_it_were_there_twice():
+    torch.manual_seed(0)
+    first, second = torch.rand(3, 5), torch.rand(3, 5)
+    before = first.clone()
+    torch.testing.assert_close(ensemble(first, second, weights=(2, 1)), ensemble(first, first, second))
+    torch.testing.assert_close(ensemble(first, second, weights=(3, 3)), ensemble(first, second))
+    assert first.equal(before)
+    for wrong in ((1,), (1, 0), (1, -1), (1, math.nan), (1, math.inf)):
+        with pytest.raises(ValueError, match="wanted a positive number for each of 2"):
+            ensemble(first, second, weights=wrong)
+
+
 def test_members_whose_errors_differ_are_better_together_than_alone():
     torch.manual_seed(0)
     truth, owner = torch.eye(200), torch.arange(200)

@@ -21,7 +21,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from vsecore.data import decoding, extraction, files
-from vsecore.data.backbones import Backbone, load_backbone
+from vsecore.data.backbones import Backbone, MirroredBackbone, load_backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.karpathy import CaptionSplit, check_photographs, load_karpathy
 
@@ -70,6 +70,31 @@ def test_extracted_rows_are_what_the_backbone_sees(album: Callable, tiny: Backbo
     assert {path.name for path in folder.iterdir()} == names | {"meta.json"}
     meta = json.loads((folder / "meta.json").read_text())
     assert (meta["backbone"], meta["picture_size"], meta["pictures"]["train"]) == ("tiny", 32, 6)
+
+
+def test_a_mirrored_backbone_adds_the_cells_of_the_mirror_image(tiny: Backbone) -> None:
+    mirrored = MirroredBackbone(tiny)
+    assert (mirrored.kind, mirrored.elements, mirrored.feature_dim) == ("grid", 32, 5)
+    dice = torch.Generator().manual_seed(0)
+    pictures = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8, generator=dice)
+    with torch.no_grad():
+        seen, plain = mirrored(pictures), tiny(pictures)
+        assert torch.equal(seen[:, :16], plain)
+        # A cell of this network depends on its own pixels' mean alone, so the mirror only changes the order.
+        assert torch.allclose(seen[:, 16:].view(2, 4, 4, 5), plain.view(2, 4, 4, 5).flip(2), atol=1e-6)
+        # So the mean of all elements is the same for a picture and its mirror image, whatever the network.
+        assert torch.allclose(mirrored(pictures.flip(-1)).mean(1), seen.mean(1), atol=1e-6)
+
+
+def test_features_with_and_without_mirror_images_are_not_mixed(
+    album: Callable, tiny: Backbone, tmp_path: Path
+) -> None:
+    splits = load_karpathy(album())
+    folder = extract(splits, MirroredBackbone(tiny), tmp_path / "features", device="cpu")
+    assert open_precomp(folder).dev.pictures.shape == (2, 32, 5)
+    assert not check_precomp(folder).problems
+    with pytest.raises(ValueError, match="backbone was 'tiny, mirrored' and is now 'tiny'"):
+        extract(splits, tiny, folder, device="cpu")
 
 
 def contents(folder: Path) -> dict[str, bytes]:

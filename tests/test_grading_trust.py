@@ -18,7 +18,8 @@ import test_checks
 import torch
 from test_grading import IMPORT, RIGHT, code, hand_in
 
-from vsecore.course.checks import EXERCISES, check
+from vsecore import similarity
+from vsecore.course.checks import EXERCISES, borrowed, check
 from vsecore.course.checks.samples import gradient_of
 from vsecore.course.grading import inside, kernel, marks, processes, remarks, values
 from vsecore.course.grading.judging import Distant, judge_filed
@@ -166,14 +167,15 @@ def test_where_no_gradient_arrives_here_none_arrives_from_there() -> None:
 
 
 def test_the_package_that_a_kernel_sees_knows_no_expected_value() -> None:
-    for module in (inside, values):
+    for module in (inside, values, borrowed):
         imports = {
             name
             for node in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8")))
             if isinstance(node, ast.Import | ast.ImportFrom)
             for name in [getattr(node, "module", None) or node.names[0].name]
         }
-        assert not any(name.startswith("vsecore") for name in imports)
+        assert {name for name in imports if name.startswith("vsecore")} <= {"vsecore.course.checks"}
+        assert not hasattr(module, "EXERCISES")
 
 
 # ---- tricks, in real kernels ---------------------------------------------------------------------------
@@ -246,7 +248,7 @@ def test_no_trick_earns_a_point(tmp_path: Path) -> None:
         tmp_path, IMPORT, 'check("00.rank", 7)', *map(quietly, tricks), code(quietly(REPLACED)), "print(1)"
     )
     # What 7 and 0.999 are worth by themselves: a whole number, a percentage. The search returns two rows.
-    assert points(made) == {"rank": 1, "search": 1, "break": 1}
+    assert points(made) == {"rank": 1, "predict": 0, "search": 1, "break": 1, "explore": 0}
     assert {mark.exercise: mark.checks for mark in made.marks}["00.break"] == 1000
     remarked = " ".join(made.remarks)
     for cell in (4, 5, 6, 8, 9):  # in the learner's file; all but the numbers tried, which the checks show
@@ -276,7 +278,7 @@ def test_a_cell_that_ends_or_holds_the_kernel_loses_its_exercise_and_no_other(
         "print(kept, share)",
         seconds=8,
     )
-    assert points(made) == {"rank": 2, "search": 0, "break": 2}
+    assert [points(made)[key] for key in ("rank", "search", "break")] == [2, 0, 2]
     assert "ended" in {mark.exercise: mark.message for mark in made.marks}["00.search"]
     told = [remark for remark in made.remarks if "names" not in remark]
     assert [remark.split(" ")[1] for remark in told] == ["5", "6", "8"], told
@@ -356,3 +358,20 @@ def test_time_is_counted_from_when_the_kernel_is_up(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(kernel, "furnish", slowly)
     made = kernel.run_cells(nbformat.v4.new_notebook(cells=[code("print(1)")]), 1.2)
     assert made.end == "" and made.trouble == {0: ""}
+
+
+def test_what_does_the_work_already_is_refused_there_as_here() -> None:
+    def search(v: Any, query: Any, k: int) -> Any:
+        return similarity.cosine(v, query[None])[:, 0].topk(k).indices
+
+    here, there = check("00.search", search), judge_filed(EXERCISES["00.search"], filed(search))
+    assert "uses similarity" in here.message and here.message == there.message and there.points == 0
+
+
+def test_the_cells_below_go_on_with_a_right_function(tmp_path: Path) -> None:
+    use = "import torch\nprint('found', search(torch.eye(3), torch.tensor([0.0, 1, 0]), 1))"
+    own = 'from vsecore.course.checks import exercise\n@exercise("00.search")\ndef search(v, query, k):\n    ...'
+    one = marks.read_hand_in(hand_in(tmp_path / "00.ipynb", own, use), "00.ipynb")
+    made = marks.run_and_mark(one, "smoke", 60, ["00"])
+    assert made.remarks == () and points(made)["search"] == 0
+    assert one.notebook is not None and "found [1]" in one.notebook.cells[-1].outputs[0].text

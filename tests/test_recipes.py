@@ -28,7 +28,7 @@ from vsecore.pooling import (
     Seq2SeqPool,
     SoftPool,
 )
-from vsecore.recipes import RECIPES, VARIANTS, Part, Recipe, get, settings
+from vsecore.recipes import RECIPES, VARIANTS, Part, Recipe, get, settings, two_ad
 from vsecore.similarity import SIMILARITIES, Cosine
 
 VOCABULARY = Vocabulary([f"w{i}" for i in range(10)])
@@ -190,7 +190,7 @@ def test_the_order_of_changes_does_not_matter():
     assert one.override({"image.pool": "mean"}).image.pool.options == {}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", two_ad.VARIANTS)  # a change of scale touches more than one part
 def test_a_variant_changes_what_it_names_and_nothing_else(variant):
     scale = {"training.learning_rate": 2e-3}
     plain, changed = get("2ad_grid_gru", scale), get(f"2ad_grid_gru+{variant}", scale)
@@ -358,7 +358,16 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         if registry._options(name)
     }
     assert options == {
+        ("picture encoder", "grid"): {"drop": 0.0},
+        ("picture encoder", "patch"): {"drop": 0.0},
         ("caption encoder", "gru"): {"word_dim": 300, "minimum_count": 4},
+        ("caption encoder", "window"): {
+            "word_dim": 300,
+            "window": 3,
+            "hidden": 1024,
+            "drop": 0.2,
+            "minimum_count": 4,
+        },
         ("caption encoder", "bert"): {"weights": inspect.Parameter.empty},
         ("pool", "kmax"): {"k": inspect.Parameter.empty},
         ("pool", "generalized_mean"): {"power": 3.0},
@@ -622,3 +631,14 @@ def test_a_similarity_must_say_what_it_compares(monkeypatch):
     monkeypatch.setitem(SIMILARITIES._entries, "silent", Silent)
     with pytest.raises(ValueError, match=r"similarity 'silent' does not say what it compares.*reads"):
         get("vsepp_grid_gru").override({"similarity": "silent"})
+
+
+def test_the_recipes_for_small_machines_are_what_they_say():
+    recipe = get("window_grid")
+    assert (recipe.image.encoder, recipe.text.pool) == (Part("grid", {"drop": 0.3}), Part("max"))
+    assert recipe.text.encoder.name == "window" and recipe.training.batches == "pictures"
+    small = get("vsepp_grid_gru+laptop")
+    (loss,) = small.losses
+    assert (small.text.encoder.name, loss.name, small.training.epochs) == ("gru", "triplet", 6)
+    # Some epochs of each kind: all negatives, then the hardest.
+    assert 0 < LOSSES.build(loss.name, loss.options).warmup_epochs < small.training.epochs

@@ -1,18 +1,24 @@
-"""Baselines without a training loop: chance, and a ridge regression from pooled features to words.
+"""Baselines without a training loop: chance, ridge regression to words, and canonical correlation analysis.
 
 Every trained system is compared with them: a number above chance is not yet a good number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from vsecore.data.joining import mean_elements
 from vsecore.data.splits import Split
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.word_vectors import load_vectors
 from vsecore.data.words import tokenize
+from vsecore.similarity import cosine
 
 BLOCK = 4096
 """How many rows are converted to float64 at a time."""
@@ -42,12 +48,8 @@ def ridge_scores(train: Split, test: Split, alpha: float = 1.0, minimum_count: i
     Raises:
         ValueError: alpha is not positive, or pictures are pixels.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer  # takes seconds, and only this needs it
-
-    if not alpha > 0:
-        raise ValueError(f"alpha is {alpha}: wanted a positive number")
-    words = TfidfVectorizer(tokenizer=tokenize, token_pattern=None, min_df=minimum_count, sublinear_tf=True)
-    captions = words.fit_transform(train.captions)  # (Nc, V), sparse
+    _check_positive("alpha", alpha)
+    words, captions = _read(train, minimum_count)  # (Nc, V), sparse
     seen = _pooled(train)  # (n, F)
     weights = _ridge_weights(seen, captions, train.owner, alpha)  # (F, V)
     unusual = _pooled(test) - seen.mean(0, dtype=np.float64)  # (n, F)   what sets each picture apart
@@ -55,6 +57,101 @@ def ridge_scores(train: Split, test: Split, alpha: float = 1.0, minimum_count: i
     predicted /= np.linalg.norm(predicted, axis=1, keepdims=True)
     read = words.transform(test.captions).astype(np.float32)  # (Nc, V), sparse
     return torch.from_numpy(np.ascontiguousarray((read @ predicted.T.astype(np.float32)).T))
+
+
+def cca_scores(
+    train: Split,
+    test: Split,
+    vectors: str | Path | None = None,
+    width: int = 150,
+    picture_penalty: float = 3.0,
+    word_penalty: float = 1.0,
+    minimum_count: int = 2,
+) -> Tensor:
+    """Find the directions in which pictures and captions vary together; compare there by cosine.
+
+    Canonical correlation analysis learns a joint space as VSE does, two linear maps, but solves for the best
+    ones at once. A picture is the mean of its elements, a caption its words, weighted by their rarity
+    (tf-idf). Each direction counts by its correlation, so that the doubtful ones say little.
+
+    Args:
+        train: what the maps are fitted to; its pictures are features.
+        test: what is scored; its pictures are features too.
+        vectors: word vectors, as `load_vectors` takes them: a caption is also the mean of its words' vectors,
+            so that words seen a few times are helped by those like them.
+        width: how many directions, the most correlated first.
+        picture_penalty: added to the variance of each direction of pictures, > 0, in units of the mean
+            variance; it keeps directions of little variance from fitting noise.
+        word_penalty: the same for captions.
+        minimum_count: words in fewer training captions are left out.
+
+    Returns:
+        Similarities of the n test pictures and Nc test captions, (n, Nc).
+
+    Raises:
+        ValueError: a penalty is not positive, width < 1, pictures are pixels, or vectors are damaged.
+        FileNotFoundError: there are no such vectors.
+
+    Source: Hotelling 1936; with penalties and weighted directions as in Gong et al. 2014; the square root of
+    the features from Perronnin et al. 2010.
+    """
+    _check_positive("picture_penalty", picture_penalty)
+    _check_positive("word_penalty", word_penalty)
+    if width < 1:
+        raise ValueError(f"width is {width}: wanted at least 1")
+    words, captions = _read(train, minimum_count)  # (Nc, V), sparse
+    read = words.transform(test.captions)  # (Nc, V), sparse
+    if vectors is not None:
+        captions, read = _with_vectors([captions, read], words, vectors)  # (Nc, V + d)
+    seen = _pooled(train, root=True)  # (n, F)
+    counts = np.bincount(train.owner, minlength=len(seen))  # (n,)
+    picture_mean = np.average(seen, axis=0, weights=counts)  # (F,)   over the pairs, as is all that follows
+    word_mean = np.asarray(captions.mean(0)).ravel()  # (V,)
+    of_pictures = np.zeros((seen.shape[1], seen.shape[1]))  # (F, F)
+    for start in range(0, len(seen), BLOCK):
+        x = seen[start : start + BLOCK] - picture_mean  # (b, F)
+        of_pictures += x.T @ (x * counts[start : start + BLOCK, None])
+    of_words = (captions.T @ captions).toarray() - len(train.owner) * np.outer(word_mean, word_mean)  # (V, V)
+    shared = _products(seen, captions, train.owner, picture_mean, np.ones(len(seen)))  # (V, F)
+    left, right = _whitening(of_pictures, picture_penalty), _whitening(of_words, word_penalty)
+    both = np.linalg.solve(right, np.linalg.solve(left, shared.T).T)  # (V, F)   correlations, all whitened
+    squares, directions = np.linalg.eigh(both.T @ both)  # ascending
+    directions = directions[:, ::-1][:, :width]  # (F, K)
+    correlations = np.sqrt(squares[::-1][:width].clip(min=0))  # (K,)
+    from_pictures = np.linalg.solve(left.T, directions) * correlations  # (F, K)
+    from_words = np.linalg.solve(right.T, both @ directions)  # (V, K)   already times the correlations
+    v = (_pooled(test, root=True) - picture_mean) @ from_pictures  # (n, K)
+    t = read @ from_words - word_mean @ from_words  # (Nc, K)
+    return cosine(torch.from_numpy(v), torch.from_numpy(t)).float()
+
+
+def _read(train: Split, minimum_count: int) -> tuple[Any, Any]:
+    """The words of the training captions, and these captions as sparse rows of tf-idf (Nc, V)."""
+    from sklearn.feature_extraction.text import TfidfVectorizer  # takes seconds, and only this needs it
+
+    words = TfidfVectorizer(tokenizer=tokenize, token_pattern=None, min_df=minimum_count, sublinear_tf=True)
+    return words, words.fit_transform(train.captions)
+
+
+def _with_vectors(captions: Sequence[Any], words: Any, vectors: str | Path) -> list[Any]:
+    """Captions (Nc, V) with the weighted sum of their words' vectors behind them: (Nc, V + d)."""
+    from scipy.sparse import csr_matrix, hstack
+
+    vocabulary = Vocabulary(list(words.get_feature_names_out()))
+    known = load_vectors(vectors, vocabulary)[0][-len(vocabulary.words) :].numpy()  # (V, d)
+    known = known - known.mean(0)
+    known /= 2 * np.linalg.norm(known, axis=1, keepdims=True)  # half the length that a word has by itself
+    return [hstack([each, csr_matrix(each @ known)], format="csr") for each in captions]
+
+
+def _whitening(products: np.ndarray, penalty: float) -> np.ndarray:
+    """The Cholesky factor of sums of products (D, D), each direction's variance raised by the penalty."""
+    return np.linalg.cholesky(products + penalty * np.trace(products) / len(products) * np.eye(len(products)))
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not value > 0:
+        raise ValueError(f"{name} is {value}: wanted a positive number")
 
 
 def _ridge_weights(seen: np.ndarray, captions: Any, owner: np.ndarray, alpha: float) -> np.ndarray:
@@ -75,28 +172,39 @@ def _ridge_weights(seen: np.ndarray, captions: Any, owner: np.ndarray, alpha: fl
     mean = seen.mean(0, dtype=np.float64)  # (F,)
     share = 1 / np.bincount(owner, minlength=len(seen))  # (n,)
     gram = alpha * np.eye(seen.shape[1])  # (F, F)
-    products = np.zeros((captions.shape[1], seen.shape[1]))  # (V, F)
     for start in range(0, len(seen), BLOCK):
         x = seen[start : start + BLOCK] - mean  # (b, F)
         gram += x.T @ x
+    products = _products(seen, captions, owner, mean, share)  # (V, F)
+    return np.linalg.solve(gram, products.T)
+
+
+def _products(
+    seen: np.ndarray, captions: Any, owner: np.ndarray, mean: np.ndarray, share: np.ndarray
+) -> np.ndarray:
+    """The sums of what each caption says times what its picture shows, (V, F).
+
+    Args:
+        seen: pictures, (n, F).
+        captions: sparse, (Nc, V).
+        owner: the picture of each caption, (Nc,).
+        mean: subtracted from every picture, (F,).
+        share: how much each caption of a picture counts, (n,).
+    """
+    products = np.zeros((captions.shape[1], seen.shape[1]))
     for start in range(0, len(owner), BLOCK):
         pictures = owner[start : start + BLOCK]
         x = (seen[pictures] - mean) * share[pictures, None]  # (b, F)
         products += captions[start : start + BLOCK].T @ x
-    return np.linalg.solve(gram, products.T)
+    return products
 
 
-def _pooled(split: Split) -> np.ndarray:
-    """The mean of each picture's real elements, scaled to length one: (n, F)."""
-    if split.has_pixels:
-        raise ValueError(f"split {split.name!r} holds pixels: wanted features (pictures, elements, width)")
-    means = np.empty((len(split), split.pictures.shape[2]), np.float32)
-    for start in range(0, len(split), 256):
-        rows = np.arange(start, min(start + 256, len(split)))
-        block = np.asarray(split.pictures[rows], np.float32)  # (b, N, F)
-        counts = (
-            np.full(len(rows), block.shape[1]) if split.picture_counts is None else split.picture_counts[rows]
-        )
-        real = np.arange(block.shape[1]) < counts[:, None]  # (b, N)
-        means[rows] = (block * real[..., None]).sum(1) / counts[:, None]
+def _pooled(split: Split, root: bool = False) -> np.ndarray:
+    """The mean of each picture's real elements, scaled to length one: (n, F).
+
+    With `root`, first the square root of each number (with its sign), so that a few large ones do not decide.
+    """
+    means = mean_elements(split)
+    if root:
+        means = np.sign(means) * np.sqrt(np.abs(means))
     return means / np.linalg.norm(means, axis=1, keepdims=True)

@@ -6,6 +6,7 @@ to stand before it, so that a collapsed model, which scores all alike, scores 0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -101,7 +102,7 @@ def evaluate(
     return _mean_over_folds(scores, owner, torch.arange(pictures).view(folds, -1))
 
 
-def ensemble(*scores: Tensor) -> Tensor:
+def ensemble(*scores: Tensor, weights: Sequence[float] = ()) -> Tensor:
     """Several systems as one: the mean of their similarities.
 
     With cosines it is one embedding too: the systems' unit vectors behind one another, divided by the square
@@ -109,22 +110,27 @@ def ensemble(*scores: Tensor) -> Tensor:
 
     Args:
         scores: a matrix (Ni, Nc) of each system, of the same pictures and captions in the same order.
+        weights: how much each counts, > 0; none: all the same. Of systems that make the same mistakes, each
+            should count less.
 
     Returns:
         (Ni, Nc), in the type of the first.
 
     Raises:
-        ValueError: no matrix, or their shapes differ.
+        ValueError: no matrix, or their shapes differ; not one weight for each, or one that is not positive.
 
     Source: Zhang et al. 2022 (2AD), section 4.3.
     """
     if not scores or any(matrix.shape != scores[0].shape for matrix in scores):
         shapes = ", ".join(str(tuple(matrix.shape)) for matrix in scores) or "none"
         raise ValueError(f"scores must be one matrix or several of the same shape (Ni, Nc), got {shapes}")
-    total = scores[0].clone()
-    for matrix in scores[1:]:  # one after the other: of COCO each takes half a gigabyte
-        total += matrix
-    return total.div_(len(scores))
+    each = weights or (1,) * len(scores)
+    if len(each) != len(scores) or not all(0 < weight < math.inf for weight in each):
+        raise ValueError(f"weights are {list(each)}: wanted a positive number for each of {len(scores)}")
+    total = scores[0] * each[0]
+    for matrix, weight in zip(scores[1:], each[1:], strict=True):  # of COCO each takes half a gigabyte
+        total.add_(matrix, alpha=weight)
+    return total.div_(sum(each))
 
 
 def r_precision(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> float:

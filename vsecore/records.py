@@ -28,7 +28,7 @@ from vsecore.data.files import read_json, write_atomically
 from vsecore.paths import assets
 from vsecore.training import Run
 from vsecore.training.distributed import hardware
-from vsecore.training.identity import flatten
+from vsecore.training.identity import digest, flatten
 from vsecore.typed import short
 
 PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
@@ -107,6 +107,36 @@ def record_run(run: Run, metrics: dict[str, float], note: str = "") -> Record:
         device=run.device,
         processes=run.processes,
         precision=run.precision,
+    )
+
+
+def member(run: Run) -> dict[str, Any]:
+    """What tells a run of an ensemble from all others."""
+    return {"name": run.recipe.name, "config_hash": run.recipe.hash(), "seed": run.seed, "data": run.data}
+
+
+def record_ensemble(
+    members: Sequence[dict[str, Any]], split: str, metrics: dict[str, float], seconds: float, note: str = ""
+) -> Record:
+    """The record of an ensemble. Its data's name and its seed are those of its first member.
+
+    Args:
+        members: what `member` says of each.
+        split: what it was evaluated on.
+        metrics: what is reported.
+        seconds: how long the training of all members took, added up.
+        note: in plain words, what the numbers are.
+    """
+    config = {"members": list(members), "split": split}
+    return record(
+        "ensemble",
+        config=config,
+        config_hash=digest(json.dumps(config, sort_keys=True).encode()),
+        data={"name": members[0]["data"]["name"]},
+        seed=members[0]["seed"],
+        metrics=metrics,
+        seconds=seconds,
+        note=note,
     )
 
 

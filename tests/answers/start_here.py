@@ -2,6 +2,8 @@
 
 import torch
 
+FOUR = "One says four words"
+
 
 def by_topk(v, query, k):
     directions = v / v.norm(dim=1, keepdim=True)
@@ -22,6 +24,8 @@ RIGHT = {
     "00.rank": [3, 3.0, torch.tensor(3)],
     "00.search": [by_topk, by_sorting, by_list],
     "00.break": [0.1, 100 / 1000, torch.tensor(0.1)],
+    "00.predict": ["own", "true", "the same"],
+    "00.explore": [(FOUR, FOUR), [FOUR, f"{FOUR} and more"], ("I expect no change", "And none was seen")],
 }
 WRONG = {
     "00.rank": [0, 2, 4, 1],
@@ -31,4 +35,6 @@ WRONG = {
         lambda v, query, k: (v @ query).topk(k).indices,
     ],
     "00.break": [0, 0.001, 0.02, 100, 50],
+    "00.predict": ["neither", 7, "True"],
+    "00.explore": [("", ""), (FOUR, "yes"), 3],
 }

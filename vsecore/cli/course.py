@@ -90,6 +90,9 @@ def learner(
         list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where the copies go. [default: build/learner]")] = None,
+    solutions: Annotated[
+        bool, typer.Option(help="Fold a solution beneath each exercise, or leave all of them out.")
+    ] = True,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite older copies, and any work in them.")
     ] = False,
@@ -97,14 +100,14 @@ def learner(
         bool, typer.Option("--package", help="Add the package itself, without tests and notebooks.")
     ] = False,
 ) -> None:
-    """Write copies of the notebooks without their solutions, to work in or to hand out."""
+    """Write copies of the notebooks to work in: the parts that a learner writes are cut out."""
     paths.need_checkout("vse learner")
     from vsecore.course.grading import LEARNER_FOLDER, write_learner_copies, write_package
 
     folder = out or LEARNER_FOLDER
     check_writable("--out", folder)
-    written = write_learner_copies(notebooks or (), folder, force=force)
-    typer.echo(f"{len(written)} notebooks without solutions: {folder}")
+    written = write_learner_copies(notebooks or (), folder, solutions=solutions, force=force)
+    typer.echo(f"{len(written)} notebooks to work in: {folder}")
     if package:
         made = write_package(folder)
         typer.echo(f"the package: {made.name}; learners install it with pip install '{made.name}[course]'")

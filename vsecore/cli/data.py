@@ -42,11 +42,15 @@ def data_extract(
     backbone: Annotated[str, typer.Option(help="A timm model, or torchvision/NAME.")] = "resnet50",
     weights: Annotated[Path | None, typer.Option(help="A file of weights, instead of the hub's.")] = None,
     captions: Annotated[Path | None, typer.Option(help="The dataset_*.json, if not in the folder.")] = None,
+    mirror: Annotated[
+        bool, typer.Option("--mirror", help="Also extract each picture's mirror image: twice the elements.")
+    ] = False,
     batch_size: Annotated[int, typer.Option(min=1)] = 32,
 ) -> None:
     """Extract features of every picture with a trained network. Resumes where it was stopped."""
     check_writable("OUT", out)
     from vsecore.course.datasets import find_backbone
+    from vsecore.data.backbones import MirroredBackbone
     from vsecore.data.features import extract, open_precomp
     from vsecore.data.karpathy import load_karpathy
 
@@ -54,7 +58,23 @@ def data_extract(
         raise ValueError(f"OUT {out} is the folder of the photographs: name another one for the features")
     splits = load_karpathy(root, captions)
     stopping.advise(lambda: "continue with the same command")
-    extract(splits, find_backbone(backbone, weights), out, batch_size=batch_size)
+    network = find_backbone(backbone, weights)
+    extract(splits, MirroredBackbone(network) if mirror else network, out, batch_size=batch_size)
     dataset = open_precomp(out)
+    for split in (dataset.train, dataset.dev, dataset.test):
+        typer.echo(repr(split))
+
+
+@app.command("join")
+def data_join(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of features, of the same pictures.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write the joined features into.")],
+) -> None:
+    """Put the features of several networks side by side, each picture as one vector."""
+    check_writable("--out", out)
+    from vsecore.data.features import open_precomp
+    from vsecore.data.joining import join
+
+    dataset = open_precomp(join(folders, out))
     for split in (dataset.train, dataset.dev, dataset.test):
         typer.echo(repr(split))

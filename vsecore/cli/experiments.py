@@ -12,6 +12,7 @@ from vsecore.cli.options import (
     Features,
     RecordOption,
     Seed,
+    VectorsOption,
     check_writable,
     open_dataset,
     read_settings,
@@ -19,35 +20,53 @@ from vsecore.cli.options import (
 )
 
 
-def baselines(data: DataOption = "scenes", seed: Seed = 0, record: RecordOption = None) -> None:
-    """Evaluate chance and a ridge regression on the test split, with grid features."""
+def baselines(
+    data: DataOption = "scenes",
+    vectors: VectorsOption = None,
+    seed: Seed = 0,
+    record: RecordOption = None,
+) -> None:
+    """Evaluate chance, a ridge regression and CCA on the test split, with grid features."""
     check_writable("--record", record)
     import time
 
     from vsecore import records
-    from vsecore.baselines import chance_scores, ridge_scores
+    from vsecore.baselines import cca_scores, chance_scores, ridge_scores
     from vsecore.evaluation import evaluate as measure
 
     dataset = open_dataset(data, "grid")
-    for name, note in (
-        ("chance", "uniform random scores"),
-        ("ridge", "ridge regression from the mean element to tf-idf words, compared by cosine"),
+    train, test = dataset.train, dataset.test
+    with_vectors = "" if vectors is None else f", with word vectors ({vectors.name})"
+    for name, score, note in (
+        ("chance", lambda: chance_scores(test, seed), "uniform random scores"),
+        (
+            "ridge",
+            lambda: ridge_scores(train, test),
+            "ridge regression from the mean element to tf-idf words, compared by cosine",
+        ),
+        (
+            "cca",
+            lambda: cca_scores(train, test, vectors),
+            f"canonical correlations of the mean element and tf-idf words{with_vectors}",
+        ),
     ):
         began = time.perf_counter()
-        chance = name == "chance"
-        scores = chance_scores(dataset.test, seed) if chance else ridge_scores(dataset.train, dataset.test)
-        metrics = measure(scores, dataset.test.owner)
+        metrics = measure(score(), test.owner)
         typer.echo(f"{name}: {spoken(metrics)}")
         if record is not None:
             entry = records.record(
                 name,
                 config={},
                 config_hash="",
-                data={"name": dataset.name, "fingerprint": dataset.fingerprint()},
+                data={
+                    "name": dataset.name,
+                    "fingerprint": dataset.fingerprint(),
+                    "vectors": vectors.name if vectors is not None and name == "cca" else "",
+                },
                 seed=seed,
                 metrics=metrics,
                 seconds=time.perf_counter() - began,
-                note=f"{note}; {len(dataset.test)} test pictures",
+                note=f"{note}; {len(test)} test pictures",
             )
             typer.echo(f"record: {records.write(entry, record)}")
 
@@ -67,7 +86,7 @@ def experiment(
         list[str] | None,
         typer.Option("--set", help="A field of all arms, in place of the scale's own. Repeatable."),
     ] = None,
-    vectors: Annotated[Path | None, typer.Option(help="Word vectors as text: GloVe or fastText.")] = None,
+    vectors: VectorsOption = None,
     record: Annotated[
         Path | None, typer.Option("--record", help="The folder of records. [default: the repository's]")
     ] = None,

@@ -20,6 +20,10 @@ Features = Annotated[Literal["grid", "region", "patch"], typer.Option(help="What
 RecordOption = Annotated[
     Path | None, typer.Option("--record", help="Write a record into this folder, such as assets/results.")
 ]
+VectorsOption = Annotated[
+    Path | None,
+    typer.Option("--vectors", help="A text file of word vectors, or glove: those of the extra offline."),
+]
 
 
 def read_settings(pairs: list[str]) -> dict[str, str]:

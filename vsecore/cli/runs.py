@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,11 +12,17 @@ from vsecore.cli.options import (
     DataOption,
     RecordOption,
     Seed,
+    VectorsOption,
     check_writable,
     open_dataset,
     read_settings,
     spoken,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vsecore.data.splits import Split
 
 
 def train(
@@ -28,7 +34,7 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
     ] = None,
-    vectors: Annotated[Path | None, typer.Option(help="Word vectors as text: GloVe or fastText.")] = None,
+    vectors: VectorsOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")] = 0,
     device: Annotated[Literal["auto", "cpu"], typer.Option(help="auto uses a GPU if there is one.")] = "auto",
@@ -110,8 +116,17 @@ def train(
         typer.echo(f"record: {records.write(entry, record)}")
 
 
+CCA = Path("cca")
+"""What `vse evaluate` takes in place of a run's folder; another name must do for a folder."""
+
+
 def evaluate(
-    runs: Annotated[list[Path], typer.Argument(help="A run's folder; several are averaged: an ensemble.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A run's folder, or cca, which is solved for; several are averaged: an ensemble."
+        ),
+    ],
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -122,43 +137,94 @@ def evaluate(
     ] = None,
     split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
     folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
+    weights: Annotated[
+        list[float] | None,
+        typer.Option("--weight", help="How much each counts, in their order; repeat it. [default: the same]"),
+    ] = None,
+    vectors: VectorsOption = None,
+    record: RecordOption = None,
 ) -> None:
     """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities."""
+    check_writable("--record", record)
+    from vsecore import records
     from vsecore.evaluation import ensemble
     from vsecore.evaluation import evaluate as measure
-    from vsecore.training import load_run, score_split
-    from vsecore.training.distributed import best_device
 
     if split not in ("train", "dev", "test"):
         raise ValueError(f"--split is {split!r}; it must be train, dev or test")
+    if vectors is not None and CCA not in runs:
+        raise ValueError("--vectors is given, but only cca takes them here: a run has its own")
     sources = data or ["scenes"]
     if len(sources) not in (1, len(runs)):
         raise ValueError(f"--data is given {len(sources)} times for {len(runs)} runs: give one, or one each")
-    scores, parts = [], []
+    if weights is not None and len(weights) != len(runs):
+        raise ValueError(f"--weight is given {len(weights)} times for {len(runs)} runs: give one each")
+    if weights is not None and not min(weights) > 0:  # before the scoring, which takes a while
+        raise ValueError(f"--weight is {min(weights):g}: wanted a number above 0")
+    scores, parts, members, seconds = [], [], [], 0.0
     for row, folder in enumerate(runs):
-        trained = load_run(folder)
         source = sources[row % len(sources)]
-        if data is None and trained.data["name"] != "scenes":
-            name = trained.data["name"]
-            raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
-        dataset = open_dataset(source, trained.recipe.features)
-        if dataset.feature_dim != trained.data["feature_dim"]:
-            raise ValueError(
-                f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "
-                f"{dataset.feature_dim}: name features of the network that it was trained with"
-            )
-        if dataset.fingerprint() != trained.data["fingerprint"]:
-            typer.echo(
-                f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}; unless "
-                "the same network made both features, these numbers mean nothing",
-                err=True,
-            )
-        if len(trained.history) < trained.recipe.training.epochs:
-            done = f"{len(trained.history)} of {trained.recipe.training.epochs} epochs"
-            typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
-        parts.append(getattr(dataset, split))
-        if parts[row].captions != parts[0].captions or parts[row].picture_ids != parts[0].picture_ids:
+        if folder == CCA:
+            score, part, member, took = _solved(source, split, vectors)
+        else:
+            score, part, member, took = _trained(folder, source, split, named=data is not None)
+        scores.append(score)
+        parts.append(part)
+        members.append(member if weights is None else member | {"weight": weights[row]})
+        seconds += took
+        if part.captions != parts[0].captions or part.picture_ids != parts[0].picture_ids:
             raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")
-        scores.append(score_split(trained.model.to(best_device()), parts[row], trained.tokenizer))
-    for name, value in measure(ensemble(*scores), parts[0].owner, folds).items():
+    metrics = measure(ensemble(*scores, weights=weights or ()), parts[0].owner, folds)
+    for name, value in metrics.items():
         typer.echo(f"{name:<12} {value:8.2f}")
+    if record is not None:
+        in_folds = f", mean of {folds} folds" if folds else ""
+        note = f"mean similarity of {len(runs)} systems on {len(parts[0])} {split} pictures{in_folds}"
+        entry = records.record_ensemble(members, split, metrics, seconds, note)
+        typer.echo(f"record: {records.write(entry, record)}")
+
+
+def _trained(
+    folder: Path, source: str, split: str, named: bool
+) -> tuple[Tensor, Split, dict[str, Any], float]:
+    """A run's similarities on a split of some data, the split, what tells the run apart, and its seconds."""
+    from vsecore import records
+    from vsecore.training import load_run, score_split
+    from vsecore.training.distributed import best_device
+
+    trained = load_run(folder)
+    if not named and trained.data["name"] != "scenes":
+        name = trained.data["name"]
+        raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
+    dataset = open_dataset(source, trained.recipe.features)
+    if dataset.feature_dim != trained.data["feature_dim"]:
+        raise ValueError(
+            f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "
+            f"{dataset.feature_dim}: name features of the network that it was trained with"
+        )
+    if dataset.fingerprint() != trained.data["fingerprint"]:
+        typer.echo(
+            f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}; unless "
+            "the same network made both features, these numbers mean nothing",
+            err=True,
+        )
+    if len(trained.history) < trained.recipe.training.epochs:
+        done = f"{len(trained.history)} of {trained.recipe.training.epochs} epochs"
+        typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
+    part = getattr(dataset, split)
+    scores = score_split(trained.model.to(best_device()), part, trained.tokenizer)
+    return scores, part, records.member(trained), trained.timings["seconds"]
+
+
+def _solved(source: str, split: str, vectors: Path | None) -> tuple[Tensor, Split, dict[str, Any], float]:
+    """The same of canonical correlation analysis, which is solved for here and now."""
+    import time
+
+    from vsecore.baselines import cca_scores
+
+    dataset = open_dataset(source, "grid")
+    part, began = getattr(dataset, split), time.perf_counter()
+    scores = cca_scores(dataset.train, part, vectors)
+    data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": str(vectors or "none")}
+    member = {"name": str(CCA), "config_hash": "", "seed": 0, "data": data}
+    return scores, part, member, time.perf_counter() - began

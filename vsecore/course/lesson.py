@@ -26,12 +26,13 @@ import torch
 
 from vsecore import records, scenes, threads
 from vsecore.course.datasets import DATASETS, open_dataset, picture_files, read_pixels
+from vsecore.course.meanings import suggestion
 from vsecore.data.files import cache_folder, in_batch, locked, read_json, write_atomically
 from vsecore.data.karpathy import find_annotations
-from vsecore.data.splits import Dataset, FeatureKind
+from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.paths import PACKAGE, results
 from vsecore.recipes import Recipe
-from vsecore.scenes.build import WORLD_VERSION
+from vsecore.scenes.build import SIZES, WORLD_VERSION
 from vsecore.scenes.networks import NETWORKS, weights_file
 from vsecore.training import Run, fit
 
@@ -192,6 +193,13 @@ class Lesson:
         sizes = SMOKE_SIZES if self.tier == "smoke" else None
         return open_dataset(self.data, self.data_root, features=features, sizes=sizes)
 
+    def test_split(self, features: FeatureKind = "grid") -> Split:
+        """Open the test split alone: of the scenes, that saves drawing what is trained on."""
+        if self.data != "scenes":
+            return self.dataset(features).test
+        count = SMOKE_SIZES["test"] if self.tier == "smoke" else SIZES["test"]
+        return scenes.load(train=1, dev=1, test=count, features=features).test
+
     def pictures(self, split: str, rows: Sequence[int]) -> list[np.ndarray]:
         """Return pictures of a split to look at, each uint8 (height, width, 3)."""
         if self.data == "scenes":
@@ -201,8 +209,15 @@ class Lesson:
         files = picture_files(self.data_root, split)
         return read_pixels([files[row] for row in rows])
 
-    def true_of(self, sentence: str, split: str, rows: Sequence[int]) -> tuple[list[bool] | None, str]:
+    def true_of(
+        self, sentence: str, split: str, rows: Sequence[int] | None = None
+    ) -> tuple[list[bool] | None, str]:
         """Judge which pictures a learner's own sentence is true of.
+
+        Args:
+            sentence: in the world's words.
+            split: whose pictures.
+            rows: which of them; None: all.
 
         Returns:
             A judgement for each row and an empty remark; or None and why it cannot be judged: the pictures
@@ -213,9 +228,10 @@ class Lesson:
         try:
             form = scenes.parse(sentence)
         except ValueError as unread:
-            return None, f"\n(not judged: {unread})"
+            return None, f"\n(not judged: {unread} {suggestion(sentence)}".rstrip() + ")"
         made = scenes.pictures(split, self._count(split))
-        return [scenes.holds(form, made[row].scene) for row in rows], ""
+        chosen = made if rows is None else [made[row] for row in rows]
+        return [scenes.holds(form, picture.scene) for picture in chosen], ""
 
     def relevance(self, split: str) -> np.ndarray | None:
         """Return which caption is true of which picture, bool (Nc, Ni); None for photographs."""

@@ -85,6 +85,33 @@ class Backbone(nn.Module):
         return digest.hexdigest()
 
 
+class MirroredBackbone(Backbone):
+    """A network that sees each picture twice, as it is and in a mirror: twice the elements.
+
+    A dog that runs to the left is the same dog, but the network's features of it differ a little. Whatever
+    pools over all elements hears both.
+
+    Args:
+        backbone: the network.
+    """
+
+    def __init__(self, backbone: Backbone) -> None:
+        name = f"{backbone.name}, mirrored"
+        super().__init__(name, backbone.network, backbone.normalise, backbone.picture_size)
+        self.elements *= 2
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """The elements (B, N, F) as `Backbone.forward` gives them; behind them those of the mirror images.
+
+        Returns:
+            (B, 2N, F).
+
+        Raises:
+            ValueError: another shape or type.
+        """
+        return torch.cat([super().forward(pictures), super().forward(pictures.flip(-1))], 1)
+
+
 def load_backbone(name: str, weights: str | Path | None = None, picture_size: int | None = None) -> Backbone:
     """A trained network, ready to look at pictures.
 

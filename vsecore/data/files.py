@@ -1,5 +1,7 @@
 """Where files go, how they are written, and how long work shows its progress."""
 
+import hashlib
+import importlib.metadata
 import os
 import secrets
 import sys
@@ -129,6 +131,27 @@ def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         lock.close()
+
+
+def installed_file(package: str, name: str, sha256: str) -> Path | None:
+    """A file of an installed package, whose code is not run. None: the package is not installed.
+
+    Raises:
+        ValueError: the file has another checksum.
+    """
+    try:
+        entries = importlib.metadata.files(package) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for entry in entries:
+        if entry.name == name:
+            path = Path(str(entry.locate()))
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if digest != sha256:
+                raise ValueError(f"{path} has sha256 {digest}, wanted {sha256}: install the package again")
+            return path
+    return None
 
 
 def cache_folder(*parts: str) -> Path:

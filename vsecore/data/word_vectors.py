@@ -1,4 +1,4 @@
-"""Pretrained vectors for words, from text files of GloVe or fastText."""
+"""Pretrained vectors for words: text files of GloVe or fastText, or GloVe from an installed package."""
 
 import functools
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from vsecore.data import glove
 from vsecore.data.vocabulary import Vocabulary
 
 _LONGEST_ROW = 1 << 20
@@ -42,6 +43,8 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
 
     Args:
         path: a row for each word: the word, then d numbers. fastText's first line ("rows d") is understood.
+            "glove" means all of GloVe 6B in width 50, from the package that the extra "offline" brings.
+            "glove" means all of GloVe 6B in width 50, from the package that the extra "offline" brings.
         vocabulary: whose words are wanted; V is its length.
         seed: of the noise.
 
@@ -49,18 +52,25 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
         The vectors, (V, d) float32, row by number, and what was found.
 
     Raises:
-        FileNotFoundError: no such file.
+        FileNotFoundError: no such file, or the package is not installed.
         ValueError: a row has the wrong width or holds no numbers, or no word was found.
 
     Source: Pennington, Socher and Manning 2014 (GloVe); Bojanowski et al. 2017 (fastText).
     """
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no vectors file {path}: get a text file of GloVe or fastText and name it")
-    state = path.stat()
-    found, words, by_lower_case = _read_vectors(
-        path.resolve(), (state.st_mtime_ns, state.st_size), tuple(vocabulary.words)
-    )
+    if path.is_file():
+        state = path.stat()
+        found, words, by_lower_case = _read_vectors(
+            path.resolve(), (state.st_mtime_ns, state.st_size), tuple(vocabulary.words)
+        )
+    elif str(path) == glove.NAME:
+        found, words = glove.read(tuple(vocabulary.words))
+        by_lower_case = 0
+    else:
+        raise FileNotFoundError(
+            f"no vectors file {path}: name a text file of GloVe or fastText, or write glove for the vectors "
+            'that the extra "offline" brings'
+        )
     dice = torch.Generator().manual_seed(seed)
     spread = 0.1 * found.std(0, correction=0)
     matrix = found.mean(0) + spread * torch.randn(len(vocabulary), found.shape[1], generator=dice)  # (V, d)

@@ -4,6 +4,7 @@ Pooling them to one vector, or predicting a set from them, comes after: see `vse
 """
 
 from vsecore.encoders.pictures import CellEncoder, RegionEncoder
+from vsecore.encoders.windows import WindowEncoder
 from vsecore.encoders.words import BERTEncoder, BiGRUEncoder
 from vsecore.registry import Registry
 
@@ -16,7 +17,7 @@ IMAGE_ENCODERS = Registry(
 
 TEXT_ENCODERS = Registry(
     "caption encoder",
-    {"gru": BiGRUEncoder, "bert": BERTEncoder},
+    {"gru": BiGRUEncoder, "window": WindowEncoder, "bert": BERTEncoder},
     context=("vocabulary_size", "dim", "vectors", "architecture", "captions"),
     methods=("tokenizer",),
 )
@@ -29,4 +30,5 @@ __all__ = [
     "BiGRUEncoder",
     "CellEncoder",
     "RegionEncoder",
+    "WindowEncoder",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import relu
+from torch.nn.functional import dropout, relu
 
 from vsecore.encoders.normalisation import ElementNorm
 from vsecore.pooling.masking import without_padding
@@ -25,14 +25,23 @@ class CellEncoder(nn.Module):
             pixels and the backbone is trained too; without one it reads features extracted beforehand.
             Class and register tokens describe the whole picture, so the first P tokens are left out, where P
             is the backbone's `num_prefix_tokens` (none if it has no such attribute).
+        drop: the share of each cell's features left out in training, so that a model of few pictures does not
+            rely on single ones.
+
+    Raises:
+        ValueError: drop is out of its range.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1: a linear projection of the image features; cell by cell
     as in Chen et al. 2021 (VSE-infinity); patches as in Zhang et al. 2022 (2AD).
     """
 
-    def __init__(self, feature_dim: int, dim: int, backbone: nn.Module | None = None) -> None:
+    def __init__(
+        self, feature_dim: int, dim: int, backbone: nn.Module | None = None, drop: float = 0.0
+    ) -> None:
         super().__init__()
-        self.backbone = backbone
+        if not 0 <= drop < 1:
+            raise ValueError(f"drop must be at least 0 and below 1, got {drop}")
+        self.backbone, self.drop = backbone, drop
         self.feature_dim = feature_dim
         self.project = projection(feature_dim, dim)
 
@@ -45,7 +54,8 @@ class CellEncoder(nn.Module):
         if self.backbone is not None:
             pictures = _cells(self.backbone, pictures)  # (B, N, F)
         check_features(pictures, mask, self.feature_dim)
-        return self.project(without_padding(pictures, mask)), mask  # (B, N, D)
+        cells = dropout(without_padding(pictures, mask), self.drop, self.training)  # (B, N, F)
+        return self.project(cells), mask  # (B, N, D)
 
 
 class RegionEncoder(nn.Module):

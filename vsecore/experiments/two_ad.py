@@ -10,7 +10,7 @@ from vsecore.experiments.experiment import Arm, Experiment, Member
 EXPERIMENTS: dict[str, Experiment] = {
     "2ad_pooling": Experiment(
         "Which pooler is best under the same loss?",
-        "Zhang et al. 2022 (2AD), tables 4 and A.1",
+        "Zhang et al. 2022 (2AD), tables 4 and A.1-1",
         "2ad_{features}_gru",
         {
             "AdPool": Arm("", "VSE+2AD (R, BiGRU)"),

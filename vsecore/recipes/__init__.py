@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vsecore.recipes import two_ad
+from vsecore.recipes import small, two_ad
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training, settings
 from vsecore.recipes.vsepp import vsepp
 
@@ -27,10 +27,10 @@ RECIPES: dict[str, Recipe] = {
     for text in ("gru", "bert")
     for feature in ("grid", "region", "patch")
     for recipe in (make(feature, text),)
-}
+} | {recipe.name: recipe for recipe in (small.window("grid"), small.window("patch"))}
 """Every system by name."""
 
-VARIANTS: dict[str, dict[str, Any]] = {**two_ad.VARIANTS}
+VARIANTS: dict[str, dict[str, Any]] = {**two_ad.VARIANTS, **small.VARIANTS}
 """Named changes to a recipe: the parts that papers remove or replace."""
 
 

@@ -25,6 +25,7 @@ from vsecore import scenes
 from vsecore.course.batch import CourseError, notebooks
 from vsecore.course.book.evidence import lay_evidence
 from vsecore.course.grading import instructor_page
+from vsecore.course.grading.plain import facts_of, key_of_label
 from vsecore.paths import ROOT
 
 # The search on the title page: the notebook that shows it, and what is asked there.
@@ -104,6 +105,7 @@ def lay_notebooks(executed: Path, folder: Path) -> None:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         for cell in notebook["cells"]:
             _give_alt_text(cell)
+            _give_facts(cell)
             _hide_injected_parameters(cell)
         (folder / stored.name).write_text(json.dumps(notebook), encoding="utf-8")
 
@@ -115,6 +117,17 @@ def _give_alt_text(cell: dict[str, Any]) -> None:
         if "image/png" in data and "text/plain" in data:
             words = "".join(data["text/plain"])
             cell.setdefault("metadata", {}).setdefault("mystnb", {}).setdefault("image", {})["alt"] = words
+
+
+def _give_facts(cell: dict[str, Any]) -> None:
+    """Write below an exercise's title what it asks for, how hard it is and how long it takes."""
+    if cell["cell_type"] == "markdown":
+        cell["source"] = _EXERCISE.sub(
+            lambda found: f"{found[0]}\n{facts_of(key_of_label(found['label']))}\n", "".join(cell["source"])
+        )
+
+
+_EXERCISE = re.compile(r"\{exercise\}.*\n:label: (?P<label>ex-\S+)\n")
 
 
 def _hide_injected_parameters(cell: dict[str, Any]) -> None:

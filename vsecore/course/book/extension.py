@@ -17,6 +17,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     # After the theme, which makes the list of buttons and adds its own.
     app.connect("html-page-context", offer_local_lab, priority=900)
     app.connect("html-page-context", leave_out_thebe, priority=900)
+    app.connect("html-page-context", mend_lists)
     app.connect("autodoc-process-signature", leave_out_empty_signature)
     app.connect("viewcode-follow-imported", find_source)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
@@ -59,6 +60,18 @@ def leave_out_thebe(app: Sphinx, page: str, template: str, context: dict[str, An
 
     context["script_files"] = [file for file in context["script_files"] if wanted(file)]
     context["css_files"] = [file for file in context["css_files"] if wanted(file)]
+
+
+def mend_lists(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Write lists as HTML wants them: a list within a list in one of its items, references without roles."""
+    if body := context.get("body"):
+        for written, wanted in (
+            ("</li>\n<ul>", "\n<ul>"),  # of modules; an item ends by itself where its list does
+            (' role="doc-biblioentry"', ""),  # ARIA has given it up
+            ('<div role="list" class="citation-list">', '<div class="citation-list">'),
+        ):
+            body = body.replace(written, wanted)
+        context["body"] = body
 
 
 def leave_out_empty_signature(

@@ -5,7 +5,8 @@ Each notebook has a module with its exercises; `exercise` says how an answer is 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from vsecore.course.checks import (
     encoders,
@@ -19,7 +20,7 @@ from vsecore.course.checks import (
 )
 from vsecore.course.checks.exercise import Exercise, Judgement, Trial, judge_answer
 
-__all__ = ["EXERCISES", "Exercise", "Judgement", "Trial", "check"]
+__all__ = ["EXERCISES", "Exercise", "Judgement", "Trial", "check", "exercise"]
 
 EXERCISES: dict[str, Exercise] = {
     **start_here.EXERCISES,
@@ -31,6 +32,33 @@ EXERCISES: dict[str, Exercise] = {
     **how_many_negatives.EXERCISES,
     **ensembles_and_speed.EXERCISES,
 }
+
+
+Answer = TypeVar("Answer", bound=Callable[..., Any])
+
+
+def exercise(key: str) -> Callable[[Answer], Answer]:
+    """Judge the function or class below, at once, and say how far it gets: `@exercise("04.siblings")`.
+
+    Until it is right, a right one takes its place for the cells below, so that the notebook goes on.
+
+    Args:
+        key: the exercise's.
+
+    Raises:
+        ValueError: there is no such exercise.
+    """
+
+    def judged(answer: Answer) -> Answer:
+        judgement = check(key, answer)
+        print(judgement)
+        reference: Any = EXERCISES[key].reference
+        if judgement.passed or reference is None:
+            return answer
+        print(f"Until then, the cells below use a {answer.__name__} that is right.")
+        return reference
+
+    return judged
 
 
 def check(exercise: str, answer: Any) -> Judgement:

@@ -1,6 +1,8 @@
 """How an answer is judged: trials, easiest first, each with a hint for those who fail it.
 
-Any right answer passes, however it is written: trials look at what an answer does, never at how.
+Any right answer passes, however it is written: trials look at what an answer does, never at how. Only an
+answer that leaves the work to the package, or to a function of the notebook that already does it, is
+refused (see `borrowed`).
 """
 
 from __future__ import annotations
@@ -9,8 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-ExerciseKind = Literal["compute", "code", "break"]
-"""What an exercise asks for: a number worked out, code written, or something broken on purpose."""
+from vsecore.course.checks.borrowed import borrowed, is_stub
+
+ExerciseKind = Literal["predict", "compute", "code", "break", "explore"]
+"""What an exercise asks for: a prediction before a cell runs, a number worked out, code written, something
+broken on purpose, or one thing changed and its effect told."""
+
+Difficulty = Literal["easy", "medium", "hard"]
 
 NOT_ANSWERED = "Not answered yet: put your answer in place of the dots."
 
@@ -34,10 +41,15 @@ class Exercise:
 
     Attributes:
         title: what the learner sees it called.
-        kind: "compute", "code" or "break".
+        kind: what it asks for.
         minutes: about how long a learner takes.
         trials: each builds on the ones before it.
         mistakes: wrong answers that many people give, each with its own hint.
+        difficulty: "easy", "medium" or "hard".
+        reference: a right answer, which the cells below use until the learner's is right.
+        defined_above: what the notebook defines before the exercise and an answer may not call, since it
+            already does the work.
+        message: what is said of a right answer.
     """
 
     title: str
@@ -45,11 +57,16 @@ class Exercise:
     minutes: int
     trials: tuple[Trial, ...]
     mistakes: tuple[Trial, ...] = ()
+    difficulty: Difficulty = "medium"
+    reference: Callable[..., Any] | None = None
+    defined_above: tuple[str, ...] = ()
+    message: str = "Right."
 
     def __post_init__(self) -> None:
-        """Refuse an unknown kind."""
-        if self.kind not in get_args(ExerciseKind):
-            raise ValueError(f"kind is {self.kind!r}; it must be one of {', '.join(get_args(ExerciseKind))}")
+        """Refuse an unknown kind or difficulty."""
+        for field, kinds in (("kind", ExerciseKind), ("difficulty", Difficulty)):
+            if (value := getattr(self, field)) not in get_args(kinds):
+                raise ValueError(f"{field} is {value!r}; it must be one of {', '.join(get_args(kinds))}")
 
 
 @dataclass(frozen=True)
@@ -80,14 +97,27 @@ class Judgement:
 
 def judge_answer(task: Exercise, answer: Any) -> Judgement:
     """Run an exercise's trials in their order and say how far the answer gets."""
-    if answer is ... or answer is None:
-        return Judgement(task.title, 0, len(task.trials), NOT_ANSWERED)
+    possible = len(task.trials)
+    if is_stub(answer):
+        return Judgement(task.title, 0, possible, NOT_ANSWERED)
+    if helper := borrowed(answer, task.defined_above):
+        return Judgement(
+            task.title, 0, possible, f"Your answer uses {helper}, which does the work already. Write it out."
+        )
     for points, trial in enumerate(task.trials):
         passed, trouble = _tried(trial, answer)
+        if isinstance(trouble, NameError):
+            return Judgement(task.title, points, possible, f"{trouble}. {RUN_ABOVE}")
         if not passed:
             known = [mistake.hint for mistake in task.mistakes if _tried(mistake, answer)[0]]
-            return Judgement(task.title, points, len(task.trials), [*known, trial.hint][0] + trouble)
-    return Judgement(task.title, len(task.trials), len(task.trials), "Right.")
+            return Judgement(task.title, points, possible, [*known, trial.hint][0] + _said(trouble, answer))
+    return Judgement(task.title, possible, possible, task.message)
+
+
+RUN_ABOVE = (
+    "If you have just restarted the kernel, first run the cells above this one: choose Run, then Run All "
+    "Above Selected Cell."
+)
 
 
 def near(answer: Any, value: float, tolerance: float = 1e-4) -> bool:
@@ -95,10 +125,17 @@ def near(answer: Any, value: float, tolerance: float = 1e-4) -> bool:
     return abs(float(answer) - value) < tolerance
 
 
-def _tried(trial: Trial, answer: Any) -> tuple[bool, str]:
+def _tried(trial: Trial, answer: Any) -> tuple[bool, Exception | None]:
     """Whether an answer passes a trial, and what stopped the learner's code, if anything did."""
     try:
-        return bool(trial.passes(answer)), ""
+        return bool(trial.passes(answer)), None
     except Exception as error:  # whatever a learner's code raises is an answer, not the end of the lesson
-        what = "Your code stopped with" if callable(answer) else "Your answer could not be read:"
-        return False, f" ({what} {type(error).__name__}: {error})"
+        return False, error
+
+
+def _said(trouble: Exception | None, answer: Any) -> str:
+    """What is added to a hint if the learner's code raised an exception."""
+    if trouble is None:
+        return ""
+    what = "Your code stopped with" if callable(answer) else "Your answer could not be read:"
+    return f" ({what} {type(trouble).__name__}: {trouble})"

@@ -1,4 +1,4 @@
-"""What the trials of several notebooks try an answer on."""
+"""What several notebooks' exercises share: trials of words, and what other trials try an answer on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,27 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+from vsecore.course.checks.exercise import Trial
+
+NOTED = "Noted. Now run the next cell and compare."
+"""What is said of a prediction; whether it was right, the cell below it tells."""
+
+EXPLORED = (
+    Trial(lambda answer: _says(answer[0]), "Write down in a sentence what you expect, before you run it."),
+    Trial(lambda answer: _says(answer[1]), "Write down in a sentence what came out."),
+)
+"""The trials of an experiment of one's own, told as an expectation and a finding. A person reads them."""
+
+
+def one_of(*options: str) -> tuple[Trial]:
+    """The trial of a prediction: any of these counts."""
+    quoted = " or ".join(f'"{option}"' for option in options)
+    return (Trial(lambda answer: answer in options, f"Answer {quoted}."),)
+
+
+def _says(text: str) -> bool:
+    return len(text.split()) >= 4
 
 
 def random_batch(pictures: int, captions_each: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vsecore.course.checks.exercise import Exercise, Trial, near
+from vsecore.course.checks.samples import EXPLORED, NOTED, one_of
+from vsecore.similarity import cosine
 
 
 def _finds(search: Callable[..., Any], scale: float) -> bool:
@@ -18,6 +21,12 @@ def _finds(search: Callable[..., Any], scale: float) -> bool:
     lengths = torch.rand(20, 1, generator=generator) * scale + 1
     expected = (v @ query).topk(3).indices.tolist()
     return [int(row) for row in search(v * lengths, query, 3)] == expected
+
+
+def _nearest(v: Tensor, query: Tensor, k: int) -> list[int]:
+    """The search by `vsecore`'s own cosine."""
+    rows: list[int] = cosine(v, query[None])[:, 0].topk(k).indices.tolist()
+    return rows
 
 
 EXERCISES: dict[str, Exercise] = {
@@ -38,6 +47,15 @@ EXERCISES: dict[str, Exercise] = {
             Trial(lambda answer: answer == 2, "You counted from 0, or missed one that scores higher."),
             Trial(lambda answer: answer == 4, "You sorted from low to high? The most similar comes first."),
         ),
+        difficulty="easy",
+    ),
+    "00.predict": Exercise(
+        "A prediction",
+        "predict",
+        2,
+        one_of("own", "true", "the same"),
+        difficulty="easy",
+        message=NOTED,
     ),
     "00.search": Exercise(
         "Write the search",
@@ -58,9 +76,12 @@ EXERCISES: dict[str, Exercise] = {
                 "In your search longer vectors win: compare by cosine, not by dot product.",
             ),
         ),
+        difficulty="easy",
+        reference=_nearest,
+        defined_above=("search",),
     ),
     "00.break": Exercise(
-        "Break it",
+        "Forget the lengths",
         "break",
         5,
         (
@@ -85,4 +106,5 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
     ),
+    "00.explore": Exercise("Change one thing", "explore", 15, EXPLORED, message="Noted."),
 }

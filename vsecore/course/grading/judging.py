@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
+import inspect
 from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -26,10 +30,38 @@ def judge_filed(task: Exercise, filed: Filed) -> Judgement:
 
     try:
         answer = values.decode(filed.form, function)
+        if isinstance(answer, Distant):
+            return _of_function(task, answer, filed)
     except Exception as error:  # whatever the form is
         hint = f"{task.trials[0].hint} (Your answer could not be read: {error}.)"
         return Judgement(task.title, 0, len(task.trials), hint)
     return judge_answer(task, answer)
+
+
+def _of_function(task: Exercise, answer: Distant, filed: Filed) -> Judgement:
+    """Judge a function, and give the cells below a right one if it is not."""
+    match filed.ask(f"own_work({answer.number}, {list(task.defined_above)!r})"):
+        case [True, str()]:
+            judgement = judge_answer(task, ...)
+        case [bool(), str(helper)] if helper:
+            message = f"Your answer uses {helper}, which does the work already. Write it out."
+            judgement = Judgement(task.title, 0, len(task.trials), message)
+        case _:
+            judgement = judge_answer(task, answer)
+    if task.reference and not judgement.passed:
+        with suppress(ConnectionError, TimeoutError, ValueError):
+            filed.ask(f"go_on_with({answer.number}, {_source(task.reference)})")
+    return judgement
+
+
+def _source(function: Callable[..., Any]) -> str:
+    """A function's code and what it uses of other modules, as the arguments of `inside.go_on_with`."""
+    imports = {}
+    for name in function.__code__.co_names:
+        if (used := function.__globals__.get(name)) is not None:
+            module = isinstance(used, ModuleType)
+            imports[name] = used.__name__ if module else f"{used.__module__}:{used.__qualname__}"
+    return f"{inspect.getsource(function)!r}, {imports!r}"
 
 
 class Distant:
@@ -39,7 +71,7 @@ class Distant:
     """
 
     def __init__(self, ask: Callable[[str], Any], number: int) -> None:
-        self._ask, self._number = ask, number
+        self._ask, self.number = ask, number
         self._broken: Exception | None = None
 
     def __call__(self, *arguments: Any) -> Any:
@@ -53,7 +85,9 @@ class Distant:
             outputs += 1
             return _Joined.apply(self._backward, outputs - 1, tensor, *inputs) if inputs else tensor
 
-        return values.decode(self._asked(f"call({self._number}, {form!r})"), tensor=joined)
+        return values.decode(
+            self._asked(f"call({self.number}, {form!r})"), lambda other: Distant(self._ask, other), joined
+        )
 
     def _backward(self, output: int, gradient: Tensor) -> list[Tensor | None]:
         form = values.write(values.encode(gradient))
@@ -71,8 +105,16 @@ class Distant:
             case {"result": result}:
                 return result
             case {"stopped": [str(name), str(why)]}:
-                raise type(name, (Exception,), {})(why)  # an exception of that name, and no more
+                raise _exception(name)(why)
         raise ValueError("it says what makes no sense")
+
+
+def _exception(name: str) -> type[Exception]:
+    """Python's own exception of a name, or else one that only has the name."""
+    known = getattr(builtins, name, None)
+    if isinstance(known, type) and issubclass(known, Exception) and not issubclass(known, UnicodeError):
+        return known
+    return type(name, (Exception,), {})
 
 
 class _Joined(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""Learner copies: the stored notebooks with the solutions cut out, to hand out and to work in."""
+"""Learner copies: the stored notebooks with the learner's parts cut out, to hand out and to work in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from vsecore.course.batch import notebooks
-from vsecore.course.grading.plain import Directive, blocks, citations, plain_markdown
+from vsecore.course.grading.parts import key_of, without_marks, without_parts
+from vsecore.course.grading.plain import Directive, blocks, citations, folded, key_of_label, plain_markdown
 from vsecore.data.files import write_atomically
 from vsecore.paths import ROOT
 
@@ -21,9 +22,9 @@ LEARNER_FOLDER = ROOT / "build" / "learner"
 
 
 def write_learner_copies(
-    names: Iterable[str] = (), folder: Path = LEARNER_FOLDER, *, force: bool = False
+    names: Iterable[str] = (), folder: Path = LEARNER_FOLDER, *, solutions: bool = True, force: bool = False
 ) -> list[Path]:
-    """Write a copy without solutions of each stored notebook.
+    """Write a copy of each stored notebook for a learner to work in.
 
     A copy that somebody has worked in is never written over: then nothing is written at all. A copy that
     nobody has changed is made anew.
@@ -31,6 +32,7 @@ def write_learner_copies(
     Args:
         names: beginnings of notebooks' names, such as "04"; none: all.
         folder: where the copies go.
+        solutions: fold a solution beneath each exercise; otherwise leave all of them out.
         force: write over changed copies too.
 
     Returns:
@@ -45,7 +47,7 @@ def write_learner_copies(
     for path in notebooks(names):
         stored = nbformat.read(path, as_version=4)
         try:
-            made[folder / path.name] = nbformat.writes(learner_copy(stored, cite)) + "\n"
+            made[folder / path.name] = nbformat.writes(learner_copy(stored, cite, solutions=solutions)) + "\n"
         except ValueError as error:
             raise ValueError(f"{path.name}: {error}") from error
     worked_in = [path for path in made if path.exists() and not _untouched(path)]
@@ -74,31 +76,40 @@ def write_package(folder: Path) -> Path:
     return Path(next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])))
 
 
-def learner_copy(notebook: NotebookNode, cite: Callable[[str], str]) -> NotebookNode:
-    """Cut the solutions out of a notebook, clear its outputs and say its text in plain Markdown.
+def learner_copy(
+    notebook: NotebookNode, cite: Callable[[str], str], *, solutions: bool = True
+) -> NotebookNode:
+    """Cut the learner's parts out of a notebook, clear its outputs and say its text in plain Markdown.
 
-    What lies between the gates `solution-start` and `solution-end` goes, and so does every code cell with
-    the tag "solution". All other cells stay, in their order.
+    What was cut out stands folded where the notebook has the exercise's `solution`. What lies between the
+    gates `solution-start` and `solution-end` goes, and so does every code cell with the tag "solution". All
+    other cells stay, in their order.
 
     Args:
         notebook: a stored notebook; it is not changed.
         cite: see `plain.citations`.
+        solutions: whether the folded solutions stay.
 
     Raises:
-        ValueError: a solution begins or ends where it should not, or the bibliography lacks a cited paper.
+        ValueError: a part or a solution begins or ends where it should not, an exercise's solution does not
+            follow its cell, or the bibliography lacks a cited paper.
     """
     made = copy.deepcopy(notebook)
     made.cells, inside = [], False
+    solved: dict[str, str] = {}  # the exercises that wait for their solution, with the whole cell
     for original in notebook.cells:
         cell = copy.deepcopy(original)
         if cell.cell_type == "markdown":
             cell.source, inside = _without_solutions(cell.source, inside)
+            cell.source = _with_solutions(cell.source, solved if solutions else None, cite)
             if not cell.source.strip():
                 continue
-            cell.source = plain_markdown(cell.source, cite)
         elif inside or "solution" in cell.metadata.get("tags", []):
             continue
         elif cell.cell_type == "code":
+            if key := key_of(cell.source):
+                solved[key] = without_marks(cell.source)
+                cell.source = without_parts(cell.source)
             cell.outputs, cell.execution_count = [], None
             cell.metadata.pop("execution", None)
             if "hide-input" in cell.metadata.get("tags", []):  # folded in the book, and so in JupyterLab
@@ -106,12 +117,43 @@ def learner_copy(notebook: NotebookNode, cite: Callable[[str], str]) -> Notebook
         made.cells.append(cell)
     if inside:
         raise ValueError("a solution begins and never ends")
+    if solutions and solved:
+        raise ValueError(f"the exercise {min(solved)!r} has no solution below its cell")
     # The pairing with the text source would write files beside the copy; widgets' states are outputs.
     for name in ("jupytext", "widgets"):
         made.metadata.pop(name, None)
     made.metadata["vsecore"] = {"sources": _digest(made.cells)}
     nbformat.validate(made)
     return made
+
+
+def _with_solutions(text: str, solved: dict[str, str] | None, cite: Callable[[str], str]) -> str:
+    """A Markdown cell in plain words, each solution folded around the code that it is about.
+
+    Args:
+        text: of the cell.
+        solved: the whole cell of each exercise above; what is used is taken out. None: solutions go.
+        cite: see `plain.citations`.
+
+    Raises:
+        ValueError: a solution to no exercise above.
+    """
+    made: list[str] = []
+    waiting = ""  # text between solutions, which is said in one piece
+    for block in blocks(text):
+        if isinstance(block, Directive) and block.name == "solution":
+            made.append(plain_markdown(waiting, cite))
+            waiting = ""
+            if solved is not None:
+                key = key_of_label(block.argument)
+                if key not in solved:
+                    raise ValueError(f"the solution to {block.argument!r} has no cell above it")
+                words = plain_markdown("\n".join(block.body), cite)
+                made.append(folded("Solution", f"{words}\n\n```python\n{solved.pop(key)}\n```"))
+        else:
+            waiting += f"{block if isinstance(block, str) else block.source}\n"
+    made.append(plain_markdown(waiting, cite))
+    return "\n\n".join(part for part in made if part.strip())
 
 
 def _without_solutions(text: str, inside: bool) -> tuple[str, bool]:
@@ -125,7 +167,7 @@ def _without_solutions(text: str, inside: bool) -> tuple[str, bool]:
                     f"a {name} stands where the solution {'goes on' if inside else 'has not begun'}"
                 )
             inside = not inside
-        elif not inside and name != "solution":
+        elif not inside:
             kept.append(block if isinstance(block, str) else block.source)
     return "\n".join(kept), inside
 

@@ -6,6 +6,7 @@ around exercises, boxes, and references to papers.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -111,21 +112,38 @@ def plain_markdown(text: str, cite: Callable[[str], str]) -> str:
             made += [*_exercise_heading(block), *([body] if body.strip() else [])]
         elif block.name in BOXES:
             title = block.argument if block.name == "admonition" else block.name.capitalize()
-            body = plain_markdown(f"**{title}**\n\n" + "\n".join(block.body).strip("\n"), cite)
-            made += [f"> {line}".rstrip() for line in body.split("\n")]
+            body = plain_markdown("\n".join(block.body), cite)
+            if "dropdown" in block.options.get("class", ""):
+                made.append(folded(title, body))
+            else:
+                made += [f"> {line}".rstrip() for line in f"**{title}**\n\n{body}".split("\n")]
         elif block.name != "exercise-end":
             made.append(block.source)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(made)).strip("\n")
 
 
+def folded(title: str, body: str) -> str:
+    """Markdown that opens at a click on its title."""
+    return f"<details>\n<summary>{html.escape(title)}</summary>\n\n{body.strip()}\n\n</details>"
+
+
+def key_of_label(label: str) -> str:
+    """The key of an exercise by its label in the book: that of "ex-10-token" is "10.token"."""
+    return label.strip().removeprefix("ex-").replace("-", ".", 1)
+
+
+def facts_of(key: str) -> str:
+    """What an exercise asks for, how hard it is, how long it takes and what it is worth, in a line."""
+    task = EXERCISES[key]
+    minutes, points = _counted(task.minutes, "minute"), _counted(len(task.trials), "point")
+    return f"*{task.kind.capitalize()}, {task.difficulty}; about {minutes}; {points}.*"
+
+
 def _exercise_heading(gate: Directive) -> list[str]:
-    """The lines that head an exercise: its title, what it asks for, how long it takes, what it is worth."""
-    lines = [f"### Exercise: {gate.argument}", ""]
-    key = gate.options.get("label", "").removeprefix("ex-").replace("-", ".", 1)
-    if task := EXERCISES.get(key):
-        minutes, points = _counted(task.minutes, "minute"), _counted(len(task.trials), "point")
-        lines += [f"*{task.kind.capitalize()}; about {minutes}; {points}.*", ""]
-    return lines
+    """The lines that head an exercise: its title and its facts."""
+    key = key_of_label(gate.options.get("label", ""))
+    facts = [facts_of(key), ""] if key in EXERCISES else []
+    return [f"### Exercise: {gate.argument}", "", *facts]
 
 
 def _counted(count: int, noun: str) -> str:

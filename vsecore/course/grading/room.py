@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from vsecore.course.checks import borrowed
 from vsecore.course.grading import confined, inside, values
 from vsecore.data.files import cache_folder
 from vsecore.paths import PACKAGE, assets
@@ -74,6 +75,7 @@ def furnish(scratch: Path, sources: str) -> Room:
     checks.mkdir()
     shutil.copyfile(inside.__file__, checks / "__init__.py")
     shutil.copyfile(values.__file__, checks / "values.py")
+    shutil.copyfile(borrowed.__file__, checks / "borrowed.py")
     shutil.copytree(assets(), checkout / "assets")
     cache = cache_folder()
     shutil.copytree(cache, scratch / "cache", copy_function=_link, ignore=shutil.ignore_patterns(".*"))

@@ -1,0 +1,57 @@
+"""Features of several networks side by side."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vsecore.data.features import check_precomp, open_precomp
+from vsecore.data.joining import join, mean_elements
+from vsecore.data.splits import Split
+
+
+def features(folder: Path, elements: int, width: int, words: str = "dog") -> Path:
+    folder.mkdir()
+    dice = np.random.default_rng(width)
+    for name, count in (("train", 6), ("dev", 3), ("test", 3)):
+        np.save(folder / f"{name}_ims.npy", dice.random((count, elements, width), np.float32))
+        lines = [f"{words} {row}" for row in range(5 * count)]
+        (folder / f"{name}_caps.txt").write_text("".join(f"{line}\n" for line in lines))
+        (folder / f"{name}_ids.txt").write_text("".join(f"{name}{row}.jpg\n" for row in range(count)))
+    return folder
+
+
+def test_each_picture_is_its_mean_element_of_every_network(tmp_path: Path) -> None:
+    small, large = features(tmp_path / "small", 4, 3), features(tmp_path / "large", 9, 5)
+    (large / "meta.json").write_text(json.dumps({"kind": "grid", "backbone": "resnet50"}))
+    joined = open_precomp(join([small, large], tmp_path / "both"))
+    wanted = np.concatenate([np.load(each / "dev_ims.npy").mean(1) for each in (small, large)], axis=1)
+    assert np.allclose(joined.dev.pictures[:], wanted[:, None], atol=1e-3)
+    assert (joined.feature_kind, joined.feature_dim) == ("grid", 8)
+    before = open_precomp(small)
+    assert joined.test.captions == before.test.captions
+    assert joined.test.picture_ids == before.test.picture_ids
+    assert json.loads((tmp_path / "both" / "meta.json").read_text())["backbone"] == "small + resnet50"
+    assert not check_precomp(tmp_path / "both").problems
+
+
+def test_padding_is_not_averaged() -> None:
+    pictures = np.array([[[1.0], [3.0], [99.0]], [[5.0], [99.0], [99.0]]], np.float32)
+    split = Split("train", pictures, ["a", "b"], np.arange(2), ["0", "1"], np.array([2, 1]))
+    assert mean_elements(split).tolist() == [[2.0], [5.0]]
+
+
+def test_only_features_of_the_same_pictures_are_joined(tmp_path: Path) -> None:
+    one, other = features(tmp_path / "one", 2, 3), features(tmp_path / "other", 2, 3, words="cat")
+    with pytest.raises(ValueError, match=f"{other}: its train split has other pictures or captions"):
+        join([one, other], tmp_path / "both")
+    assert not (tmp_path / "both").exists()
+    with pytest.raises(ValueError, match="wanted at least two"):
+        join([one], tmp_path / "both")
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    one, other = features(tmp_path / "one", 2, 3), features(tmp_path / "other", 2, 4)
+    with pytest.raises(FileExistsError, match="holds something already"):
+        join([one, other], one)

@@ -1,0 +1,117 @@
+"""Features of several networks side by side: what one of them misses, another may have seen."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vsecore.data import files
+from vsecore.data.extraction import META
+from vsecore.data.features import open_precomp
+from vsecore.data.karpathy import lines_sha256
+from vsecore.data.splits import Dataset, Split
+
+BLOCK = 256
+"""How many pictures are read at a time."""
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What is read of `meta.json`."""
+
+    backbone: str | None = None
+
+
+def join(folders: Sequence[str | Path], out: str | Path) -> Path:
+    """Write a folder of features in which each picture is one vector: the mean element of every network.
+
+    The networks may have grids of different sizes, since each is averaged on its own.
+
+    Args:
+        folders: at least two folders of features, of the same pictures and captions.
+        out: the folder to write, new or empty.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: fewer than two folders, or their pictures or captions differ.
+        FileExistsError: `out` holds something already.
+        FileNotFoundError: a folder or one of its files is missing.
+    """
+    if len(folders) < 2:
+        raise ValueError(f"folders has {len(folders)}: wanted at least two to join")
+    datasets = [open_precomp(folder) for folder in folders]
+    out = Path(out).expanduser()
+    if out.is_dir() and any(out.iterdir()):
+        raise FileExistsError(f"{out} holds something already: name a new folder for the joined features")
+    names = ("train", "dev", "test")
+    for folder, dataset in zip(folders[1:], datasets[1:], strict=True):
+        for name in names:
+            first, other = getattr(datasets[0], name), getattr(dataset, name)
+            if first.picture_ids != other.picture_ids or first.captions != other.captions:
+                raise ValueError(
+                    f"{folder}: its {name} split has other pictures or captions than that of {folders[0]}: "
+                    "extract both from the same collection"
+                )
+    for name in names:
+        _write(out, name, [getattr(dataset, name) for dataset in datasets])
+    with files.write_atomically(out / META, "w") as file:  # last: it marks the folder as whole
+        json.dump(_meta(folders, datasets, names), file, indent=2)
+    return out
+
+
+def mean_elements(split: Split) -> np.ndarray:
+    """The mean of each picture's real elements, (n, F) float32.
+
+    Raises:
+        ValueError: the pictures are pixels.
+    """
+    if split.has_pixels:
+        raise ValueError(f"split {split.name!r} holds pixels: wanted features (pictures, elements, width)")
+    means = np.empty((len(split), split.pictures.shape[2]), np.float32)
+    for start in range(0, len(split), BLOCK):
+        rows = np.arange(start, min(start + BLOCK, len(split)))
+        block = np.asarray(split.pictures[rows], np.float32)  # (b, N, F)
+        counts = (
+            np.full(len(rows), block.shape[1]) if split.picture_counts is None else split.picture_counts[rows]
+        )
+        real = np.arange(block.shape[1]) < counts[:, None]  # (b, N)
+        means[rows] = (block * real[..., None]).sum(1) / counts[:, None]
+    return means
+
+
+def _write(out: Path, name: str, splits: Sequence[Split]) -> None:
+    joined = np.concatenate([mean_elements(split) for split in splits], axis=1)[:, None]  # (n, 1, F)
+    with files.write_atomically(out / f"{name}_ims.npy") as file:
+        np.save(file, joined.astype(np.float16))
+    for kind, lines in (("ids", splits[0].picture_ids), ("caps", splits[0].captions)):
+        with files.write_atomically(out / f"{name}_{kind}.txt", "w") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+
+
+def _meta(
+    folders: Sequence[str | Path], datasets: Sequence[Dataset], names: Sequence[str]
+) -> dict[str, object]:
+    splits: dict[str, Split] = {name: getattr(datasets[0], name) for name in names}
+    return {
+        "dataset": datasets[0].name,
+        "backbone": " + ".join(_backbone(Path(folder).expanduser()) for folder in folders),
+        "kind": "grid",
+        "dtype": "float16",
+        "elements": 1,
+        "feature_dim": sum(dataset.feature_dim for dataset in datasets),
+        "captions_a_picture": len(splits["train"].captions) // len(splits["train"]),
+        "pictures": {name: len(split) for name, split in splits.items()},
+        "captions_sha256": {
+            name: lines_sha256(split.picture_ids, split.captions) for name, split in splits.items()
+        },
+    }
+
+
+def _backbone(folder: Path) -> str:
+    """What `meta.json` says of the network; folders that papers share have none, but a name."""
+    made: _Made = files.read_json(folder / META, _Made) if (folder / META).exists() else _Made()
+    return made.backbone or folder.resolve().name
