@@ -64,7 +64,7 @@ def test_a_class_has_everybody_in_it(handed: Path, marked_elsewhere: list[str]) 
     page = grade_folder(handed, None, grading, no_words)
     rows = table(page.with_name("summary.csv"), "learner")
     assert list(rows) == ["anna", "Ben Ü", "Cem", "Dora", "empty"]
-    assert [row["points"] for row in rows.values()] == ["3", "3", "0", "0", "0"]
+    assert [row["points"] for row in rows.values()] == ["5", "5", "0", "0", "0"]
     assert [row["late_hours"] for row in rows.values()] == ["0.0", "24.0", "0.0", "0.0", "0.0"]
     assert list(rows["anna"])[:4] == ["learner", "id", "points", "possible"], "the important ones come first"
 
@@ -79,7 +79,7 @@ def test_a_class_has_everybody_in_it(handed: Path, marked_elsewhere: list[str]) 
     for link in Tags(page).links:
         assert (page.parent / link).is_file()
     school = table(page.with_name("lms.csv"), "ID number")
-    assert school["B7"]["Name"] == "Ben Ü" and school["B7"]["Grade"] == "3" and school["C3"]["Grade"] == "0"
+    assert school["B7"]["Name"] == "Ben Ü" and school["B7"]["Grade"] == "5" and school["C3"]["Grade"] == "0"
 
 
 def test_the_rosters_time_counts_more_than_the_files(handed: Path, marked_elsewhere: list[str]) -> None:
@@ -105,7 +105,7 @@ def test_points_and_comments_by_hand_are_taken_up_without_another_run(
     grade_folder(handed, None, grading, said.append)
     assert len(marked_elsewhere) == 2 and "2 of 2" in said[0], "nobody was run again"
     school = table(page.with_name("lms.csv"), "ID number")
-    assert (school["A1"]["Grade"], school["B7"]["Grade"], school["C3"]["Grade"]) == ("4.5", "3", "1")
+    assert (school["A1"]["Grade"], school["B7"]["Grade"], school["C3"]["Grade"]) == ("6.5", "5", "1")
     said_to_anna = school["A1"]["Feedback comments"]
     assert said_to_anna.startswith("00.rank: Right, said in words.; For the figure.; ")
     made = json.loads((page.parent / "learners" / "anna" / "report.json").read_text("utf-8"))

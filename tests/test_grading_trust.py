@@ -370,7 +370,8 @@ def test_what_does_the_work_already_is_refused_there_as_here() -> None:
 
 def test_the_cells_below_go_on_with_a_right_function(tmp_path: Path) -> None:
     use = "import torch\nprint('found', search(torch.eye(3), torch.tensor([0.0, 1, 0]), 1))"
-    own = 'from vsecore.course.checks import exercise\n@exercise("00.search")\ndef search(v, query, k):\n    ...'
+    own = '@exercise("00.search")\ndef search(v, query, k):\n    ...'
+    own = f"from vsecore.course.checks import exercise\n{own}"
     one = marks.read_hand_in(hand_in(tmp_path / "00.ipynb", own, use), "00.ipynb")
     made = marks.run_and_mark(one, "smoke", 60, ["00"])
     assert made.remarks == () and points(made)["search"] == 0

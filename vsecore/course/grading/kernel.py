@@ -128,7 +128,7 @@ def run_cells(
                 made.end = str(gone)
                 return made
             made.trouble[place] = made.trouble[place] or str(gone)
-            left, room = client.until - time.monotonic(), client.room
+            left, room = client.left, client.room
             cells = [other for other in cells if other != place and other not in slow]
             if made.trouble.keys() >= set(cells):
                 return made
@@ -143,6 +143,7 @@ class _Client(NotebookClient):
     until = 0.0  # by the monotonic clock
     interrupted = False  # whether the last cell took too long
     gone = ""  # why the kernel can do nothing more
+    left = 0.0  # seconds that were left then: to end it and to start another is not counted
 
     @property
     def out_of_time(self) -> bool:
@@ -170,6 +171,7 @@ class _Client(NotebookClient):
         except DeadKernelError:
             raise self._lost("the kernel ended here: no memory was left, or it was told to") from None
         except CellTimeoutError:
+            self.until += INTERRUPT_SECONDS  # it waited for that long
             raise self._lost("went on after it was interrupted") from None
         except _MALFORMED as error:
             raise self._lost(f"a message that is not Jupyter's ({type(error).__name__})") from error
@@ -239,7 +241,7 @@ class _Client(NotebookClient):
         return said
 
     def _lost(self, why: str) -> KernelGone:
-        self.gone = why
+        self.gone, self.left = why, self.until - time.monotonic()
         return KernelGone(why)
 
     def process_message(self, msg: dict[str, Any], cell: NotebookNode, cell_index: int) -> None:

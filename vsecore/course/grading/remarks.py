@@ -13,13 +13,14 @@ from nbformat import NotebookNode
 
 from vsecore.course.batch import notebooks
 from vsecore.course.checks import EXERCISES
+from vsecore.course.grading.parts import key_of, without_marks
 
 LONGEST_MESSAGE = 400  # characters
 LONGEST_QUOTE = 40
 # What a learner's own code has no reason to name, and what it could be after.
 _OUTSIDE: Mapping[str, str] = {
     "the grader's parts": (
-        r"vsecore\.course\.grading|vsecore\.course\.checks(?! import check\b)|"
+        r"vsecore\.course\.grading|vsecore\.course\.checks(?! import (?:check|exercise)\b)|"
         r"vsecore\.course import .*\b(?:checks|grading)\b|\b(?:EXERCISES|Judgement|judge_answer|hand_over)\b|"
         r"\bdef check\b|\bcheck\s*=(?!=)"
     ),
@@ -145,6 +146,8 @@ def _published_solutions() -> dict[str, str]:
             if is_tagged(cell, "solution"):
                 for key in (key for key in EXERCISES if names_exercise(cell.source, key)):
                     found[_shape(cell.source)] = key
+            elif cell.cell_type == "code" and (part := key_of(cell.source)):
+                found[_shape(without_marks(cell.source))] = part
     return found
 
 
