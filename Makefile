@@ -9,6 +9,11 @@ BIN := $(VENV)/bin
 # Tests run two at a time, one thread each. COVERAGE=1 also measures which lines the unit tests run.
 PYTEST := $(BIN)/python -m pytest -n 2
 COVERAGE ?=
+# What `make grade` grades, where the reports go, and options of `vse grade`, such as OPTIONS='--jobs 4'.
+HANDED ?= hand-ins
+GRADES ?= grades
+OPTIONS ?=
+CONTAINER ?= $(shell command -v podman || command -v docker)
 # Which mutants to try, such as MUTANTS='vsecore.similarity.*'; trying all takes more than an hour.
 MUTANTS ?=
 # How many damaged files of each kind the battery tries.
@@ -18,7 +23,7 @@ INSTALLED := $(VENV)/.installed
 LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
 QUIET_LAB := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
 
-.PHONY: help course test lint units notebooks book browser pdf lab learner format lock mutants battery clean
+.PHONY: help course test lint units notebooks book browser pdf lab learner grade format lock mutants battery clean
 
 help:  ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -72,6 +77,21 @@ lab: $(INSTALLED)  ## Open the course in JupyterLab.
 
 learner: $(INSTALLED)  ## Write notebooks without solutions into build/learner, to work in.
 	$(BIN)/vse learner
+
+grade:  ## Grade HANDED=hand-ins in a container; the reports go to GRADES=grades.
+	@test -n "$(CONTAINER)" || { echo "Podman or Docker is needed: learners' code is run"; exit 1; }
+	@test -d "$(HANDED)" || { echo "There is no folder $(HANDED): make grade HANDED=the-folder"; exit 1; }
+	$(CONTAINER) build --tag vse-grade --file Containerfile .
+	@mkdir -p "$(GRADES)"
+	$(CONTAINER) run --rm --network none --read-only --cap-drop ALL --security-opt no-new-privileges \
+	  --user "$$(id -u):$$(id -g)" $(if $(findstring podman,$(CONTAINER)),--userns keep-id) \
+	  --memory 8g --pids-limit 512 --tmpfs /tmp:size=4g,mode=1777 --shm-size 256m \
+	  --env HOME=/tmp --mount type=volume,source=vse-grade-cache,target=/cache \
+	  --mount type=bind,source="$(CURDIR)",target=/course,readonly \
+	  --mount type=tmpfs,target=/course/tests \
+	  --mount type=bind,source="$$(realpath "$(HANDED)")",target=/handed,readonly \
+	  --mount type=bind,source="$$(realpath "$(GRADES)")",target=/grades \
+	  vse-grade $(OPTIONS)
 
 format: $(INSTALLED)  ## Put code in the house style.
 	$(BIN)/ruff check --fix .

@@ -1,6 +1,5 @@
 """Teaching: learner copies hold no solution; grading gives what is deserved and survives what it is given."""
 
-import contextlib
 import csv
 import json
 import re
@@ -10,16 +9,16 @@ from typing import Any
 from urllib.parse import unquote
 
 import nbformat
-import psutil
 import pytest
 
 from vsecore.course.batch import notebooks
 from vsecore.course.checks import EXERCISES
-from vsecore.course.grading import instructor, instructor_page, kernel, marks, write_learner_copies
+from vsecore.course.grading import Grading, instructor, instructor_page, kernel, marks, write_learner_copies
 from vsecore.course.grading.grade import grade_folder
 from vsecore.course.grading.learner import learner_copy
 from vsecore.course.grading.parts import without_parts
 from vsecore.course.grading.plain import citations, plain_markdown
+from vsecore.course.grading.remarks import Cell, suspicions
 from vsecore.course.grading.report import LearnerReport, write_class_summary
 from vsecore.paths import ROOT
 
@@ -29,6 +28,8 @@ RIGHT = (
     'check("00.rank", 3)',
     f'def search(v, query, k):\n    return {FOUND}\n\ncheck("00.search", search)',
     'check("00.break", 0.1)',
+    'check("00.predict", "own")',
+    'check("00.explore", ("It will find more pictures.", "It did find more pictures."))',
 )
 
 
@@ -102,7 +103,8 @@ def test_a_learner_copy_has_every_exercise_and_no_solution(
 def test_an_untouched_copy_gives_the_grader_nothing_to_remark(
     path: Path, copies: dict[str, nbformat.NotebookNode]
 ) -> None:
-    assert marks._suspicions(copies[path.name]) == []
+    sources = [cell.source for cell in copies[path.name].cells if cell.cell_type == "code"]
+    assert suspicions([Cell(0, source) for source in sources]) == []
 
 
 def test_what_lies_between_the_gates_goes_even_without_a_tag() -> None:
@@ -221,16 +223,21 @@ def test_an_endless_loop_is_stopped_and_the_rest_goes_on() -> None:
     assert "stopped after 2 s" in trouble[0] and trouble[1] == "" and end == ""
 
 
-def test_a_loop_that_will_not_be_stopped_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ends_a_kernel_is_left_out_of_the_next_which_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "INTERRUPT_SECONDS", 1)
     stubborn = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
-    _, trouble, end = run(stubborn, "print('never')", seconds=2)
-    assert len(trouble) == 1 and "interrupted" in trouble[0] and "could not be stopped" in end
+    notebook, trouble, end = run("x = 1", "import os; os._exit(1)", "print(x)", stubborn, "x", seconds=8)
+    assert ["ended" in why for why in trouble] == [False, True, False, False, False] and end == ""
+    assert trouble[3] == "went on after it was interrupted"
+    assert (
+        notebook.cells[2].outputs[0].text == "1\n" and notebook.cells[4].outputs[0].data["text/plain"] == "1"
+    )
 
 
-def test_a_kernel_that_ends_is_told() -> None:
-    _, trouble, end = run("import os; os._exit(1)", "print('never')")
-    assert "ended" in trouble[-1] and "ended" in end
+def test_no_more_kernels_are_started_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "KERNELS", 2)
+    _, trouble, end = run("import os; os._exit(1)", "os = __import__('os'); os._exit(1)", "print('never')")
+    assert len(trouble) == 2 and "ended 2 kernels" in end
 
 
 def test_output_beyond_the_limit_is_dropped() -> None:
@@ -252,18 +259,6 @@ def test_what_is_no_output_is_dropped() -> None:
     notebook, trouble, end = run(meddling + "\nNone", "print('after')")
     assert trouble == ["", ""] and end == ""
     assert [len(cell.outputs) for cell in notebook.cells] == [0, 1]
-
-
-def test_what_a_dead_kernel_started_ends_with_it(tmp_path: Path) -> None:
-    started = tmp_path / "process"
-    _, _, end = run(
-        "import os, pathlib, subprocess\nprocess = subprocess.Popen(['sleep', '60'])\n"
-        f"pathlib.Path({str(started)!r}).write_text(str(process.pid))\nos._exit(1)"
-    )
-    assert "ended" in end
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(int(started.read_text()))
-        assert process.status() == psutil.STATUS_ZOMBIE or process.wait(5) is None
 
 
 # ---- marks ----------------------------------------------------------------------------------------------
@@ -294,13 +289,14 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "solution",
         ),
         'print("✓ Write the search: 3 of 3. Right.")',
-        'import json, os\nline = {"exercise": "00.search", "points": 99, "message": "Right."}\n'
-        'open(os.environ["VSECORE_GRADES"], "a").write(json.dumps(line) + "\\n[]\\nno json\\n")',
+        "import sys\nmodule = sys.modules['vsecore.course.checks']\n"
+        "module.hand_over = lambda: '[[\"00.search\", 3], 7, [[]]]'",
         'your_recall = 100 * 5 / (5 * 1000)  # mine\ncheck("00.break", your_recall)',
     )
     (folder / "dora").mkdir()
     (folder / "dora" / "notes.ipynb").write_text("no notebook")
-    grade_folder(folder, minutes=2, tell=no_words)
+    (folder / "emil").mkdir()
+    grade_folder(folder, grading=Grading(minutes=2, jobs=2), tell=no_words)
     return folder
 
 
@@ -311,7 +307,7 @@ def report(school: Path, learner: str) -> dict[str, Any]:
 
 def test_right_answers_get_every_point(school: Path) -> None:
     made = report(school, "anna")
-    assert made["points"] == made["possible"] == 7 and made["remarks"] == []
+    assert made["points"] == made["possible"] == 10 and made["remarks"] == []
     assert {mark["state"] for mark in made["exercises"]} == {"right"}
     executed = school / "grades" / "learners" / "anna" / "executed" / "homework.ipynb"
     assert "7" not in nbformat.read(executed, as_version=4).cells[0].source
@@ -337,9 +333,9 @@ def test_a_cell_that_raised_is_named_where_its_check_did_not_run(school: Path) -
 def test_solutions_printed_judgements_and_impossible_ones_count_for_nothing(school: Path) -> None:
     made = report(school, "chris")
     assert made["by_key"]["00.rank"]["state"] == "not answered"
-    assert made["by_key"]["00.search"]["state"] == "not run"
+    assert made["by_key"]["00.search"]["state"] == "no points"
     remarks = " ".join(made["remarks"])
-    assert "tagged as solutions" in remarks and "VSECORE_GRADES" in remarks
+    assert "tagged as solutions" in remarks and "Cell 6 (import sys) names" in remarks
     assert "published solution: 00.break." in remarks
 
 
@@ -354,13 +350,12 @@ def test_solutions_printed_judgements_and_impossible_ones_count_for_nothing(scho
     ],
 )
 def test_a_cell_that_names_the_graders_parts_is_pointed_out(source: str, named: str) -> None:
-    (remark,) = marks._suspicions(nbformat.v4.new_notebook(cells=[code(source)]))
-    assert repr(named) in remark
+    (remark,) = suspicions([Cell(3, source)])
+    assert repr(named) in remark and remark.startswith("Cell 3 (")
 
 
 def test_a_cell_that_only_calls_its_check_is_not_pointed_out() -> None:
-    cell = code(f"{IMPORT}\npassed = check('00.rank', 3) == 3")
-    assert marks._suspicions(nbformat.v4.new_notebook(cells=[cell])) == []
+    assert suspicions([Cell(3, f"{IMPORT}\npassed = check('00.rank', 3) == 3")]) == []
 
 
 def test_a_file_that_is_no_notebook_is_told_and_the_others_are_graded(school: Path) -> None:
@@ -400,7 +395,8 @@ def test_nothing_that_a_learner_wrote_becomes_markup(school: Path) -> None:
 def test_a_link_leads_to_any_learners_report(tmp_path: Path) -> None:
     names = ["ü%/ &\"'" + 100 * "é", "\udcff"]
     reports = [
-        LearnerReport(name, (), (marks.not_handed_in("00.rank"),), "smoke", "2026-01-01") for name in names
+        LearnerReport(name, name, (), (marks.not_handed_in("00.rank"),), "smoke", "2026-01-01")
+        for name in names
     ]
     write_class_summary(reports, tmp_path)
     links = Tags(tmp_path / "summary.html").links
@@ -424,18 +420,18 @@ def test_an_endless_loop_is_stopped_and_reported(tmp_path: Path) -> None:
     hand_in(tmp_path / "00.ipynb", 'while True: pass\ncheck("00.rank", 3)')
     said: list[str] = []
     assert (
-        grade_folder(tmp_path, tmp_path / "out", minutes=3 / 60, tell=said.append)
+        grade_folder(tmp_path, tmp_path / "out", Grading(minutes=3 / 60), tell=said.append)
         == tmp_path / "out" / "report.html"
     )
     made = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
     assert made["points"] == 0 and "stopped after" in made["exercises"][0]["message"]
-    assert "0 of 7" in said[-1]
+    assert "0 of 10" in said[-1]
 
 
 def test_homework_names_what_counts(tmp_path: Path) -> None:
     hand_in(tmp_path / "anna" / "a.ipynb", "'00.rank'")
     hand_in(tmp_path / "ben" / "b.ipynb", "'04.read'")
-    page = grade_folder(tmp_path, tmp_path / "out", homework=["04"], minutes=1, tell=no_words)
+    page = grade_folder(tmp_path, tmp_path / "out", Grading(homework=("04",), minutes=1), tell=no_words)
     assert page == tmp_path / "out" / "summary.html"
     anna, ben = (
         json.loads((tmp_path / "out" / "learners" / name / "report.json").read_text("utf-8"))
@@ -477,11 +473,15 @@ def test_what_cannot_be_graded_is_told_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="among the notebooks"):
         grade_folder(tmp_path, tmp_path, tell=no_words)
     with pytest.raises(ValueError, match="quick"):
-        grade_folder(tmp_path, tier="quick", tell=no_words)
+        Grading(tier="quick")
     with pytest.raises(ValueError, match="minutes"):
-        grade_folder(tmp_path, minutes=0, tell=no_words)
+        Grading(minutes=0)
     with pytest.raises(ValueError, match="99"):
-        grade_folder(tmp_path, homework=["99"], tell=no_words)
+        Grading(homework=("99",))
+    with pytest.raises(ValueError, match="deadline is 'Friday'"):
+        Grading(deadline="Friday")
+    with pytest.raises(ValueError, match="jobs is 0"):
+        Grading(jobs=0)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "a.ipynb").write_text('{"cells": 3}')
     with pytest.raises(ValueError, match=r"a\.ipynb.*no notebook"):

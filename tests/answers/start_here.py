@@ -25,7 +25,11 @@ RIGHT = {
     "00.search": [by_topk, by_sorting, by_list],
     "00.break": [0.1, 100 / 1000, torch.tensor(0.1)],
     "00.predict": ["own", "true", "the same"],
-    "00.explore": [(FOUR, f"{FOUR} again"), [FOUR, f"{FOUR} and more"], ("I expect no change", "And none was seen")],
+    "00.explore": [
+        (FOUR, f"{FOUR} again"),
+        [FOUR, f"{FOUR} and more"],
+        ("I expect no change", "And none was seen"),
+    ],
 }
 WRONG = {
     "00.rank": [0, 2, 4, 1],

@@ -96,15 +96,21 @@ def learner(
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite older copies, and any work in them.")
     ] = False,
+    package: Annotated[
+        bool, typer.Option("--package", help="Add the package itself, without tests and notebooks.")
+    ] = False,
 ) -> None:
     """Write copies of the notebooks to work in: the parts that a learner writes are cut out."""
     paths.need_checkout("vse learner")
-    from vsecore.course.grading import LEARNER_FOLDER, write_learner_copies
+    from vsecore.course.grading import LEARNER_FOLDER, write_learner_copies, write_package
 
     folder = out or LEARNER_FOLDER
     check_writable("--out", folder)
     written = write_learner_copies(notebooks or (), folder, solutions=solutions, force=force)
     typer.echo(f"{len(written)} notebooks to work in: {folder}")
+    if package:
+        made = write_package(folder)
+        typer.echo(f"the package: {made.name}; learners install it with pip install '{made.name}[course]'")
     typer.echo(f'open them: "{Path(sys.executable).parent / "jupyter"}" lab "{written[0]}"')
 
 
@@ -121,11 +127,21 @@ def grade(
     ] = None,
     tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "smoke",
     minutes: Annotated[float, typer.Option(help="The limit for each notebook.")] = 10.0,
+    roster: Annotated[
+        Path | None, typer.Option(help="A CSV file of the class: id, name, perhaps folder and handed_in.")
+    ] = None,
+    deadline: Annotated[str, typer.Option(help="Such as 2026-11-20T18:00; what is later is marked so.")] = "",
+    jobs: Annotated[int, typer.Option(min=1, help="How many learners at a time.")] = 1,
 ) -> None:
-    """Run learners' notebooks and report every exercise. This runs their code: do it in a container."""
+    """Run learners' notebooks and report every exercise. This runs their code: do it in a container.
+
+    What was marked before and has not changed is not run again, so a run that was stopped goes on.
+    """
     paths.need_checkout("vse grade")
-    from vsecore.course.grading import grade_folder
+    os.environ.update(threads.one_thread(os.environ))
+    from vsecore.course.grading import Grading, grade_folder
 
     check_writable("--out", out)
-    page = grade_folder(folder, out, tier=tier, minutes=minutes, homework=homework or (), tell=typer.echo)
+    grading = Grading(tier, minutes, tuple(homework or ()), roster, deadline, jobs)
+    page = grade_folder(folder, out, grading, typer.echo)
     typer.echo(f"open {page}")

@@ -5,10 +5,7 @@ Each notebook has a module with its exercises; `exercise` says how an answer is 
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from vsecore.course.checks import (
@@ -23,10 +20,7 @@ from vsecore.course.checks import (
 )
 from vsecore.course.checks.exercise import Exercise, Judgement, Trial, judge_answer
 
-__all__ = ["EXERCISES", "GRADES", "Exercise", "Judgement", "Trial", "check", "exercise"]
-
-GRADES = "VSECORE_GRADES"
-"""The environment variable that names a file; `check` adds a JSON line to it for each judgement."""
+__all__ = ["EXERCISES", "Exercise", "Judgement", "Trial", "check", "exercise"]
 
 EXERCISES: dict[str, Exercise] = {
     **start_here.EXERCISES,
@@ -84,9 +78,4 @@ def check(exercise: str, answer: Any) -> Judgement:
     """
     if exercise not in EXERCISES:
         raise ValueError(f"there is no exercise {exercise!r}; there are {', '.join(sorted(EXERCISES))}")
-    judgement = judge_answer(EXERCISES[exercise], answer)
-    if file := os.environ.get(GRADES):
-        line = {"exercise": exercise, "points": judgement.points, "message": judgement.message}
-        with Path(file).open("a", encoding="utf-8") as judgements:
-            judgements.write(json.dumps(line) + "\n")  # ASCII: no message can break a line
-    return judgement
+    return judge_answer(EXERCISES[exercise], answer)

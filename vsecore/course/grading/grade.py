@@ -1,14 +1,14 @@
-"""Grade what learners handed in: find it, run it, and write the reports."""
+"""Grade what learners handed in: find it, have it marked, and write the reports."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import nbformat
-
+from vsecore.course.batch import make_world
 from vsecore.course.checks import EXERCISES
 from vsecore.course.grading.marks import (
     HandedIn,
@@ -16,36 +16,72 @@ from vsecore.course.grading.marks import (
     NotebookMarks,
     exercises_of,
     not_handed_in,
-    one_line,
     read_hand_in,
-    run_and_mark,
 )
+from vsecore.course.grading.remarks import one_line
 from vsecore.course.grading.report import LearnerReport, write_class_summary, write_learner_report
+from vsecore.course.grading.roster import ByHand, Learner, read_by_hand, read_roster, read_time
+from vsecore.course.grading.work import Marked, Work, known, mark_all
 from vsecore.course.lesson import TIERS
-from vsecore.data.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Grading:
+    """How hand-ins are graded.
+
+    Attributes:
+        tier: the tier that the notebooks are run at.
+        minutes: the limit for each notebook.
+        homework: the numbers of the notebooks that were set, such as "04"; none: all that anybody handed in.
+        roster: a CSV file of the class (see `roster.read_roster`).
+        deadline: what comes later is remarked on; "": there is none.
+        jobs: how many learners are graded at a time.
+    """
+
+    tier: str = "smoke"
+    minutes: float = 10.0
+    homework: tuple[str, ...] = ()
+    roster: Path | None = None
+    deadline: str = ""
+    jobs: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        if self.tier not in TIERS:
+            raise ValueError(f"tier is {self.tier!r}; it must be one of {', '.join(TIERS)}")
+        if not self.minutes > 0:
+            raise ValueError(f"minutes is {self.minutes}; a notebook needs a limit above 0")
+        if self.deadline:
+            read_time("deadline", self.deadline)
+        if self.jobs < 1:
+            raise ValueError(f"jobs is {self.jobs}; at least 1 learner is graded at a time")
+        numbers = sorted({key.split(".")[0] for key in EXERCISES})
+        if unknown := set(self.homework) - set(numbers):
+            raise ValueError(
+                f"homework names {min(unknown)!r}, and no notebook of that number has exercises; "
+                f"there are {', '.join(numbers)}"
+            )
 
 
 def grade_folder(
     folder: Path,
     out: Path | None = None,
-    *,
-    tier: str = "smoke",
-    minutes: float = 10.0,
-    homework: Iterable[str] = (),
+    grading: Grading | None = None,
     tell: Callable[[str], None] = print,
 ) -> Path:
     """Run the notebooks of one learner or of a class, and write a report of each learner's exercises.
 
-    A folder whose notebooks lie directly in it is one learner's. If subfolders hold notebooks, each subfolder
-    is a learner's. What was handed in is read and never written to. It is other people's code: run this in a
-    container (see the instructor page).
+    A folder whose notebooks lie directly in it is one learner's. Otherwise each subfolder is a learner's.
+    What was handed in is read and never written to. It is other people's code: run this in a container (see
+    the instructor page).
+
+    What an earlier run has marked is not run again if nothing has changed since. So a run that was stopped
+    goes on, and a change in the roster or in `by_hand.csv` is taken up at once.
 
     Args:
         folder: what was handed in.
         out: where the reports go. [default: `folder/grades`]
-        tier: the tier that the notebooks are run at.
-        minutes: the limit for each notebook.
-        homework: the numbers of the notebooks that were set, such as "04"; none: all that anybody handed in.
+        grading: how. [default: all as the class `Grading` says]
         tell: called with a line about each notebook.
 
     Returns:
@@ -55,28 +91,80 @@ def grade_folder(
         ValueError: there is nothing to grade, or an option has no such value.
         FileNotFoundError: there is no such folder.
     """
-    if tier not in TIERS:
-        raise ValueError(f"tier is {tier!r}; it must be one of {', '.join(TIERS)}")
-    if not minutes > 0:
-        raise ValueError(f"minutes is {minutes}; a notebook needs a limit above 0")
-    homework = _known(homework)
+    grading = grading or Grading()
     out = folder / "grades" if out is None else out
-    handed_in = _read_hand_ins(folder, out)
-    wanted = homework or _lessons_handed_in(folder, handed_in)
+    homes = _find_notebooks(folder, out)
+    handed_in = {
+        home: tuple(read_hand_in(path, path.relative_to(home).as_posix()) for path in paths)
+        for home, paths in homes.items()
+    }
+    alone = folder in homes
+    if grading.roster and alone:
+        raise ValueError(f"{folder} is one learner's folder; a roster is for a class, a subfolder a learner")
+    learners = (
+        read_roster(grading.roster, list(homes))
+        if grading.roster
+        else [Learner(home.resolve().name, "", home) for home in homes]
+    )
+    wanted = frozenset(grading.homework) or _lessons_handed_in(folder, handed_in)
+    by_hand = read_by_hand(out, learners, exercises_of(wanted))
 
+    works = {
+        learner: Work(
+            learner.name,
+            out if alone else out / "learners" / learner.place,
+            handed_in[learner.folder],
+            grading.tier,
+            60 * grading.minutes,
+            tuple(sorted(grading.homework)),
+        )
+        for learner in learners
+        if learner.folder and handed_in[learner.folder]
+    }
+    marked = _mark(works, grading.jobs, tell)
     reports = []
-    for home, notebooks in handed_in.items():
-        learner = home.resolve().name
-        place = out if home == folder else out / "learners" / learner
-        tell(one_line(learner))
-        marked = [_mark_and_store(one, place, tier, 60 * minutes, wanted, tell) for one in notebooks]
-        date = datetime.now(UTC).date().isoformat()
-        reports.append(LearnerReport(learner, tuple(marked), best_marks(marked, wanted), tier, date))
-        write_learner_report(reports[-1], place)
-    if folder in handed_in:
+    for learner in learners:
+        reports.append(report_on(learner, marked.get(learner), wanted, by_hand[learner], grading))
+        write_learner_report(reports[-1], out if alone else out / "learners" / learner.place)
+    if alone:
         return out / "report.html"
     write_class_summary(reports, out)
     return out / "summary.html"
+
+
+def report_on(
+    learner: Learner,
+    marked: Marked | None,
+    wanted: Iterable[str],
+    by_hand: Sequence[ByHand],
+    grading: Grading,
+) -> LearnerReport:
+    """Put together what was marked and what an instructor has added."""
+    notebooks = marked.notebooks if marked else ()
+    marks = {mark.exercise: mark for mark in best_marks(notebooks, wanted)}
+    added, comments = 0.0, []
+    for line in by_hand:
+        if line.points is not None and line.exercise:
+            was = marks[line.exercise]
+            said = f"By hand; the grader gave {was.points:g}. {was.message}"
+            marks[line.exercise] = replace(was, points=line.points, state="by hand", message=said)
+        elif line.points is not None:
+            added += line.points
+        if line.comment:
+            comments.append(f"{line.exercise}: {line.comment}" if line.exercise else line.comment)
+    return LearnerReport(
+        learner=learner.name,
+        id=learner.id,
+        place=learner.place,
+        notebooks=notebooks,
+        marks=tuple(marks.values()),
+        tier=grading.tier,
+        date=marked.date if marked else datetime.now(UTC).date().isoformat(),
+        late=_hours_late(learner, grading.deadline),
+        added=added,
+        comments=tuple(comments),
+        remarks=tuple(_remarks(learner, notebooks, marks, grading)),
+    )
 
 
 def best_marks(marked: Iterable[NotebookMarks], wanted: Iterable[str]) -> tuple[Mark, ...]:
@@ -89,19 +177,57 @@ def best_marks(marked: Iterable[NotebookMarks], wanted: Iterable[str]) -> tuple[
     return tuple(best.values())
 
 
-def _known(homework: Iterable[str]) -> frozenset[str]:
-    """The numbers of the notebooks that were set, each of which has exercises."""
-    asked, numbers = frozenset(homework), sorted({key.split(".")[0] for key in EXERCISES})
-    if unknown := asked - set(numbers):
-        raise ValueError(
-            f"homework names {min(unknown)!r}, and no notebook of that number has exercises; "
-            f"there are {', '.join(numbers)}"
-        )
-    return asked
+def _mark(works: Mapping[Learner, Work], jobs: int, tell: Callable[[str], None]) -> dict[Learner, Marked]:
+    """Have marked what has changed since it was marked last."""
+    marked = {learner: earlier for learner, work in works.items() if (earlier := known(work))}
+    if marked:
+        tell(f"{len(marked)} of {len(works)} were marked before, and nothing has changed: kept")
+
+    def done(work: Work, result: Marked) -> None:
+        tell(one_line(work.learner))
+        for one in result.notebooks:
+            tell(f"  {_spoken(one)}")
+
+    waiting = [work for learner, work in works.items() if learner not in marked]
+    if any(work.opens_lessons for work in waiting):
+        tell("making the embedded world, unless it is in the cache")
+        make_world(waiting[0].tier)  # for a kernel cannot add to the cache
+    mark_all(waiting, jobs, done)
+    return marked | {learner: now for learner, work in works.items() if (now := known(work))}
 
 
-def _read_hand_ins(folder: Path, out: Path) -> dict[Path, list[HandedIn]]:
-    """Read every learner's notebooks, by the learner's folder."""
+def _remarks(
+    learner: Learner, notebooks: Iterable[NotebookMarks], marks: Iterable[str], grading: Grading
+) -> Iterator[str]:
+    """What the instructor should know, with the file that it is about."""
+    if learner.folder is None or not any(True for _ in notebooks):
+        yield "Nothing was handed in."
+    if grading.roster and not learner.id:
+        yield "Not on the roster."
+    if late := _hours_late(learner, grading.deadline):
+        source = "roster" if learner.handed_in else "file's date, which anybody can set"
+        yield f"Handed in {late:.1f} hours late, by the {source}."
+    for one in notebooks:
+        yield from (f"{one.name}: {remark}" for remark in one.remarks)
+    for key in marks:
+        holding = [one.name for one in notebooks if key in {found.exercise for found in one.marks}]
+        if len(holding) > 1:
+            yield f"{key} is in {' and in '.join(holding)}: it counts where it has most points."
+
+
+def _hours_late(learner: Learner, deadline: str) -> float:
+    """By how many hours work came too late; 0 if it did not, or if nobody knows."""
+    found = learner.folder.rglob("*.ipynb") if learner.folder else ()
+    files = [path for path in found if ".ipynb_checkpoints" not in path.parts]
+    dates = [datetime.fromtimestamp(path.lstat().st_mtime).astimezone() for path in files]
+    handed_in = learner.handed_in or max(dates, default=None)
+    if not deadline or handed_in is None:
+        return 0.0
+    return max(0.0, (handed_in - read_time("deadline", deadline)).total_seconds() / 3600)
+
+
+def _find_notebooks(folder: Path, out: Path) -> dict[Path, list[Path]]:
+    """Each learner's folder and the notebooks in it, if any: no links, nothing hidden, and no reports."""
     if folder.is_file():
         raise ValueError(f"{folder} is a file; name the folder that it lies in")
     if not folder.is_dir():
@@ -110,27 +236,6 @@ def _read_hand_ins(folder: Path, out: Path) -> dict[Path, list[HandedIn]]:
         raise ValueError(
             f"the reports cannot go into {folder} itself, among the notebooks; name another folder"
         )
-    homes = _find_notebooks(folder, out)
-    if not homes:
-        raise ValueError(f"{folder} holds no notebook (*.ipynb); name the folder of a learner or of a class")
-    if folder in homes and len(homes) > 1:
-        raise ValueError(
-            f"notebooks lie in {folder} itself and in its subfolders; give each learner one subfolder"
-        )
-    handed_in = {
-        home: [read_hand_in(path, path.relative_to(home).as_posix()) for path in paths]
-        for home, paths in homes.items()
-    }
-    every = [one for notebooks in handed_in.values() for one in notebooks]
-    if all(one.notebook is None for one in every):
-        raise ValueError(
-            f"{folder} holds nothing that can be run: {one_line(every[0].name)}: {every[0].remarks[0]}"
-        )
-    return handed_in
-
-
-def _find_notebooks(folder: Path, out: Path) -> dict[Path, list[Path]]:
-    """Each learner's folder and the notebooks in it: no links, nothing hidden, and no reports."""
     homes: dict[Path, list[Path]] = {}
     reports = (out.resolve(), (folder / "grades").resolve())
     for place, inner, files in os.walk(folder):
@@ -138,11 +243,19 @@ def _find_notebooks(folder: Path, out: Path) -> dict[Path, list[Path]]:
         inner[:] = sorted(
             name for name in inner if not name.startswith(".") and (here / name).resolve() not in reports
         )
+        home = folder / here.relative_to(folder).parts[0] if here != folder else folder
+        homes.setdefault(home, [])
         for path in (here / name for name in sorted(files)):
             if path.suffix == ".ipynb" and not path.name.startswith(".") and _is_plain_file(path):
-                parts = path.relative_to(folder).parts
-                homes.setdefault(folder / parts[0] if len(parts) > 1 else folder, []).append(path)
-    return dict(sorted(homes.items()))
+                homes[home].append(path)
+    if not any(homes.values()):
+        raise ValueError(f"{folder} holds no notebook (*.ipynb); name the folder of a learner or of a class")
+    own = homes.pop(folder)
+    if own and any(homes.values()):
+        raise ValueError(
+            f"notebooks lie in {folder} itself and in its subfolders; give each learner one subfolder"
+        )
+    return {folder: own} if own else dict(sorted(homes.items()))
 
 
 def _is_plain_file(path: Path) -> bool:
@@ -150,31 +263,17 @@ def _is_plain_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def _lessons_handed_in(folder: Path, handed_in: dict[Path, list[HandedIn]]) -> frozenset[str]:
+def _lessons_handed_in(folder: Path, handed_in: Mapping[Path, Iterable[HandedIn]]) -> frozenset[str]:
     """The numbers of all notebooks whose exercises anybody handed in."""
-    found = frozenset(
-        number for notebooks in handed_in.values() for one in notebooks for number in one.lessons
-    )
+    every = [one for notebooks in handed_in.values() for one in notebooks]
+    if all(one.notebook is None for one in every):
+        raise ValueError(
+            f"{folder} holds nothing that can be run: {one_line(every[0].name)}: {every[0].remarks[0]}"
+        )
+    found = frozenset(number for one in every for number in one.lessons)
     if not found:
         raise ValueError(f"no notebook in {folder} holds an exercise of this course")
     return found
-
-
-def _mark_and_store(
-    one: HandedIn,
-    place: Path,
-    tier: str,
-    seconds: float,
-    wanted: frozenset[str],
-    tell: Callable[[str], None],
-) -> NotebookMarks:
-    """Mark a notebook, tell how it went, and keep the executed copy beside the report."""
-    marked = run_and_mark(one, tier, seconds, wanted)
-    tell(f"  {_spoken(marked)}")
-    if one.notebook is not None and marked.marks:
-        with write_atomically(place / "executed" / one.name, "w") as file:
-            nbformat.write(one.notebook, file)
-    return marked
 
 
 def _spoken(marked: NotebookMarks) -> str:
@@ -182,4 +281,4 @@ def _spoken(marked: NotebookMarks) -> str:
         return f"{one_line(marked.name)}: {' '.join(marked.remarks)}"
     points, possible = sum(mark.points for mark in marked.marks), sum(mark.possible for mark in marked.marks)
     remarks = f"; {len(marked.remarks)} remarks" if marked.remarks else ""
-    return f"{one_line(marked.name)}: {points} of {possible} points in {marked.seconds:.0f} s{remarks}"
+    return f"{one_line(marked.name)}: {points:g} of {possible} points in {marked.seconds:.0f} s{remarks}"

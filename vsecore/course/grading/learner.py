@@ -62,6 +62,20 @@ def write_learner_copies(
     return list(made)
 
 
+def write_package(folder: Path) -> Path:
+    """Write the package `vsecore` as a file that pip installs, to hand out beside the copies.
+
+    It has no tests, whose answers are right ones, and no notebooks, whose solutions are.
+
+    Raises:
+        ModuleNotFoundError: what builds packages is not installed.
+    """
+    from hatchling.builders.wheel import WheelBuilder
+
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])))
+
+
 def learner_copy(
     notebook: NotebookNode, cite: Callable[[str], str], *, solutions: bool = True
 ) -> NotebookNode:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import importlib.metadata
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +17,8 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from vsecore.course.grading.marks import Mark, MarkState, NotebookMarks, one_line
+from vsecore.course.grading.marks import Mark, MarkState, NotebookMarks
+from vsecore.course.grading.remarks import one_line
 from vsecore.data.files import write_atomically
 
 # A sign for each state, so that nobody needs colour to tell them apart.
@@ -26,6 +26,7 @@ SIGNS: dict[MarkState, str] = {
     "right": "✓",
     "partly right": "◐",
     "no points": "✗",
+    "by hand": "✎",
     "not answered": "…",
     "not run": "!",
     "not handed in": "–",
@@ -37,23 +38,35 @@ class LearnerReport:
     """What a learner handed in and what it is worth.
 
     Attributes:
-        learner: the name of the learner's folder.
+        learner: what the learner is called.
+        place: the name of the folder with their report.
         notebooks: how each file went.
         marks: one for each exercise that was set.
         tier: the tier that the notebooks were run at.
         date: year-month-day.
+        id: what the school's system calls them; "" if there is no roster.
+        late: by how many hours the work came too late.
+        added: points that an instructor has added to the sum.
+        comments: what an instructor has written to the learner.
+        remarks: what the instructor should know.
     """
 
     learner: str
+    place: str
     notebooks: tuple[NotebookMarks, ...]
     marks: tuple[Mark, ...]
     tier: str
     date: str
+    id: str = ""
+    late: float = 0.0
+    added: float = 0.0
+    comments: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
-    def points(self) -> int:
-        """Points of all exercises."""
-        return sum(mark.points for mark in self.marks)
+    def points(self) -> float:
+        """Points of all exercises, and what was added to them."""
+        return sum(mark.points for mark in self.marks) + self.added
 
     @property
     def possible(self) -> int:
@@ -68,21 +81,7 @@ class LearnerReport:
     @property
     def address(self) -> str:
         """The learner's folder as part of a link: its name may hold what a link gives a meaning."""
-        return quote(self.learner, safe="", errors="surrogateescape")
-
-    @property
-    def remarks(self) -> list[str]:
-        """What the instructor should know, with the file that it is about."""
-        said = [f"{one.name}: {remark}" for one in self.notebooks for remark in one.remarks]
-        for mark in self.marks:
-            holding = [
-                one.name for one in self.notebooks if mark.exercise in {found.exercise for found in one.marks}
-            ]
-            if len(holding) > 1:
-                said.append(
-                    f"{mark.exercise} is in {' and in '.join(holding)}: it counts where it has most points."
-                )
-        return said
+        return quote(self.place, safe="", errors="surrogateescape")
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,12 @@ def write_learner_report(report: LearnerReport, folder: Path) -> None:
     """Write `report.json` and `report.html` into a folder."""
     content = {
         "learner": one_line(report.learner),
+        "id": one_line(report.id),
         "points": report.points,
         "possible": report.possible,
+        "late_hours": round(report.late, 1),
+        "added": report.added,
+        "comments": [one_line(comment) for comment in report.comments],
         "tier": report.tier,
         "date": report.date,
         "vsecore": importlib.metadata.version("vsecore"),
@@ -126,17 +129,20 @@ def write_learner_report(report: LearnerReport, folder: Path) -> None:
 
 
 def write_class_summary(reports: Sequence[LearnerReport], folder: Path) -> None:
-    """Write `summary.csv` and `summary.html` of a class into a folder, beside the learners' reports."""
+    """Write a class's `summary.html` and `summary.csv`, and `lms.csv` for the school's system."""
     exercises = [mark.exercise for mark in reports[0].marks]
-    lines = io.StringIO()
-    rows = csv.writer(lines, lineterminator="\n")
-    rows.writerow(["learner", *exercises, "points", "possible", "percent", "remarks"])
+    table = [["learner", "id", "points", "possible", "percent", "late_hours", "remarks", *exercises]]
+    lms = [["ID number", "Name", "Grade", "Maximum grade", "Percent", "Hours late", "Feedback comments"]]
     for report in reports:
-        points = [mark.points for mark in report.marks]
-        totals = [report.points, report.possible, f"{report.percent:.1f}", len(report.remarks)]
-        rows.writerow([_spreadsheet_cell(report.learner), *points, *totals])
-    with write_atomically(folder / "summary.csv", "w") as file:
-        file.write(lines.getvalue())
+        learner, id = map(_spreadsheet_cell, (report.learner, report.id))
+        totals = [f"{report.points:g}", str(report.possible), f"{report.percent:.1f}", f"{report.late:.1f}"]
+        points = [f"{mark.points:g}" for mark in report.marks]
+        table.append([learner, id, *totals, str(len(report.remarks)), *points])
+        each = [f"{mark.exercise}: {mark.points:g}/{mark.possible}" for mark in report.marks]
+        lms.append([id, learner, *totals, _spreadsheet_cell("; ".join([*report.comments, *each]))])
+    for name, rows in (("summary.csv", table), ("lms.csv", lms)):
+        with write_atomically(folder / name, "w") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
     page = _page(
         "Summary of the class",
         report=None,
@@ -176,7 +182,7 @@ def _page(title: str, **content: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    pages.filters["whole"] = "{:.0f}".format
+    pages.filters |= {"whole": "{:.0f}".format, "number": "{:g}".format}
     return pages.get_template("report.html.jinja").render(title=title, signs=SIGNS, **content)
 
 

@@ -1,0 +1,378 @@
+"""Grading to be trusted: an answer is judged as if it lay here, and no trick earns a point."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import psutil
+import pytest
+import test_checks
+import torch
+from test_grading import IMPORT, RIGHT, code, hand_in
+
+from vsecore import similarity
+from vsecore.course.checks import EXERCISES, borrowed, check
+from vsecore.course.checks.samples import gradient_of
+from vsecore.course.grading import inside, kernel, marks, processes, remarks, values
+from vsecore.course.grading.judging import Distant, judge_filed
+from vsecore.course.grading.kernel import Filed
+
+# ---- an answer elsewhere is judged as if it lay here ------------------------------------------------------
+
+
+def ask(call: str) -> Any:
+    """What a kernel does with a call, in this process."""
+    return values.read(eval(f"inside.{call}", {"inside": inside}))
+
+
+def filed(answer: Any) -> Filed:
+    inside.check("", answer)
+    ((_, form),) = ask("hand_over()")
+    return Filed(0, 1, form, ask)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_an_answer_gets_the_same_points_and_hint_as_in_the_learners_own_notebook(exercise: str) -> None:
+    for answer in (*test_checks.RIGHT[exercise], *test_checks.WRONG[exercise], ..., None):
+        here, there = check(exercise, answer), judge_filed(EXERCISES[exercise], filed(answer))
+        assert (here.points, here.message) == (there.points, there.message), answer
+
+
+VALUES = [None, True, 3, -0.5, "ü", [1, [2.5, "x"]], (1, (2,)), ..., 2**62, float("inf")]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_plain_value_arrives_as_it_was(value: Any) -> None:
+    assert values.decode(values.read(values.write(values.encode(value)))) == value
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int64", "uint8", "float16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_tensors_and_arrays_arrive_as_they_were(dtype: str, shape: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    for value in (
+        array,
+        torch.from_numpy(array),
+        torch.from_numpy(array).swapdims(0, -1) if shape else torch.from_numpy(array),
+    ):
+        back = values.decode(values.read(values.write(values.encode(value))))
+        assert type(back) is type(value) and back.dtype == value.dtype and back.shape == value.shape
+        assert (np.asarray(back) == np.asarray(value)).all()
+
+
+def test_numbers_of_other_kinds_and_lazy_lists_are_read_for_what_they_hold() -> None:
+    for value, plain in ((Fraction(1, 4), 0.25), (range(3), [0, 1, 2]), (iter("ab"), ["a", "b"])):
+        assert values.decode(values.encode(value)) == plain
+    assert isinstance(values.decode(values.encode(np.float64(2.5))), np.float64)
+
+
+class Anything(float):
+    """Compares as whatever is wanted."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = float.__hash__
+
+    def __sub__(self, other: object) -> float:
+        return 0.0
+
+
+def test_a_number_that_claims_to_equal_everything_is_read_as_the_number_it_is() -> None:
+    answer = Anything(7)
+    assert check("00.rank", answer).passed, "where it lies it can lie about itself"
+    assert judge_filed(EXERCISES["00.rank"], filed(answer)).points == 1  # a whole number, as 7 is
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"tensor": "no base64!", "kind": "tensor", "gradient": False},
+        {"tensor": "AAAA", "kind": "tensor", "gradient": True},
+        {"function": "0"},
+        {"pickle": "gASV"},
+        {"tuple": 3},
+        {"other": ["a"]},
+        {"other": "dict"},
+        [[{"function": -1}]],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("exercise", ["00.rank", "04.siblings", "03.break", "01.sentence"])
+def test_a_form_that_no_kernel_of_ours_sends_is_a_wrong_answer(form: Any, exercise: str) -> None:
+    judgement = judge_filed(EXERCISES[exercise], Filed(0, 1, form, ask))
+    assert judgement.points == 0 and judgement.possible == len(EXERCISES[exercise].trials)
+
+
+@pytest.mark.parametrize(
+    "said", [None, "Right.", 1e400, {"result": {"points": 99}}, {"stopped": 1}, {"result": [[[]]]}], ids=str
+)
+def test_whatever_a_kernel_says_instead_of_a_result_earns_nothing(said: Any) -> None:
+    answer = Filed(0, 1, {"function": 0}, lambda call: said)
+    for key in ("00.search", "02.mean", "04.siblings", "10.kmax", "12.one", "03.ranks", "01.batch"):
+        assert judge_filed(EXERCISES[key], answer).points == 0
+
+
+def test_too_much_is_no_answer() -> None:
+    assert "too large" in values.encode(torch.zeros(4_000_000))["other"]
+    assert "too many digits" in values.encode(10**50)["other"]
+    deep: list[Any] = []
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(ValueError, match="list"):
+        values.decode(values.encode(deep))
+    with pytest.raises(ValueError, match="no value"):
+        values.read("[" * 100_000 + "]" * 100_000)
+
+
+def test_after_a_call_that_took_too_long_no_other_is_tried() -> None:
+    asked = []
+
+    def slow(call: str) -> Any:
+        asked.append(call)
+        raise TimeoutError("it took more than 10 s")
+
+    judgement = judge_filed(EXERCISES["01.batch"], Filed(0, 1, {"function": 0}, slow))
+    assert len(asked) == 1 and "took more than 10 s" in judgement.message
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x**3).sum(),
+        lambda x: x.sort(0).values * 2,
+        lambda x: x.detach() * x,
+        lambda x: [x.exp(), x.logsumexp(0)][1],
+    ],
+)
+def test_gradients_are_the_same_from_another_process(function: Callable[..., Any]) -> None:
+    inside.check("", function)
+    ((_, form),) = ask("hand_over()")
+    x = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    there = gradient_of(Distant(ask, form["function"]), x.clone())
+    assert torch.equal(gradient_of(function, x.clone()), there)
+
+
+def test_where_no_gradient_arrives_here_none_arrives_from_there() -> None:
+    distant = Distant(ask, filed(lambda x: x.detach()).form["function"])
+    assert not distant(torch.ones(2, requires_grad=True)).requires_grad
+
+
+def test_the_package_that_a_kernel_sees_knows_no_expected_value() -> None:
+    for module in (inside, values, borrowed):
+        imports = {
+            name
+            for node in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8")))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in [getattr(node, "module", None) or node.names[0].name]
+        }
+        assert {name for name in imports if name.startswith("vsecore")} <= {"vsecore.course.checks"}
+        assert not hasattr(module, "EXERCISES")
+
+
+# ---- tricks, in real kernels ---------------------------------------------------------------------------
+
+
+def graded(path: Path, *sources: str | nbformat.NotebookNode, seconds: float = 60) -> marks.NotebookMarks:
+    one = marks.read_hand_in(hand_in(path / "00.ipynb", *sources), "00.ipynb")
+    return marks.run_and_mark(one, "smoke", seconds, ["00"])
+
+
+def points(made: marks.NotebookMarks) -> dict[str, int | float]:
+    return {mark.exercise.removeprefix("00."): mark.points for mark in made.marks}
+
+
+def quietly(source: str) -> str:
+    """A cell that carries on where a trick of its fails."""
+    lines = "".join(f"    {line}\n" for line in source.splitlines())
+    return f"try:\n{lines}except Exception as error: print(type(error).__name__)"
+
+
+FORGED = """\
+import json, os
+for value in list(os.environ.values()):
+    if os.path.isfile(value):
+        with open(value, "a") as file:
+            for key in ("00.rank", "00.search", "00.break"):
+                file.write(json.dumps({"exercise": key, "points": 3, "message": "Right."}) + "\\n")
+"""
+REPLACED = """\
+import dataclasses, sys
+module = sys.modules["vsecore.course." + "checks"]
+for name in ("EXERCISES", "judge_answer", "hand_over"):
+    setattr(module, name, lambda *_: '{"result": "Right."}')
+"""
+BORROWED = """\
+import glob, importlib, pathlib, sys, vsecore
+lines = [line for file in glob.glob(sys.prefix + "/lib/python3*/site-packages/*.pth") for line in open(file)]
+for root in [vsecore.__path__[0] + "/..", CHECKOUT, *lines]:
+    sys.path += [root.strip(), root.strip() + "/tests", root.strip() + "/tests/answers"]
+solved = importlib.import_module("start_here").RIGHT
+for key in solved: check(key, solved[key][0])
+"""
+PUBLISHED = """\
+import json
+for cell in json.load(open(CHECKOUT + "/notebooks/00_start_here.ipynb"))["cells"]:
+    if "solution" in cell["metadata"].get("tags", []): exec("".join(cell["source"]))
+"""
+OF_THE_CALLER = """\
+import gc, sys
+def search(v, query, k):
+    frame = sys._getframe()
+    while frame := frame.f_back:
+        if "expected" in frame.f_locals: return frame.f_locals["expected"]
+    return [0, 1]
+check("00.search", search)
+"""
+TRIED = """\
+for value in range(1000):
+    if check("00.break", value / 1000).passed: break
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what a kernel may read is confined on Linux")
+def test_no_trick_earns_a_point(tmp_path: Path) -> None:
+    from vsecore.paths import ROOT
+
+    where = f"CHECKOUT = {str(ROOT)!r}\n"
+    tricks = (FORGED, where + BORROWED, where + PUBLISHED, TRIED, OF_THE_CALLER)
+    made = graded(
+        tmp_path, IMPORT, 'check("00.rank", 7)', *map(quietly, tricks), code(quietly(REPLACED)), "print(1)"
+    )
+    # What 7 and 0.999 are worth by themselves: a whole number, a percentage. The search returns two rows.
+    assert points(made) == {"rank": 1, "predict": 0, "search": 1, "break": 1, "explore": 0}
+    assert {mark.exercise: mark.checks for mark in made.marks}["00.break"] == 1000
+    remarked = " ".join(made.remarks)
+    for cell in (4, 5, 6, 8, 9):  # in the learner's file; all but the numbers tried, which the checks show
+        assert f"Cell {cell} " in remarked, cell
+
+
+def test_a_cell_that_ends_or_holds_the_kernel_loses_its_exercise_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "INTERRUPT_SECONDS", 1)
+    stubborn = "import time\nwhile True:\n    try:\n        time.sleep(1)\n    except BaseException: pass"
+    detach = (
+        "import os, subprocess, sys\n"
+        "sleep = [sys.executable, '-c', 'import time; time.sleep(99)', 'left']\n"
+        "subprocess.Popen(sleep, start_new_session=True, env={})\n"
+        "if os.fork() == 0:\n    os.setsid()\n"
+        "    os.fork() or os.execve(sleep[0], sleep, {})\n    os._exit(0)"
+    )
+    made = graded(
+        tmp_path,
+        f"{IMPORT}\nplace = 3",
+        'check("00.rank", place)',
+        detach,
+        'import os\ndef search(v, query, k): os._exit(0)\ncheck("00.search", search)',
+        f'share = 1\n{stubborn}\ncheck("00.break", 0.1)',
+        'check("00.break", 0.3 - 0.2 * (place == 3))\nkept = 1',
+        "print(kept, share)",
+        seconds=8,
+    )
+    assert [points(made)[key] for key in ("rank", "search", "break")] == [2, 0, 2]
+    assert "ended" in {mark.exercise: mark.message for mark in made.marks}["00.search"]
+    told = [remark for remark in made.remarks if "names" not in remark]
+    assert [remark.split(" ")[1] for remark in told] == ["5", "6", "8"], told
+    assert "went on after it was interrupted" in told[1]
+    assert "lacked share, as a consequence of cell 6" in told[2]
+    alive = [found.info["cmdline"] for found in psutil.process_iter(["cmdline"]) if found.info["cmdline"]]
+    assert not any(words[-1] == "left" and "time.sleep(99)" in words[-2] for words in alive if len(words) > 2)
+
+
+def test_what_detached_itself_is_found_by_the_process_that_adopts_it() -> None:
+    processes.adopt_orphans()
+    before = processes.running()
+    hidden = (
+        "import subprocess, sys\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)"
+    )
+    parent = psutil.Popen([sys.executable, "-c", hidden])
+    parent.wait(20)
+    if sys.platform == "linux":
+        assert len(processes.running() - before) == 1
+    processes.end_new(before)
+    assert processes.running() == before
+
+
+# ---- remarks --------------------------------------------------------------------------------------------
+
+
+def test_consequences_are_folded_into_one_line() -> None:
+    sources = ["import torch", "x = 1 / 0\ny = 2", "z = x + 1", "print(z)", "print(other)", "print(y, x)"]
+    cells = {place: remarks.Cell(place + 10, source) for place, source in enumerate(sources)}
+    missing = {2: "x", 3: "z", 4: "other", 5: "y"}
+    trouble = {place: f"NameError: name '{name}' is not defined" for place, name in missing.items()}
+    told = remarks.troubles(cells, {0: "", 1: "ZeroDivisionError: division by zero", **trouble})
+    assert told == [
+        "Cell 11 (x = 1 / 0): ZeroDivisionError: division by zero",
+        "Cells 12, 13 and 15 then lacked x, z and y, as a consequence of cell 11.",
+        "Cell 14 (print(other)): NameError: name 'other' is not defined",
+    ]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from tests.answers import start_here",
+        "import answers",
+        'open("/somewhere/tests/answers/pooling.py")',
+        'json.load(open("../notebooks/00_start_here.ipynb"))',
+        "import os\nos._exit(0)",
+        "try:\n    pass\nexcept BaseException:\n    pass",
+        "try:\n    pass\nexcept:\n    pass",
+        "import subprocess",
+        "frame = sys._getframe()",
+        "!ls",
+    ],
+)
+def test_a_cell_that_looks_outside_is_remarked_on_with_the_learners_number(source: str) -> None:
+    told = remarks.suspicions([remarks.Cell(7, source)])
+    assert told and all(one.startswith("Cell 7 (") for one in told)
+
+
+def test_cells_are_numbered_as_in_the_learners_file(tmp_path: Path) -> None:
+    path = hand_in(tmp_path / "00.ipynb", code("secret = 1", "solution"), "1 / 0", *RIGHT)
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.insert(1, nbformat.v4.new_markdown_cell("Words."))
+    nbformat.write(notebook, path)
+    one = marks.read_hand_in(path, "00.ipynb")
+    assert one.numbers == (1, 2, 4, 5, 6, 7)
+
+
+def test_time_is_counted_from_when_the_kernel_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    furnish = kernel.furnish
+
+    def slowly(*given: Any) -> Any:
+        time.sleep(1.5)
+        return furnish(*given)
+
+    monkeypatch.setattr(kernel, "furnish", slowly)
+    made = kernel.run_cells(nbformat.v4.new_notebook(cells=[code("print(1)")]), 1.2)
+    assert made.end == "" and made.trouble == {0: ""}
+
+
+def test_what_does_the_work_already_is_refused_there_as_here() -> None:
+    def search(v: Any, query: Any, k: int) -> Any:
+        return similarity.cosine(v, query[None])[:, 0].topk(k).indices
+
+    here, there = check("00.search", search), judge_filed(EXERCISES["00.search"], filed(search))
+    assert "uses similarity" in here.message and here.message == there.message and there.points == 0
+
+
+def test_the_cells_below_go_on_with_a_right_function(tmp_path: Path) -> None:
+    use = "import torch\nprint('found', search(torch.eye(3), torch.tensor([0.0, 1, 0]), 1))"
+    own = '@exercise("00.search")\ndef search(v, query, k):\n    ...'
+    own = f"from vsecore.course.checks import exercise\n{own}"
+    one = marks.read_hand_in(hand_in(tmp_path / "00.ipynb", own, use), "00.ipynb")
+    made = marks.run_and_mark(one, "smoke", 60, ["00"])
+    assert made.remarks == () and points(made)["search"] == 0
+    assert one.notebook is not None and "found [1]" in one.notebook.cells[-1].outputs[0].text

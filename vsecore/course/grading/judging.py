@@ -1,0 +1,132 @@
+"""Judge an answer that lies in another process, by calling it there: no code of a learner runs here."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vsecore.course.checks.exercise import Exercise, Judgement, judge_answer
+from vsecore.course.grading import values
+from vsecore.course.grading.kernel import Filed
+
+
+def judge_filed(task: Exercise, filed: Filed) -> Judgement:
+    """Judge an answer that a learner's kernel has filed.
+
+    A number, text or tensor is read. A function is called in the kernel, as often as the trials call it. What
+    it returns is read as a plain value, and so are gradients, so the most that a learner's code can do about
+    its points is to return what a right answer would.
+    """
+
+    def function(number: int) -> Callable[..., Any]:
+        return Distant(filed.ask, number)
+
+    try:
+        answer = values.decode(filed.form, function)
+        if isinstance(answer, Distant):
+            return _of_function(task, answer, filed)
+    except Exception as error:  # whatever the form is
+        hint = f"{task.trials[0].hint} (Your answer could not be read: {error}.)"
+        return Judgement(task.title, 0, len(task.trials), hint)
+    return judge_answer(task, answer)
+
+
+def _of_function(task: Exercise, answer: Distant, filed: Filed) -> Judgement:
+    """Judge a function, and give the cells below a right one if it is not."""
+    match filed.ask(f"own_work({answer.number}, {list(task.defined_above)!r})"):
+        case [True, str()]:
+            judgement = judge_answer(task, ...)
+        case [bool(), str(helper)] if helper:
+            message = f"Your answer uses {helper}, which does the work already. Write it out."
+            judgement = Judgement(task.title, 0, len(task.trials), message)
+        case _:
+            judgement = judge_answer(task, answer)
+    if task.reference and not judgement.passed:
+        with suppress(ConnectionError, TimeoutError, ValueError):
+            filed.ask(f"go_on_with({answer.number}, {_source(task.reference)})")
+    return judgement
+
+
+def _source(function: Callable[..., Any]) -> str:
+    """A function's code and what it uses of other modules, as the arguments of `inside.go_on_with`."""
+    imports = {}
+    for name in function.__code__.co_names:
+        if (used := function.__globals__.get(name)) is not None:
+            module = isinstance(used, ModuleType)
+            imports[name] = used.__name__ if module else f"{used.__module__}:{used.__qualname__}"
+    return f"{inspect.getsource(function)!r}, {imports!r}"
+
+
+class Distant:
+    """A function in another process. It passes on gradients.
+
+    Once a call has taken too long, or the process is gone, no other call is tried.
+    """
+
+    def __init__(self, ask: Callable[[str], Any], number: int) -> None:
+        self._ask, self.number = ask, number
+        self._broken: Exception | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function on plain values, and return its result."""
+        inputs: list[Tensor] = []
+        form = values.write(values.encode(list(arguments), tensors=inputs))
+        outputs = 0
+
+        def joined(tensor: Tensor) -> Tensor:
+            nonlocal outputs
+            outputs += 1
+            return _Joined.apply(self._backward, outputs - 1, tensor, *inputs) if inputs else tensor
+
+        return values.decode(
+            self._asked(f"call({self.number}, {form!r})"), lambda other: Distant(self._ask, other), joined
+        )
+
+    def _backward(self, output: int, gradient: Tensor) -> list[Tensor | None]:
+        form = values.write(values.encode(gradient))
+        return list(values.decode(self._asked(f"backward({output}, {form!r})")))
+
+    def _asked(self, call: str) -> Any:
+        if self._broken:
+            raise self._broken
+        try:
+            said = self._ask(call)
+        except (ConnectionError, TimeoutError) as error:
+            self._broken = error
+            raise
+        match said:
+            case {"result": result}:
+                return result
+            case {"stopped": [str(name), str(why)]}:
+                raise _exception(name)(why)
+        raise ValueError("it says what makes no sense")
+
+
+def _exception(name: str) -> type[Exception]:
+    """Python's own exception of a name, or else one that only has the name."""
+    known = getattr(builtins, name, None)
+    if isinstance(known, type) and issubclass(known, Exception) and not issubclass(known, UnicodeError):
+        return known
+    return type(name, (Exception,), {})
+
+
+class _Joined(torch.autograd.Function):
+    """Joins the result of a call in another process to its inputs here."""
+
+    @staticmethod
+    def forward(
+        context: Any, backward: Callable[..., Any], output: int, result: Tensor, *inputs: Tensor
+    ) -> Tensor:
+        context.backward, context.output = backward, output
+        return result.clone()
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Any, ...]:
+        return None, None, None, *context.backward(context.output, gradient)

@@ -1,0 +1,170 @@
+"""Who is in the class, when work was due, and what an instructor adds by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from vsecore.data.files import write_atomically
+
+BY_HAND = "by_hand.csv"
+_BY_HAND_COLUMNS = ("learner", "exercise", "points", "comment")
+_LARGEST = 10_000_000  # bytes
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A learner, and the folder that holds what they handed in.
+
+    Attributes:
+        name: what the reports call them.
+        id: what the school's system calls them; "" if there is no roster.
+        folder: the folder; None if there is none.
+        handed_in: when, as the roster says; None: the date of the files counts.
+    """
+
+    name: str
+    id: str = ""
+    folder: Path | None = None
+    handed_in: datetime | None = None
+
+    @property
+    def place(self) -> str:
+        """The name of the folder for their reports."""
+        return self.folder.name if self.folder else re.sub(r"\W", "_", self.id)
+
+    @property
+    def known_as(self) -> set[str]:
+        """What an instructor may call them."""
+        return {self.name, self.id, self.folder.name if self.folder else ""} - {""}
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """A line of `by_hand.csv`.
+
+    Attributes:
+        learner: a name, an id or a folder.
+        exercise: its points are replaced; "": points are added to the sum.
+        points: None: only a comment.
+        comment: for the learner to read.
+    """
+
+    learner: str
+    exercise: str
+    points: float | None
+    comment: str
+
+
+def read_time(what: str, text: str) -> datetime:
+    """A date and time, in this machine's time zone unless it names one.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{what} is {text!r}: wanted a date and time such as 2026-11-20T18:00") from None
+
+
+def read_roster(path: Path, folders: Sequence[Path]) -> list[Learner]:
+    """The learners of a roster, each with the folder that is theirs; then folders that are nobody's.
+
+    Args:
+        path: a CSV file with the columns id and name, and perhaps folder and handed_in. Without a folder it
+            is the one called like the id or the name, or so with an underscore and more, as exports do.
+        folders: the folders that were handed in.
+
+    Raises:
+        ValueError: a column is missing, somebody stands there twice, or a folder is claimed twice.
+        FileNotFoundError: there is no such file.
+    """
+    learners: list[Learner] = []
+    claimed: dict[Path, str] = {}
+    for line, row in _rows(path, ("id", "name")):
+        if not row["id"] or not row["name"]:
+            raise ValueError(f"{path}, line {line}: wanted an id and a name")
+        if row["id"] in {learner.id for learner in learners}:
+            raise ValueError(f"{path}, line {line}: the id {row['id']!r} stands there twice")
+        exact = [row.get("folder", "")] if row.get("folder") else [row["id"], row["name"]]
+        found = [folder for folder in folders if folder.name in exact] or [
+            folder for folder in folders if any(folder.name.startswith(f"{name}_") for name in exact)
+        ]
+        for folder in found:
+            if len(found) > 1 or folder in claimed:
+                other = claimed.get(folder) or found[1].name
+                raise ValueError(
+                    f"{path}, line {line}: the folder of {row['name']} could be {folder.name} or is that of "
+                    f"{other}; name it in a column folder"
+                )
+            claimed[folder] = row["name"]
+        told = row.get("handed_in", "")
+        handed_in = read_time(f"{path}, line {line}: handed_in", told) if told else None
+        learners.append(Learner(row["name"], row["id"], found[0] if found else None, handed_in))
+    return learners + [Learner(folder.name, "", folder) for folder in folders if folder not in claimed]
+
+
+def read_by_hand(
+    out: Path, learners: Iterable[Learner], exercises: Iterable[str]
+) -> dict[Learner, list[ByHand]]:
+    """What an instructor has written into `by_hand.csv` of a folder of reports, by learner.
+
+    The first time, the file is made, with a line of headings alone.
+
+    Raises:
+        ValueError: a line names nobody, several, no exercise, or no points.
+    """
+    path, learners, exercises = out / BY_HAND, list(learners), list(exercises)
+    found: dict[Learner, list[ByHand]] = {learner: [] for learner in learners}
+    if not path.is_file():
+        with write_atomically(path, "w") as file:
+            file.write(f"{','.join(_BY_HAND_COLUMNS)}\n")
+    for line, row in _rows(path, _BY_HAND_COLUMNS):
+        where = f"{path}, line {line}"
+        meant = [learner for learner in learners if row["learner"] in learner.known_as]
+        if len(meant) != 1:
+            count = "nobody" if not meant else "several learners"
+            raise ValueError(f"{where}: {row['learner']!r} is {count} here; give an id or a folder")
+        if row["exercise"] and row["exercise"] not in exercises:
+            raise ValueError(
+                f"{where}: {row['exercise']!r} is no exercise that was set; there are {', '.join(exercises)}"
+            )
+        try:
+            points = float(row["points"].replace(",", ".")) if row["points"] else None
+        except ValueError:
+            raise ValueError(f"{where}: points is {row['points']!r}: wanted a number, or nothing") from None
+        if points is not None and not -1000 <= points <= 1000:
+            raise ValueError(f"{where}: points is {row['points']}: wanted from -1000 to 1000")
+        found[meant[0]].append(ByHand(row["learner"], row["exercise"], points, row["comment"]))
+    return found
+
+
+def _rows(path: Path, needed: Sequence[str]) -> list[tuple[int, Mapping[str, str]]]:
+    """The lines of a CSV file as spreadsheets write it, with their numbers; empty lines are left out."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}: wanted a CSV file with the columns {', '.join(needed)}")
+    if path.stat().st_size > _LARGEST:
+        raise ValueError(f"{path} is larger than {_LARGEST // 1_000_000} MB: wanted a CSV file of a class")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        head = text.partition("\n")[0]
+        rows = csv.DictReader(
+            io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ","
+        )
+        columns = [str(name).strip().lower() for name in rows.fieldnames or ()]
+        if missing := [name for name in needed if name not in columns]:
+            raise ValueError(f"{path} lacks the column {missing[0]!r} in its first line")
+        rows.fieldnames = columns
+        return [
+            (rows.line_num, {name: str(value or "").strip() for name, value in row.items() if name})
+            for row in rows
+            if any(row.values())
+        ]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is no CSV file in UTF-8: {error}") from None
