@@ -4,19 +4,17 @@ import pytest
 import torch
 
 from vsecore import course, records
-from vsecore.course.engine import FIRST_RECIPE, first_engine
+from vsecore.course.engine import FIRST_RECIPE, RECORDS, first_engine
 from vsecore.course.meanings import MEANINGS, suggestion
 from vsecore.evaluation import evaluate
-from vsecore.paths import results
 from vsecore.scenes.parsing import known_words
 from vsecore.similarity import cosine
 from vsecore.training import encode
 
 
 def test_the_first_engine_is_as_good_as_its_record_says():
-    (entry,) = [
-        entry for entry in records.find(results(), data="scenes") if entry.config_hash == FIRST_RECIPE.hash()
-    ]
+    (entry,) = records.find(RECORDS)
+    assert entry.config_hash == FIRST_RECIPE.hash()
     model, vocabulary = first_engine()
     test = course.begin().test_split()
     pictures, captions = (side.vectors for side in encode(model, test, vocabulary))

@@ -32,6 +32,8 @@ RIGHT = (
     'check("00.explore", ("It will find more pictures.", "It did find more pictures."))',
 )
 
+POSSIBLE = sum(len(task.trials) for key, task in EXERCISES.items() if key.startswith("00."))
+
 
 def no_words(line: str) -> None:
     """Hear nothing."""
@@ -149,7 +151,7 @@ def test_the_books_markdown_is_said_in_plain_words() -> None:
         cite,
     )
     assert said == (
-        "### Exercise: Read a ranking\n\n*Compute, medium; about 2 minutes; 2 points.*\n\nWhich place?\n\n"
+        "### Exercise: Read a ranking\n\n*Compute, easy; about 2 minutes; 2 points.*\n\nWhich place?\n\n"
         "> **Where {x} departs**\n>\n> It does (a,b).\n>\n> ```python\n> x = 1\n> ```\n\n"
         "See the table and (a).\n\n```python\ny = '{cite}`a`'\n```"
     )
@@ -173,10 +175,10 @@ def test_citations_read_as_names_and_years(tmp_path: Path) -> None:
 def test_a_learners_work_is_never_written_over(tmp_path: Path) -> None:
     (path,) = write_learner_copies(["00"], tmp_path)
     ran = nbformat.read(path, as_version=4)
-    ran.cells[1].execution_count = 7  # run, not changed: that can be made again
+    ran.cells[2].execution_count = 7  # run, not changed: that can be made again
     nbformat.write(ran, path)
     write_learner_copies(["00"], tmp_path)
-    assert nbformat.read(path, as_version=4).cells[1].execution_count is None
+    assert nbformat.read(path, as_version=4).cells[2].execution_count is None
 
     ran.cells[-1].source += "\nMy notes."
     nbformat.write(ran, path)
@@ -307,7 +309,7 @@ def report(school: Path, learner: str) -> dict[str, Any]:
 
 def test_right_answers_get_every_point(school: Path) -> None:
     made = report(school, "anna")
-    assert made["points"] == made["possible"] == 10 and made["remarks"] == []
+    assert made["points"] == made["possible"] == POSSIBLE and made["remarks"] == []
     assert {mark["state"] for mark in made["exercises"]} == {"right"}
     executed = school / "grades" / "learners" / "anna" / "executed" / "homework.ipynb"
     assert "7" not in nbformat.read(executed, as_version=4).cells[0].source
@@ -425,7 +427,7 @@ def test_an_endless_loop_is_stopped_and_reported(tmp_path: Path) -> None:
     )
     made = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
     assert made["points"] == 0 and "stopped after" in made["exercises"][0]["message"]
-    assert "0 of 10" in said[-1]
+    assert f"0 of {POSSIBLE}" in said[-1]
 
 
 def test_homework_names_what_counts(tmp_path: Path) -> None:

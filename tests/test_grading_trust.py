@@ -22,7 +22,7 @@ from vsecore import similarity
 from vsecore.course.checks import EXERCISES, borrowed, check
 from vsecore.course.checks.samples import gradient_of
 from vsecore.course.grading import inside, kernel, marks, processes, remarks, values
-from vsecore.course.grading.judging import Distant, judge_filed
+from vsecore.course.grading.judging import BY_HAND, Distant, judge_filed
 from vsecore.course.grading.kernel import Filed
 
 # ---- an answer elsewhere is judged as if it lay here ------------------------------------------------------
@@ -39,7 +39,16 @@ def filed(answer: Any) -> Filed:
     return Filed(0, 1, form, ask)
 
 
-@pytest.mark.parametrize("exercise", EXERCISES)
+APART = [key for key, task in EXERCISES.items() if not task.needs_networks]
+
+
+@pytest.mark.parametrize("exercise", sorted(EXERCISES.keys() - set(APART)))
+def test_what_needs_networks_is_left_to_the_instructor(exercise: str) -> None:
+    assert judge_filed(EXERCISES[exercise], filed(test_checks.RIGHT[exercise][0])).message == BY_HAND
+    assert "Not answered yet" in judge_filed(EXERCISES[exercise], filed(lambda *_: None)).message
+
+
+@pytest.mark.parametrize("exercise", APART)
 def test_an_answer_gets_the_same_points_and_hint_as_in_the_learners_own_notebook(exercise: str) -> None:
     for answer in (*test_checks.RIGHT[exercise], *test_checks.WRONG[exercise], ..., None):
         here, there = check(exercise, answer), judge_filed(EXERCISES[exercise], filed(answer))
@@ -345,7 +354,7 @@ def test_cells_are_numbered_as_in_the_learners_file(tmp_path: Path) -> None:
     notebook.cells.insert(1, nbformat.v4.new_markdown_cell("Words."))
     nbformat.write(notebook, path)
     one = marks.read_hand_in(path, "00.ipynb")
-    assert one.numbers == (1, 2, 4, 5, 6, 7)
+    assert one.numbers == (1, 2, 4, *range(5, 5 + len(RIGHT)))
 
 
 def test_time_is_counted_from_when_the_kernel_is_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def titles() -> str:
 
 def plain(markdown: str) -> str:
     """Markdown without formulas, code, links' targets, citations, labels, headings and notebooks' titles."""
-    markdown = re.sub(rf"\*({titles()})\*", " ", markdown)
+    markdown = re.sub(rf"\*({titles()})\*|\[({titles()})\]", " ", markdown)
     markdown = FORMULA.sub(" ", markdown)
     markdown = re.sub(r"^(#+ .*|`{3,}.*|:\w+:.*|\|.*)$", " ", markdown, flags=re.MULTILINE)
     markdown = re.sub(r"\{\w+\}`[^`]*`|`[^`]*`|\]\([^)]*\)", " ", markdown)

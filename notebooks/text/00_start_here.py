@@ -63,7 +63,8 @@ index, captions = (side.vectors for side in encode(model, test, tokenizer))
 print("pictures", tuple(index.shape))
 
 # %% [markdown]
-# A sentence becomes a vector of the same length, and the pictures whose vectors point most nearly the same way come first.
+# These vectors are the *index* of the search engine. A sentence, the *query*, becomes a vector of the same length, and the pictures
+# whose vectors point most nearly the same way come first.
 
 
 # %%
@@ -96,9 +97,9 @@ def show_search(sentence: str) -> None:
 show_search("two boats on the lake")
 
 # %% [markdown]
-# A frame and a tick mark the pictures that the sentence is *true* of. The network did not decide that. The scenes come from a small
-# world of our own, and the world knows what is in each of them. The network is small too, and it does not always understand who
-# holds what:
+# A frame and a tick mark the pictures that the sentence is *true* of. The network did not decide that. The scenes come from the
+# course's *embedded world*, a program that draws them and knows all *facts* about them: what is where, and who holds what. The
+# network is small, and it does not always understand who holds what:
 
 # %%
 show_search("a girl holding a balloon")
@@ -204,7 +205,7 @@ plots.show(
 #
 # The *training split* has other pictures, with captions of their own. A *recipe* says what to build and how to train it: the
 # picture is seen as a *grid* of cells (encode), whose mean is one vector (pool); the sentence is read word by word; cosines are
-# compared; and a *loss* called InfoNCE asks, in each *batch* of pictures and captions, which caption belongs to which picture
+# compared; and a *loss* called *InfoNCE* asks, in each *batch* of pictures and captions, which caption belongs to which picture
 # (learn). You need not understand this yet. The next notebooks build each part.
 
 # %%
@@ -298,7 +299,7 @@ lesson.report("00_truth", measured)
 # ```
 #
 # The report shows the numbers of our stored run, and says whether yours agree. Training on another machine gives slightly other
-# numbers; the margin says how much we found that to be. The course keeps asking both questions: the field's, since papers report
+# numbers; the tolerance says how much we found that to be. The course keeps asking both questions: the field's, since papers report
 # numbers for it, and whether the answer is true.
 
 # %%

@@ -178,7 +178,7 @@ plots.show(
 # There is a second reason. A tower with random weights makes some items similar to everything, whatever they show. Such an item
 # is called a *hub*, and many queries have the same hub as their hardest negative. The next cell looks at the first batch of the
 # training, and counts how many different items are the hardest negative of any query. If each query's hardest negative were
-# drawn at random, they would be about 63 % of the batch ($1 - 1/e$).
+# drawn at random, they would be about 63 % of the batch.
 
 # %%
 S = seen["AdOpt"]["scores"][0]  # (B, B)   rows: pictures, columns: captions
@@ -204,10 +204,10 @@ lesson.report(
 # $K$ hardest in its sum. Let $\hat t_1, \hat t_2, \dots$ be the negatives of a picture $v$ in the batch, the hardest first. Then
 # (after equation 6 of the paper)
 #
-# $$\mathcal{L}_{v \to t} = -\frac{1}{B} \sum_{(v,t)} \log \frac{\exp(s(v,t)/\tau)}{\exp(s(v,t)/\tau) + \sum_{j=1}^{K} \exp(s(v,\hat t_j)/\tau)} .$$
+# $$\ell_{v \to t} = -\frac{1}{B} \sum_{(v,t)} \log \frac{\exp(s(v,t)/\tau)}{\exp(s(v,t)/\tau) + \sum_{j=1}^{K} \exp(s(v,\hat t_j)/\tau)} .$$
 #
-# $\mathcal{L}_{t \to v}$ does the same for the captions, with the $K$ hardest pictures of each. The loss is
-# $\mathcal{L}_{v \to t} + \mathcal{L}_{t \to v}$. The *temperature* $\tau$ sets how much the hardest negatives outweigh the others.
+# $\ell_{t \to v}$ does the same for the captions, with the $K$ hardest pictures of each. The loss is
+# $\ell_{v \to t} + \ell_{t \to v}$. The *temperature* $\tau$ sets how much the hardest negatives outweigh the others.
 # With $K = B - 1$ this is InfoNCE over the whole batch. With $K = 1$ it is close to a hinge without a margin.
 #
 # ```{exercise} The K hardest
@@ -266,15 +266,15 @@ for K in (1, 16, 127):
 # pair in the sum the loss stops at zero. Leaving the pair out can be a good choice: easy pairs then go on learning
 # {cite}`yeh2022decoupled`.
 #
-# The recipes also add a margin of 0.2 to every negative, as the released code does. That multiplies each negative's term by
-# $e^{0.2/\tau}$, so the pair's own term hardly weighs until the pair is ahead by more than the margin. The two forms are nearer
+# The recipes also add a margin of $0.2$ to every negative, as the released code does. That multiplies each negative's term by
+# $\exp(0.2/\tau)$, so the pair's own term hardly weighs until the pair is ahead by more than the margin. The two forms are nearer
 # to each other than they look. `adopt` has both as arguments: `positive_in_denominator` and `margin`.
 # ```
 #
 # ## How far has the model come?
 #
 # To choose $K$, we must see on a batch how far the training has come. Wang and Isola {cite}`wang2020alignment` name two
-# properties of a good space. *Alignment*: what belongs together lies together. *Uniformity*: the vectors as a whole spread over
+# properties of a good space. *Alignment of pairs*: what belongs together lies together. *Uniformity*: the vectors as a whole spread over
 # the sphere. Here are four spaces of forty pairs on a circle, with both readings and the $K$ that follows from them.
 
 # %% tags=["hide-input"]
@@ -315,7 +315,7 @@ plots.show(
 # The better the space, the smaller $K$. Alignment is the mean similarity of the pairs. Uniformity is high when other pairs'
 # pictures and captions are far apart:
 #
-# $$\gamma_{\mathrm{align}} = \frac{1}{B} \sum_{(v,t)} s(v,t) , \qquad \gamma_{\mathrm{uniform}} = \frac{1}{B^2} \sum_{v, t} e^{-s(v,t)} ,$$
+# $$\gamma_{\mathrm{align}} = \frac{1}{B} \sum_{(v,t)} s(v,t) , \qquad \gamma_{\mathrm{uniform}} = \frac{1}{B^2} \sum_{v, t} \exp(-s(v,t)) ,$$
 #
 # where the similarity of a pair itself counts as 0 in the second sum. The two clumps show a limit: they are a collapsed space, yet
 # their readings are 0 and 1, the same as those of random vectors in many dimensions.
@@ -389,10 +389,10 @@ def how_many(S):  # (B, B) -> a whole number
 # | --- | --- | --- |
 # | $\gamma_{\mathrm{align}}$, $\gamma_{\mathrm{uniform}}$, section 3.3 | `how_many` | `vsecore.losses.alignment`, `vsecore.losses.uniformity` |
 # | $K$, equation 6 | `how_many` | `vsecore.losses.adopt_k` |
-# | $\mathcal{L}$, after equation 6 | `k_hardest` | `vsecore.losses.adopt` |
+# | $\ell$, after equation 6 | `k_hardest` | `vsecore.losses.adopt` |
 #
 # The rule and the loss together are AdOpt. The paper prints another form of equation 6, with $\gamma\pi/4$ in place of
-# $\gamma^{1.25}$ and with $\log \frac{1}{B^2} \sum e^{s}$ as the uniformity. The next cell compares the two forms on three
+# $\gamma^{1.25}$ and with $\log \frac{1}{B^2} \sum \exp(s)$ as the uniformity. The next cell compares the two forms on three
 # batches. The printed form keeps most negatives in a well-trained space. The form above comes down to a few, which is the
 # schedule that figure C-2 of the paper shows, so it is our default. The other is `rule="printed"`; more on both stands on
 # [the evidence page](../evidence/2ad.md).
@@ -498,7 +498,7 @@ lesson.report(
 # ## Does the softmax already do the work?
 #
 # This suggests an explanation and a test. If the softmax chooses the few by itself, a schedule adds little at the usual
-# temperature of 0.05. At a higher temperature the softmax chooses less sharply, and there the schedule must help: AdOpt must end
+# temperature of $0.05$. At a higher temperature the softmax chooses less sharply, and there the schedule must help: AdOpt must end
 # further above the same loss with all negatives in every step. If it does not, the explanation is wrong.
 
 # %%

@@ -39,6 +39,6 @@ WRONG = {
         lambda v, query, k: (v @ query).topk(k).indices,
     ],
     "00.break": [0, 0.001, 0.02, 100, 50],
-    "00.predict": ["neither", 7, "True"],
+    "00.predict": ["neither", 7, "own or true"],
     "00.explore": [("", ""), (FOUR, "yes"), (FOUR, FOUR), 3],
 }

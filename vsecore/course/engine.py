@@ -28,6 +28,7 @@ FIRST_RECIPE = get("vsepp_grid_gru").override(
 """How it was trained: minutes on two cores."""
 FOLDER = assets() / "first_engine"
 WEIGHTS = FOLDER / "model.safetensors"
+RECORDS = results() / "first_engine"
 WIDTH = 144  # of the scenes' grid features
 
 
@@ -53,7 +54,7 @@ def make() -> None:
     with write_atomically(WEIGHTS) as file:
         file.write(save(run.model.state_dict()))
     metrics = evaluate_split(run.model, data.test, run.tokenizer)
-    records.write(records.record_run(run, metrics, "the network that comes with the course"), results())
+    records.write(records.record_run(run, metrics, "the network that comes with the course"), RECORDS)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,8 @@ class Exercise:
         defined_above: what the notebook defines before the exercise and an answer may not call, since it
             already does the work.
         message: what is said of a right answer.
+        needs_networks: its trials hand over networks or an optimizer, which do not pass from the grader's
+            process to the learner's, so an instructor gives the points.
     """
 
     title: str
@@ -61,6 +63,7 @@ class Exercise:
     reference: Callable[..., Any] | None = None
     defined_above: tuple[str, ...] = ()
     message: str = "Right."
+    needs_networks: bool = False
 
     def __post_init__(self) -> None:
         """Refuse an unknown kind or difficulty."""

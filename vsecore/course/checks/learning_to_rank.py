@@ -251,6 +251,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         reference=one_step,
+        needs_networks=True,
     ),
     "04.predict": Exercise(
         "What will happen?", "predict", 2, one_of("a", "b", "c", "d"), difficulty="easy", message=NOTED

@@ -303,6 +303,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         reference=_gpo_weights,
+        needs_networks=True,
         message="Right. It gives what vsecore.pooling.GPO gives.",
     ),
     "10.double": Exercise(

@@ -26,9 +26,10 @@ EXPLORED = (
 
 
 def one_of(*options: str) -> tuple[Trial]:
-    """The trial of a prediction: any of these counts."""
+    """The trial of a prediction: any of these counts, in whatever case."""
     quoted = " or ".join(f'"{option}"' for option in options)
-    return (Trial(lambda answer: answer in options, f"Answer {quoted}."),)
+    known = {option.lower() for option in options}
+    return (Trial(lambda answer: answer.strip().lower() in known, f"Answer {quoted}."),)
 
 
 def _says(text: str) -> bool:
