@@ -63,7 +63,7 @@ def write_learner_copies(
 
 
 def write_package(folder: Path) -> Path:
-    """Write the package `vsecore` as a file that pip installs, to hand out beside the copies.
+    """Write the package ``vsecore`` as a file that pip installs, to hand out beside the copies.
 
     It has no tests, whose answers are right ones, and no notebooks, whose solutions are.
 
