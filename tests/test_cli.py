@@ -271,7 +271,7 @@ def test_grading_tells_the_page_to_open(tmp_path: Path) -> None:
     notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
     (tmp_path / "mine.ipynb").write_text(json.dumps(notebook))
     said = run("grade", tmp_path, "--homework", "00")
-    assert "0 of 10 points" in said and f"open {tmp_path / 'grades' / 'report.html'}" in said
+    assert "0 of 11 points" in said and f"open {tmp_path / 'grades' / 'report.html'}" in said
 
 
 def test_baselines_are_printed_and_recorded(features: Path, tmp_path: Path) -> None:
