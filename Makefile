@@ -75,7 +75,7 @@ lab: $(INSTALLED)  ## Open the course in JupyterLab.
 	$(BIN)/python -m vsecore.threads $(BIN)/jupyter lab --ServerApp.root_dir=. \
 	  $$(ls build/learner/00_start_here.ipynb 2>/dev/null || echo notebooks/00_start_here.ipynb)
 
-learner: $(INSTALLED)  ## Write notebooks without solutions into build/learner, to work in.
+learner: $(INSTALLED)  ## Write notebooks to complete into build/learner.
 	$(BIN)/vse learner
 
 grade:  ## Grade HANDED=hand-ins in a container; the reports go to GRADES=grades.

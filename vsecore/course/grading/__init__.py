@@ -1,4 +1,4 @@
-"""Teaching with the course: learner copies without solutions, grading, and the instructor's tables."""
+"""Teaching with the course: copies for learners, grading, and the instructor's tables."""
 
 from vsecore.course.grading.grade import Grading, grade_folder
 from vsecore.course.grading.instructor import instructor_page
