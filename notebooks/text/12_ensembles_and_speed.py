@@ -1072,7 +1072,11 @@ def your_embedding(
     shares = [weight / sum(weights) for weight in weights]
     one_side = (
         torch.cat(
-            [share**0.5 * unit(rows) for share, rows in zip(shares, side, strict=True)], -1
+            [
+                share**0.5 * torch.nn.functional.normalize(rows, dim=-1)
+                for share, rows in zip(shares, side, strict=True)
+            ],
+            -1,
         )
         for side in (pictures, captions)
     )  # each (n, all widths together)
