@@ -60,7 +60,7 @@ _NEAREST = {word: known for known, unknown in MEANINGS.items() for word in unkno
 
 
 def suggestion(sentence: str) -> str:
-    """A sentence's unknown words with known ones of a similar meaning, as a question; "" if there are none.
+    """What to try in place of a sentence's unknown words, by meaning; "" if nothing is known to be near.
 
     Args:
         sentence: as a learner types it.
