@@ -11,7 +11,7 @@ from torch.nn.functional import dropout, pad, relu
 
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders.pictures import projection
-from vsecore.encoders.words import BiGRUEncoder, check_tokens
+from vsecore.encoders.words import BiGRUEncoder, check_tokens, embedding_of_words
 
 PAD = Vocabulary.pad
 
@@ -59,17 +59,8 @@ class WindowEncoder(nn.Module):
             raise ValueError(f"drop must be at least 0 and below 1, got {drop}")
         self.backbone: nn.Module | None = None  # only the word vectors may have been trained before
         self.window, self.drop = window, drop
-        self.embedding = nn.Embedding(vocabulary_size, word_dim, padding_idx=PAD)
-        if vectors is None:
-            nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
-        elif vectors.shape != self.embedding.weight.shape:
-            wanted = tuple(self.embedding.weight.shape)
-            raise ValueError(
-                f"vectors must be {wanted}, (vocabulary, word_dim), got {tuple(vectors.shape)}: set "
-                f"text.encoder.word_dim to the vectors' width, or give others"
-            )
-        else:
-            self.embedding.weight.data.copy_(vectors)
+        self.embedding = embedding_of_words(vocabulary_size, word_dim, vectors)
+        self.embedding.padding_idx = PAD
         with torch.no_grad():
             self.embedding.weight[PAD] = 0  # what lies outside a caption says nothing
         self.hidden = nn.Linear(window * word_dim, hidden)

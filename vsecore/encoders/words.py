@@ -51,17 +51,7 @@ class BiGRUEncoder(nn.Module):
         for name, number in (("vocabulary_size", vocabulary_size), ("word_dim", word_dim), ("dim", dim)):
             _check_positive(name, number)
         self.backbone: nn.Module | None = None  # only the word vectors may have been trained before
-        self.embedding = nn.Embedding(vocabulary_size, word_dim)
-        if vectors is None:
-            nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # as VSE++'s released code
-        elif vectors.shape != self.embedding.weight.shape:
-            wanted = tuple(self.embedding.weight.shape)
-            raise ValueError(
-                f"vectors must be {wanted}, (vocabulary, word_dim), got {tuple(vectors.shape)}: set "
-                f"text.encoder.word_dim to the vectors' width, or give others"
-            )
-        else:
-            self.embedding.weight.data.copy_(vectors)
+        self.embedding = embedding_of_words(vocabulary_size, word_dim, vectors)
         self.forwards = nn.GRU(word_dim, dim, batch_first=True)
         self.backwards = nn.GRU(word_dim, dim, batch_first=True)
 
@@ -181,6 +171,26 @@ class BERTEncoder(nn.Module):
             added = (~mask).to(self.backbone.dtype).mul(lowest)[:, None, None]  # (C, 1, 1, L)
         states = self.backbone(input_ids=tokens, attention_mask=added).last_hidden_state  # (C, L, H)
         return self.project(states), mask  # (C, L, D)
+
+
+def embedding_of_words(vocabulary_size: int, word_dim: int, vectors: Tensor | None) -> nn.Embedding:
+    """Word vectors that are trained, from these at the start or from noise.
+
+    Raises:
+        ValueError: vectors of another shape.
+    """
+    embedding = nn.Embedding(vocabulary_size, word_dim)
+    if vectors is None:
+        nn.init.uniform_(embedding.weight, -0.1, 0.1)  # as VSE++'s released code
+    elif vectors.shape != embedding.weight.shape:
+        wanted = tuple(embedding.weight.shape)
+        raise ValueError(
+            f"vectors must be {wanted}, (vocabulary, word_dim), got {tuple(vectors.shape)}: set "
+            f"text.encoder.word_dim to the vectors' width, or give others"
+        )
+    else:
+        embedding.weight.data.copy_(vectors)
+    return embedding
 
 
 def check_tokens(tokens: Tensor, mask: Tensor | None) -> None:
