@@ -95,8 +95,8 @@ N = cells.shape[1]  # a grid has no padding
 print("cells", tuple(cells.shape), "words", tuple(words.shape))
 
 # %% [markdown]
-# To compare poolers in seconds, we keep these captions' vectors and train only new picture towers: one linear layer and a pooler,
-# for a few dozen steps.
+# To compare poolers in seconds, we keep these captions' vectors and train new picture towers, a linear layer and a pooler, for a few
+# dozen steps.
 
 
 # %%
@@ -185,8 +185,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Most things in a picture are small and fill a few cells. The mean gives these cells the same weight as all the sky around them.
-# A pooler that gives more weight to large values loses less of them.
+# Most things in a picture fill only a few cells. The mean gives these cells the same weight as all the sky around them. A pooler
+# that gives more weight to large values loses less.
 #
 # ## One recipe: sort, weigh, sum
 #
@@ -296,8 +296,7 @@ print("vsecore.pooling.sort_descending sorts the same, and faster")
 # :label: ex-10-kmax
 #
 # For each set and each dimension, return the mean of the $k$ largest *real* values. `x` is (B, N, D), `mask` is (B, N), the result
-# is (B, D). A set with fewer than $k$ real elements takes the mean of those that it has. Padding may hold anything and may stand
-# anywhere.
+# is (B, D). With fewer than $k$ real elements, take the mean of those. Padding may hold anything and be anywhere.
 # ```
 #
 # ```{hint}
@@ -324,8 +323,8 @@ def k_max(x, mask, k):  # (B, N, D), (B, N) -> (B, D)
 # ````{solution} ex-10-kmax
 # :class: dropdown
 #
-# Padding becomes the smallest value there is, so it is taken only where real values run out. Then it must add nothing to the sum,
-# and nothing to the count that divides it.
+# Padding becomes the smallest value, so it is taken only where real values run out. There it must add nothing to the sum, and nothing
+# to the count that divides it.
 # ````
 #
 # Learned weights come out of a softmax, which gives a part to everything. A logit of zero does not hide the padding, since
@@ -577,11 +576,10 @@ plots.show(
 )
 
 # %% [markdown]
-# The curves are means over all dimensions of one picture; a curve stops where a logarithmic axis cannot show it, at zero or below.
-# SoftPool, GPO and AdPool begin alike: much for the first place, less for the next. GPO found this shape by itself.
+# The curves are means over all dimensions of one picture; where they stop, the derivative is zero or below. SoftPool, GPO and AdPool begin alike: much for the first place, less for the next. GPO found this shape by itself.
 #
-# Weights from places and weights from values differ once the size of a set changes. Let every cell appear twice: nothing is new in
-# the picture, and nothing is lost.
+# Weights from places and weights from values differ once the size of a set changes. Let every cell appear twice: the picture is still
+# the same.
 #
 # ```{exercise} Every cell twice
 # :label: ex-10-double
@@ -659,8 +657,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Read the balance first. A level whose part is close to zero gets hardly any gradient, so its curve means little. To test this,
-# replace AdPool in the trained system by SoftPool, and train nothing. Where the token level has no part, this changes nothing.
+# Read the balance first. A level whose part is close to zero gets hardly any gradient, so its curve means little. As a test, we
+# replace AdPool by SoftPool and train nothing. Where the token level has no part, this changes nothing.
 
 
 # %%
@@ -678,11 +676,11 @@ swapped = {
 lesson.report("10_swapped", swapped)
 
 # %% [markdown]
-# ## Does a lower learning rate keep the balance?
+# ## Is the learning rate to blame?
 #
 # Adam divides a gradient by its recent size, so every entry of $W_{\mathrm{bal}}$ moves by about the learning rate at each step. When
 # all $D$ entries move together, the logits move fast. Does the balance move so far because the rate is high? Then a tenth of the
-# rate should keep it in the middle, even with ten times the steps.
+# rate should leave it about where it began, even with ten times the steps.
 
 
 # %%
@@ -728,7 +726,7 @@ Markdown(
 #
 # Change one thing in the cell above: other seeds, another rate, more steps, or a balance that begins in the middle (`nn.init.zeros_`
 # on `tower.pool.balance.weight`, in the folded cell of `train_tower`). Write what you expect before you run it, and afterwards what
-# came out, in a few words each.
+# came out.
 # ```
 
 # %%
@@ -808,7 +806,7 @@ for axes, goal in zip(panels, goals, strict=True):
         if what == goal
     }
     plots.curves(axes, lines, x="place", y="weight", title=f"to be {goal}")
-    axes.set_ylim(0, 1.05 if goal == "max" else 0.45)
+    axes.set_ylim(0, 1.05 if goal == "max" else 0.65)
     axes.xaxis.get_major_locator().set_params(integer=True)
 plots.show(
     figure,
@@ -852,7 +850,7 @@ lesson.report("10_padding", broken)
 #
 # Take a width of one and $W_{\mathrm{tok}} = \log 2$, so that a value $x$ has a weight proportional to $2^x$. A caption has two
 # words with the values 2 and 1. What does the token level make of it in a batch whose longest caption has 8 words, if the mask is
-# forgotten? Work it out on paper, and compare it with what comes out for the caption alone.
+# forgotten? Compare it with the caption alone.
 # ```
 
 # %%
@@ -871,7 +869,7 @@ check("10.break", your_value)
 #
 # ## Which pooler is best?
 #
-# The trainings above were short. Here are long ones, in the same system, with the same loss.
+# The trainings above were short. Here are long ones of the whole system, with the same loss.
 
 # %% tags=["hide-input"]
 found = experiments.studied("2ad_pooling", "scenes")
@@ -901,7 +899,7 @@ ranked = dots.by_rsum(found)
 Markdown(
     f"**What we did.** Each pooler has a learning rate of its own, chosen on the development split, and trains for {epochs['late']} "
     f"epochs, from {seeds}.\n\n"
-    f"**What came out.** The highest mean is that of {ranked[0]}, the lowest that of {ranked[-1]}. "
+    f"**What came out.** By their mean rsum, the highest first: {', '.join(ranked)}. "
     + (
         f"The comparisons that can be judged: {told}.\n\n"
         if told

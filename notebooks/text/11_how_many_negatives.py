@@ -609,7 +609,7 @@ check("11.break", your_floor)
 # ````{solution} ex-11-break
 # :class: dropdown
 #
-# The softmax is over two equal numbers, so each query pays $-\log \frac{1}{2}$, in each of the two directions.
+# The softmax is over two equal numbers, so the loss of each query is $-\log \frac{1}{2}$, in each of the two directions.
 # ````
 #
 # Here is the broken loss on that batch, with the largest gradient that any similarity gets:
@@ -646,8 +646,6 @@ for K in (1, 4):
 # %%
 your_change = {"losses.adopt.negatives": 4}  # change this
 train("your change", "", your_change)
-for name in ("AdOpt", "your change"):
-    print(f"{name}: rsum {seen[name]['reached']:.0f} after the epoch")
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(6.2, 3.4))
@@ -662,7 +660,7 @@ plots.show(
 from vsecore.course.checks import check
 
 your_expectation = "Four negatives from the start learn more slowly."  # your part: before
-your_finding = "Yes: the epoch ends at a lower rsum."  # your part: after
+your_finding = "Yes: their curve ends lower."  # your part: after
 check("11.explore", (your_expectation, your_finding))
 
 # %% [markdown]
@@ -707,11 +705,14 @@ came_out = (
     else "No two losses have enough long trainings yet to be compared."
 )
 always = judged.get("always 127")
-meaning = (
-    f"Is the schedule better than all negatives always? The verdict is *{always.told}*. If it is not a clear yes, the softmax at this "
-    "temperature does most of the work, as above."
-    if always
-    else "What the schedule itself adds, beyond having many negatives, is not judged yet."
+meaning = {
+    "not yet": "What the schedule adds to having many negatives is not judged yet.",
+    "reproduced": "The schedule adds something to having many negatives.",
+    "contradicted": "All negatives always end higher than the schedule: the softmax makes the choice by itself.",
+}.get(
+    always.judgement if always else "not yet",
+    "We cannot be sure that the schedule adds anything to having many negatives: at this temperature, the softmax makes a similar "
+    "choice by itself.",
 )
 epochs = experiments.FAIR_SCALE["scenes"]["training.epochs"]
 Markdown(
