@@ -462,7 +462,9 @@ plots.curves(
 most = len(S) - 1
 for number, words in ((most, "all in the batch"), (1, "the hardest alone")):
     axes.axhline(number, color="0.6", linestyle=":", linewidth=1)
-    axes.text(len(kept), 1.06 * number, words, ha="right", va="bottom", fontsize=9, color="0.3")
+    axes.text(
+        0.75 * len(kept), 1.06 * number, words, ha="right", va="bottom", fontsize=9, color="0.3"
+    )
 ticks = [one for one in (1, 4, 16, 64) if one < most] + [most]
 axes.set(yscale="log", ylim=(0.8, 1.7 * most), yticks=ticks, yticklabels=ticks)
 axes.minorticks_off()
