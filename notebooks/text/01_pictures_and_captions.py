@@ -194,21 +194,21 @@ for number, thing in enumerate(scene.things):
 print("; ".join(f"{i} {relation} {j}" for relation, i, j in scene.relations))
 
 # %% [markdown]
-# Is the form true of the scene? Give each entity a thing of the scene: the girl is thing 2, the umbrella is thing 3, and so on. For *two dogs* give
-# all dogs that there are, and they must be two. The sentence is true if the place is right and there is a way of giving such that
+# Is the form true of the scene? We match entities with things: the girl is thing 2, the umbrella is thing 3, and so on. (*Two dogs* are
+# matched with all the dogs there are, and there must be two.) The sentence is true if the place is right and some matching keeps three rules:
 #
-# 1. what is said of each entity is true of what it is given;
-# 2. no thing is given twice, since two noun phrases speak of two things;
-# 3. every relation that is claimed holds between the things given.
+# 1. what is said of an entity is true of its thing;
+# 2. no thing is matched twice, since two noun phrases speak of two things;
+# 3. every relation that is claimed holds between the matched things.
 #
 # ````{exercise} Is it true?
 # :label: ex-01-true
 #
-# Write rules 2 and 3. `given` lists, for each entity, the numbers of its things. `claimed` has the relations of the sentence between *entities*, and
+# Write rules 2 and 3. `matched` lists, for each entity, the numbers of its things. `claimed` has the relations of the sentence between *entities*, and
 # `facts` those of the scene between *things*. For the caption above:
 #
 # ```python
-# given = [(2,), (3,), (1,), (0,)]  # two dogs would have two numbers
+# matched = [(2,), (3,), (1,), (0,)]  # two dogs would have two numbers
 # claimed = [("holding", 0, 1), ("right of", 0, 2)]
 # facts = [("holding", 2, 3), ("right of", 2, 1)]  # and more
 # ```
@@ -220,7 +220,7 @@ print("; ".join(f"{i} {relation} {j}" for relation, i, j in scene.relations))
 # :class: dropdown
 #
 # For rule 2, put all numbers into one list and compare it with a set. For rule 3, go through the claimed relations, and look up in
-# `given` which things the two entities are.
+# `matched` which things the two entities are.
 # ```
 
 # %%
@@ -228,11 +228,11 @@ from vsecore.course.checks import exercise
 
 
 @exercise("01.true")
-def consistent(given, claimed, facts):  # -> True or False
+def consistent(matched, claimed, facts):  # -> True or False
     # your part
-    used = [thing for things in given for thing in things]
+    used = [thing for things in matched for thing in things]
     nothing_twice = len(set(used)) == len(used)  # rule 2
-    pairs = [(name, a, b) for name, i, j in claimed for a in given[i] for b in given[j]]
+    pairs = [(name, a, b) for name, i, j in claimed for a in matched[i] for b in matched[j]]
     return nothing_twice and all(pair in facts for pair in pairs)  # rule 3
     # end of your part
 
@@ -241,10 +241,10 @@ def consistent(given, claimed, facts):  # -> True or False
 # ````{solution} ex-01-true
 # :class: dropdown
 #
-# A claimed relation becomes one pair of things, or several if an entity is given several. All of them must be facts.
+# A claimed relation becomes one pair of things, or several if an entity has several. All of them must be facts.
 # ````
 #
-# The folded cell is the rest: it finds what rule 1 allows each entity to be given, and tries all ways. The cell after it compares this
+# The folded cell is the rest: it finds the things that rule 1 allows for each entity, and tries all ways to match them. The cell after it compares this
 # judge with the package's `holds`, which does the same faster.
 
 
@@ -253,7 +253,7 @@ def true_of(form, scene) -> bool:
     carried = {
         i for name, i, _ in scene.relations if name == "on"
     }  # a bird on a bench does not fly
-    choices = []  # for each entity, the groups of things that it may be given
+    choices = []  # for each entity, the groups of things that it may be matched with
     for entity in form.entities:
         fit = tuple(
             i for i, thing in enumerate(scene.things) if entity.fits(thing, i in carried)
@@ -261,8 +261,8 @@ def true_of(form, scene) -> bool:
         all_of_them = [fit] if len(fit) == entity.count else []
         choices.append([(i,) for i in fit] if entity.count == 1 else all_of_them)
     return form.place in (None, scene.place) and any(
-        consistent(given, form.relations, scene.relations)
-        for given in itertools.product(*choices)
+        consistent(matched, form.relations, scene.relations)
+        for matched in itertools.product(*choices)
     )
 
 
@@ -290,7 +290,7 @@ print("scenes.holds agrees with the cell on", 2 * few * few, "pairs")
 # ```{hint}
 # :class: dropdown
 #
-# The careless judge may give one thing to two entities. What else may a girl be called?
+# The careless judge may match one thing with two entities. What else may a girl be called?
 # ```
 
 # %%
@@ -303,12 +303,12 @@ check("01.break", your_lie)
 # ```{solution} ex-01-break
 # :class: dropdown
 #
-# A girl is a child, so the one girl fits both entities, and the careless judge gives her to both.
+# A girl is a child, so the one girl fits both entities, and the careless judge matches her with both.
 # ```
 #
 # ## What five captions leave out
 #
-# A judge of truth can also tell us what a caption *says*. **A caption says a fact if it would be false were that fact alone different.** *Umbrella on
+# If we can decide truth, we can also decide what a caption *says*. **A caption says a fact if it would be false were that fact alone different.** *Umbrella on
 # the beach* says the place, because it is false at the lake. It does not say the colour, because it is just as true of a red umbrella. Let
 # us change five facts of picture 12, one at a time, and see which captions become false. (Helpers that change a fact are folded.)
 
@@ -476,7 +476,8 @@ explorer(
 )
 
 # %% [markdown]
-# Now all pictures of the test split. How many percent of the facts of each kind does each annotator say, and how many do the five say together?
+# Now all pictures of the test split. What percentage of the facts of each kind does each annotator say, and what percentage do the
+# five say together?
 
 # %%
 every = [says(picture) for picture in world]
@@ -554,7 +555,7 @@ plots.show(
 # :label: ex-01-share
 #
 # Three pictures have two captions each: captions 0 and 1 belong to picture 0, captions 2 and 3 to picture 1, captions 4 and 5 to picture 2. The
-# rows of the matrix are captions. How many percent of the true pairs does the protocol call false?
+# rows of the matrix are captions. What percentage of the true pairs does the protocol call false?
 #
 # ```python
 # [[1, 1, 0], [1, 0, 0], [0, 1, 1], [0, 1, 0], [1, 1, 1], [0, 0, 1]]
@@ -615,7 +616,7 @@ plots.show(
 )
 
 # %% [markdown]
-# A few captions have many orange cells. Guess before you look: which share of the true pairs is orange, a tenth, or a half?
+# A few captions have many orange cells. Guess before you look: what share of all true pairs is orange, a tenth, or a half?
 
 # %%
 y = truth.sum(1)  # (Nc,)   y_c
@@ -643,7 +644,7 @@ lesson.report(
 # ```{exercise} A prediction
 # :label: ex-01-predict
 #
-# Of all pairs in which an annotator's captions are true, a share is called false. Whose share is smallest? Answer `"terse"`, `"counter"`,
+# Take all true pairs of an annotator's captions. The protocol calls a share of them false. For whom is this share smallest? Answer `"terse"`, `"counter"`,
 # `"place first"`, `"relations"` or `"detail"` before you run the cells below.
 # ```
 
@@ -722,8 +723,8 @@ plots.show(
 #
 # Does it help to say more? Up to a point: *terse* says the fewest facts and has the largest share, but *detail* says the most
 # and is not the best. The right panel shows why. One more *thing* excludes the most pictures; a size, or the side that something looks to, excludes
-# few, and *detail* loves those. What makes a caption exact is not how much it says but what. The lines are 95 % intervals over pictures (bootstrap); the model
-# of factors is rough, so we trust its order more than its numbers.
+# few, and *detail* loves those. What makes a caption exact is not how much it says but what. The lines are 95 % bootstrap intervals over pictures. The model of factors is
+# rough, and the kinds in the middle overlap, so read it as a coarse order.
 #
 # ## In a batch
 #
@@ -850,7 +851,7 @@ plots.show(
 
 # %% [markdown]
 # The crosses lie on the line. In a batch of the usual size many captions meet a picture that they are true of, and the loss pushes that picture
-# away. Larger batches, which contrastive losses like, have more of this. A loss that sums over all negatives hardly notices. A loss that looks only at
+# away. Larger batches make this more frequent. A loss that sums over all negatives hardly notices. A loss that looks only at
 # the most similar negative picks the false one just when the model has understood the sentence. Remember this for
 # [Learning to rank](04_learning_to_rank.ipynb).
 #
@@ -865,9 +866,7 @@ plots.show(
 # %%
 from vsecore.course.checks import check
 
-your_expectation = (
-    "Without terse fewer than half remain, since terse has the largest share."  # your part
-)
+your_expectation = "Less than half remain: terse writes the vaguest."  # your part
 # your part
 kept = turn != habits.index("terse")
 fewer = expected_false_negatives(truth[kept], owner[kept], B)
@@ -901,7 +900,7 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # Neither list is complete: nobody has looked at a pair that no system proposed, and ECCV Caption covers only a part of the split. Our world is smaller and simpler
-# than COCO, so its numbers are not COCO's. That they have the same size suggests that false negatives are not an oddity of a drawn
+# than COCO, so its numbers are not COCO's. That they are of a similar size suggests that false negatives are not an oddity of a drawn
 # world. [The joint space](03_joint_space.ipynb) shows which measures use such lists.
 #
 # ```{admonition} Where the code departs from the papers
@@ -925,7 +924,7 @@ Markdown("\n".join(lines))
 #
 # - A caption says a fact if it would be false were that fact alone different.
 # - Five captions name most things and leave out most relations.
-# - The five-caption protocol calls most true pairs of our world false; vague captions make most of them.
+# - The five-caption protocol calls most true pairs of our world false; vague captions make many of them.
 # - The larger the batch, the more captions meet a false negative in it.
 #
 # ## Where to read on

@@ -35,7 +35,7 @@ def _true_of(sentence: str) -> set[int]:
 
 
 def _careless(form: Form, scene: Scene) -> bool:
-    """Like `scenes.holds`, but one thing may be given to two entities."""
+    """Like `scenes.holds`, but one thing may be matched with two entities."""
     carried = {i for name, i, _ in scene.relations if name == "on"}
     if form.place not in (None, scene.place) or form.mark not in (None, scene.mark):
         return False
@@ -66,12 +66,12 @@ Relation = tuple[str, int, int]
 
 
 def _consistent(
-    given: Sequence[Sequence[int]], claimed: Sequence[Relation], facts: Sequence[Relation]
+    matched: Sequence[Sequence[int]], claimed: Sequence[Relation], facts: Sequence[Relation]
 ) -> bool:
-    """Whether no thing is given twice, and what is claimed of entities holds for the things given."""
-    taken = list(itertools.chain.from_iterable(given))
+    """Whether no thing is matched twice, and what is claimed of entities holds for the things matched."""
+    taken = list(itertools.chain.from_iterable(matched))
     return len(taken) == len(set(taken)) and all(
-        (name, a, b) in facts for name, i, j in claimed for a in given[i] for b in given[j]
+        (name, a, b) in facts for name, i, j in claimed for a in matched[i] for b in matched[j]
     )
 
 
@@ -132,7 +132,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _decides(answer, TWICE),
-                "Here two entities are given the same thing. Rule 2 forbids it: return False.",
+                "Two entities may not be matched with the same thing (rule 2): return False there.",
             ),
             Trial(
                 lambda answer: _decides(answer, HOLDING, HELD),
@@ -144,7 +144,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _decides(answer, ONE_OF_TWO_DOGS, BOTH_DOGS),
-                "An entity may be given several things: what is claimed must hold for each of them.",
+                "An entity may have several things: what is claimed must hold for each of them.",
             ),
             Trial(
                 lambda answer: _decides(answer, TWICE_IN_GROUPS),
@@ -154,7 +154,7 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(
                 lambda answer: answer(*NUMBERS_TAKEN_FOR_THINGS) and not answer(*HOLDING),
-                "A relation is claimed of entities, and the facts are about things: look up in given which "
+                "A relation is claimed of entities, and the facts are about things: look up in matched which "
                 "things the entities are.",
             ),
             Trial(
@@ -303,11 +303,11 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: any(entity.count > 1 for entity in scenes.parse(answer).entities),
-                "A number is counted before things are given out, and both judges count: use no number.",
+                "Both judges count things before they match them: use no number.",
             ),
             Trial(
                 lambda answer: len(scenes.parse(answer).entities) < 2,
-                "One thing cannot be given twice in a sentence that speaks of one: speak of two.",
+                "One thing cannot be matched twice in a sentence that speaks of one: speak of two.",
             ),
             Trial(
                 lambda answer: not _careless(scenes.parse(answer), _scenes()[SHOWN]),
