@@ -27,6 +27,7 @@ import psutil
 from vsecore import records, scenes
 from vsecore.course.lesson import LESSON_RECORDS, RECORD, REPORTS, SMOKE_SIZES
 from vsecore.data.files import cache_folder, write_atomically
+from vsecore.data.splits import FeatureKind
 from vsecore.paths import ROOT
 from vsecore.scenes.build import NETWORK_OF, SIZES, WORLD_VERSION
 from vsecore.threads import COUNT, one_thread, whole_machine
@@ -67,7 +68,7 @@ class NotebookRun:
     peak_megabytes: float
 
 
-def make_world(tier: str, kinds: Iterable[str] = tuple(NETWORK_OF)) -> None:
+def make_world(tier: str, kinds: Iterable[FeatureKind] = tuple(NETWORK_OF)) -> None:
     """Put the embedded world and some kinds of features of it into the cache, unless they are there.
 
     Otherwise, notebooks that run side by side would each make it.

@@ -23,6 +23,7 @@ from vsecore.course.grading.marks import HandedIn, NotebookMarks, run_and_mark
 from vsecore.course.grading.processes import end_with_parent
 from vsecore.course.grading.remarks import in_quotes
 from vsecore.data.files import read_json, write_atomically
+from vsecore.data.splits import FeatureKind
 from vsecore.paths import PACKAGE
 from vsecore.scenes.build import NETWORK_OF
 
@@ -59,7 +60,7 @@ class Work:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
-    def features(self) -> set[str] | None:
+    def features(self) -> set[FeatureKind] | None:
         """The kinds of features that its code names; None if no notebook begins as the course's own do."""
         sources = [cell.source for one in self.notebooks if one.notebook for cell in one.notebook.cells]
         if not any("course.begin(" in source for source in sources):
