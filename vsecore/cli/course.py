@@ -1,4 +1,4 @@
-"""`vse course`, `book`, `slides`, `refresh`, `learner`, `lab` and `grade`: notebooks run, shown, handed out."""
+"""`vse course`, `book`, `slides`, `refresh`, `learner`, `lab` and `grade`: notebooks run, shown and graded."""
 
 from __future__ import annotations
 
