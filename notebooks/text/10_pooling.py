@@ -47,7 +47,7 @@ from vsecore.course.book import dots
 from vsecore.data.batches import make_loader
 from vsecore.encoders import CellEncoder
 from vsecore.evaluation import evaluate, ranks
-from vsecore.experiments.references import READER
+from vsecore.experiments.references import ORACLE
 from vsecore.losses import info_nce
 from vsecore.pooling import (
     GPO,
@@ -873,7 +873,7 @@ check("10.break", your_value)
 
 # %% tags=["hide-input"]
 found = experiments.studied("2ad_pooling", "scenes")
-oracles = records.find(experiments.RESULTS, name=READER, data="scenes")
+oracles = records.find(experiments.RESULTS, name=ORACLE, data="scenes")
 oracle = next(one.metrics["rsum"] for one in oracles if one.data["feature_kind"] == "grid")
 plots.show(
     dots.compared(found, "scenes", oracle), alt=dots.words_for(found, "the scenes", oracle)

@@ -44,7 +44,7 @@ from vsecore import course, experiments, records
 from vsecore.course import plots
 from vsecore.course.book import dots
 from vsecore.experiments.ledger import printed_sums
-from vsecore.experiments.references import READER
+from vsecore.experiments.references import ORACLE
 from vsecore.losses import adopt, adopt_k, alignment, uniformity
 from vsecore.recipes import get
 from vsecore.training import encode, evaluate_split, fit
@@ -680,7 +680,7 @@ check("11.explore", (your_expectation, your_finding))
 
 # %% tags=["hide-input"]
 found = experiments.studied("2ad_negatives", "scenes")
-oracles = records.find(experiments.RESULTS, name=READER, data="scenes")
+oracles = records.find(experiments.RESULTS, name=ORACLE, data="scenes")
 oracle = next(one.metrics["rsum"] for one in oracles if one.data["feature_kind"] == "grid")
 plots.show(
     dots.compared(found, "scenes", oracle), alt=dots.words_for(found, "the scenes", oracle)
