@@ -83,9 +83,11 @@ def _decides(answer: Callable[..., Any], *cases: tuple[Any, Any, Any]) -> bool:
     ]
 
 
-ONE_THING = ([(2,)], [], [("left of", 0, 1)])
-TWICE = ([(2,), (2,)], [], [])
-TWICE_IN_GROUPS = ([(0, 1), (3,), (1,)], [], [])
+_Case = tuple[list[tuple[int, ...]], list[tuple[str, int, int]], list[tuple[str, int, int]]]
+
+ONE_THING: _Case = ([(2,)], [], [("left of", 0, 1)])
+TWICE: _Case = ([(2,), (2,)], [], [])
+TWICE_IN_GROUPS: _Case = ([(0, 1), (3,), (1,)], [], [])
 HOLDING = ([(2,), (0,)], [("holding", 0, 1)], [("left of", 0, 2), ("holding", 2, 0)])
 HELD = ([(2,), (0,)], [("holding", 1, 0)], [("left of", 0, 2), ("holding", 2, 0)])
 NUMBERS_TAKEN_FOR_THINGS = ([(2,), (0,)], [("holding", 0, 1)], [("holding", 0, 1)])
