@@ -19,7 +19,7 @@
 #
 # **You need** the notebook [Start here](00_start_here.ipynb), some PyTorch, and an idea of what a convolution is.
 #
-# **It takes** about half a minute and 2 GB of memory on two cores, once the world's pictures are drawn; the exercises take an hour.
+# **It takes** about 2 minutes and 2 GB of memory on two cores, once the world's pictures are drawn; the exercises take an hour.
 #
 # The map: **encode** → pool → compare → learn.
 
@@ -130,8 +130,8 @@ plots.show(
 
 # %% [markdown]
 # Yellow cells speak most strongly for the word. The words have found their places. Is this picture an exception? For each kind of thing
-# in each test picture, we look whether the strongest cell for its word has its middle inside the thing's box, and compare with a cell
-# chosen at random:
+# in each test picture, we look whether the strongest cell for its word has its middle in the thing's box, and compare with a random
+# cell:
 
 # %% tags=["hide-input"]
 pointing = {}
@@ -167,8 +167,9 @@ if pointing:
     print(lesson.report("02_pointing", pointing))
 
 # %% [markdown]
-# Not an exception. The words came from captions of whole pictures; the places come from the cells. The network that made the cells
-# had seen the facts of other scenes, cell by cell, but never a caption. And the map knows no order of words: *left of* will need more.
+# It is not. The words were learned from captions of whole pictures, so it is the cells that know what is where. The network that made
+# them was trained on the facts of other scenes, cell by cell, so this is an easy case. And the map ignores the order of words: *left of*
+# needs more.
 #
 # ## Three kinds of elements
 #
@@ -176,7 +177,7 @@ if pointing:
 #
 # - *cells*: the last map of a convolutional network is a coarse grid {cite}`jiang2020grid`;
 # - *regions*: a detector draws a box around each thing, and each box gets a vector {cite}`anderson2018bottomup`;
-# - *patches*: a *vision transformer* cuts the picture into squares, which then look at each other {cite}`dosovitskiy2021vit`.
+# - *patches*: a *vision transformer* cuts the picture into squares, which then exchange information {cite}`dosovitskiy2021vit`.
 
 # %% tags=["hide-input"]
 backbone = open_backbone(data, lesson.data_root)
@@ -236,7 +237,7 @@ with torch.no_grad():
 
 # %% [markdown]
 # These are N elements of width F. Cells and patches cover everything, sky and sand too. Regions are few: the whole picture and one for
-# each thing. (Our boxes are the world's own. A detector's are found, and some are wrong.)
+# each thing. (Our boxes are the world's own. A detector gets some wrong.)
 #
 # ## From features to elements
 #
@@ -255,7 +256,7 @@ class Cells(nn.Module):  # and patches
 
 
 # %% [markdown]
-# Regions get a second way through two layers {cite}`chen2021gpo`. Pictures have different numbers of regions, so a batch is filled up
+# Regions get a second path of two layers {cite}`chen2021gpo`. Pictures have different numbers of regions, so a batch is filled up
 # with *padding*, rows of nothing, and a *mask* says which rows are real. The batch normalisation between the two layers must look at
 # the real rows alone.
 
@@ -504,11 +505,17 @@ if accuracy:
     print(lesson.report("02_probe", said))
 
 # %% [markdown]
-# **What came out.** All three kinds of vectors know what stands at their own place. Of what stands far away, patches know hardly more
-# than cells, and both little more than the place gives away.
+# ````{solution} ex-02-far
+# :class: dropdown
+#
+# Rarely, and hardly more often than the place alone.
+# ````
+#
+# **What came out.** All three kinds of vectors know what stands at their own place. About the farthest thing they know little more than
+# the name of the place gives away, even the patches, which have seen it.
 #
 # **What it means.** These networks were trained to say of each cell what stands in it. A vector carries what it was trained to carry, not
-# all that it could see. To know how things *stand to each other*, a model needs a loss that asks for it.
+# all that it could see. If a model should know how things *stand to each other*, its loss must ask for it.
 #
 # **How sure we are.** The intervals come from sampling the test pictures anew. But there is one network of each kind, trained once, and a
 # linear probe finds only what can be read linearly.
@@ -540,8 +547,8 @@ check("02.explore", (your_expectation, your_finding))
 # ## Three ways to read a sentence
 #
 # A sentence's elements are its words. A table with a vector for each word makes a start. But *left* means little until one knows left
-# of what: words must hear of each other. A *recurrent* network passes a message from word to word, in both directions. *Attention*
-# lets each word ask all others at once. For the middle word, the blue arrows show from where its vector hears:
+# of what: a word's vector must depend on the other words. A *recurrent* network passes a message from word to word. *Attention* lets
+# each word ask all others at once. Blue arrows lead from what the middle word's vector depends on:
 
 # %% tags=["hide-input"]
 words = ["a", "girl", "holds", "an", "umbrella"]
@@ -555,8 +562,8 @@ for axes, title in zip(
         arrows += [((i + 1, 1.25), (i, 1.25), i >= 2) for i in range(4)]  # backwards
     if title.startswith("Transformer"):
         arrows += [((i, 0), (j, 2), j == 2) for i in range(5) for j in range(5) if i != j]
-    for start, end, heard in sorted(arrows, key=lambda arrow: arrow[2]):
-        colour = plots.COLOURS[0] if heard else "0.82"
+    for start, end, counts in sorted(arrows, key=lambda arrow: arrow[2]):
+        colour = plots.COLOURS[0] if counts else "0.82"
         axes.annotate(
             "",
             end,
@@ -564,7 +571,7 @@ for axes, title in zip(
             arrowprops={
                 "arrowstyle": "-|>",
                 "color": colour,
-                "lw": 1.8 if heard else 0.9,
+                "lw": 1.8 if counts else 0.9,
                 "shrinkA": 6,
                 "shrinkB": 6,
             },
@@ -611,8 +618,8 @@ sentence = captions[-1]
 # :label: ex-02-gru
 #
 # Return the new states, (C, D), for one word `x` of each caption, (C, Dw), and the old states `h`, (C, D). `W` holds the three matrices
-# $W_r$, $W_z$, $W$ below each other, (3D, Dw), and `U` the three others, (3D, D). Each has a bias, `w` and `u`, (3D,). No `nn.GRUCell`
-# today.
+# $W_r$, $W_z$, $W$ below each other, (3D, Dw), and `U` the three others, (3D, D). Each has a bias, `w` and `u`, (3D,). Do it
+# without `nn.GRUCell`.
 # ```
 #
 # ```{hint}
@@ -680,7 +687,7 @@ print("vsecore.encoders.BiGRUEncoder agrees:", tuple(elements.shape))
 # %% [markdown]
 # ## Attention: each word asks all others
 #
-# A recurrent network hears of a far word only through all words between. Attention {cite}`vaswani2017attention` asks at once. From
+# In a recurrent network, news of a far word passes through all words between. Attention {cite}`vaswani2017attention` asks at once. From
 # its vector $x_i$ each word makes three: a *query* $q_i = W_q x_i$, what it looks for; a *key* $k_i = W_k x_i$, by which it is
 # found; and a *value* $u_i = W_u x_i$, what it says. The better a query fits a key, the larger that word's share $a_{ij}$ of the
 # answer. The *softmax* over $j$ makes shares that add up to one. Equation (1), with $D_h$ the width of a query:
@@ -691,7 +698,7 @@ print("vsecore.encoders.BiGRUEncoder agrees:", tuple(elements.shape))
 # :label: ex-02-attention
 #
 # Write equation (1). `q`, `k` and `u` are (C, A, L, Dh): A *heads* do the same side by side, each in a slice of the width. `mask`
-# is (C, L). Padding gets no share. No ready-made attention of torch.
+# is (C, L). Padding gets no share. Do it without torch's own attention.
 # ```
 #
 # ```{hint}
@@ -720,8 +727,7 @@ def attention(q, k, u, mask):  # (C, A, L, Dh) each, (C, L) -> (C, A, L, Dh)
 # The mask hides columns, the words that are asked. `mask[:, None, None]` is (C, 1, 1, L).
 # ````
 #
-# A *Transformer layer* is attention, in which words hear of each other, and then a small network of two layers, equation (2), for each
-# word by itself. Both are *residual*: what they find is added to what was there. A *layer norm* before each brings every vector to mean
+# A *Transformer layer* is attention, and then a small network of two layers, equation (2), for each word by itself. Both are *residual*: what they find is added to what was there. A *layer norm* before each brings every vector to mean
 # zero and spread one.
 
 
@@ -737,8 +743,8 @@ class TransformerLayer(nn.Module):
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  # (C, L, D)
         parts = self.ask(self.before_ask(x)).unflatten(-1, (3, self.heads, -1))
         q, k, u = parts.permute(2, 0, 3, 1, 4)  # three of (C, A, L, Dh)
-        heard = attention(q, k, u, mask).transpose(1, 2).flatten(2)  # (C, L, D)
-        x = x + self.join(heard)
+        answer = attention(q, k, u, mask).transpose(1, 2).flatten(2)  # (C, L, D)
+        x = x + self.join(answer)
         return x + self.narrow(self.widen(self.before_widen(x)).relu())  # eq. 2
 
 
@@ -828,7 +834,7 @@ with torch.no_grad():
 print(tuple(states.shape), "->", tuple(elements.shape))
 
 # %% [markdown]
-# ## Does a word's vector know its meaning?
+# ## Does context change a word's vector?
 #
 # **Question.** In a table, *left* has one vector. In BERT, is the *left* of *facing left* nearer to a *left* of the same meaning than to
 # that of *a girl left the beach*?
@@ -910,15 +916,15 @@ lesson.report("02_company", {name: 100 * c[-1].mean().item() for name, c in alik
 # **What came out.** The table has cosines times a hundred, after the last layer. The two meanings of *left* begin with almost one vector
 # and move apart. *Right*, the opposite in the same place, comes nearer.
 #
-# **What it means.** Company changes a vector. Do not expect it to keep left and right far apart.
+# **What it means.** Context changes a vector. It does not keep left and right far apart.
 #
-# **How sure we are.** Both movements are larger than the intervals. That the same meaning ends nearer than the other is less sure: their
-# intervals nearly touch. They are over our own few sentences, with one small BERT. Write others and see.
+# **How sure we are.** Both movements are larger than the intervals. It is less sure that the same meaning ends nearer than the
+# other: their intervals nearly touch. They are over our own few sentences, with one small BERT. Write others and see.
 #
-# ## What does each word hear?
+# ## Which words does a vector depend on?
 #
 # The measurement that we made on pictures: take one word away (BERT gets its `[MASK]`) and see how far each vector moves. GRU and
-# Transformer are untrained here; which words can be heard at all is a matter of wiring.
+# Transformer are untrained here: which words can matter at all is decided by the wiring.
 
 
 # %%
@@ -931,7 +937,7 @@ def moved_by_loss(read, tokens: torch.Tensor, blank: int) -> torch.Tensor:
 
 one, _ = vocabulary.encode([sentence])  # (1, L)
 one_in_pieces, _ = bert_tokenizer.encode([sentence])
-heard = {
+moved_by_word = {
     "table": moved_by_loss(lambda t, _: gru_reader.embedding(t), one, vocabulary.pad),
     "BiGRU": moved_by_loss(lambda *t: gru_reader(*t)[0], one, vocabulary.pad),
     "Transformer": moved_by_loss(transformer_reader, one, vocabulary.pad),
@@ -941,13 +947,13 @@ heard = {
 # %% tags=["hide-input"]
 names = ["start", *sentence.lower().rstrip(".").split(), "end"]
 figure, panels = plt.subplots(2, 2, figsize=(9.2, 8.2))
-for axes, name in zip(panels.flat, heard, strict=True):
+for axes, name in zip(panels.flat, moved_by_word, strict=True):
     ticks = pieces_of.encode(sentence).tokens if name == "BERT" else names
-    image = axes.imshow(100 * heard[name].clamp(min=1e-9), norm=LogNorm(0.1, 100))
+    image = axes.imshow(100 * moved_by_word[name].clamp(min=1e-9), norm=LogNorm(0.1, 100))
     axes.set(title=name, xlabel="vector of", ylabel="word lost")
-    axes.set_xticks(range(heard[name].shape[1]))
-    axes.set_yticks(range(heard[name].shape[0]))
-    if len(ticks) == heard[name].shape[0]:
+    axes.set_xticks(range(moved_by_word[name].shape[1]))
+    axes.set_yticks(range(moved_by_word[name].shape[0]))
+    if len(ticks) == moved_by_word[name].shape[0]:
         axes.set_xticklabels(ticks, rotation=60, ha="right", rotation_mode="anchor", fontsize=8)
         axes.set_yticklabels(ticks, fontsize=8)
     axes.grid(False)
@@ -961,8 +967,8 @@ plots.show(
 )
 
 # %% [markdown]
-# In the table a vector hears itself alone. In the BiGRU it hears all words, neighbours most. The untrained Transformer hears all about
-# alike. BERT has learned to whom to listen.
+# In the table a vector depends on its own word alone. In the BiGRU all words matter, neighbours most. In the untrained Transformer all
+# others matter about alike. In BERT some move every vector, such as the girl and the umbrella.
 #
 # One promise all three must keep: a caption has the same vectors alone and in a batch with longer ones.
 
@@ -984,7 +990,7 @@ with torch.no_grad():
 # ## What does each cost?
 #
 # *Parameters* are the numbers that are learned. *Multiply-adds* are the work for one picture, or for one sentence of twelve words
-# (matrix products only; the rest is small beside them).
+# (matrix products only).
 
 
 # %% tags=["hide-input"]
@@ -1026,7 +1032,7 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # Nearly all parameters for pictures are in the backbone, so the field looks at each picture once and keeps the features. Our boxes come
-# for free; on photographs the detector that finds them is large. BERT does more work than the other two readers together.
+# for free; on photographs the detector that finds them is large. BERT is larger and does more work than the other two together.
 #
 # ```{admonition} Optional: where the code departs from the papers
 # :class: note dropdown
@@ -1049,7 +1055,7 @@ Markdown("\n".join(lines))
 #
 # - An encoder turns a picture into cells, regions or patches, and a sentence into words in context: N vectors of width D.
 # - A vector carries what its network was trained to carry, not all that it could see.
-# - A GRU passes messages from word to word; attention lets each word ask all others and needs positions to know their order.
+# - A GRU passes messages from word to word; attention lets each word ask all others, and needs positions.
 # - Padding must never change a result: choose by the mask, do not multiply.
 #
 # ## Where to read on
