@@ -530,9 +530,7 @@ if accuracy:
 # %%
 from vsecore.course.checks import check
 
-your_expectation = (
-    "The nearest thing is easier than the farthest."  # your part: before you run it
-)
+your_expectation = "The nearest thing is easier."  # your part: before you run it
 your_finding = "It was, from all three kinds of elements."  # your part: what came out
 check("02.explore", (your_expectation, your_finding))
 
