@@ -19,6 +19,7 @@ from vsecore.course.checks import (
     start_here,
 )
 from vsecore.course.checks.exercise import Exercise, Judgement, Trial, judge_answer
+from vsecore.course.checks.restarted import explain_missing_names
 
 __all__ = ["EXERCISES", "Exercise", "Judgement", "Trial", "check", "exercise"]
 
@@ -33,6 +34,7 @@ EXERCISES: dict[str, Exercise] = {
     **ensembles_and_speed.EXERCISES,
 }
 
+explain_missing_names()
 
 Answer = TypeVar("Answer", bound=Callable[..., Any])
 
@@ -77,5 +79,5 @@ def check(exercise: str, answer: Any) -> Judgement:
         ValueError: there is no such exercise.
     """
     if exercise not in EXERCISES:
-        raise ValueError(f"there is no exercise {exercise!r}; there are {', '.join(sorted(EXERCISES))}")
+        raise ValueError(f"exercise is {exercise!r}: it must be one of {', '.join(sorted(EXERCISES))}")
     return judge_answer(EXERCISES[exercise], answer)

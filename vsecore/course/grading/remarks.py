@@ -30,7 +30,7 @@ _OUTSIDE: Mapping[str, str] = {
     ),
     "what Python has loaded, and where from": (
         r"\bsys\.(?:modules|path|_getframe)\b|\b__(?:import|file|path|globals|closure|code)__\b|"
-        r"\bimport_module\b|\binspect\b|\bgc\.|\bget_ipython\b|\bctypes\b"
+        r"\bimport_module\b|(?<![.\w])(?:exec|eval)\(|\binspect\b|\bgc\.|\bget_ipython\b|\bctypes\b"
     ),
     "other processes, or the environment": (
         r"\bsubprocess\b|\bmultiprocessing\b|\bos\.(?:_exit|fork|kill|exec|spawn|system|environ|getppid|setsid)|"
@@ -83,8 +83,8 @@ def suspicions(cells: Iterable[Cell]) -> list[str]:
     return remarks
 
 
-def troubles(cells: Mapping[int, Cell], trouble: Mapping[int, str]) -> list[str]:
-    """A line for each cell that was stopped; its consequences, cells that lack a name of its, in one more.
+def what_stopped(cells: Mapping[int, Cell], trouble: Mapping[int, str]) -> list[str]:
+    """A line for each cell that was stopped; the cells that then lack a name of it share one more.
 
     Args:
         cells: the cells by their places.
@@ -111,9 +111,9 @@ def troubles(cells: Mapping[int, Cell], trouble: Mapping[int, str]) -> list[str]
     return [said for _, said in sorted(remarks, key=lambda remark: remark[0])]
 
 
-def names_exercise(source: str, key: str) -> bool:
-    """Whether code holds an exercise's key in quotes."""
-    return f'"{key}"' in source or f"'{key}'" in source
+def in_quotes(text: str, source: str) -> bool:
+    """Whether code holds a text in quotes, such as an exercise's key."""
+    return f'"{text}"' in source or f"'{text}'" in source
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -144,7 +144,7 @@ def _published_solutions() -> dict[str, str]:
     for path in notebooks():
         for cell in nbformat.read(path, as_version=4).cells:
             if is_tagged(cell, "solution"):
-                for key in (key for key in EXERCISES if names_exercise(cell.source, key)):
+                for key in (key for key in EXERCISES if in_quotes(key, cell.source)):
                     found[_shape(cell.source)] = key
             elif cell.cell_type == "code" and (part := key_of(cell.source)):
                 found[_shape(without_marks(cell.source))] = part
