@@ -46,7 +46,7 @@ from vsecore import course, experiments, records
 from vsecore.course import plots
 from vsecore.course.book import dots
 from vsecore.evaluation import ensemble, evaluate
-from vsecore.experiments.references import READER
+from vsecore.experiments.references import ORACLE
 from vsecore.paths import results
 from vsecore.recipes import get
 from vsecore.similarity import cosine
@@ -670,7 +670,7 @@ found = {
     arm: replace(one, results={"rsum": one.results["rsum"]}, baseline={})  # what all arms have
     for arm, one in experiments.studied("2ad_ensembles", "scenes", scale="lesson").items()
 }
-readers = records.find(experiments.RESULTS, name=READER, data="scenes")
+oracles = records.find(experiments.RESULTS, name=ORACLE, data="scenes")
 reader = next(one.metrics["rsum"] for one in readers if one.data["feature_kind"] == "grid")
 plots.show(
     dots.compared(found, "scenes", reader), alt=dots.words_for(found, "drawn scenes", reader)
