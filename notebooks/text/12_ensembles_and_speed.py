@@ -671,9 +671,9 @@ found = {
     for arm, one in experiments.studied("2ad_ensembles", "scenes", scale="lesson").items()
 }
 oracles = records.find(experiments.RESULTS, name=ORACLE, data="scenes")
-reader = next(one.metrics["rsum"] for one in readers if one.data["feature_kind"] == "grid")
+oracle = next(one.metrics["rsum"] for one in oracles if one.data["feature_kind"] == "grid")
 plots.show(
-    dots.compared(found, "scenes", reader), alt=dots.words_for(found, "drawn scenes", reader)
+    dots.compared(found, "scenes", oracle), alt=dots.words_for(found, "drawn scenes", oracle)
 )
 
 # %% tags=["hide-input"]
