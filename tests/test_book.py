@@ -125,7 +125,7 @@ def test_a_notebooks_page_offers_the_learners_copy() -> None:
         [group] = context["header_buttons"]
         assert group["label"] == "launch-buttons"
         for button in group["buttons"]:
-            assert button["url"].endswith("/lab/tree/build/learner/00_start_here.ipynb")
+            assert button["url"].endswith("lab/tree/build/learner/00_start_here.ipynb")
     assert len(group["buttons"]) == 2
     context = {"header_buttons": []}
     extension.offer_local_lab(None, "notation", "page.html", context, None)

@@ -11,7 +11,7 @@ document.addEventListener("DOMContentLoaded", () => {
   /* Measured whenever a frame gets another size, as it does when the box around it is unfolded. */
   const frames = new ResizeObserver((changes) => {
     for (const { target: frame } of changes) {
-      const scrolls = frame.scrollWidth > frame.clientWidth || frame.scrollHeight > frame.clientHeight;
+      const scrolls = frame.scrollWidth > frame.clientWidth + 1 || frame.scrollHeight > frame.clientHeight + 1;
       scrolls ? frame.setAttribute("tabindex", "0") : frame.removeAttribute("tabindex");
     }
   });

@@ -63,6 +63,8 @@ def _fools(sentence: str) -> bool:
 
 
 Relation = tuple[str, int, int]
+Case = tuple[list[tuple[int, ...]], list[Relation], list[Relation]]
+"""The things of each entity, the relations claimed, those of the scene."""
 
 
 def _consistent(
@@ -75,7 +77,7 @@ def _consistent(
     )
 
 
-def _decides(answer: Callable[..., Any], *cases: tuple[Any, Any, Any]) -> bool:
+def _decides(answer: Callable[..., Any], *cases: Case) -> bool:
     """Whether an answer says of each case, and says with a truth value, what is right."""
     made = [answer(*case) for case in cases]
     return all(isinstance(one, bool | np.bool_) for one in made) and made == [
@@ -83,16 +85,16 @@ def _decides(answer: Callable[..., Any], *cases: tuple[Any, Any, Any]) -> bool:
     ]
 
 
-ONE_THING = ([(2,)], [], [("left of", 0, 1)])
-TWICE = ([(2,), (2,)], [], [])
-TWICE_IN_GROUPS = ([(0, 1), (3,), (1,)], [], [])
-HOLDING = ([(2,), (0,)], [("holding", 0, 1)], [("left of", 0, 2), ("holding", 2, 0)])
-HELD = ([(2,), (0,)], [("holding", 1, 0)], [("left of", 0, 2), ("holding", 2, 0)])
-NUMBERS_TAKEN_FOR_THINGS = ([(2,), (0,)], [("holding", 0, 1)], [("holding", 0, 1)])
-ONE_OF_TWO_CLAIMS = ([(2,), (0,)], [("holding", 0, 1), ("left of", 0, 1)], [("holding", 2, 0)])
-ONE_OF_TWO_DOGS = ([(0, 1), (2,)], [("left of", 0, 1)], [("left of", 0, 2)])
-BOTH_DOGS = ([(0, 1), (2,)], [("left of", 0, 1)], [("left of", 0, 2), ("left of", 1, 2)])
-"""What the trials of `01.true` try: the things of each entity, the relations claimed, those of the scene."""
+ONE_THING: Case = ([(2,)], [], [("left of", 0, 1)])
+TWICE: Case = ([(2,), (2,)], [], [])
+TWICE_IN_GROUPS: Case = ([(0, 1), (3,), (1,)], [], [])
+HOLDING: Case = ([(2,), (0,)], [("holding", 0, 1)], [("left of", 0, 2), ("holding", 2, 0)])
+HELD: Case = ([(2,), (0,)], [("holding", 1, 0)], [("left of", 0, 2), ("holding", 2, 0)])
+NUMBERS_TAKEN_FOR_THINGS: Case = ([(2,), (0,)], [("holding", 0, 1)], [("holding", 0, 1)])
+ONE_OF_TWO_CLAIMS: Case = ([(2,), (0,)], [("holding", 0, 1), ("left of", 0, 1)], [("holding", 2, 0)])
+ONE_OF_TWO_DOGS: Case = ([(0, 1), (2,)], [("left of", 0, 1)], [("left of", 0, 2)])
+BOTH_DOGS: Case = ([(0, 1), (2,)], [("left of", 0, 1)], [("left of", 0, 2), ("left of", 1, 2)])
+"""What the trials of `01.true` try."""
 
 
 def _random_world(pictures: int, captions_each: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
