@@ -14,6 +14,23 @@ from vsecore.course.grading.parts import BEGINS, key_of
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PARAMETERS = 'tier = "lesson"\ndata = "scenes"\ndata_root = ""\nseed = 0'
+STAGES = ("encode", "pool", "compare", "learn")
+MAP = re.compile(r"(?:\*\*[\w ]+\*\* → )?\**" + r"[* ]*→[* ]*".join(STAGES) + r"\**")
+"""The way from pictures and captions to a loss; a notebook about what goes in puts that in front."""
+MINUTES = {
+    "a quarter of an hour": 15,
+    "half an hour": 30,
+    "three quarters of an hour": 45,
+    "an hour": 60,
+    "an hour and a quarter": 75,
+    "an hour and a half": 90,
+    "an hour and three quarters": 105,
+    "two hours": 120,
+}
+"""The times that a card may name."""
+DIRECTIVE = re.compile(r"^(?:`{3,}|:{3,}|:\w+:).*$", re.MULTILINE)
+"""What the book reads and a person does not: the fences and the options of boxes."""
+FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 
 pytestmark = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -80,6 +97,47 @@ def test_the_card_says_what_it_gives_needs_and_takes(path: Path) -> None:
     for heading in ("# ", "**You will be able to**", "**You need**", "**It takes**"):
         assert heading in card
     assert declared(path)
+
+
+def test_the_card_says_how_long_its_exercises_take(path: Path) -> None:
+    card = " ".join(source(cells(path, "markdown")[0]).split())
+    said = re.search(r"[Tt]he exercises take (?:about )?([a-z ]+?)[.,;:]", card)
+    assert said, "the card does not say how long the exercises take"
+    assert said[1] in MINUTES, f"{said[1]!r} must be one of {', '.join(MINUTES)}"
+    minutes = sum(task.minutes for key, task in EXERCISES.items() if key.startswith(path.stem[:2]))
+    assert abs(MINUTES[said[1]] - minutes) <= 10, f"the exercises take {minutes} minutes"
+
+
+def test_its_map_shows_the_stage_at_hand(path: Path) -> None:
+    card = " ".join(source(cells(path, "markdown")[0]).split())
+    drawn = MAP.search(card)
+    assert drawn, "the card has no map encode → pool → compare → learn"
+    lit = re.findall(r"\*\*(.+?)\*\*", drawn[0])
+    everything = " → ".join(STAGES)  # the first notebook walks through all of it
+    assert len(lit) == 1 and (lit[0] == everything) == path.stem.startswith("00")
+
+
+def test_it_is_short(path: Path) -> None:
+    text = "\n".join(source(cell) for cell in cells(path, "markdown"))
+    words = [word for word in DIRECTIVE.sub("", text).split() if re.search(r"\w", word)]
+    assert len(words) <= 2500, "words, folded boxes and solutions included"
+    outputs = [output for cell in cells(path, "code") for output in cell["outputs"]]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) <= 8, "figures"
+    for cell in cells(path, "code"):
+        if not FOLDED & set(cell["metadata"].get("tags", [])):
+            assert len(source(cell).splitlines()) <= 15, source(cell)
+
+
+def test_its_summary_has_four_lines(path: Path) -> None:
+    text = "\n\n".join(source(cell) for cell in cells(path, "markdown"))
+    summary = re.search(r"^## (?:Summary|In four lines)\n(.+?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert summary, "there is no summary"
+    assert len(re.findall(r"^(?:-|\d\.) ", summary[1], re.MULTILINE)) == 4
+
+
+def test_it_asks_for_a_prediction_and_for_an_experiment_of_ones_own(path: Path) -> None:
+    kinds = {task.kind for key, task in EXERCISES.items() if key.startswith(path.stem[:2])}
+    assert {"predict", "explore"} <= kinds
 
 
 def test_it_keeps_to_what_it_declares(path: Path) -> None:

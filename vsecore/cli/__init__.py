@@ -32,8 +32,10 @@ for command in (
     experiments.experiment,
     course.course,
     course.book,
+    course.slides,
     course.refresh,
     course.learner,
+    course.lab,
     course.grade,
 ):
     app.command()(command)

@@ -1,4 +1,4 @@
-"""`vse course`, `book`, `refresh`, `learner` and `grade`: the notebooks, run, printed, handed out."""
+"""`vse course`, `book`, `slides`, `refresh`, `learner`, `lab`, `grade`: notebooks run, shown and graded."""
 
 from __future__ import annotations
 
@@ -66,6 +66,22 @@ def book(
         typer.echo(f"printed {print_book(title_page.parent, printed, typer.echo)}")
 
 
+def slides(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the decks go. [default: build/slides]")] = None,
+) -> None:
+    """Make slides of the stored notebooks: each deck is one file that needs no network."""
+    paths.need_checkout("vse slides")
+    from vsecore.course.book import SLIDES_FOLDER, write_slides
+
+    folder = out or SLIDES_FOLDER
+    check_writable("--out", folder)
+    for path in write_slides(notebooks or (), folder):
+        typer.echo(f"open {path}")
+
+
 def refresh(
     notebooks: Annotated[
         list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
@@ -94,24 +110,48 @@ def learner(
         bool, typer.Option(help="Fold a solution beneath each exercise, or leave all of them out.")
     ] = True,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite older copies, and any work in them.")
+        bool, typer.Option("--force", help="Overwrite also what somebody has worked in.")
     ] = False,
     package: Annotated[
         bool, typer.Option("--package", help="Add the package itself, without tests and notebooks.")
     ] = False,
 ) -> None:
-    """Write copies of the notebooks to work in: the parts that a learner writes are cut out."""
+    """Write copies of the notebooks to work in: the parts that a learner writes are cut out.
+
+    Given again, it brings new notebooks and newer versions, and leaves alone what somebody has worked in.
+    """
     paths.need_checkout("vse learner")
-    from vsecore.course.grading import LEARNER_FOLDER, write_learner_copies, write_package
+    from vsecore.course.grading import LEARNER_FOLDER, Fate, write_learner_copies, write_package
 
     folder = out or LEARNER_FOLDER
     check_writable("--out", folder)
-    written = write_learner_copies(notebooks or (), folder, solutions=solutions, force=force)
-    typer.echo(f"{len(written)} notebooks to work in: {folder}")
+    fates = write_learner_copies(notebooks or (), folder, solutions=solutions, force=force)
+    typer.echo(f"{len(fates)} notebooks to work in: {folder}")
+    for path, fate in fates.items():
+        typer.echo(f"  {path.stem}: {fate}")
+    program = f'"{Path(sys.executable).parent / "vse"}"'
+    if behind := [path.stem[:2] for path, fate in fates.items() if fate is Fate.BEHIND]:
+        beside = folder.with_name(f"{folder.name}-newer")
+        options = "" if solutions else " --no-solutions"
+        typer.echo(
+            f'newer versions, beside yours: {program} learner {" ".join(behind)} --out "{beside}"{options}'
+        )
     if package:
         made = write_package(folder)
         typer.echo(f"the package: {made.name}; learners install it with pip install '{made.name}[course]'")
-    typer.echo(f'open them: "{Path(sys.executable).parent / "jupyter"}" lab "{written[0]}"')
+    typer.echo(f'open them: {program} lab "{next(iter(fates))}"')
+
+
+def lab(
+    notebook: Annotated[
+        Path | None, typer.Argument(help="The notebook to open. [default: the first of build/learner]")
+    ] = None,
+) -> None:
+    """Open your copies of the notebooks in JupyterLab."""
+    paths.need_checkout("vse lab")
+    from vsecore.course.lab import open_lab
+
+    open_lab(notebook)
 
 
 def grade(
