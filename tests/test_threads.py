@@ -37,10 +37,9 @@ def test_a_test_has_the_threads_that_the_variables_say() -> None:
 
 
 def test_a_program_of_the_lab_has_one_thread() -> None:
-    lab = ["-m", "vsecore.threads", sys.executable, "-c", LOOK]
+    lab = ["-c", f"from vsecore import threads; threads.start({[sys.executable, '-c', LOOK]})"]
     assert start(*lab) == "1 PASSIVE"
     assert start(*lab, OMP_NUM_THREADS="2") == "2 PASSIVE"
-    assert "$(BIN)/python -m vsecore.threads $(BIN)/jupyter lab" in (ROOT / "Makefile").read_text()
 
 
 def test_the_command_line_has_all_cores_and_sleeping_waiters() -> None:

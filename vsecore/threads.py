@@ -7,8 +7,8 @@ another. By default they spin, and then a step that shares its cores with anothe
 times as long.
 
 Whoever starts a program decides: `one_thread` and `whole_machine` give it the variables that OpenMP reads
-when PyTorch loads, so they must be set before that. This module imports only the standard library. It can
-start a program itself: ``python -m vsecore.threads jupyter lab`` gives every kernel one thread.
+when PyTorch loads, so they must be set before that. This module imports only the standard library. `start`
+hands over to a program that starts others, such as JupyterLab: each of its kernels then has one thread.
 
 A variable that the user has set is never changed.
 """
@@ -16,7 +16,8 @@ A variable that the user has set is never changed.
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 COUNT, WAITING = "OMP_NUM_THREADS", "OMP_WAIT_POLICY"
 
@@ -39,7 +40,13 @@ def one_thread(environment: Mapping[str, str]) -> dict[str, str]:
     return {COUNT: "1", **whole_machine(environment)}
 
 
-if __name__ == "__main__":
+def start(command: Sequence[str]) -> NoReturn:
+    """Run a program in place of this one; what it starts has one thread each.
+
+    Args:
+        command: the program's path, and its arguments.
+    """
+    environment = one_thread(os.environ)
     if os.name == "posix":  # replaces this process, so that Ctrl-C reaches the program
-        os.execvpe(sys.argv[1], sys.argv[1:], one_thread(os.environ))
-    sys.exit(subprocess.call(sys.argv[1:], env=one_thread(os.environ)))
+        os.execve(command[0], list(command), environment)
+    sys.exit(subprocess.call(command, env=environment))

@@ -34,6 +34,7 @@ for command in (
     course.book,
     course.refresh,
     course.learner,
+    course.lab,
     course.grade,
 ):
     app.command()(command)

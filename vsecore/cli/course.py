@@ -1,4 +1,4 @@
-"""`vse course`, `book`, `refresh`, `learner` and `grade`: the notebooks, run, printed, handed out."""
+"""`vse course`, `book`, `refresh`, `learner`, `lab` and `grade`: the notebooks, run, printed, handed out."""
 
 from __future__ import annotations
 
@@ -94,24 +94,48 @@ def learner(
         bool, typer.Option(help="Fold a solution beneath each exercise, or leave all of them out.")
     ] = True,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite older copies, and any work in them.")
+        bool, typer.Option("--force", help="Overwrite also what somebody has worked in.")
     ] = False,
     package: Annotated[
         bool, typer.Option("--package", help="Add the package itself, without tests and notebooks.")
     ] = False,
 ) -> None:
-    """Write copies of the notebooks to work in: the parts that a learner writes are cut out."""
+    """Write copies of the notebooks to work in: the parts that a learner writes are cut out.
+
+    Given again, it brings new notebooks and newer versions, and leaves alone what somebody has worked in.
+    """
     paths.need_checkout("vse learner")
-    from vsecore.course.grading import LEARNER_FOLDER, write_learner_copies, write_package
+    from vsecore.course.grading import LEARNER_FOLDER, Fate, write_learner_copies, write_package
 
     folder = out or LEARNER_FOLDER
     check_writable("--out", folder)
-    written = write_learner_copies(notebooks or (), folder, solutions=solutions, force=force)
-    typer.echo(f"{len(written)} notebooks to work in: {folder}")
+    fates = write_learner_copies(notebooks or (), folder, solutions=solutions, force=force)
+    typer.echo(f"{len(fates)} notebooks to work in: {folder}")
+    for path, fate in fates.items():
+        typer.echo(f"  {path.stem}: {fate}")
+    program = f'"{Path(sys.executable).parent / "vse"}"'
+    if behind := [path.stem[:2] for path, fate in fates.items() if fate is Fate.BEHIND]:
+        beside = folder.with_name(f"{folder.name}-newer")
+        options = "" if solutions else " --no-solutions"
+        typer.echo(
+            f'newer versions, beside yours: {program} learner {" ".join(behind)} --out "{beside}"{options}'
+        )
     if package:
         made = write_package(folder)
         typer.echo(f"the package: {made.name}; learners install it with pip install '{made.name}[course]'")
-    typer.echo(f'open them: "{Path(sys.executable).parent / "jupyter"}" lab "{written[0]}"')
+    typer.echo(f'open them: {program} lab "{next(iter(fates))}"')
+
+
+def lab(
+    notebook: Annotated[
+        Path | None, typer.Argument(help="The notebook to open. [default: the first of build/learner]")
+    ] = None,
+) -> None:
+    """Open your copies of the notebooks in JupyterLab."""
+    paths.need_checkout("vse lab")
+    from vsecore.course.lab import open_lab
+
+    open_lab(notebook)
 
 
 def grade(

@@ -19,6 +19,7 @@ from vsecore.course.checks import (
     start_here,
 )
 from vsecore.course.checks.exercise import Exercise, Judgement, Trial, judge_answer
+from vsecore.course.checks.restarted import explain_missing_names
 
 __all__ = ["EXERCISES", "Exercise", "Judgement", "Trial", "check", "exercise"]
 
@@ -33,6 +34,7 @@ EXERCISES: dict[str, Exercise] = {
     **ensembles_and_speed.EXERCISES,
 }
 
+explain_missing_names()
 
 Answer = TypeVar("Answer", bound=Callable[..., Any])
 

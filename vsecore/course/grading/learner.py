@@ -1,4 +1,4 @@
-"""Learner copies: the stored notebooks with the learner's parts cut out, to hand out and to work in."""
+"""What is in a learner copy: a stored notebook with the learner's parts cut out."""
 
 from __future__ import annotations
 
@@ -6,74 +6,13 @@ import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
 
-from vsecore.course.batch import notebooks
-from vsecore.course.grading.parts import key_of, without_marks, without_parts
-from vsecore.course.grading.plain import Directive, blocks, citations, folded, key_of_label, plain_markdown
-from vsecore.data.files import write_atomically
-from vsecore.paths import ROOT
-
-LEARNER_FOLDER = ROOT / "build" / "learner"
-
-
-def write_learner_copies(
-    names: Iterable[str] = (), folder: Path = LEARNER_FOLDER, *, solutions: bool = True, force: bool = False
-) -> list[Path]:
-    """Write a copy of each stored notebook for a learner to work in.
-
-    A copy that somebody has worked in is never written over: then nothing is written at all. A copy that
-    nobody has changed is made anew.
-
-    Args:
-        names: beginnings of notebooks' names, such as "04"; none: all.
-        folder: where the copies go.
-        solutions: fold a solution beneath each exercise; otherwise leave all of them out.
-        force: write over changed copies too.
-
-    Returns:
-        The copies.
-
-    Raises:
-        ValueError: a name fits no notebook, or a notebook's gates do not match.
-        FileExistsError: a copy was worked in, and `force` is not given.
-    """
-    cite = citations()
-    made: dict[Path, str] = {}
-    for path in notebooks(names):
-        stored = nbformat.read(path, as_version=4)
-        try:
-            made[folder / path.name] = nbformat.writes(learner_copy(stored, cite, solutions=solutions)) + "\n"
-        except ValueError as error:
-            raise ValueError(f"{path.name}: {error}") from error
-    worked_in = [path for path in made if path.exists() and not _untouched(path)]
-    if worked_in and not force:
-        raise FileExistsError(
-            f"somebody has worked in {', '.join(path.name for path in worked_in)} of {folder}, so nothing "
-            "was written: choose another folder with --out, or give --force to lose that work"
-        )
-    for path, content in made.items():
-        with write_atomically(path, "w") as file:
-            file.write(content)
-    return list(made)
-
-
-def write_package(folder: Path) -> Path:
-    """Write the package ``vsecore`` as a file that pip installs, to hand out beside the copies.
-
-    It has no tests, whose answers are right ones, and no notebooks, whose solutions are.
-
-    Raises:
-        ModuleNotFoundError: what builds packages is not installed.
-    """
-    from hatchling.builders.wheel import WheelBuilder
-
-    folder.mkdir(parents=True, exist_ok=True)
-    return Path(next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])))
+from vsecore.course.grading.parts import key_of, with_import, without_marks, without_parts
+from vsecore.course.grading.plain import Directive, blocks, folded, key_of_label, plain_markdown
 
 
 def learner_copy(
@@ -83,7 +22,7 @@ def learner_copy(
 
     What was cut out stands folded where the notebook has the exercise's `solution`. What lies between the
     gates `solution-start` and `solution-end` goes, and so does every code cell with the tag "solution". All
-    other cells stay, in their order.
+    other cells stay, in their order; each exercise's cell imports what judges it.
 
     Args:
         notebook: a stored notebook; it is not changed.
@@ -107,6 +46,7 @@ def learner_copy(
         elif inside or "solution" in cell.metadata.get("tags", []):
             continue
         elif cell.cell_type == "code":
+            cell.source = with_import(cell.source)
             if key := key_of(cell.source):
                 solved[key] = without_marks(cell.source)
                 cell.source = without_parts(cell.source)
@@ -122,7 +62,7 @@ def learner_copy(
     # The pairing with the text source would write files beside the copy; widgets' states are outputs.
     for name in ("jupytext", "widgets"):
         made.metadata.pop(name, None)
-    made.metadata["vsecore"] = {"sources": _digest(made.cells)}
+    made.metadata["vsecore"] = {"sources": digest(made.cells)}
     nbformat.validate(made)
     return made
 
@@ -172,15 +112,7 @@ def _without_solutions(text: str, inside: bool) -> tuple[str, bool]:
     return "\n".join(kept), inside
 
 
-def _untouched(path: Path) -> bool:
-    """Whether a copy still has the cells that it was written with; running them changes nothing."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return bool(content["metadata"]["vsecore"]["sources"] == _digest(content["cells"]))
-    except (ValueError, KeyError, TypeError):  # not one of ours: whoever wrote it, it is theirs
-        return False
-
-
-def _digest(cells: Iterable[Any]) -> str:
+def digest(cells: Iterable[Any]) -> str:
+    """Changes with what somebody writes into cells, and not with what running them does."""
     sources = [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()

@@ -9,7 +9,7 @@ from vsecore.course.checks import EXERCISES
 BEGINS, ENDS = "# your part", "# end of your part"
 
 _VALUE = re.compile(rf"(?P<name>\s*[A-Za-z_]\w* = )(?P<value>.+?)(?P<mark>  {BEGINS}\b.*)")
-_KEY = re.compile(r"\b(?:exercise|check)\(\s*[\"'](\d\d\.\w+)[\"']")
+_KEY = re.compile(r"\b(?P<judge>exercise|check)\(\s*[\"'](?P<key>\d\d\.\w+)[\"']")
 
 
 def key_of(source: str) -> str:
@@ -20,10 +20,17 @@ def key_of(source: str) -> str:
     """
     if BEGINS not in source:
         return ""
-    keys = [key for key in _KEY.findall(source) if key in EXERCISES]
+    keys = [found["key"] for found in _KEY.finditer(source) if found["key"] in EXERCISES]
     if len(keys) != 1:
         raise ValueError(f"a cell has a part for the learner and {len(keys)} exercises, not one")
     return keys[0]
+
+
+def with_import(source: str) -> str:
+    """A cell that imports what judges its exercise, so that after a restart it can say what to run first."""
+    found = _KEY.search(source)
+    line = f"from vsecore.course.checks import {found['judge']}" if found else ""
+    return source if line in source else f"{line}\n\n{source}"
 
 
 def without_parts(source: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybtex.database import parse_file
+from pybtex.database import Entry, parse_file
 from pybtex.richtext import Text
 
 from vsecore.course.checks import EXERCISES
@@ -32,6 +32,7 @@ BOXES = (
 )
 
 _FENCE = re.compile(r"(?P<fence>`{3,}|~{3,}|:{3,})\s*(?:\{(?P<name>[\w:-]+)\})?(?P<argument>[^`]*)")
+_BOOK_PAGE = re.compile(r"\[([^\]]+)\]\(\.\./[\w/]+\.md(?:#[\w-]*)?\)")
 _ROLE = re.compile(r"(?<!`)\{(cite(?::[pt])?|ref|numref|eq|doc|term|math|prf:ref)\}`([^`]+)`")
 
 
@@ -100,13 +101,15 @@ def plain_markdown(text: str, cite: Callable[[str], str]) -> str:
         cite: turns the keys of a citation into words, such as `citations(...)`.
 
     Returns:
-        The text in which exercises have a heading, boxes are quoted blocks and references are words. What it
-        does not know stays as it is.
+        The text in which exercises have a heading, boxes are quoted blocks, citations are what `cite` makes
+        of them and other references are words, those to the book's own pages too. What it does not know stays
+        as it is; a link to another notebook does, which JupyterLab opens.
     """
     made: list[str] = []
     for block in blocks(text):
         if isinstance(block, str):
-            made.append(_ROLE.sub(lambda role: _words(role[1], " ".join(role[2].split()), cite), block))
+            said = _ROLE.sub(lambda role: _words(role[1], " ".join(role[2].split()), cite), block)
+            made.append(_BOOK_PAGE.sub(r"\1 of the book", said))
         elif block.name in ("exercise-start", "exercise"):
             body = plain_markdown("\n".join(block.body), cite)
             made += [*_exercise_heading(block), *([body] if body.strip() else [])]
@@ -162,7 +165,8 @@ def _words(role: str, content: str, cite: Callable[[str], str]) -> str:
 def citations(bibliography: Path = ROOT / "book" / "references.bib") -> Callable[[str], str]:
     """Read a BibTeX file; return what turns keys into words: "(Chen et al., 2020; Yan, 2019)".
 
-    The returned function takes the keys of one citation, parted by commas.
+    Each paper is a link to where it can be read, if the file says where. The returned function takes the keys
+    of one citation, parted by commas.
 
     Raises:
         ValueError: by that function, for a key that the file does not have.
@@ -176,10 +180,18 @@ def citations(bibliography: Path = ROOT / "book" / "references.bib") -> Callable
                 raise ValueError(f"{bibliography.name} has no entry {key!r}, which a notebook cites")
             people = entries[key].persons.get("author") or entries[key].persons.get("editor") or []
             who = _people([" ".join([*person.prelast_names, *person.last_names]) for person in people])
-            said.append(", ".join(part for part in (who, entries[key].fields.get("year", "")) if part))
+            words = ", ".join(part for part in (who, entries[key].fields.get("year", "")) if part)
+            address = address_of(entries[key])
+            said.append(f"[{words}]({address})" if address else words)
         return f"({'; '.join(said)})"
 
     return cite
+
+
+def address_of(entry: Entry) -> str:
+    """Where a paper can be read: its URL, or by its DOI; "" if its entry has neither."""
+    doi = entry.fields.get("doi", "")
+    return str(entry.fields.get("url", "")) or (f"https://doi.org/{doi}" if doi else "")
 
 
 def _people(names: list[str]) -> str:

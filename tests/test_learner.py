@@ -1,0 +1,267 @@
+"""A learner's first minutes: copies come and stay, links lead somewhere, a restarted kernel is explained."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from pybtex.database import parse_file
+
+from vsecore.course import lab
+from vsecore.course.batch import notebooks
+from vsecore.course.checks.exercise import RUN_ABOVE
+from vsecore.course.grading import Fate, write_learner_copies
+from vsecore.course.grading.parts import with_import, without_marks
+from vsecore.course.grading.plain import address_of, citations, plain_markdown
+from vsecore.paths import ROOT
+
+FIRST = notebooks()[0]
+
+
+# ---------------------------------------------------------------- what becomes of the copies
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_learner_copies(["00", "03"], tmp_path)
+    return tmp_path
+
+
+def work_in(path: Path) -> bytes:
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[-1].source += "\nMy notes."
+    nbformat.write(notebook, path)
+    return path.read_bytes()
+
+
+def from_an_older_course(path: Path) -> None:
+    """Make a copy what an earlier version of the course would have written."""
+    from vsecore.course.grading.learner import digest
+
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[-1].source = "What stood here before."
+    notebook.metadata["vsecore"]["sources"] = digest(notebook.cells)
+    nbformat.write(notebook, path)
+
+
+def test_given_again_new_notebooks_come_and_work_stays(folder: Path) -> None:
+    first = folder / FIRST.name
+    mine = work_in(first)
+    fates = write_learner_copies((), folder)
+    assert [path.name for path in fates] == [path.name for path in notebooks()]
+    assert first.read_bytes() == mine and fates.pop(first) is Fate.KEPT
+    assert fates.pop(next(folder.glob("03_*"))) is Fate.CURRENT
+    assert set(fates.values()) == {Fate.NEW} and all(path.is_file() for path in fates)
+
+
+def test_running_cells_is_no_work_and_what_they_showed_stays(folder: Path) -> None:
+    path = folder / FIRST.name
+    ran = nbformat.read(path, as_version=4)
+    ran.cells[2].execution_count = 7
+    ran.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {}}
+    nbformat.write(ran, path)
+    as_it_was = path.read_bytes()
+    assert write_learner_copies(["00"], folder) == {path: Fate.CURRENT}
+    assert path.read_bytes() == as_it_was
+
+
+def test_an_older_copy_is_brought_up_to_date_only_if_nobody_worked_in_it(folder: Path) -> None:
+    paths = [folder / FIRST.name, *folder.glob("03_*")]
+    for path in paths:
+        from_an_older_course(path)
+    mine = work_in(paths[0])
+    fates = write_learner_copies((), folder)
+    assert [fates[path] for path in paths] == [Fate.BEHIND, Fate.RENEWED]
+    assert paths[0].read_bytes() == mine and b"What stood here before." not in paths[1].read_bytes()
+    assert write_learner_copies((), folder)[paths[1]] is Fate.CURRENT
+
+
+def test_only_force_loses_work(folder: Path) -> None:
+    path = folder / FIRST.name
+    work_in(path)
+    fates = write_learner_copies(["00", "03"], folder, force=True)
+    assert list(fates.values()) == [Fate.LOST, Fate.CURRENT]
+    assert b"My notes." not in path.read_bytes()
+
+
+@pytest.mark.parametrize("content", ["no notebook at all", "[]", '{"cells": [{}], "metadata": {}}'])
+def test_a_file_that_is_not_ours_stays(content: str, folder: Path) -> None:
+    path = folder / FIRST.name
+    path.write_text(content)
+    assert write_learner_copies(["00"], folder) == {path: Fate.BEHIND}
+    assert path.read_text() == content
+
+
+# ---------------------------------------------------------------- links
+
+
+def test_every_reference_says_where_it_can_be_read() -> None:
+    entries = parse_file(str(ROOT / "book" / "references.bib"), bib_format="bibtex").entries
+    for key, entry in entries.items():
+        assert re.fullmatch(r"https://[^\s()]+", address_of(entry)), key
+
+
+def test_a_citation_is_a_link(tmp_path: Path) -> None:
+    bibliography = tmp_path / "some.bib"
+    bibliography.write_text(
+        "@misc{one, author={One, A.}, year={2001}, doi={10.1000/182}, url={https://one.org/a_b}}\n"
+        "@misc{two, author={Two, B.}, year={2002}, doi={10.1000/182}}\n"
+        "@misc{three, author={Three, C.}, year={2003}}\n"
+    )
+    said = plain_markdown("See {cite}`one, two,three`.", citations(bibliography))
+    assert said == (
+        "See ([One, 2001](https://one.org/a_b); [Two, 2002](https://doi.org/10.1000/182); Three, 2003)."
+    )
+
+
+def test_a_page_of_the_book_is_named_and_a_notebook_stays_a_link() -> None:
+    said = plain_markdown("[The table](../evidence/2ad.md#all), then [Pooling](10_pooling.ipynb).", str)
+    assert said == "The table of the book, then [Pooling](10_pooling.ipynb)."
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return list(write_learner_copies((), tmp_path_factory.mktemp("copies")))
+
+
+def test_every_link_of_the_copies_leads_to_a_notebook_or_to_the_web(copies: list[Path]) -> None:
+    for path in copies:
+        cells = nbformat.read(path, as_version=4).cells
+        text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        assert re.findall(r"\]\(https://[^)\s]+\)", text), f"{path.name} cites nothing"
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            assert link.startswith("https://") or path.parent / link in copies, f"{link} in {path.name}"
+
+
+# ---------------------------------------------------------------- after a restart
+
+RUN_EACH = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+shell = InteractiveShell.instance()
+found = []
+for source in json.load(sys.stdin):
+    shell.reset()
+    shell.custom_exceptions = ()
+    for name in [name for name in sys.modules if name.startswith("vsecore.course.checks")]:
+        del sys.modules[name]  # so that the cell imports it for the first time
+    with capture_output() as said:
+        result = shell.run_cell(source)
+    found.append([said.stdout + said.stderr, type(result.error_in_exec or result.error_before_exec).__name__])
+json.dump(found, sys.stdout)
+"""
+
+
+def run_each(sources: list[str]) -> list[tuple[str, str]]:
+    """What IPython prints for each cell, run first of all, and which exception it ends with."""
+    run = subprocess.run(
+        [sys.executable, "-c", RUN_EACH],
+        input=json.dumps(sources),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [tuple(one) for one in json.loads(run.stdout.splitlines()[-1])]
+
+
+@pytest.fixture(scope="module")
+def exercise_cells(copies: list[Path]) -> list[str]:
+    """Every exercise's cell as it is handed out, and as it is solved."""
+    cells = []
+    for path in copies:
+        solved = nbformat.read(ROOT / "notebooks" / path.name, as_version=4).cells
+        cells += nbformat.read(path, as_version=4).cells
+        cells += [cell | {"source": without_marks(with_import(cell.source))} for cell in solved]
+    asked = re.compile(r"\b(check|exercise)\(\"\d\d\.")
+    return [cell["source"] for cell in cells if cell["cell_type"] == "code" and asked.search(cell["source"])]
+
+
+def test_after_a_restart_every_exercise_judges_or_says_what_to_run_first(exercise_cells: list[str]) -> None:
+    look, missing = "from vsecore.course.checks import check\n\n", 0
+    inside, outside = (f"{look}def count():\n    {line}\n\ncount()" for line in ("n += 1", "return n + 1"))
+    *ran, own, other = run_each([*exercise_cells, inside, outside])
+    for source, (said, error) in zip(exercise_cells, ran, strict=True):
+        judged = re.search(r"[✓…] .+: \d+ of \d+\. ", said)
+        told = said.rstrip().endswith(RUN_ABOVE)
+        assert told if error == "NameError" else judged and error == "NoneType", f"{source}\n{said}"
+        missing += error == "NameError"
+    assert missing, "no cell needs another: then this test sees nothing"
+    assert own[1] == "UnboundLocalError" and RUN_ABOVE not in own[0], "no cell above can help"
+    assert other[1] == "NameError"
+    places = [other[0].index(words) for words in ("Traceback", "name 'n' is not defined", RUN_ABOVE)]
+    assert places == sorted(places)
+
+
+def test_a_missing_name_still_stops_a_batch_run() -> None:
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+
+    sources = ("from vsecore.course.checks import check\nmissing", "print('not reached')")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    with pytest.raises(CellExecutionError, match="name 'missing' is not defined"):
+        NotebookClient(notebook, kernel_name="python3").execute()
+    error, sentence = notebook.cells[0].outputs
+    assert error.output_type == "error" and sentence.text.strip() == RUN_ABOVE
+    assert not notebook.cells[1].outputs
+
+
+# ---------------------------------------------------------------- the first search
+
+
+def test_the_first_search_needs_no_training_and_few_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = write_learner_copies([FIRST.stem], tmp_path)
+    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    shown = next(number for number, source in enumerate(cells) if re.search(r"^show_search\(", source, re.M))
+    assert shown < 6
+    monkeypatch.setattr("vsecore.training.fit", lambda *_, **__: pytest.fail("a network is trained"))
+    monkeypatch.setattr("vsecore.course.lesson.fit", lambda *_, **__: pytest.fail("a network is trained"))
+    monkeypatch.setattr("vsecore.course.plots.show", lambda figure, alt: drawn.append(alt))
+    drawn: list[str] = []
+    space: dict[str, object] = {"__name__": "__main__"}
+    for source in cells[: shown + 1]:
+        exec(source.replace('tier = "lesson"', 'tier = "smoke"'), space)
+    assert len(drawn) == 1 and "pictures found for" in drawn[0]
+
+
+# ---------------------------------------------------------------- JupyterLab
+
+
+def test_lab_opens_the_first_of_the_learners_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab, "ROOT", tmp_path)
+    for stored in ("notebooks", "build/learner"):
+        path = tmp_path / stored / FIRST.name
+        path.parent.mkdir(parents=True)
+        path.touch()
+        assert lab.first_notebook() == path
+    command = lab.lab_command(path)
+    assert command[1:] == ["lab", f"--ServerApp.root_dir={tmp_path}", str(path)]
+    assert "$(BIN)/vse lab" in (ROOT / "Makefile").read_text("utf-8")
+
+
+def test_a_notebook_elsewhere_is_opened_in_its_own_folder(tmp_path: Path) -> None:
+    path = tmp_path / "mine.ipynb"
+    with pytest.raises(FileNotFoundError, match=r"mine\.ipynb"):
+        lab.lab_command(path)
+    path.touch()
+    assert f"--ServerApp.root_dir={tmp_path}" in lab.lab_command(path)
+
+
+def test_lab_knows_every_setting(tmp_path: Path) -> None:
+    written = lab.write_settings(tmp_path)
+    assert written.parent == tmp_path / "share" / "jupyter" / "lab" / "settings" / "overrides.d"
+    share = Path(sys.prefix) / "share" / "jupyter"
+    for name, wanted in json.loads(written.read_text("utf-8")).items():
+        package, plugin = name.split(":")
+        places = (share / "lab" / "schemas", share / "labextensions" / package / "schemas")
+        (schema,) = (path for place in places if (path := place / package / f"{plugin}.json").is_file())
+        known = json.loads(schema.read_text("utf-8"))["properties"]
+        for option, value in wanted.items():
+            assert type(value) is type(known[option]["default"]), option
+            assert value != known[option]["default"], f"{option} need not be set"

@@ -1,0 +1,99 @@
+"""Learner copies on disk: new notebooks come, old ones are brought up to date, and work is never lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+
+import nbformat
+
+from vsecore.course.batch import notebooks
+from vsecore.course.grading.learner import digest, learner_copy
+from vsecore.course.grading.plain import citations
+from vsecore.data.files import write_atomically
+from vsecore.paths import ROOT
+
+LEARNER_FOLDER = ROOT / "build" / "learner"
+
+
+class Fate(StrEnum):
+    """What became of a copy; the value says it in words."""
+
+    NEW = "new"
+    CURRENT = "current: nothing has changed"
+    RENEWED = "renewed: it was out of date, and nobody had changed it"
+    KEPT = "kept: somebody has worked in it"
+    BEHIND = "behind: somebody has worked in it, so it stays, but there is a newer version"
+    LOST = "lost: somebody had worked in it, and --force overwrote it"
+
+
+def write_learner_copies(
+    names: Iterable[str] = (), folder: Path = LEARNER_FOLDER, *, solutions: bool = True, force: bool = False
+) -> dict[Path, Fate]:
+    """Write a copy of each stored notebook for a learner to work in.
+
+    A copy that somebody has worked in is never written over, and the others are brought up to date all the
+    same. Running cells is no work: a copy whose cells are as they were written counts as unchanged.
+
+    Args:
+        names: beginnings of notebooks' names, such as "04"; none: all.
+        folder: where the copies go.
+        solutions: fold a solution beneath each exercise; otherwise leave all of them out.
+        force: write over copies that were worked in, too.
+
+    Returns:
+        The copies, and what became of each.
+
+    Raises:
+        ValueError: a name fits no notebook, or a notebook's gates do not match. Then nothing is written.
+    """
+    cite = citations()
+    made = {}
+    for path in notebooks(names):
+        try:
+            made[folder / path.name] = learner_copy(
+                nbformat.read(path, as_version=4), cite, solutions=solutions
+            )
+        except ValueError as error:
+            raise ValueError(f"{path.name}: {error}") from error
+    fates = {}
+    for path, copy in made.items():
+        fates[path] = _fate(path, copy.metadata["vsecore"]["sources"], force)
+        if fates[path] in (Fate.NEW, Fate.RENEWED, Fate.LOST):
+            with write_atomically(path, "w") as file:
+                file.write(nbformat.writes(copy) + "\n")
+    return fates
+
+
+def write_package(folder: Path) -> Path:
+    """Write the package ``vsecore`` as a file that pip installs, to hand out beside the copies.
+
+    It has no tests, whose answers are right ones, and no notebooks, whose solutions are.
+
+    Raises:
+        ModuleNotFoundError: what builds packages is not installed.
+    """
+    from hatchling.builders.wheel import WheelBuilder
+
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])))
+
+
+def _fate(path: Path, newest: str, force: bool) -> Fate:
+    """What will become of a copy, by the digest of the newest version's cells."""
+    if not path.exists():
+        return Fate.NEW
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        written, now = content["metadata"]["vsecore"]["sources"], digest(content["cells"])
+    except (ValueError, KeyError, TypeError):  # not one of ours: whoever wrote it, it is theirs
+        written, now = "", "unknown"
+    if now == newest:
+        return Fate.CURRENT
+    if now == written:
+        return Fate.RENEWED
+    if force:
+        return Fate.LOST
+    return Fate.KEPT if written == newest else Fate.BEHIND

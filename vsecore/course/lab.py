@@ -1,0 +1,61 @@
+"""JupyterLab as the course opens it: on the learner's copies, with the settings that the course needs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import sysconfig
+from contextlib import suppress
+from pathlib import Path
+
+from vsecore import threads
+from vsecore.data.files import write_atomically
+from vsecore.paths import ROOT
+
+SETTINGS = {
+    # A notebook that is opened again shows its widgets, which Lab stores only if it is told to.
+    "@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True},
+    # Lab would ask whether it may fetch news, over the first page of the course.
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+"""What differs from JupyterLab's own defaults. A learner's own settings win."""
+
+
+def write_settings(environment: Path = Path(sys.prefix)) -> Path:
+    """Make `SETTINGS` the defaults of the JupyterLab in a Python environment; return the file that does."""
+    path = environment / "share" / "jupyter" / "lab" / "settings" / "overrides.d" / "vsecore.json"
+    with write_atomically(path, "w") as file:
+        json.dump(SETTINGS, file, indent=2)
+    return path
+
+
+def first_notebook() -> Path:
+    """The notebook to begin with: the learner's copy if there is one, or else the stored one."""
+    learner = ROOT / "build" / "learner" / "00_start_here.ipynb"
+    return learner if learner.is_file() else ROOT / "notebooks" / learner.name
+
+
+def lab_command(notebook: Path) -> list[str]:
+    """What starts JupyterLab on a notebook, in the course's folder or in that of a notebook elsewhere.
+
+    Raises:
+        FileNotFoundError: there is no such notebook.
+    """
+    if not notebook.is_file():
+        raise FileNotFoundError(f"notebook is {notebook}: it must be a file that exists")
+    notebook = notebook.resolve()
+    folder = ROOT if notebook.is_relative_to(ROOT) else notebook.parent
+    program = Path(sysconfig.get_path("scripts")) / "jupyter"
+    return [str(program), "lab", f"--ServerApp.root_dir={folder}", str(notebook)]
+
+
+def open_lab(notebook: Path | None = None) -> None:
+    """Become JupyterLab, opened on a notebook, by default on the first one.
+
+    Raises:
+        FileNotFoundError: there is no such notebook.
+    """
+    command = lab_command(notebook or first_notebook())
+    with suppress(OSError):  # in an environment that others look after, Lab keeps its own defaults
+        write_settings()
+    threads.start(command)
