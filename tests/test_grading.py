@@ -309,6 +309,7 @@ def test_a_cell_that_raised_is_named_where_its_check_did_not_run(school: Path) -
     assert "KeyError" in made["by_key"]["00.break"]["message"]
     assert any("ZeroDivisionError" in remark for remark in made["remarks"])
     assert not any("AssertionError" in remark for remark in made["remarks"]), "the grader's tier counts"
+    assert "ZeroDivisionError" in made["notebooks"][0]["troubles"][0]
 
 
 def test_solutions_printed_judgements_and_impossible_ones_count_for_nothing(school: Path) -> None:
@@ -316,8 +317,23 @@ def test_solutions_printed_judgements_and_impossible_ones_count_for_nothing(scho
     assert made["by_key"]["00.rank"]["state"] == "not answered"
     assert made["by_key"]["00.search"]["state"] == "no points"
     remarks = " ".join(made["remarks"])
-    assert "tagged as solutions" in remarks and "Cell 6 (import sys) names" in remarks
+    assert "1 cell tagged as solutions" in remarks and "Cell 6 (import sys) names" in remarks
     assert "published solution: 00.break." in remarks
+
+
+def test_remarks_are_the_instructors_and_what_stopped_a_cell_is_the_learners_too(school: Path) -> None:
+    summary = Tags(school / "grades" / "summary.html")
+    for learner in ("anna", "=<img src=x>", "chris", "dora"):
+        page = Tags(school / "grades" / "learners" / learner / "report.html").text
+        made = report(school, learner)
+        troubles = [trouble for one in made["notebooks"] for trouble in one["troubles"]]
+        assert all(trouble in page for trouble in troubles)
+        for remark in made["remarks"]:
+            assert remark in summary.text
+            assert remark not in page and (remark.partition(": ")[2] in troubles) == (
+                remark.partition(": ")[2] in page
+            )
+    assert any("tagged as solutions" in remark for remark in report(school, "chris")["remarks"])
 
 
 @pytest.mark.parametrize(
@@ -393,7 +409,10 @@ def test_the_class_has_a_table_for_people_and_one_for_spreadsheets(school: Path)
     assert "'=<img src=x>" in rows, "no name is a formula"
     page = Tags(school / "grades" / "summary.html")
     for link in page.links:
-        assert (school / "grades" / re.sub("%(..)", lambda hit: chr(int(hit[1], 16)), link)).is_file()
+        assert (
+            link.startswith("#")
+            or (school / "grades" / re.sub("%(..)", lambda hit: chr(int(hit[1], 16)), link)).is_file()
+        )
     assert page.text.index("Write the search") < page.text.index("Read a ranking"), "the hardest first"
 
 
@@ -412,7 +431,8 @@ def test_an_endless_loop_is_stopped_and_reported(tmp_path: Path) -> None:
 def test_homework_names_what_counts(tmp_path: Path) -> None:
     hand_in(tmp_path / "anna" / "a.ipynb", "'00.rank'")
     hand_in(tmp_path / "ben" / "b.ipynb", "'04.read'")
-    page = grade_folder(tmp_path, tmp_path / "out", Grading(homework=("04",), minutes=1), tell=no_words)
+    grading = Grading(homework=("03.ranks", "04"), minutes=1)
+    page = grade_folder(tmp_path, tmp_path / "out", grading, tell=no_words)
     assert page == tmp_path / "out" / "summary.html"
     anna, ben = (
         json.loads((tmp_path / "out" / "learners" / name / "report.json").read_text("utf-8"))
@@ -421,10 +441,10 @@ def test_homework_names_what_counts(tmp_path: Path) -> None:
     assert (
         anna["possible"]
         == ben["possible"]
-        == sum(len(EXERCISES[key].trials) for key in marks.exercises_of(["04"]))
+        == sum(len(EXERCISES[key].trials) for key in ["03.ranks", *marks.exercises_of(["04"])])
     )
     assert {mark["state"] for mark in anna["exercises"]} == {"not handed in"}
-    assert {mark["state"] for mark in ben["exercises"]} == {"not run"}
+    assert {mark["state"] for mark in ben["exercises"]} == {"not run", "not handed in"}
     assert "not part of what was set" in anna["remarks"][0]
 
 
@@ -457,8 +477,8 @@ def test_what_cannot_be_graded_is_told_in_a_sentence(tmp_path: Path) -> None:
         Grading(tier="quick")
     with pytest.raises(ValueError, match="minutes"):
         Grading(minutes=0)
-    with pytest.raises(ValueError, match="99"):
-        Grading(homework=("99",))
+    with pytest.raises(ValueError, match=r"homework is '99\.step': it must be"):
+        Grading(homework=("04.step", "99.step"))
     with pytest.raises(ValueError, match="deadline is 'Friday'"):
         Grading(deadline="Friday")
     with pytest.raises(ValueError, match="jobs is 0"):
@@ -510,18 +530,51 @@ def test_a_placeholder_without_a_table_is_refused() -> None:
 
 
 def test_a_notebook_that_was_not_measured_says_so() -> None:
-    known = {"00": instructor.LessonPlan("00_start_here", "Start", 5.0, None, {})}
+    known = {"00": instructor.LessonPlan("00_start_here", "Start", 5.0, None, {})}  # its card says nothing
     table = instructor._timings_table(known, instructor._naming(known, set()))
     assert "| 00 Start | not measured yet |" in table and "01 Pictures" in table.split("Not written yet")[1]
-    measured = {"00": instructor.LessonPlan("00_start_here", "Start", 5.0, (1.23, 0.5), {})}
+    measured = {"00": instructor.LessonPlan("00_start_here", "Start", 5.0, (0.5, 2.0), {})}
     shown = instructor._timings_table(measured, instructor._naming(measured, set()))
-    assert "1.2 min | 0.5 GB" in shown.replace(instructor.GLUE, " ")
+    assert "0.5 min | 2 GB" in shown.replace(instructor.GLUE, " ")
 
 
-def test_every_planned_course_is_made_of_the_courses_notebooks_and_the_longest_of_all() -> None:
+def test_a_course_promises_only_notebooks_that_exist_and_the_longest_has_them_all() -> None:
+    existing = {path.name[:2] for path in notebooks()}
     for length, weeks in instructor.COURSES.items():
         assert len(weeks) == length
         numbers = [number for week, _ in weeks for number in week]
-        assert numbers == sorted(set(numbers)) and set(numbers) <= instructor.PLANNED.keys()
-    assert {number for week, _ in instructor.COURSES[12] for number in week} == instructor.PLANNED.keys()
-    assert {path.name[:2] for path in notebooks()} <= instructor.PLANNED.keys()
+        assert numbers == sorted(set(numbers)) and set(numbers) <= existing
+    assert {number for week, _ in instructor.COURSES[12] for number in week} == existing
+    assert existing <= instructor.PLANNED.keys()
+
+
+def cells_of(table: str) -> list[list[str]]:
+    """A Markdown table's rows below its headings."""
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|")]
+    return [[cell.replace(instructor.GLUE, " ") for cell in row] for row in rows[2:]]
+
+
+def test_minutes_agree_in_cards_exercises_tables_and_plans() -> None:
+    tables = instructor.instructor_tables()
+    hours = {}
+    for path, row in zip(notebooks(), cells_of(tables["timings"]), strict=True):
+        tasks = [task for key, task in EXERCISES.items() if key.startswith(path.name[:2])]
+        card = nbformat.read(path, as_version=4).cells[0].source
+        about = row[1].replace("0.5 min", "half a min").removesuffix(" min")
+        assert re.search(rf"takes\*\* about {about} minutes? and {row[2]} of memory", card), (path, row)
+        assert row[4:] == [str(len(tasks)), f"{sum(task.minutes for task in tasks)} min"]
+        words = {"half an hour": 30, "an hour": 60, "an hour and a half": 90, "two hours": 120}
+        if said := re.search(r"exercises take ([\w ]+)\.", card):
+            assert abs(words[said[1]] - sum(task.minutes for task in tasks)) <= 15, path
+        hours[path.name[:2]] = (int(row[3].removesuffix(" min")), sum(task.minutes for task in tasks))
+    for length, weeks in instructor.COURSES.items():
+        for (numbers, _), row in zip(weeks, cells_of(tables[f"weeks_{length}"]), strict=True):
+            minutes = sum(sum(hours[number]) for number in numbers)
+            if numbers:  # the table of notebooks rounds each to a minute, that of weeks to a tenth of an hour
+                assert abs(float(row[2].removesuffix(" h")) * 60 - minutes) <= 3 + len(numbers) / 2
+            assert all(number in row[1] for number in numbers)
+
+
+def test_every_notebook_has_something_to_talk_about() -> None:
+    talk = (ROOT / "book" / "instructor.md").read_text("utf-8").split("## To talk about")[1].split("\n## ")[0]
+    assert re.findall(r"^\*\*(\d\d) ", talk, re.MULTILINE) == [path.name[:2] for path in notebooks()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 import time
 from collections.abc import Callable
@@ -16,13 +17,14 @@ import psutil
 import pytest
 import test_checks
 import torch
+from answers import learning_to_rank
 from test_grading import IMPORT, RIGHT, code, hand_in
 
 from vsecore import similarity
 from vsecore.course.checks import EXERCISES, borrowed, check
 from vsecore.course.checks.samples import gradient_of
 from vsecore.course.grading import inside, kernel, marks, processes, remarks, values
-from vsecore.course.grading.judging import BY_HAND, Distant, judge_filed
+from vsecore.course.grading.judging import Distant, judge_filed
 from vsecore.course.grading.kernel import Filed
 
 # ---- an answer elsewhere is judged as if it lay here ------------------------------------------------------
@@ -39,18 +41,10 @@ def filed(answer: Any) -> Filed:
     return Filed(0, 1, form, ask)
 
 
-APART = [key for key, task in EXERCISES.items() if not task.needs_networks]
-
-
-@pytest.mark.parametrize("exercise", sorted(EXERCISES.keys() - set(APART)))
-def test_what_needs_networks_is_left_to_the_instructor(exercise: str) -> None:
-    assert judge_filed(EXERCISES[exercise], filed(test_checks.RIGHT[exercise][0])).message == BY_HAND
-    assert "Not answered yet" in judge_filed(EXERCISES[exercise], filed(lambda *_: None)).message
-
-
-@pytest.mark.parametrize("exercise", APART)
+@pytest.mark.parametrize("exercise", EXERCISES)
 def test_an_answer_gets_the_same_points_and_hint_as_in_the_learners_own_notebook(exercise: str) -> None:
-    for answer in (*test_checks.RIGHT[exercise], *test_checks.WRONG[exercise], ..., None):
+    answers = (*test_checks.RIGHT[exercise], *test_checks.WRONG[exercise], ..., None, lambda *_: None)
+    for answer in answers:
         here, there = check(exercise, answer), judge_filed(EXERCISES[exercise], filed(answer))
         assert (here.points, here.message) == (there.points, there.message), answer
 
@@ -126,7 +120,18 @@ def test_a_form_that_no_kernel_of_ours_sends_is_a_wrong_answer(form: Any, exerci
 )
 def test_whatever_a_kernel_says_instead_of_a_result_earns_nothing(said: Any) -> None:
     answer = Filed(0, 1, {"function": 0}, lambda call: said)
-    for key in ("00.search", "02.mean", "04.siblings", "10.kmax", "12.one", "03.ranks", "01.batch"):
+    keys = (
+        "00.search",
+        "02.mean",
+        "04.siblings",
+        "04.step",
+        "10.kmax",
+        "10.gpo",
+        "12.one",
+        "03.ranks",
+        "01.batch",
+    )
+    for key in keys:
         assert judge_filed(EXERCISES[key], answer).points == 0
 
 
@@ -289,10 +294,9 @@ def test_a_cell_that_ends_or_holds_the_kernel_loses_its_exercise_and_no_other(
     )
     assert [points(made)[key] for key in ("rank", "search", "break")] == [2, 0, 2]
     assert "ended" in {mark.exercise: mark.message for mark in made.marks}["00.search"]
-    told = [remark for remark in made.remarks if "names" not in remark]
-    assert [remark.split(" ")[1] for remark in told] == ["5", "6", "8"], told
-    assert "went on after it was interrupted" in told[1]
-    assert "lacked share, as a consequence of cell 6" in told[2]
+    assert [trouble.split(" ")[1] for trouble in made.troubles] == ["5", "6", "8"], made.troubles
+    assert "went on after it was interrupted" in made.troubles[1]
+    assert "lacked share, as a consequence of cell 6" in made.troubles[2]
     alive = [found.info["cmdline"] for found in psutil.process_iter(["cmdline"]) if found.info["cmdline"]]
     assert not any(words[-1] == "left" and "time.sleep(99)" in words[-2] for words in alive if len(words) > 2)
 
@@ -320,7 +324,7 @@ def test_consequences_are_folded_into_one_line() -> None:
     cells = {place: remarks.Cell(place + 10, source) for place, source in enumerate(sources)}
     missing = {2: "x", 3: "z", 4: "other", 5: "y"}
     trouble = {place: f"NameError: name '{name}' is not defined" for place, name in missing.items()}
-    told = remarks.troubles(cells, {0: "", 1: "ZeroDivisionError: division by zero", **trouble})
+    told = remarks.what_stopped(cells, {0: "", 1: "ZeroDivisionError: division by zero", **trouble})
     assert told == [
         "Cell 11 (x = 1 / 0): ZeroDivisionError: division by zero",
         "Cells 12, 13 and 15 then lacked x, z and y, as a consequence of cell 11.",
@@ -341,6 +345,7 @@ def test_consequences_are_folded_into_one_line() -> None:
         "import subprocess",
         "frame = sys._getframe()",
         "!ls",
+        'exec("from vse" + "core import similarity")',
     ],
 )
 def test_a_cell_that_looks_outside_is_remarked_on_with_the_learners_number(source: str) -> None:
@@ -377,11 +382,25 @@ def test_what_does_the_work_already_is_refused_there_as_here() -> None:
     assert "uses similarity" in here.message and here.message == there.message and there.points == 0
 
 
-def test_the_cells_below_go_on_with_a_right_function(tmp_path: Path) -> None:
+CARRIED = """\
+from vsecore.course.checks import check, exercise
+from vsecore.similarity import cosine
+
+@exercise("00.search")
+def search(v, query, k, similarity=cosine):
+    return similarity(v, query[None])[:, 0].topk(k).indices
+"""
+
+
+def test_what_carries_the_package_is_refused_and_the_cells_below_go_on_with_a_right_function(
+    tmp_path: Path,
+) -> None:
     use = "import torch\nprint('found', search(torch.eye(3), torch.tensor([0.0, 1, 0]), 1))"
-    own = '@exercise("00.search")\ndef search(v, query, k):\n    ...'
-    own = f"from vsecore.course.checks import exercise\n{own}"
-    one = marks.read_hand_in(hand_in(tmp_path / "00.ipynb", own, use), "00.ipynb")
-    made = marks.run_and_mark(one, "smoke", 60, ["00"])
-    assert made.remarks == () and points(made)["search"] == 0
-    assert one.notebook is not None and "found [1]" in one.notebook.cells[-1].outputs[0].text
+    step = f'{inspect.getsource(learning_to_rank.right_step)}\ncheck("04.step", right_step)'
+    one = marks.read_hand_in(hand_in(tmp_path / "00.ipynb", CARRIED, use, step), "00.ipynb")
+    made = marks.run_and_mark(one, "smoke", 60, ["00", "04.step"])
+    found = {mark.exercise: mark for mark in made.marks}
+    assert made.remarks == made.troubles == () and "uses cosine" in found["00.search"].message
+    assert one.notebook is not None and "found [1]" in one.notebook.cells[-2].outputs[0].text
+    assert found["04.step"].state == "right", found["04.step"].message
+    assert "04.all" not in found, "only what was set"

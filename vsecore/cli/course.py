@@ -147,7 +147,7 @@ def grade(
     ] = None,
     homework: Annotated[
         list[str] | None,
-        typer.Option(help="The number of a notebook that was set: 04. Repeatable. [default: all handed in]"),
+        typer.Option(help="What was set: 04, or one exercise, 04.step. Repeatable. [default: all handed in]"),
     ] = None,
     tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "smoke",
     minutes: Annotated[float, typer.Option(help="The limit for each notebook.")] = 10.0,

@@ -79,5 +79,5 @@ def check(exercise: str, answer: Any) -> Judgement:
         ValueError: there is no such exercise.
     """
     if exercise not in EXERCISES:
-        raise ValueError(f"there is no exercise {exercise!r}; there are {', '.join(sorted(EXERCISES))}")
+        raise ValueError(f"exercise is {exercise!r}: it must be one of {', '.join(sorted(EXERCISES))}")
     return judge_answer(EXERCISES[exercise], answer)

@@ -1,13 +1,22 @@
-"""Whether an answer is the learner's own: not left empty, and not a call of what does the work already."""
+"""Whether an answer is the learner's own: not left empty, and not carried by what does the work already."""
 
 from __future__ import annotations
 
+import builtins
 import dis
-from collections.abc import Collection, Iterator
-from types import CodeType, FunctionType, ModuleType
+import gc
+import re
+import sys
+import sysconfig
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 _EMPTY = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP"}
+_PACKAGE = "vsecore"
+_NAMED = re.compile(rf"\A\s*{_PACKAGE}[.:\w]*\s*\Z|\b(?:from|import)\s+{_PACKAGE}\b")  # text that imports it
+_BY_TEXT = {"globals", "vars", "locals", "getattr", "attrgetter", "__dict__", "eval", "exec"}
+_STANDARD = sysconfig.get_path("stdlib")
 
 
 def is_stub(answer: Any) -> bool:
@@ -22,51 +31,145 @@ def is_stub(answer: Any) -> bool:
 
 
 def borrowed(answer: Any, defined_above: Collection[str] = ()) -> str:
-    """The name of what an answer calls in place of doing the work itself; "" if it calls nothing of the kind.
+    """The name of what an answer uses in place of doing the work itself; "" if it uses nothing of the kind.
+
+    Everything that the answer holds is searched: the names in its code, the defaults of its arguments, the
+    variables of a function around it, attributes, containers, partials, bound methods, and what these hold in
+    turn. Code of installed libraries is not searched.
 
     Args:
-        answer: a function or a class; anything else borrows nothing.
-        defined_above: names of the notebook that an answer may not use. Whatever comes from `vsecore` may
-            not be used either, also by way of another function of the notebook.
+        answer: a function, a class, another callable, or a container of such; anything else borrows nothing.
+        defined_above: names of the notebook that an answer may not use. Nothing of `vsecore` may be used
+            either, also by way of another function of the notebook.
     """
-    looked_at: set[int] = set()
-    waiting = list(_functions(answer))
-    own = {function.__qualname__.split(".")[0] for function in waiting}
+    parts = list(answer.values()) if isinstance(answer, dict) else answer
+    roots = [root for root in (parts if isinstance(parts, list | tuple) else [answer]) if callable(root)]
+    above = _above(roots, defined_above)
+    waiting = [(_called(root), root) for root in roots]
+    seen: dict[int, Any] = {}  # it keeps what it holds alive, so that no number is given twice
     while waiting:
-        function = waiting.pop()
-        if id(function) in looked_at:
+        name, thing = waiting.pop()
+        if id(thing) in seen:
             continue
-        looked_at.add(id(function))
-        for name in _names(function.__code__):
-            known = function.__globals__.get(name)
-            if name.split(".")[0] == "vsecore" or _home(known).split(".")[0] == "vsecore":
-                return name
-            if name in defined_above and name in function.__globals__ and name not in own:
-                return name
-            if _home(known) == function.__module__:
-                waiting += _functions(known)
+        seen[id(thing)] = thing
+        if _of_the_package(thing):
+            return name
+        if id(thing) in above:
+            return above[id(thing)]
+        waiting += _held_by(thing)
     return ""
 
 
+def _above(roots: list[Callable[..., Any]], names: Collection[str]) -> dict[int, str]:
+    """What the notebook defines under some names, by its id; the answer itself may have one of them."""
+    functions = [function for root in roots for function in _functions(root)]
+    own = {function.__qualname__.split(".")[0] for function in functions}
+    return {
+        id(function.__globals__[name]): name
+        for function in functions
+        for name in names
+        if name not in own and callable(function.__globals__.get(name))
+    }
+
+
 def _functions(answer: Any) -> Iterator[FunctionType]:
-    """A function itself, or those of a class."""
+    """A function itself, those of a class, or those that a callable object holds."""
     if isinstance(answer, FunctionType):
         yield answer
     elif isinstance(answer, type):
         yield from (part for part in vars(answer).values() if isinstance(part, FunctionType))
+    else:
+        yield from (part for part in gc.get_referents(answer) if isinstance(part, FunctionType))
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    """The names that code uses, that of functions inside it too."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+def _of_the_package(thing: Any) -> bool:
+    """Whether something was made by the package, or is a text that imports it."""
+    if isinstance(thing, str):
+        return _NAMED.search(thing) is not None
+    if isinstance(thing, FunctionType):  # its module's name can be changed, its globals cannot
+        homes = [thing.__module__, thing.__globals__.get("__name__")]
+    elif isinstance(thing, ModuleType):
+        homes = [thing.__name__]
+    else:
+        kinds = thing.__mro__ if isinstance(thing, type) else type(thing).__mro__
+        homes = [kind.__module__ for kind in kinds]
+    return any(isinstance(home, str) and home.split(".")[0] == _PACKAGE for home in homes)
 
 
-def _home(thing: Any) -> str:
-    """The module that something comes from, as far as it can be told."""
-    if isinstance(thing, ModuleType):
-        return thing.__name__
-    home = getattr(thing, "__module__", "") or type(thing).__module__
-    return home if isinstance(home, str) else ""
+def _held_by(thing: Any) -> Iterator[tuple[str, Any]]:
+    """What something holds, by name."""
+    if isinstance(thing, FunctionType):
+        if not _in_a_library(thing.__globals__.get("__name__"), thing.__globals__):
+            yield from _held_by_function(thing)
+    elif isinstance(thing, type):
+        for kind in thing.__mro__:
+            if kind is not object and not _in_a_library(kind.__module__):
+                parts = (part for name, part in vars(kind).items() if name not in ("__doc__", "__module__"))
+                yield from ((_called(part), part) for part in parts)
+    elif not isinstance(thing, str | ModuleType | FrameType) and not _is_namespace(thing):
+        yield from ((_called(part), part) for part in (type(thing), *gc.get_referents(thing)))
+
+
+def _held_by_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """What a function's code names, and what it carries with it."""
+    known, attributes, texts = names_in(function.__code__)
+    if attributes & _BY_TEXT:  # what is asked for by text has its name in a text
+        said = {word for text in texts for word in re.findall(r"\w+", text)}
+        known, attributes = known | said, attributes | said
+    held: list[tuple[str, Any]] = [(text, text) for text in texts]
+    held += [(text, sys.modules[text]) for text in texts if text in sys.modules]
+    for name in known:
+        for scope in (function.__globals__, vars(builtins)):
+            if name in scope:
+                held.append((name, scope[name]))
+                break
+    carried = [*gc.get_referents(*(function.__closure__ or ())), *(function.__defaults__ or ())]
+    carried += [*(function.__kwdefaults__ or {}).values(), *vars(function).values()]
+    held += [(_called(part), part) for part in carried]
+    for _, space in held:  # it grows, since a module may lead to another
+        if isinstance(space, ModuleType) and not _of_the_package(space):
+            found = [(name, vars(space)[name]) for name in attributes & vars(space).keys()]
+        elif _is_namespace(space):
+            found = [(name, space[name]) for name in (attributes | texts) & space.keys()]
+        else:
+            continue
+        held += [(name, part) for name, part in found if not any(part is other for _, other in held)]
+    yield from held
+
+
+def names_in(code: CodeType) -> tuple[set[str], set[str], set[str]]:
+    """The global names that code uses, all its names, and its texts; that of functions inside it too."""
+    known, attributes, texts = set(), set(code.co_names), set()
+    for step in dis.get_instructions(code):  # a docstring is a constant that no step loads
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+            known.add(step.argval)
+        elif step.opname == "IMPORT_NAME":
+            texts.add(step.argval)
+        elif isinstance(step.argval, CodeType):
+            for mine, theirs in zip((known, attributes, texts), names_in(step.argval), strict=True):
+                mine |= theirs
+        elif step.opname in ("LOAD_CONST", "RETURN_CONST"):
+            parts = step.argval if isinstance(step.argval, tuple | frozenset) else (step.argval,)
+            texts |= {part for part in parts if isinstance(part, str)}
+    return known, attributes, texts
+
+
+def _is_namespace(thing: Any) -> bool:
+    """Whether something is the dictionary of a module's names, of which a function uses but a few."""
+    return isinstance(thing, dict) and "__builtins__" in thing
+
+
+def _in_a_library(name: Any, names: Mapping[str, Any] | None = None) -> bool:
+    """Whether a module, given by its name and perhaps its names, belongs to Python or was installed."""
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    if module is None or name == "__main__" or (names is not None and names is not vars(module)):
+        return False
+    origin = str(getattr(getattr(module, "__spec__", None), "origin", None) or "")
+    return origin in ("built-in", "frozen") or origin.startswith(_STANDARD) or "-packages" in origin
+
+
+def _called(thing: Any) -> str:
+    """What something is called."""
+    if isinstance(thing, str):
+        return thing
+    return thing.__name__ if isinstance(thing, FunctionType | type | ModuleType) else type(thing).__name__

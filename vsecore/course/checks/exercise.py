@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 from vsecore.course.checks.borrowed import borrowed, is_stub
@@ -50,8 +51,10 @@ class Exercise:
         defined_above: what the notebook defines before the exercise and an answer may not call, since it
             already does the work.
         message: what is said of a right answer.
-        needs_networks: its trials hand over networks or an optimizer, which do not pass from the grader's
-            process to the learner's, so an instructor gives the points.
+        caller: for an answer that takes networks or an optimizer, which cannot pass between processes. Given
+            the answer and plain values it builds them, calls the answer and returns plain values. The trials
+            get this call in place of the answer, and the grader has it made where the answer lies. It holds
+            no right answer, and uses nothing of its own module.
     """
 
     title: str
@@ -63,13 +66,13 @@ class Exercise:
     reference: Callable[..., Any] | None = None
     defined_above: tuple[str, ...] = ()
     message: str = "Right."
-    needs_networks: bool = False
+    caller: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         """Refuse an unknown kind or difficulty."""
         for field, kinds in (("kind", ExerciseKind), ("difficulty", Difficulty)):
             if (value := getattr(self, field)) not in get_args(kinds):
-                raise ValueError(f"{field} is {value!r}; it must be one of {', '.join(get_args(kinds))}")
+                raise ValueError(f"{field} is {value!r}: it must be one of {', '.join(get_args(kinds))}")
 
 
 @dataclass(frozen=True)
@@ -99,14 +102,28 @@ class Judgement:
 
 
 def judge_answer(task: Exercise, answer: Any) -> Judgement:
+    """Judge an answer that lies here: is there one, is it the learner's own, how far does it get?"""
+    if is_stub(answer):
+        return not_answered(task)
+    if helper := borrowed(answer, task.defined_above):
+        return refused(task, helper)
+    return judge_by_trials(task, partial(task.caller, answer) if task.caller else answer)
+
+
+def not_answered(task: Exercise) -> Judgement:
+    """The judgement of an answer that was left as handed out."""
+    return Judgement(task.title, 0, len(task.trials), NOT_ANSWERED)
+
+
+def refused(task: Exercise, helper: str) -> Judgement:
+    """The judgement of an answer that leaves the work to something else."""
+    message = f"Your answer uses {helper}, which does the work already. Write it out."
+    return Judgement(task.title, 0, len(task.trials), message)
+
+
+def judge_by_trials(task: Exercise, answer: Any) -> Judgement:
     """Run an exercise's trials in their order and say how far the answer gets."""
     possible = len(task.trials)
-    if is_stub(answer):
-        return Judgement(task.title, 0, possible, NOT_ANSWERED)
-    if helper := borrowed(answer, task.defined_above):
-        return Judgement(
-            task.title, 0, possible, f"Your answer uses {helper}, which does the work already. Write it out."
-        )
     for points, trial in enumerate(task.trials):
         passed, trouble = _tried(trial, answer)
         if isinstance(trouble, NameError):

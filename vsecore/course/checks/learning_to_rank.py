@@ -80,22 +80,38 @@ def _has_gradient(loss: Callable[..., Any]) -> bool:
     return bool(gradient_of(lambda S: loss(S, positives), scores).abs().sum() > 0)
 
 
-class _Words(nn.Module):
-    """A caption tower of one table: small, but it needs the mask."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(7, 4)
-
-    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        return nn.functional.normalize((self.embed(tokens) * mask[..., None]).sum(1), dim=-1)
-
-
 def _trained(step: Callable[..., Any], steps: int) -> tuple[list[Any], list[Tensor]]:
-    """What a learner's step returns on a small batch, a few times in a row, and the weights afterwards."""
+    """What a step returns on a small batch, a few times in a row, and the weights afterwards."""
+
+    class Words(nn.Module):
+        """A caption tower of one table: small, but it needs the mask."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(7, 4)
+
+        def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+            return nn.functional.normalize((self.embed(tokens) * mask[..., None]).sum(1), dim=-1)
+
+    class Descent:
+        """Gradient descent. The first optimizer of torch's own imports its compiler, which takes seconds."""
+
+        def __init__(self, weights: list[nn.Parameter], rate: float) -> None:
+            self.weights, self.rate = weights, rate
+
+        def zero_grad(self, set_to_none: bool = True) -> None:
+            for weight in self.weights:
+                weight.grad = None
+
+        def step(self) -> None:
+            with torch.no_grad():
+                for weight in self.weights:
+                    if weight.grad is not None:
+                        weight.sub_(self.rate * weight.grad)
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        towers = nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), _Words()
+        towers = nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), Words()
         mask = torch.tensor([[True, True, True], [True, True, False], [True, False, False]])
         batch = SimpleNamespace(
             pictures=torch.randn(3, 2, 3),
@@ -103,18 +119,18 @@ def _trained(step: Callable[..., Any], steps: int) -> tuple[list[Any], list[Tens
             token_mask=mask,
         )
     weights = [weight for tower in towers for weight in tower.parameters()]
-    optimizer = torch.optim.SGD(weights, lr=0.1)
+    optimizer = Descent(weights, 0.1)
     given = [step(*towers, lambda S: triplet(S, 1.0, hardest=False), optimizer, batch) for _ in range(steps)]
     return given, [weight.detach() for weight in weights]
 
 
-def _same_weights(step: Callable[..., Any], steps: int) -> bool:
-    pairs = zip(_trained(step, steps)[1], _trained(one_step, steps)[1], strict=True)
+def _same_weights(trained: Callable[..., Any], steps: int) -> bool:
+    pairs = zip(trained(steps)[1], _trained(one_step, steps)[1], strict=True)
     return all(torch.allclose(mine, theirs, atol=1e-5) for mine, theirs in pairs)
 
 
-def _same_losses(step: Callable[..., Any]) -> bool:
-    pairs = zip(_trained(step, 3)[0], _trained(one_step, 3)[0], strict=True)
+def _same_losses(trained: Callable[..., Any]) -> bool:
+    pairs = zip(trained(3)[0], _trained(one_step, 3)[0], strict=True)
     return all(near(mine, theirs) for mine, theirs in pairs)
 
 
@@ -229,16 +245,16 @@ EXERCISES: dict[str, Exercise] = {
         10,
         (
             Trial(
-                lambda answer: isinstance(_trained(answer, 1)[0][0], float),
+                lambda answer: isinstance(answer(1)[0][0], float),
                 "Return the loss as a plain number: .item() makes one of a tensor.",
             ),
             Trial(
-                lambda answer: near(_trained(answer, 1)[0][0], _trained(one_step, 1)[0][0]),
+                lambda answer: near(answer(1)[0][0], _trained(one_step, 1)[0][0]),
                 "That is not the loss of this batch: compare every picture with every caption, and give the "
                 "matrix to the loss.",
             ),
             Trial(
-                lambda answer: not torch.equal(_trained(answer, 1)[1][0], _trained(answer, 0)[1][0]),
+                lambda answer: not torch.equal(answer(1)[1][0], answer(0)[1][0]),
                 "The weights did not change: after the gradients, the optimizer makes its step.",
             ),
             Trial(
@@ -251,7 +267,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         reference=one_step,
-        needs_networks=True,
+        caller=_trained,
     ),
     "04.predict": Exercise(
         "What will happen?", "predict", 2, one_of("a", "b", "c", "d"), difficulty="easy", message=NOTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -74,46 +75,51 @@ def _gpo_weights(places: Tensor, gru: nn.GRU, linear: nn.Linear) -> Tensor:
     return pool.weights(torch.tensor([len(places)]))[0]
 
 
-def _places(count: int) -> tuple[Tensor, nn.GRU, nn.Linear]:
-    """What GPO's weights are made of: the code of the places (N, 32), the network and the linear layer."""
+def _weights_of_places(weights: Callable[..., Any], count: int) -> tuple[Any, Tensor | None]:
+    """What is made of the code of some places, of GPO's network and of its linear layer.
+
+    Returns:
+        The weights, and the gradient that the linear layer gets from their squares; None if it gets none.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(count)
         pool = GPO()
     with torch.no_grad():
         pool.linear.weight.copy_(torch.linspace(-1, 1.5, pool.linear.in_features))
-    return pool._places(count), pool.gru, pool.linear
+    theta = weights(pool._places(count), pool.gru, pool.linear)
+    gradient = None
+    if isinstance(theta, Tensor) and theta.requires_grad:
+        (gradient,) = torch.autograd.grad(theta.square().sum(), pool.linear.weight, allow_unused=True)
+    return theta, gradient
 
 
-def _same_as_gpo(weights: Callable[..., Any], count: int, sharper: float = 1.0) -> bool:
+def _same_as_gpo(called: Callable[..., Any], count: int, sharper: float = 1.0) -> bool:
     """Whether it weighs as GPO does, with its logits multiplied by a number."""
-    places, gru, linear = _places(count)
-    expected = _gpo_weights(places, gru, linear)
+    expected = _weights_of_places(_gpo_weights, count)[0]
     if sharper != 1:
         expected = (expected.log() * sharper).softmax(0)
-    return torch.allclose(weights(places, gru, linear), expected, atol=1e-5)
+    return torch.allclose(called(count)[0], expected, atol=1e-5)
 
 
-def _adds_up(weights: Callable[..., Any]) -> bool:
-    theta = weights(*_places(6)).detach()
+def _adds_up(called: Callable[..., Any]) -> bool:
+    theta = called(6)[0].detach()
     return bool((theta >= 0).all()) and near(theta.sum(), 1.0)
 
 
-def _of_one_direction(weights: Callable[..., Any]) -> bool:
-    places, gru, linear = _places(6)
-    halves = gru(places)[0].chunk(2, -1)
-    return any(
-        torch.allclose(weights(places, gru, linear), _sharp(linear(half)), atol=1e-5) for half in halves
-    )
+def _of_one_direction(called: Callable[..., Any]) -> bool:
+    """Whether the network's forward or backward half alone was used."""
+
+    def of_half(places: Tensor, gru: nn.GRU, linear: nn.Linear, half: int) -> Tensor:
+        return (linear(gru(places)[0].chunk(2, -1)[half]).squeeze(-1) / 0.1).softmax(0)
+
+    theta = called(6)[0]
+    halves = [_weights_of_places(partial(of_half, half=half), 6)[0] for half in (0, 1)]
+    return any(torch.allclose(theta, wrong, atol=1e-5) for wrong in halves)
 
 
-def _sharp(numbers: Tensor) -> Tensor:
-    return (numbers.squeeze(-1) / 0.1).softmax(0)
-
-
-def _layer_learns(weights: Callable[..., Any]) -> bool:
-    places, gru, linear = _places(5)
-    weights(places, gru, linear)[0].backward()
-    return linear.weight.grad is not None and bool(linear.weight.grad.abs().sum() > 0)
+def _layer_learns(called: Callable[..., Any]) -> bool:
+    gradient = called(5)[1]
+    return gradient is not None and bool(gradient.abs().sum() > 0)
 
 
 # ---------------------------------------------------------------- 10.token
@@ -271,7 +277,7 @@ EXERCISES: dict[str, Exercise] = {
         10,
         (
             Trial(
-                lambda answer: isinstance(made := answer(*_places(6)), Tensor) and made.shape == (6,),
+                lambda answer: isinstance(made := answer(6)[0], Tensor) and made.shape == (6,),
                 "Return one weight for each place, (N,). The linear layer leaves a last dimension of one.",
             ),
             Trial(
@@ -303,7 +309,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         reference=_gpo_weights,
-        needs_networks=True,
+        caller=_weights_of_places,
         message="Right. It gives what vsecore.pooling.GPO gives.",
     ),
     "10.double": Exercise(

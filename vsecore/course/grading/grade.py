@@ -18,6 +18,7 @@ from vsecore.course.grading.marks import (
     not_handed_in,
     read_hand_in,
 )
+from vsecore.course.grading.plain import counted
 from vsecore.course.grading.remarks import one_line
 from vsecore.course.grading.report import LearnerReport, write_class_summary, write_learner_report
 from vsecore.course.grading.roster import ByHand, Learner, read_by_hand, read_roster, read_time
@@ -32,7 +33,8 @@ class Grading:
     Attributes:
         tier: the tier that the notebooks are run at.
         minutes: the limit for each notebook.
-        homework: the numbers of the notebooks that were set, such as "04"; none: all that anybody handed in.
+        homework: what was set: numbers of notebooks, such as "04", and exercises, such as "04.step"; none:
+            all that anybody handed in.
         roster: a CSV file of the class (see `roster.read_roster`).
         deadline: what comes later is remarked on; "": there is none.
         jobs: how many learners are graded at a time.
@@ -48,18 +50,18 @@ class Grading:
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
         if self.tier not in TIERS:
-            raise ValueError(f"tier is {self.tier!r}; it must be one of {', '.join(TIERS)}")
+            raise ValueError(f"tier is {self.tier!r}: it must be one of {', '.join(TIERS)}")
         if not self.minutes > 0:
-            raise ValueError(f"minutes is {self.minutes}; a notebook needs a limit above 0")
+            raise ValueError(f"minutes is {self.minutes}: it must be above 0")
         if self.deadline:
             read_time("deadline", self.deadline)
         if self.jobs < 1:
-            raise ValueError(f"jobs is {self.jobs}; at least 1 learner is graded at a time")
+            raise ValueError(f"jobs is {self.jobs}: it must be at least 1")
         numbers = sorted({key.split(".")[0] for key in EXERCISES})
-        if unknown := set(self.homework) - set(numbers):
+        if unknown := set(self.homework) - set(numbers) - EXERCISES.keys():
             raise ValueError(
-                f"homework names {min(unknown)!r}, and no notebook of that number has exercises; "
-                f"there are {', '.join(numbers)}"
+                f"homework is {min(unknown)!r}: it must be a notebook that has exercises "
+                f"({', '.join(numbers)}) or an exercise, such as 04.step"
             )
 
 
@@ -100,7 +102,9 @@ def grade_folder(
     }
     alone = folder in homes
     if grading.roster and alone:
-        raise ValueError(f"{folder} is one learner's folder; a roster is for a class, a subfolder a learner")
+        raise ValueError(
+            f"roster is {grading.roster}: it must be left out for the folder of one learner, as {folder} is"
+        )
     learners = (
         read_roster(grading.roster, list(homes))
         if grading.roster
@@ -127,6 +131,8 @@ def grade_folder(
         reports.append(report_on(learner, marked.get(learner), wanted, by_hand[learner], grading))
         write_learner_report(reports[-1], out if alone else out / "learners" / learner.place)
     if alone:
+        for remark in reports[0].remarks:  # the report is the learner's
+            tell(f"  for you: {one_line(remark)}")
         return out / "report.html"
     write_class_summary(reports, out)
     return out / "summary.html"
@@ -181,7 +187,7 @@ def _mark(works: Mapping[Learner, Work], jobs: int, tell: Callable[[str], None])
     """Have marked what has changed since it was marked last."""
     marked = {learner: earlier for learner, work in works.items() if (earlier := known(work))}
     if marked:
-        tell(f"{len(marked)} of {len(works)} were marked before, and nothing has changed: kept")
+        tell(f"kept, since nothing has changed: the marks of {len(marked)} of {len(works)}")
 
     def done(work: Work, result: Marked) -> None:
         tell(one_line(work.learner))
@@ -208,7 +214,7 @@ def _remarks(
         source = "roster" if learner.handed_in else "file's date, which anybody can set"
         yield f"Handed in {late:.1f} hours late, by the {source}."
     for one in notebooks:
-        yield from (f"{one.name}: {remark}" for remark in one.remarks)
+        yield from (f"{one.name}: {remark}" for remark in (*one.remarks, *one.troubles))
     for key in marks:
         holding = [one.name for one in notebooks if key in {found.exercise for found in one.marks}]
         if len(holding) > 1:
@@ -229,12 +235,12 @@ def _hours_late(learner: Learner, deadline: str) -> float:
 def _find_notebooks(folder: Path, out: Path) -> dict[Path, list[Path]]:
     """Each learner's folder and the notebooks in it, if any: no links, nothing hidden, and no reports."""
     if folder.is_file():
-        raise ValueError(f"{folder} is a file; name the folder that it lies in")
+        raise ValueError(f"folder is {folder}, which is a file: it must be the folder that it lies in")
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: there is no such folder of notebooks")
+        raise FileNotFoundError(f"folder is {folder}, which does not exist: it must be a folder of notebooks")
     if out.resolve() == folder.resolve():
         raise ValueError(
-            f"the reports cannot go into {folder} itself, among the notebooks; name another folder"
+            f"out is {out}: it must be another folder, so that no report lies among the notebooks"
         )
     homes: dict[Path, list[Path]] = {}
     reports = (out.resolve(), (folder / "grades").resolve())
@@ -249,11 +255,14 @@ def _find_notebooks(folder: Path, out: Path) -> dict[Path, list[Path]]:
             if path.suffix == ".ipynb" and not path.name.startswith(".") and _is_plain_file(path):
                 homes[home].append(path)
     if not any(homes.values()):
-        raise ValueError(f"{folder} holds no notebook (*.ipynb); name the folder of a learner or of a class")
+        raise ValueError(
+            f"folder is {folder}, which holds no notebook (*.ipynb): it must be that of a learner or a class"
+        )
     own = homes.pop(folder)
     if own and any(homes.values()):
         raise ValueError(
-            f"notebooks lie in {folder} itself and in its subfolders; give each learner one subfolder"
+            f"folder is {folder}, with notebooks in itself and in its subfolders: it must hold one subfolder "
+            "for each learner"
         )
     return {folder: own} if own else dict(sorted(homes.items()))
 
@@ -268,17 +277,22 @@ def _lessons_handed_in(folder: Path, handed_in: Mapping[Path, Iterable[HandedIn]
     every = [one for notebooks in handed_in.values() for one in notebooks]
     if all(one.notebook is None for one in every):
         raise ValueError(
-            f"{folder} holds nothing that can be run: {one_line(every[0].name)}: {every[0].remarks[0]}"
+            f"folder is {folder}: it must hold a notebook that can be run. {one_line(every[0].name)}: "
+            f"{every[0].troubles[0]}"
         )
     found = frozenset(number for one in every for number in one.lessons)
     if not found:
-        raise ValueError(f"no notebook in {folder} holds an exercise of this course")
+        raise ValueError(
+            f"folder is {folder}: it must hold exercises of this course, and no notebook in it holds an "
+            "exercise"
+        )
     return found
 
 
 def _spoken(marked: NotebookMarks) -> str:
     if not marked.marks:
-        return f"{one_line(marked.name)}: {' '.join(marked.remarks)}"
+        return f"{one_line(marked.name)}: {' '.join((*marked.remarks, *marked.troubles))}"
     points, possible = sum(mark.points for mark in marked.marks), sum(mark.possible for mark in marked.marks)
-    remarks = f"; {len(marked.remarks)} remarks" if marked.remarks else ""
+    count = len(marked.remarks) + len(marked.troubles)
+    remarks = f"; {counted(count, 'remark')}" if count else ""
     return f"{one_line(marked.name)}: {points:g} of {possible} points in {marked.seconds:.0f} s{remarks}"

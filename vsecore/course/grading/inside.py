@@ -7,6 +7,7 @@ another answer.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable
@@ -90,8 +91,26 @@ def own_work(number: int, defined_above: list[str]) -> str:
     return values.write([borrowed.is_stub(function), borrowed.borrowed(function, defined_above)])
 
 
-def go_on_with(number: int, source: str, imports: dict[str, str]) -> str:
-    """Give the cells below a right function in place of one that is not, under its name."""
+def call_through(source: str, imports: dict[str, str], number: int) -> str:
+    """Put a function of the grader, which builds what the answer takes, before it; return their number."""
+    _functions.append(functools.partial(made_from(source, imports), _functions[number]))
+    return values.write(len(_functions) - 1)
+
+
+def go_on_with(source: str, imports: dict[str, str], number: int) -> str:
+    """Give the cells below a right function in place of one that is not, under its name if it has one."""
+    if name := getattr(_functions[number], "__name__", ""):
+        sys.modules["__main__"].__dict__[name] = made_from(source, imports)
+    return values.write(None)
+
+
+def made_from(source: str, imports: dict[str, str]) -> Callable[..., Any]:
+    """The function that a source defines.
+
+    Args:
+        source: of the one function.
+        imports: what it uses of other modules: "torch", or "torch.nn:Linear", by the name that it uses.
+    """
     known: dict[str, Any] = {}
     for name, home in imports.items():
         module, _, part = home.partition(":")
@@ -99,9 +118,9 @@ def go_on_with(number: int, source: str, imports: dict[str, str]) -> str:
         known[name] = getattr(loaded, part) if part else loaded
     before = set(known) | {"__builtins__"}
     exec(f"from __future__ import annotations\n{source}", known)
-    (reference,) = (known[name] for name in known.keys() - before - {"annotations"})
-    sys.modules["__main__"].__dict__[_functions[number].__name__] = reference
-    return values.write(None)
+    (made,) = (known[name] for name in known.keys() - before - {"annotations"})
+    function: Callable[..., Any] = made
+    return function
 
 
 def backward(output: int, gradient: str) -> str:

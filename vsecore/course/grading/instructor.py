@@ -10,17 +10,15 @@ from pathlib import Path
 import nbformat
 import yaml
 
-from vsecore import records
 from vsecore.course.batch import notebooks
 from vsecore.course.checks import EXERCISES, Exercise
-from vsecore.course.grading.plain import Directive, blocks
-from vsecore.course.lesson import LESSON_RECORDS
+from vsecore.course.grading.plain import Directive, blocks, counted
 from vsecore.paths import ROOT
 
 GLUE = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line
 WORDS_A_MINUTE = 120  # of a text with formulas and code, read to be understood
 
-# The whole course, in reading order; where the notebook exists its own title is shown.
+# The whole course, in reading order; what exists is called by its own title.
 PLANNED = {
     "00": "Start here",
     "01": "Pictures and captions",
@@ -44,39 +42,41 @@ PLANNED = {
     "19": "A search engine",
 }
 
-# For each length of a course in weeks: a week's notebooks, and what the week is for.
+# For each length of a course in weeks: a week's notebooks, all of which exist, and what the week is for.
 COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
     3: (
         (("00", "01"), "See the goal, then the data, and what five captions leave out."),
         (("02", "03"), "From a picture and a sentence to two vectors; how retrieval is measured."),
-        (
-            ("04",),
-            "The loss that all later systems stand on. Project: one thing changed, predicted, measured.",
-        ),
+        (("04",), "The loss that later systems start from. Change one thing, predict, measure."),
     ),
     6: (
         (("00", "01"), "See the goal, then the data."),
         (("02", "03"), "Encoders and measures."),
-        (("04",), "The hardest negative, and how it collapses."),
-        (("08", "09"), "Negatives from the whole training set."),
-        (("13", "14"), "One picture, several meanings."),
-        (("15", "16"), "What contrast forgets. Project: a claim of a paper, tested."),
+        (("04",), "The hardest negative, and how a training collapses."),
+        (("10",), "From many vectors to one."),
+        (("11",), "How many negatives to learn from."),
+        (("12",), "Ensembles, and what a query costs. Each learner presents an ablation of their own."),
     ),
     12: (
-        (("00", "01"), "See the goal, then the data."),
+        (("00",), "See the goal: everybody trains a search engine and breaks it."),
+        (("01",), "The data, and what captions leave out."),
         (("02",), "Encoders."),
         (("03",), "Measures, and what they miss."),
-        (("04",), "The hardest negative."),
-        (("05", "06"), "Relations and structure."),
-        (("07",), "Cross-attention, and what it costs at search time."),
-        (("08", "09"), "Negatives from the whole training set."),
-        (("10", "11"), "Pooling, and how many negatives to use."),
-        (("12",), "Ensembles and speed. Proposals for projects."),
-        (("13", "14"), "Sets of embeddings."),
-        (("15", "16"), "Feature suppression and latent targets."),
-        (("17", "18", "19"), "Everything in one table, full scale, a search engine. Projects are shown."),
+        (("04",), "The hardest negative, and how a training collapses."),
+        ((), "Read the paper of VSE++ together, beside what notebook 04 measured."),
+        (("10",), "From many vectors to one."),
+        (("11",), "How many negatives to learn from."),
+        (
+            (),
+            "Read the paper of 2AD together, beside its page in the part *Evidence*. Plan projects.",
+        ),
+        (("12",), "Ensembles, and what a query costs."),
+        ((), "Projects: run the experiments, ask for help."),
+        ((), "Projects: each learner presents what was predicted and what came out."),
     ),
 }
+
+_CARD = re.compile(r"\*\*It takes\*\* about (half a|\d+) minutes? and (\d+) GB")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class LessonPlan:
         stem: its file's name, such as "04_learning_to_rank".
         title: its first heading.
         reading: minutes to read it, by its words.
-        cost: minutes and gigabytes that a run takes, as recorded; None if nobody has measured it yet.
+        cost: minutes and gigabytes that a run takes, as its card says; None if the card does not say.
         exercises: its exercises by their keys.
     """
 
@@ -137,32 +137,30 @@ def instructor_tables() -> dict[str, str]:
 
 
 def _plan_of(path: Path) -> LessonPlan:
-    words, title = 0, path.stem
+    words, title, cost = 0, path.stem, None
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "markdown":
             for block in blocks(cell.source):
                 words += len((block.source if isinstance(block, Directive) else block).split())
             heading = re.search(r"^# (.+)$", cell.source, re.MULTILINE)
             title = heading[1] if heading and title == path.stem else title
+            if card := _CARD.search(cell.source):
+                cost = 0.5 if card[1] == "half a" else float(card[1]), float(card[2])
         elif "solution" not in cell.metadata.get("tags", []):
             words += len(cell.source.split())
-    found = records.find(LESSON_RECORDS, name=path.stem) if LESSON_RECORDS.is_dir() else []
-    costs = [entry.metrics for entry in found if {"minutes", "gigabytes"} <= entry.metrics.keys()]
     return LessonPlan(
         path.stem,
         title,
         words / WORDS_A_MINUTE,
-        (costs[0]["minutes"], costs[0]["gigabytes"]) if costs else None,
+        cost,
         {key: task for key, task in EXERCISES.items() if key.startswith(f"{path.name[:2]}.")},
     )
 
 
 def _naming(lessons: dict[str, LessonPlan], pages: set[str]) -> Callable[[str], str]:
-    """Return what names a notebook: with a link if the book has it, as planned if it does not exist yet."""
+    """Return what names a notebook, with a link if the book has it."""
 
     def named(number: str) -> str:
-        if number not in lessons:
-            return f"{number} {PLANNED[number]} (planned)"
         lesson = lessons[number]
         words = f"{number} {_quoted(lesson.title)}"
         return f"[{words}](notebooks/{lesson.stem}.ipynb)" if lesson.stem in pages else words
@@ -179,29 +177,27 @@ def _timings_table(lessons: dict[str, LessonPlan], named: Callable[[str], str]) 
         cells = [named(number), "not measured yet", "–"]
         if lesson.cost is not None:
             minutes, gigabytes = lesson.cost
-            cells[1:] = [f"{minutes:.1f}{GLUE}min", f"{gigabytes:.1f}{GLUE}GB"]
+            cells[1:] = [f"{minutes:g}{GLUE}min", f"{gigabytes:g}{GLUE}GB"]
         cells += [f"{lesson.reading:.0f}{GLUE}min", str(len(lesson.exercises)), f"{lesson.working}{GLUE}min"]
         lines.append(f"| {' | '.join(cells)} |")
-    planned = [named(number) for number in PLANNED if number not in lessons]
+    planned = [f"{number} {title}" for number, title in PLANNED.items() if number not in lessons]
     lines += [
         "",
-        "To run and memory: measured at tier lesson on two processor cores without a GPU, with the start of",
-        f"the kernel. To read: estimated at {WORDS_A_MINUTE} words and pieces of code a minute.",
-        "To do the exercises: as their authors estimate.",
+        "To run and memory: as the notebook itself says, at tier lesson on two processor cores with no GPU.",
+        f"To read: estimated at {WORDS_A_MINUTE} words and pieces of code a minute. To do the exercises: the",
+        "sum of the minutes that each of them says.",
     ]
     if planned:
-        lines += ["", f"Not written yet: {', '.join(name.removesuffix(' (planned)') for name in planned)}."]
+        lines += ["", f"Not written yet: {', '.join(planned)}."]
     return "\n".join(lines)
 
 
 def _weeks_table(length: int, lessons: dict[str, LessonPlan], named: Callable[[str], str]) -> str:
     lines = ["| week | notebooks | to read and do | what for |", "| --- | --- | --- | --- |"]
     for week, (numbers, purpose) in enumerate(COURSES[length], start=1):
-        time = "–"
-        if all(number in lessons for number in numbers):
-            minutes = sum(lessons[number].reading + lessons[number].working for number in numbers)
-            time = f"{minutes / 60:.1f}{GLUE}h"
-        lines.append(f"| {week} | {'; '.join(map(named, numbers))} | {time} | {purpose} |")
+        minutes = sum(lessons[number].reading + lessons[number].working for number in numbers)
+        time = f"{minutes / 60:.1f}{GLUE}h" if numbers else "–"
+        lines.append(f"| {week} | {'; '.join(map(named, numbers)) or '–'} | {time} | {purpose} |")
     return "\n".join(lines)
 
 
@@ -211,7 +207,8 @@ def _hints_list(lessons: dict[str, LessonPlan]) -> str:
         if lesson.exercises:
             lines += [f"### {lesson.number} {_quoted(lesson.title)}", ""]
         for key, task in lesson.exercises.items():
-            facts = f"`{key}`; {task.kind}, about {task.minutes} minutes, {len(task.trials)} points"
+            minutes, points = counted(task.minutes, "minute"), counted(len(task.trials), "point")
+            facts = f"`{key}`; {task.kind}, about {minutes}, {points}"
             lines += [f"**{_quoted(task.title)}** ({facts})", ""]
             lines += [f"- Often: {_quoted(mistake.hint)}" for mistake in task.mistakes]
             lines += [f"- Point {point}: {_quoted(trial.hint)}" for point, trial in enumerate(task.trials, 1)]

@@ -12,7 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsecore.course.checks.exercise import Exercise, Judgement, judge_answer
+from vsecore.course.checks.borrowed import is_stub, names_in
+from vsecore.course.checks.exercise import (
+    Exercise,
+    Judgement,
+    judge_by_trials,
+    not_answered,
+    refused,
+)
 from vsecore.course.grading import values
 from vsecore.course.grading.kernel import Filed
 
@@ -35,37 +42,38 @@ def judge_filed(task: Exercise, filed: Filed) -> Judgement:
     except Exception as error:  # whatever the form is
         hint = f"{task.trials[0].hint} (Your answer could not be read: {error}.)"
         return Judgement(task.title, 0, len(task.trials), hint)
-    return judge_answer(task, answer)
-
-
-BY_HAND = "An instructor gives the points: its check needs networks, which do not pass between processes."
+    return not_answered(task) if is_stub(answer) else judge_by_trials(task, answer)
 
 
 def _of_function(task: Exercise, answer: Distant, filed: Filed) -> Judgement:
     """Judge a function, and give the cells below a right one if it is not."""
     match filed.ask(f"own_work({answer.number}, {list(task.defined_above)!r})"):
         case [True, str()]:
-            judgement = judge_answer(task, ...)
+            judgement = not_answered(task)
         case [bool(), str(helper)] if helper:
-            message = f"Your answer uses {helper}, which does the work already. Write it out."
-            judgement = Judgement(task.title, 0, len(task.trials), message)
-        case _ if task.needs_networks:
-            judgement = Judgement(task.title, 0, len(task.trials), BY_HAND)
+            judgement = refused(task, helper)
+        case _ if task.caller:
+            called = filed.ask(f"call_through({_source(task.caller)}, {answer.number})")
+            if not isinstance(called, int):
+                raise ValueError("it says what makes no sense")
+            judgement = judge_by_trials(task, Distant(filed.ask, called))
         case _:
-            judgement = judge_answer(task, answer)
+            judgement = judge_by_trials(task, answer)
     if task.reference and not judgement.passed:
         with suppress(ConnectionError, TimeoutError, ValueError):
-            filed.ask(f"go_on_with({answer.number}, {_source(task.reference)})")
+            filed.ask(f"go_on_with({_source(task.reference)}, {answer.number})")
     return judgement
 
 
 def _source(function: Callable[..., Any]) -> str:
-    """A function's code and what it uses of other modules, as the arguments of `inside.go_on_with`."""
+    """A function's code and what it uses of other modules, as the arguments of `inside.made_from`."""
     imports = {}
-    for name in function.__code__.co_names:
-        if (used := function.__globals__.get(name)) is not None:
-            module = isinstance(used, ModuleType)
-            imports[name] = used.__name__ if module else f"{used.__module__}:{used.__qualname__}"
+    for name in names_in(function.__code__)[0]:
+        used = function.__globals__.get(name)
+        if isinstance(used, ModuleType):
+            imports[name] = used.__name__
+        elif callable(used):
+            imports[name] = f"{used.__module__}:{used.__qualname__}"
     return f"{inspect.getsource(function)!r}, {imports!r}"
 
 

@@ -22,7 +22,15 @@ from vsecore.course.checks import EXERCISES, Judgement
 from vsecore.course.checks.exercise import NOT_ANSWERED
 from vsecore.course.grading.judging import judge_filed
 from vsecore.course.grading.kernel import CellsRun, Filed, run_cells
-from vsecore.course.grading.remarks import Cell, is_tagged, names_exercise, one_line, suspicions, troubles
+from vsecore.course.grading.plain import counted
+from vsecore.course.grading.remarks import (
+    Cell,
+    is_tagged,
+    names_exercise,
+    one_line,
+    suspicions,
+    what_stopped,
+)
 
 MarkState = Literal[
     "right", "partly right", "no points", "by hand", "not answered", "not run", "not handed in"
@@ -66,13 +74,15 @@ class NotebookMarks:
         name: the file, relative to the learner's folder.
         seconds: wall time of its run.
         marks: one for each exercise that it should hold.
-        remarks: what the instructor should know, a sentence each.
+        remarks: for the instructor alone, a sentence each.
+        troubles: what stopped the notebook or its cells, a sentence each; the learner reads them too.
     """
 
     name: str
     seconds: float
     marks: tuple[Mark, ...]
     remarks: tuple[str, ...]
+    troubles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,8 @@ class HandedIn:
         numbers: what number each of these cells has in the file, from 1.
         lessons: the two-digit numbers of the course's notebooks whose exercises it should hold.
         parameters: which cell sets the parameters, from 0; None if no cell does.
-        remarks: what is to be said of it already.
+        remarks: what the instructor should know already.
+        troubles: why it cannot be run; empty if it can.
         digest: of the file's content.
     """
 
@@ -95,6 +106,7 @@ class HandedIn:
     lessons: frozenset[str] = frozenset()
     parameters: int | None = None
     remarks: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()
     digest: str = ""
 
 
@@ -110,13 +122,14 @@ def read_hand_in(path: Path, name: str) -> HandedIn:
     digest = ""
     try:
         if path.stat().st_size > LARGEST_NOTEBOOK:
-            raise ValueError(f"the file is larger than {LARGEST_NOTEBOOK // 1_000_000} MB")
+            size = path.stat().st_size // 1_000_000
+            raise ValueError(f"the file has {size} MB: it must have at most {LARGEST_NOTEBOOK // 1_000_000}")
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         cells = _cells(content)
     except Exception as error:  # a file from outside can be wrong in every way
         reason = one_line(f"{type(error).__name__}: {error}")
-        return HandedIn(name, None, remarks=(f"Not run: it is no notebook ({reason}).",), digest=digest)
+        return HandedIn(name, None, troubles=(f"Not run: it is no notebook ({reason}).",), digest=digest)
     kept = [(number, cell) for number, cell in enumerate(cells, 1) if not is_tagged(cell, "solution")]
     notebook = nbformat.v4.new_notebook()
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -127,15 +140,14 @@ def read_hand_in(path: Path, name: str) -> HandedIn:
     remarks = []
     if left_out := len(cells) - len(kept):
         remarks.append(
-            f"Cells tagged as solutions, {left_out} of them, were not run: "
-            "this is the full notebook, not a learner copy."
+            f"Not run: {counted(left_out, 'cell')} tagged as solutions. "
+            "This is the full notebook, not a learner copy."
         )
     lessons = _lessons_of(notebook, name)
-    if not lessons:
-        remarks.append("Not run: it holds no exercise of this course.")
+    troubles = () if lessons else ("Not run: it holds no exercise of this course.",)
     parameters = next((place for place, (_, cell) in enumerate(kept) if is_tagged(cell, "parameters")), None)
     numbers = tuple(number for number, _ in kept)
-    return HandedIn(name, notebook, numbers, lessons, parameters, tuple(remarks), digest)
+    return HandedIn(name, notebook, numbers, lessons, parameters, tuple(remarks), troubles, digest)
 
 
 def _cells(content: bytes) -> list[Any]:
@@ -162,18 +174,19 @@ def run_and_mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterabl
         handed_in: see `read_hand_in`; its outputs are filled.
         tier: "smoke", "lesson" or "full", for the parameters.
         seconds: the limit for the whole notebook.
-        wanted: the numbers of the notebooks that count; none: all.
+        wanted: the numbers of the notebooks, and the exercises, that count; none: all.
 
     Returns:
         The marks. The last check of the run counts; where there was none, the mark says why.
     """
-    remarks = list(handed_in.remarks)
-    lessons = handed_in.lessons & (set(wanted) or handed_in.lessons)
+    remarks, troubles = list(handed_in.remarks), list(handed_in.troubles)
+    held = exercises_of(handed_in.lessons)
+    counting = sorted(set(held) & set(exercises_of(wanted) or held), key=held.index)
     notebook = handed_in.notebook
-    if notebook is None or not lessons:
-        if handed_in.lessons:
-            remarks.append("Not run: it is not part of what was set.")
-        return NotebookMarks(handed_in.name, 0.0, (), tuple(remarks))
+    if notebook is None or not counting:
+        if held:
+            troubles.append("Not run: it is not part of what was set.")
+        return NotebookMarks(handed_in.name, 0.0, (), tuple(remarks), tuple(troubles))
     cells = {
         place: Cell(handed_in.numbers[place], cell.source)
         for place, cell in enumerate(notebook.cells)
@@ -198,22 +211,27 @@ def run_and_mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterabl
             notebook.cells[filed.place].outputs.append(said)
 
     run = run_cells(notebook, seconds, judge)
-    remarks += troubles(cells, run.trouble)
+    troubles += what_stopped(cells, run.trouble)
     if run.end:
-        remarks.append(f"The rest was not run: {run.end}.")
+        troubles.append(f"The rest was not run: {run.end}.")
     marks = tuple(
         _judged(key, *verdicts[key], handed_in.name)
         if key in verdicts
         else _mark(key, "not run", _why_not_run(key, cells, run), handed_in.name)
-        for key in exercises_of(lessons)
+        for key in counting
     )
-    return NotebookMarks(handed_in.name, time.perf_counter() - began, marks, tuple(remarks))
+    seconds = time.perf_counter() - began
+    return NotebookMarks(handed_in.name, seconds, marks, tuple(remarks), tuple(troubles))
 
 
-def exercises_of(lessons: Iterable[str]) -> list[str]:
-    """The keys of the exercises of some notebooks, in the course's order."""
-    numbers = set(lessons)
-    keys = [key for key in EXERCISES if key.split(".")[0] in numbers]
+def exercises_of(wanted: Iterable[str]) -> list[str]:
+    """The keys of exercises, in the course's order.
+
+    Args:
+        wanted: numbers of notebooks, such as "04", for all their exercises, and exercises, such as "04.step".
+    """
+    named = set(wanted)
+    keys = [key for key in EXERCISES if {key, key.split(".")[0]} & named]
     return sorted(keys, key=lambda key: key.split(".")[0])
 
 

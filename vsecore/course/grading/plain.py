@@ -138,7 +138,7 @@ def key_of_label(label: str) -> str:
 def facts_of(key: str) -> str:
     """What an exercise asks for, how hard it is, how long it takes and what it is worth, in a line."""
     task = EXERCISES[key]
-    minutes, points = _counted(task.minutes, "minute"), _counted(len(task.trials), "point")
+    minutes, points = counted(task.minutes, "minute"), counted(len(task.trials), "point")
     return f"*{task.kind.capitalize()}, {task.difficulty}; about {minutes}; {points}.*"
 
 
@@ -149,7 +149,8 @@ def _exercise_heading(gate: Directive) -> list[str]:
     return [f"### Exercise: {gate.argument}", "", *facts]
 
 
-def _counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
+    """A count and what is counted: "1 remark", "2 remarks"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

@@ -30,7 +30,7 @@ _OUTSIDE: Mapping[str, str] = {
     ),
     "what Python has loaded, and where from": (
         r"\bsys\.(?:modules|path|_getframe)\b|\b__(?:import|file|path|globals|closure|code)__\b|"
-        r"\bimport_module\b|\binspect\b|\bgc\.|\bget_ipython\b|\bctypes\b"
+        r"\bimport_module\b|(?<![.\w])(?:exec|eval)\(|\binspect\b|\bgc\.|\bget_ipython\b|\bctypes\b"
     ),
     "other processes, or the environment": (
         r"\bsubprocess\b|\bmultiprocessing\b|\bos\.(?:_exit|fork|kill|exec|spawn|system|environ|getppid|setsid)|"
@@ -83,8 +83,8 @@ def suspicions(cells: Iterable[Cell]) -> list[str]:
     return remarks
 
 
-def troubles(cells: Mapping[int, Cell], trouble: Mapping[int, str]) -> list[str]:
-    """A line for each cell that was stopped; its consequences, cells that lack a name of its, in one more.
+def what_stopped(cells: Mapping[int, Cell], trouble: Mapping[int, str]) -> list[str]:
+    """A line for each cell that was stopped; the cells that then lack a name of it share one more.
 
     Args:
         cells: the cells by their places.

@@ -48,7 +48,7 @@ class LearnerReport:
         late: by how many hours the work came too late.
         added: points that an instructor has added to the sum.
         comments: what an instructor has written to the learner.
-        remarks: what the instructor should know.
+        remarks: for the instructor alone: they do not stand on the learner's page.
     """
 
     learner: str
@@ -104,7 +104,7 @@ class ExerciseSummary:
 
 
 def write_learner_report(report: LearnerReport, folder: Path) -> None:
-    """Write `report.json` and `report.html` into a folder."""
+    """Write `report.html`, which is the learner's, and `report.json`, with the remarks for the instructor."""
     content = {
         "learner": one_line(report.learner),
         "id": one_line(report.id),
@@ -118,7 +118,12 @@ def write_learner_report(report: LearnerReport, folder: Path) -> None:
         "vsecore": importlib.metadata.version("vsecore"),
         "exercises": [asdict(mark) | {"notebook": one_line(mark.notebook)} for mark in report.marks],
         "notebooks": [
-            {"name": one_line(one.name), "seconds": round(one.seconds, 1)} for one in report.notebooks
+            {
+                "name": one_line(one.name),
+                "seconds": round(one.seconds, 1),
+                "troubles": [one_line(trouble) for trouble in one.troubles],
+            }
+            for one in report.notebooks
         ],
         "remarks": [one_line(remark) for remark in report.remarks],
     }
@@ -182,7 +187,7 @@ def _page(title: str, **content: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    pages.filters |= {"whole": "{:.0f}".format, "number": "{:g}".format}
+    pages.filters |= {"whole": "{:.0f}".format, "hours": "{:.1f}".format, "number": "{:g}".format}
     return pages.get_template("report.html.jinja").render(title=title, signs=SIGNS, **content)
 
 

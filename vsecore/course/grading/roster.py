@@ -70,7 +70,7 @@ def read_time(what: str, text: str) -> datetime:
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, OSError):
-        raise ValueError(f"{what} is {text!r}: wanted a date and time such as 2026-11-20T18:00") from None
+        raise ValueError(f"{what} is {text!r}: it must be a date and time such as 2026-11-20T18:00") from None
 
 
 def read_roster(path: Path, folders: Sequence[Path]) -> list[Learner]:
@@ -89,9 +89,10 @@ def read_roster(path: Path, folders: Sequence[Path]) -> list[Learner]:
     claimed: dict[Path, str] = {}
     for line, row in _rows(path, ("id", "name")):
         if not row["id"] or not row["name"]:
-            raise ValueError(f"{path}, line {line}: wanted an id and a name")
+            missing = "name" if row["id"] else "id"
+            raise ValueError(f"{path}, line {line}: {missing} is '': it must not be empty")
         if row["id"] in {learner.id for learner in learners}:
-            raise ValueError(f"{path}, line {line}: the id {row['id']!r} stands there twice")
+            raise ValueError(f"{path}, line {line}: id is {row['id']!r}: it must be one learner's alone")
         exact = [row.get("folder", "")] if row.get("folder") else [row["id"], row["name"]]
         found = [folder for folder in folders if folder.name in exact] or [
             folder for folder in folders if any(folder.name.startswith(f"{name}_") for name in exact)
@@ -100,8 +101,8 @@ def read_roster(path: Path, folders: Sequence[Path]) -> list[Learner]:
             if len(found) > 1 or folder in claimed:
                 other = claimed.get(folder) or found[1].name
                 raise ValueError(
-                    f"{path}, line {line}: the folder of {row['name']} could be {folder.name} or is that of "
-                    f"{other}; name it in a column folder"
+                    f"{path}, line {line}: folder is {row.get('folder', '')!r}: it must name the folder of "
+                    f"{row['name']}; now that could be {folder.name}, or it is that of {other}"
                 )
             claimed[folder] = row["name"]
         told = row.get("handed_in", "")
@@ -129,18 +130,22 @@ def read_by_hand(
         where = f"{path}, line {line}"
         meant = [learner for learner in learners if row["learner"] in learner.known_as]
         if len(meant) != 1:
-            count = "nobody" if not meant else "several learners"
-            raise ValueError(f"{where}: {row['learner']!r} is {count} here; give an id or a folder")
+            whose = "nobody" if not meant else "several learners"
+            raise ValueError(
+                f"{where}: learner is {row['learner']!r}, which is {whose}: it must be the id, the name or "
+                "the folder of one learner"
+            )
         if row["exercise"] and row["exercise"] not in exercises:
             raise ValueError(
-                f"{where}: {row['exercise']!r} is no exercise that was set; there are {', '.join(exercises)}"
+                f"{where}: exercise is {row['exercise']!r}: it must be one that was set "
+                f"({', '.join(exercises)})"
             )
         try:
             points = float(row["points"].replace(",", ".")) if row["points"] else None
         except ValueError:
-            raise ValueError(f"{where}: points is {row['points']!r}: wanted a number, or nothing") from None
+            raise ValueError(f"{where}: points is {row['points']!r}: it must be a number or empty") from None
         if points is not None and not -1000 <= points <= 1000:
-            raise ValueError(f"{where}: points is {row['points']}: wanted from -1000 to 1000")
+            raise ValueError(f"{where}: points is {row['points']}: it must be from -1000 to 1000")
         found[meant[0]].append(ByHand(row["learner"], row["exercise"], points, row["comment"]))
     return found
 
@@ -148,9 +153,11 @@ def read_by_hand(
 def _rows(path: Path, needed: Sequence[str]) -> list[tuple[int, Mapping[str, str]]]:
     """The lines of a CSV file as spreadsheets write it, with their numbers; empty lines are left out."""
     if not path.is_file():
-        raise FileNotFoundError(f"no file {path}: wanted a CSV file with the columns {', '.join(needed)}")
+        raise FileNotFoundError(
+            f"{path} does not exist: it must be a CSV file with the columns {', '.join(needed)}"
+        )
     if path.stat().st_size > _LARGEST:
-        raise ValueError(f"{path} is larger than {_LARGEST // 1_000_000} MB: wanted a CSV file of a class")
+        raise ValueError(f"{path} is too large: it must have at most {_LARGEST // 1_000_000} MB")
     try:
         text = path.read_text(encoding="utf-8-sig")
         head = text.partition("\n")[0]
@@ -159,7 +166,7 @@ def _rows(path: Path, needed: Sequence[str]) -> list[tuple[int, Mapping[str, str
         )
         columns = [str(name).strip().lower() for name in rows.fieldnames or ()]
         if missing := [name for name in needed if name not in columns]:
-            raise ValueError(f"{path} lacks the column {missing[0]!r} in its first line")
+            raise ValueError(f"{path} lacks the column {missing[0]!r}: it must be in the first line")
         rows.fieldnames = columns
         return [
             (rows.line_num, {name: str(value or "").strip() for name, value in row.items() if name})
@@ -167,4 +174,4 @@ def _rows(path: Path, needed: Sequence[str]) -> list[tuple[int, Mapping[str, str
             if any(row.values())
         ]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is no CSV file in UTF-8: {error}") from None
+        raise ValueError(f"{path} cannot be read ({error}): it must be a CSV file in UTF-8") from None

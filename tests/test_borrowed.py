@@ -1,0 +1,232 @@
+"""Whose work an answer is: nothing of the package may do it, however the answer holds it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_grading_trust import filed
+from torch import nn
+
+from vsecore import similarity
+from vsecore.course.checks import EXERCISES, check
+from vsecore.course.checks.borrowed import borrowed
+from vsecore.course.grading.judging import judge_filed
+from vsecore.pooling import KMaxPool
+
+POOL = KMaxPool(2)
+TOOLBOX = {"pools": [(3, KMaxPool)]}
+SHELF = types.ModuleType("shelf")
+SHELF.inner = types.ModuleType("inner")
+SHELF.inner.pool = POOL
+SPACE = types.SimpleNamespace(deep=types.SimpleNamespace(pool=POOL))
+NETWORK = nn.Sequential(nn.Identity(), POOL)
+MODULE = "vsecore.pooling"
+
+
+def by_default(x: Any, mask: Any, k: int, pool: Any = KMaxPool) -> Any:
+    return pool(k)(x, mask)
+
+
+def by_keyword_default(x: Any, mask: Any, k: int, *, pool: Any = POOL) -> Any:
+    pool.k = k
+    return pool(x, mask)
+
+
+def in_a_closure() -> Callable[..., Any]:
+    pool = KMaxPool
+    return lambda x, mask, k: pool(k)(x, mask)
+
+
+def two_closures_deep() -> Callable[..., Any]:
+    inner = in_a_closure()
+    return lambda x, mask, k: inner(x, mask, k)
+
+
+def in_a_container(x: Any, mask: Any, k: int) -> Any:
+    return TOOLBOX["pools"][0][1](k)(x, mask)
+
+
+def in_an_attribute(x: Any, mask: Any, k: int) -> Any:
+    return SPACE.deep.pool(x, mask)
+
+
+def in_a_module_of_another_name(x: Any, mask: Any, k: int) -> Any:
+    return SHELF.inner.pool(x, mask)
+
+
+def asked_for_by_text(x: Any, mask: Any, k: int) -> Any:
+    name = "pool"
+    return getattr(SHELF.inner, name)(x, mask)
+
+
+def among_the_globals(x: Any, mask: Any, k: int) -> Any:
+    return globals()["KMaxPool"](k)(x, mask)
+
+
+def in_a_network(x: Any, mask: Any, k: int) -> Any:
+    return NETWORK(x)
+
+
+def imported_by_importlib(x: Any, mask: Any, k: int) -> Any:
+    return importlib.import_module(MODULE).KMaxPool(k)(x, mask)
+
+
+def imported_by_the_builtin(x: Any, mask: Any, k: int) -> Any:
+    return __import__("vsecore.pooling", fromlist=["KMaxPool"]).KMaxPool(k)(x, mask)
+
+
+def imported_inside(x: Any, mask: Any, k: int) -> Any:
+    from vsecore.pooling import KMaxPool
+
+    return KMaxPool(k)(x, mask)
+
+
+def imported_by_exec(x: Any, mask: Any, k: int) -> Any:
+    known: dict[str, Any] = {}
+    exec("from vsecore.pooling import KMaxPool as pool", known)
+    return known["pool"](k)(x, mask)
+
+
+def in_a_comprehension(x: Any, mask: Any, k: int) -> Any:
+    return torch.stack([KMaxPool(k)(x, mask) for _ in range(1)])[0]
+
+
+def with_an_attribute(x: Any, mask: Any, k: int) -> Any:
+    return with_an_attribute.pool(k)(x, mask)  # type: ignore[attr-defined]
+
+
+with_an_attribute.pool = KMaxPool  # type: ignore[attr-defined]
+
+
+class Pooler:
+    """An object that keeps a pool of the package."""
+
+    def __init__(self, pool: Any = KMaxPool) -> None:
+        self.pool = pool
+
+    def __call__(self, x: Any, mask: Any, k: int) -> Any:
+        return self.pool(k)(x, mask)
+
+    def pooled(self, x: Any, mask: Any, k: int) -> Any:
+        return self.pool(k)(x, mask)
+
+
+class Descendant(KMaxPool):
+    """The package's pool under another name."""
+
+
+def disguised() -> Callable[..., Any]:
+    """A function of the package that says it comes from elsewhere."""
+    made = types.FunctionType(similarity.cosine.__code__, similarity.cosine.__globals__)
+    made.__module__ = "__main__"
+    return made
+
+
+@functools.lru_cache
+def cached(x: Any, mask: Any, k: int) -> Any:
+    return KMaxPool(k)(x, mask)
+
+
+BORROWED = {
+    "the function itself": POOL,
+    "default": by_default,
+    "keyword default": by_keyword_default,
+    "closure": in_a_closure(),
+    "two closures": two_closures_deep(),
+    "container": in_a_container,
+    "attribute": in_an_attribute,
+    "module of another name": in_a_module_of_another_name,
+    "getattr": asked_for_by_text,
+    "globals": among_the_globals,
+    "network": in_a_network,
+    "importlib": imported_by_importlib,
+    "__import__": imported_by_the_builtin,
+    "import inside": imported_inside,
+    "exec": imported_by_exec,
+    "comprehension": in_a_comprehension,
+    "attribute of the function": with_an_attribute,
+    "partial": functools.partial(by_default),
+    "partial of the package": functools.partial(lambda pool, x, mask, k: pool(k)(x, mask), KMaxPool),
+    "bound method": Pooler().pooled,
+    "callable object": Pooler(),
+    "class": Descendant,
+    "disguise": disguised(),
+    "cache": cached,
+    "method of the package's object": operator.methodcaller("forward", POOL),
+}
+
+
+@pytest.mark.parametrize("answer", BORROWED.values(), ids=BORROWED)
+def test_an_answer_that_carries_the_package_is_refused_here_and_by_the_grader(answer: Any) -> None:
+    here, there = check("10.kmax", answer), judge_filed(EXERCISES["10.kmax"], filed(answer))
+    assert here.points == 0 and "does the work already" in here.message
+    assert here.message == there.message
+
+
+def helper(values: torch.Tensor, k: int) -> torch.Tensor:
+    return values.topk(k, dim=1).values
+
+
+PARTIAL = functools.partial(torch.topk, dim=1)
+LOWEST = functools.partial(torch.where, other=torch.tensor(-torch.inf))
+
+
+class Honest(nn.Module):
+    """An answer with a state, on torch alone. Compare vsecore.pooling.KMaxPool."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.softmax = nn.Softmax(1)
+        self.steps = {"sort": [torch.sort, np.sort], "mean": functools.partial(np.mean, axis=0)}
+
+    def forward(self, x: Any, mask: Any, k: int) -> Any:
+        return self.softmax(x).sum(1)
+
+
+def on_torch(x: Any, mask: Any, k: int, top: Any = PARTIAL) -> Any:
+    """What vsecore.pooling does, by import of torch alone."""
+    import math
+
+    import torch.nn.functional as F
+
+    hidden = LOWEST(mask[..., None], x)
+    found = helper(hidden, min(k, x.shape[1])) if k else top(hidden, 1)[0]
+    kept = found.isfinite()
+    name = "sqrt"
+    scale = getattr(math, name)(1.0)
+    return F.relu(torch.where(kept, found, 0.0).sum(1) / kept.sum(1) * scale) * 1 + 0 * np.mean([0.0])
+
+
+HONEST = [on_torch, functools.partial(on_torch, top=PARTIAL), Honest(), Honest().forward, Honest, PARTIAL]
+
+
+@pytest.mark.parametrize("answer", HONEST, ids=lambda answer: type(answer).__name__)
+def test_libraries_partials_and_helpers_of_ones_own_borrow_nothing(answer: Any) -> None:
+    assert borrowed(answer) == ""
+
+
+def test_words_about_the_package_borrow_nothing() -> None:
+    assert borrowed(("vsecore.pooling came out ahead", "from vsecore import it")) == ""
+    assert borrowed(KMaxPool(2)(torch.ones(1, 3, 4))) == "", "a value may come from anywhere"
+
+
+caption_ranks = helper
+
+
+def test_what_the_notebook_defines_above_may_not_be_carried_either() -> None:
+    def by_name(S: Any) -> Any:
+        return caption_ranks(S, 1)
+
+    def by_another_name(S: Any, ranks: Any = caption_ranks) -> Any:
+        return ranks(S, 1)
+
+    for answer in (by_name, by_another_name, functools.partial(caption_ranks, k=1)):
+        assert borrowed(answer, ["caption_ranks"]) == "caption_ranks" and borrowed(answer) == ""
