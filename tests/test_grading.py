@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -154,20 +155,53 @@ def run(*sources: str, seconds: float = 60, **options: Any) -> tuple[nbformat.No
     return notebook, list(made.trouble.values()), made.end
 
 
-def test_a_cell_that_raises_is_followed_by_the_next() -> None:
-    notebook, trouble, end = run("1 / 0", "print('after', __import__('os').listdir())", "input()")
+@pytest.fixture(scope="module")
+def meddling() -> Iterator[tuple[nbformat.NotebookNode, list[str], str]]:
+    """Cells that do what they should not, in one kernel."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VSECORE_RECORD", "1")
+        yield run(
+            "1 / 0",
+            "print('after', __import__('os').listdir())",
+            "input()",
+            "import os, IPython\nprint(os.environ.get('VSECORE_RECORD'))\nIPython.paths.get_ipython_dir()",
+            "k = get_ipython().kernel\n"
+            "k.session.send(k.iopub_socket, 'stream', {}, parent=k.get_parent())\nNone",
+            "print('after')",
+            "shown = display('small', display_id='one')\nshown.update('x' * 100_000)",
+            "import ipywidgets\nbox = ipywidgets.Output()\nwith box: print('y' * 100_000)",
+            "for _ in range(50): display('z' * 1000)",
+            "print('more')",
+            output_bytes=15_000,
+        )
+
+
+def test_a_cell_that_raises_is_followed_by_the_next(meddling: Any) -> None:
+    notebook, trouble, end = meddling
     assert trouble[0] == "ZeroDivisionError: division by zero" and trouble[1] == "" and end == ""
     assert notebook.cells[1].outputs[0].text == "after []\n", "an empty folder, in the same kernel"
     assert "StdinNotImplementedError" in trouble[2], "nobody is there to answer"
 
 
-def test_a_learners_run_records_nothing_and_keeps_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VSECORE_RECORD", "1")
-    notebook, *_ = run(
-        "import os, IPython\nprint(os.environ.get('VSECORE_RECORD'))\nIPython.paths.get_ipython_dir()"
-    )
-    printed, settings = notebook.cells[0].outputs
+def test_a_learners_run_records_nothing_and_keeps_no_settings(meddling: Any) -> None:
+    printed, settings = meddling[0].cells[3].outputs
     assert printed.text == "None\n" and "vse-grade-" in settings.data["text/plain"]
+
+
+def test_what_is_no_output_is_dropped(meddling: Any) -> None:
+    notebook, trouble, _ = meddling
+    assert trouble[4:6] == ["", ""] and [len(cell.outputs) for cell in notebook.cells[4:6]] == [0, 1]
+
+
+def test_what_changes_later_cannot_outgrow_the_limit(meddling: Any) -> None:
+    notebook, trouble, _ = meddling
+    assert trouble[6:8] == ["", ""] and len(json.dumps(notebook.cells[6:8])) < 10_000
+
+
+def test_output_beyond_the_limit_is_dropped(meddling: Any) -> None:
+    notebook, trouble, _ = meddling
+    assert 1 <= len(notebook.cells[8].outputs) < 15 and trouble[8:] == ["", ""]
+    assert len(json.dumps(notebook)) < 40_000
 
 
 def test_an_endless_loop_is_stopped_and_the_rest_goes_on() -> None:
@@ -191,27 +225,6 @@ def test_no_more_kernels_are_started_than_a_few(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(kernel, "KERNELS", 2)
     _, trouble, end = run("import os; os._exit(1)", "os = __import__('os'); os._exit(1)", "print('never')")
     assert len(trouble) == 2 and "ended 2 kernels" in end
-
-
-def test_output_beyond_the_limit_is_dropped() -> None:
-    notebook, *_ = run("for _ in range(50): display('x' * 1000)", "print('more')", output_bytes=10_000)
-    assert 1000 < len(json.dumps(notebook)) < 30_000
-
-
-def test_what_changes_later_cannot_outgrow_the_limit() -> None:
-    notebook, trouble, _ = run(
-        "shown = display('small', display_id='one')\nshown.update('x' * 100_000)",
-        "import ipywidgets\nbox = ipywidgets.Output()\nwith box: print('x' * 100_000)",
-        output_bytes=10_000,
-    )
-    assert trouble == ["", ""] and len(json.dumps(notebook)) < 30_000
-
-
-def test_what_is_no_output_is_dropped() -> None:
-    meddling = "k = get_ipython().kernel\nk.session.send(k.iopub_socket, 'stream', {}, parent=k.get_parent())"
-    notebook, trouble, end = run(meddling + "\nNone", "print('after')")
-    assert trouble == ["", ""] and end == ""
-    assert [len(cell.outputs) for cell in notebook.cells] == [0, 1]
 
 
 # ---- marks ----------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ import psutil
 from vsecore import records, scenes
 from vsecore.course.lesson import LESSON_RECORDS, RECORD, REPORTS, SMOKE_SIZES
 from vsecore.data.files import cache_folder, write_atomically
+from vsecore.data.splits import FeatureKind
 from vsecore.paths import ROOT
 from vsecore.scenes.build import NETWORK_OF, SIZES, WORLD_VERSION
 from vsecore.threads import COUNT, one_thread, whole_machine
@@ -67,8 +68,8 @@ class NotebookRun:
     peak_megabytes: float
 
 
-def make_world(tier: str) -> None:
-    """Put the embedded world and every kind of features of it into the cache, unless they are there.
+def make_world(tier: str, kinds: Iterable[FeatureKind] = tuple(NETWORK_OF)) -> None:
+    """Put the embedded world and some kinds of features of it into the cache, unless they are there.
 
     Otherwise, notebooks that run side by side would each make it.
     """
@@ -76,7 +77,7 @@ def make_world(tier: str) -> None:
     for split, count in sizes.items():
         scenes.pictures(split, count)  # drawn on all cores; then the kinds of features two at a time
     with ThreadPoolExecutor(2) as pool:
-        for made in [pool.submit(scenes.load, **sizes, features=kind) for kind in NETWORK_OF]:
+        for made in [pool.submit(scenes.load, **sizes, features=kind) for kind in kinds]:
             made.result()
 
 

@@ -195,9 +195,10 @@ def _mark(works: Mapping[Learner, Work], jobs: int, tell: Callable[[str], None])
             tell(f"  {_spoken(one)}")
 
     waiting = [work for learner, work in works.items() if learner not in marked]
-    if any(work.opens_lessons for work in waiting):
+    asked = [work.features for work in waiting if work.features is not None]
+    if asked:
         tell("making the embedded world, unless it is in the cache")
-        make_world(waiting[0].tier)  # for a kernel cannot add to the cache
+        make_world(waiting[0].tier, sorted(set().union(*asked)))  # for a kernel cannot add to the cache
     mark_all(waiting, jobs, done)
     return marked | {learner: now for learner, work in works.items() if (now := known(work))}
 

@@ -25,8 +25,8 @@ from vsecore.course.grading.kernel import CellsRun, Filed, run_cells
 from vsecore.course.grading.plain import counted
 from vsecore.course.grading.remarks import (
     Cell,
+    in_quotes,
     is_tagged,
-    names_exercise,
     one_line,
     suspicions,
     what_stopped,
@@ -161,9 +161,7 @@ def _lessons_of(notebook: NotebookNode, name: str) -> frozenset[str]:
     """The numbers of the course's notebooks whose exercises the cells or the file's name mention."""
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     numbers = {key.split(".")[0] for key in EXERCISES}
-    mentioned = {
-        key.split(".")[0] for key in EXERCISES if any(names_exercise(source, key) for source in sources)
-    }
+    mentioned = {key.split(".")[0] for key in EXERCISES if any(in_quotes(key, source) for source in sources)}
     return frozenset(mentioned | set(re.findall(r"(?<!\d)(\d\d)(?=_[a-z])", name)) & numbers)
 
 
@@ -256,7 +254,7 @@ def _judged(key: str, judgement: Judgement, checks: int, name: str) -> Mark:
 
 def _why_not_run(key: str, cells: dict[int, Cell], run: CellsRun) -> str:
     for place, cell in sorted(cells.items()):
-        if names_exercise(cell.source, key):
+        if in_quotes(key, cell.source):
             if place not in run.trouble:
                 return f"{cell} was not reached."
             if run.trouble[place]:

@@ -110,9 +110,9 @@ def what_stopped(cells: Mapping[int, Cell], trouble: Mapping[int, str]) -> list[
     return [said for _, said in sorted(remarks, key=lambda remark: remark[0])]
 
 
-def names_exercise(source: str, key: str) -> bool:
-    """Whether code holds an exercise's key in quotes."""
-    return f'"{key}"' in source or f"'{key}'" in source
+def in_quotes(text: str, source: str) -> bool:
+    """Whether code holds a text in quotes, such as an exercise's key."""
+    return f'"{text}"' in source or f"'{text}'" in source
 
 
 def _listed(words: Sequence[str]) -> str:

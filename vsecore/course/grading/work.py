@@ -21,8 +21,11 @@ import nbformat
 
 from vsecore.course.grading.marks import HandedIn, NotebookMarks, run_and_mark
 from vsecore.course.grading.processes import end_with_parent
+from vsecore.course.grading.remarks import in_quotes
 from vsecore.data.files import read_json, write_atomically
+from vsecore.data.splits import FeatureKind
 from vsecore.paths import PACKAGE
+from vsecore.scenes.build import NETWORK_OF
 
 MARKS = "marks.json"
 SLACK = 900  # seconds beyond a learner's own limits, for kernels to come up
@@ -57,10 +60,12 @@ class Work:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
-    def opens_lessons(self) -> bool:
-        """Whether a notebook begins as the course's own do, and so asks for its data."""
-        cells = [cell for one in self.notebooks if one.notebook for cell in one.notebook.cells]
-        return any("course.begin(" in cell.source for cell in cells)
+    def features(self) -> set[FeatureKind] | None:
+        """The kinds of features that its code names; None if no notebook begins as the course's own do."""
+        sources = [cell.source for one in self.notebooks if one.notebook for cell in one.notebook.cells]
+        if not any("course.begin(" in source for source in sources):
+            return None
+        return {kind for kind in NETWORK_OF if any(in_quotes(kind, source) for source in sources)}
 
 
 @dataclass(frozen=True)
