@@ -16,6 +16,8 @@ OPTIONS ?=
 CONTAINER ?= $(shell command -v podman || command -v docker)
 # Which mutants to try, such as MUTANTS='vsecore.similarity.*'; trying all takes more than an hour.
 MUTANTS ?=
+# Where the spelling is checked.
+SPELLED := README.md CONTRIBUTING.md book notebooks/text vsecore tests
 # How many damaged files of each kind the battery tries.
 DAMAGES ?= 200
 INSTALLED := $(VENV)/.installed
@@ -58,10 +60,11 @@ course: $(INSTALLED)  ## Run every notebook, then build the book (TIER=smoke for
 test: lint units notebooks browser  ## Linters, unit tests, the stored notebooks, the book page by page in a browser.
 	@echo "== All tests passed."
 
-lint: $(INSTALLED)  ## Style, types and the floors of the package.
-	@echo "== Linters: style, types, floors of the house"
+lint: $(INSTALLED)  ## Style, spelling, types and the floors of the package.
+	@echo "== Linters: style, spelling, types, floors of the house"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell $(SPELLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

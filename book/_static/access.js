@@ -4,16 +4,19 @@ document.addEventListener("DOMContentLoaded", () => {
     const link = summary.closest("li")?.querySelector("a");
     if (!summary.textContent.trim() && link) summary.setAttribute("aria-label", `Pages below ${link.textContent.trim()}`);
   }
-  for (const button of document.querySelectorAll("button.copybtn")) {
-    button.setAttribute("aria-label", "Copy this cell");
-  }
-  const frames = ".bd-article :is(.cell_output, .wide-frame, .pst-scrollable-table-container, pre, div.math, mjx-container)";
-  const offer = () => {
-    for (const frame of document.querySelectorAll(frames)) {
-      const scrolls = frame.scrollWidth > frame.clientWidth || frame.scrollHeight > frame.clientHeight;
+  const name = (selector, label) => {
+    for (const node of document.querySelectorAll(selector)) node.setAttribute("aria-label", label);
+  };
+  name("button.copybtn", "Copy this cell");
+  /* Measured whenever a frame gets another size, as it does when the box around it is unfolded. */
+  const frames = new ResizeObserver((changes) => {
+    for (const { target: frame } of changes) {
+      const scrolls = frame.scrollWidth > frame.clientWidth + 1 || frame.scrollHeight > frame.clientHeight + 1;
       scrolls ? frame.setAttribute("tabindex", "0") : frame.removeAttribute("tabindex");
     }
-  };
-  window.addEventListener("load", offer);
-  window.addEventListener("resize", offer);
+  });
+  const kinds = ":is(.cell_output, .output, .wide-frame, .pst-scrollable-table-container, pre, div.math, mjx-container)";
+  const watch = () => document.querySelectorAll(`.bd-article ${kinds}`).forEach((frame) => frames.observe(frame));
+  watch();
+  window.addEventListener("load", () => (window.MathJax?.startup?.promise || Promise.resolve()).then(watch));
 });

@@ -80,6 +80,17 @@ what asks Python stays as it was stored. */
     };
   }
 
+  /* A row of buttons of which one is pressed says so to who cannot see it. */
+  function name(place) {
+    for (const group of place.querySelectorAll(".widget-toggle-buttons")) {
+      group.setAttribute("role", "group");
+      group.setAttribute("aria-label", "Choose what is shown below");
+      for (const button of group.querySelectorAll("button")) {
+        button.setAttribute("aria-pressed", button.classList.contains("mod-active"));
+      }
+    }
+  }
+
   function start() {
     const [saved] = stored(STATE);
     if (!saved) return;
@@ -93,6 +104,8 @@ what asks Python stays as it was stored. */
           handle_clear_output: nothing,
         };
         script.replaceWith(place);
+        const changes = { childList: true, subtree: true, attributeFilter: ["class"] };
+        new MutationObserver(() => name(place)).observe(place, changes);
         OutputArea.append.call(area, view, {}, { append: nothing });
       }
     });

@@ -20,6 +20,7 @@
 # **You need** nothing yet.
 #
 # **It takes** about 2 minutes and 1 GB of memory on two cores, the first time. The first search comes within a minute.
+# The exercises take half an hour.
 #
 # The map of the whole course: **encode → pool → compare → learn**. This notebook walks through all four once.
 
@@ -50,7 +51,8 @@ plots.house_style()
 # ## Type a sentence
 #
 # Here is a search engine for pictures. It comes with the course, already trained; further down you train it yourself. The next cell
-# opens a thousand drawn scenes and turns each into a vector. (The first time, the scenes are drawn; a bar shows how far it is.)
+# opens a thousand drawn scenes and turns each into a vector. (The first time, it also draws the
+# scenes, and a bar shows the progress.)
 
 # %%
 if data == "scenes":
@@ -203,10 +205,11 @@ plots.show(
 # %% [markdown]
 # ## Train it yourself
 #
-# The *training split* has other pictures, with captions of their own. A *recipe* says what to build and how to train it: the
-# picture is seen as a *grid* of cells (encode), whose mean is one vector (pool); the sentence is read word by word; cosines are
-# compared; and a *loss* called *InfoNCE* asks, in each *batch* of pictures and captions, which caption belongs to which picture
-# (learn). You need not understand this yet. The next notebooks build each part.
+# The *training split* has other pictures, with captions of their own. A *recipe* says what to build and how to train it. Here the
+# picture becomes a *grid* of cells, each with a vector, and the sentence is read word by word (encode). The mean of the cells is
+# one vector (pool). Cosines say how similar pictures and sentences are (compare). A *loss* called *InfoNCE* asks, in each *batch* of
+# pictures and captions, which caption belongs to which picture (learn). You need not understand this yet. The next notebooks
+# build each part.
 
 # %%
 recipe = FIRST_RECIPE.override({"training.epochs": lesson.pick(smoke=1, lesson=3, full=15)})
@@ -265,8 +268,8 @@ plots.show(
 # %% [markdown]
 # ## When the engine puts another picture first, is it wrong?
 #
-# Recall asks for the caption's *own* picture. But a short caption is true of many pictures. So is the engine wrong when it puts another
-# picture first, or is the question unfair? Our world can tell.
+# Recall asks for the caption's *own* picture. But a short caption is true of many pictures. If one of those comes first, is the engine
+# wrong, or is the question unfair? Our world can tell.
 #
 # ```{exercise} A prediction
 # :label: ex-00-predict
@@ -294,13 +297,13 @@ lesson.report("00_truth", measured)
 # ```{solution} ex-00-predict
 # :class: dropdown
 #
-# "True" can never be less often than "own", since each caption is true of its own picture. How much more often it is says how many
-# of the counted errors are right answers.
+# "True" can never be less often than "own", since each caption is true of its own picture. The difference between the two
+# percentages tells how many of the errors that recall counts are right answers.
 # ```
 #
-# The report shows the numbers of our stored run, and says whether yours agree. Training on another machine gives slightly other
-# numbers; the tolerance says how much we found that to be. The course keeps asking both questions: the field's, since papers report
-# numbers for it, and whether the answer is true.
+# The report shows the numbers of our stored run, and says whether yours agree. Training on another machine gives slightly different
+# numbers, and the tolerance says how different they may be. The whole course asks both questions: did the search find the caption's own
+# picture, as papers report it, and is what it found true?
 
 # %%
 lesson.report("00_rsum", {"rsum of the test split": metrics["rsum"]})
@@ -320,7 +323,7 @@ lesson.report("00_rsum", {"rsum of the test split": metrics["rsum"]})
 # (captions @ long.T).argmax(1).unique(return_counts=True)
 # ```
 #
-# Is picture 7 first for all captions? For which is it not?
+# Is picture 7 first for all captions? For which captions is it not?
 # ````
 
 # %%
@@ -357,7 +360,7 @@ check("00.explore", (your_expectation, your_finding))
 #
 # ## In four lines
 #
-# - Two networks turn pictures and sentences into vectors of one space; search is a comparison of directions.
+# - Two networks turn pictures and sentences into vectors of one space, and search compares their directions.
 # - Recall at k counts how often the item that was written for the query comes among the first k.
 # - Many answers that recall counts as errors are true.
 # - Training means lowering a loss on batches of pictures and captions; the test uses pictures that were never trained on.

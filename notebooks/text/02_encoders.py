@@ -14,13 +14,14 @@
 # %% [markdown]
 # # Encoders: what the vectors see
 #
-# **You will be able to** turn a picture into cells, regions or patches and a sentence into word vectors in three ways,
-# write a GRU and a Transformer layer from nothing, measure what each single vector sees and what it says, and say what each
-# way costs.
+# **You will be able to** turn a picture into cells, regions or patches, write one step of a GRU and attention from nothing, and
+# measure what a single vector has seen and what it knows.
 #
-# **You need** the notebook *Start here*, some PyTorch, and an idea of what a convolution and a matrix product are.
+# **You need** the notebook [Start here](00_start_here.ipynb), some PyTorch, and an idea of what a convolution is.
 #
-# **It takes** about half a minute and 2 GB of memory on two cores, once the world's pictures have been looked at.
+# **It takes** about 2 minutes and 2 GB of memory on two cores, once the world's pictures are drawn; the exercises take an hour.
+#
+# The map: **encode** → pool → compare → learn.
 
 # %% tags=["parameters"]
 tier = "lesson"
@@ -29,8 +30,6 @@ data_root = ""
 seed = 0
 
 # %% tags=["hide-input"]
-import time
-
 import matplotlib.pyplot as plt
 import numpy as np
 import tokenizers
@@ -42,50 +41,149 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from vsecore import course
+from vsecore import course, scenes
 from vsecore.course import plots
-from vsecore.baselines import ridge_scores
-from vsecore.course.checks import check
-from vsecore import scenes
 from vsecore.course.datasets import open_backbone
-from vsecore.scenes.build import boxes_of
+from vsecore.data.joining import mean_elements
 from vsecore.data.language_models import model_folder
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.word_pieces import BERTTokenizer
 from vsecore.encoders import BERTEncoder, BiGRUEncoder, CellEncoder, RegionEncoder
-from vsecore.evaluation import evaluate
+from vsecore.experiments.statistics import interval
+from vsecore.scenes.build import boxes_of
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
 
 # %% [markdown]
-# ## The same picture, three ways
+# ## A word finds its place
 #
-# Before a model can compare a picture with a sentence, an *encoder*, a network that turns something into vectors, breaks
-# each into *elements*: parts that get a vector each. For pictures the field has three kinds:
+# An *encoder* is a network that turns a picture or a sentence into vectors. It takes each apart into *elements*, parts with one
+# vector each. Here the elements of a picture are the cells of a grid. How much does such a vector already know?
 #
-# - *cells*: the network looks at all of the picture, layer by layer, and its last map is a coarse *grid*
-#   {cite}`jiang2020grid`;
-# - *regions*: somebody says where things are, with a box around each, and each box gets a vector
-#   {cite}`anderson2018bottomup`;
-# - *patches*: the picture is cut into squares like a sheet of stamps, and the squares look at each other
-#   {cite}`dosovitskiy2021vit`.
-#
-# The network that looks at the pixels is called the *backbone*. The world has two small ones: a convolutional network (CNN)
-# for cells and regions, and a *vision transformer* (ViT) for patches.
+# Take the *mean* of all cells of each training picture, and fit one linear map from these means to the words of the captions. Nobody
+# says where anything is. The map is a *ridge regression*: least squares with a penalty on large weights. The *vocabulary* numbers the
+# words of the training captions.
+
+
+# %%
+def ridge(x, y):  # (n, F), (n, answers)
+    mean, spread = x.mean(0), x.std(0) + 1e-6
+    x = (x - mean) / spread  # (n, F)
+    penalty = 1e-3 * len(x) * torch.eye(x.shape[1], dtype=x.dtype)
+    weights = torch.linalg.solve(x.T @ x + penalty, x.T @ (y - y.mean(0)))  # (F, answers)
+    return lambda new: (new - mean) / spread @ weights + y.mean(0)  # (..., answers)
+
+
+# %%
+dataset = lesson.dataset("grid")
+vocabulary = Vocabulary.build(dataset.train.captions)
+tokens, mask = vocabulary.encode(dataset.train.captions)  # (Nc, L) each
+owner = torch.as_tensor(dataset.train.owner)[:, None].expand_as(tokens)  # (Nc, L)
+said = torch.zeros(len(dataset.train), len(vocabulary), dtype=torch.float64)
+said[owner[mask], tokens[mask]] = 1  # (Ni, words)   1 where a caption says the word
+means = torch.from_numpy(mean_elements(dataset.train)).double()  # (Ni, F)
+to_words = ridge(means, said)
+
+# %% [markdown]
+# A linear map takes one cell as well as a mean. So we ask each cell of a test picture how strongly it speaks for a word
+# {cite}`zhou2016cam`. Choose other words, or another picture, and run the cell again.
+
+# %%
+row = 12  # of the test split
+asked = ["girl", "green", "umbrella", "sun", "bench"]  # words of the captions
 
 # %% tags=["hide-input"]
-dataset = lesson.dataset("grid")
-row = 12  # of the test split
 shown = lesson.pictures("test", [row])[0]  # to look at: drawn larger than the networks see it
-look_at_cells = open_backbone(data, lesson.data_root)
-datasets, readers = {"cells": dataset}, {"cells": look_at_cells}
+captions = [dataset.test.captions[one] for one in np.flatnonzero(dataset.test.owner == row)]
+if data != "scenes":  # the rarest words that the captions have
+    known = vocabulary.encode(captions)[0].unique()  # in the order of their frequency
+    asked = [vocabulary.words[number - 4] for number in known.tolist() if number > 3][-5:]
+
+
+def stage(axes, title: str) -> None:
+    axes.imshow(shown, extent=(0, 7, 7, 0), interpolation="lanczos")
+    axes.set(xticks=[], yticks=[], xlim=(0, 7), ylim=(7, 0), title=title)
+    axes.grid(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def cells_of(split, rows) -> torch.Tensor:
+    return torch.from_numpy(np.array(split.pictures[rows])).double()  # (n, N, F)
+
+
+speaks = to_words(cells_of(dataset.test, [row])[0])  # (N, words)
+side = round(len(speaks) ** 0.5)
+figure, panels = plt.subplots(1, 6, figsize=(11.5, 2.3))
+stage(panels[0], "the picture")
+for axes, word in zip(panels[1:], asked, strict=False):
+    stage(axes, word)
+    axes.imshow(shown.mean(-1), extent=(0, 7, 7, 0), cmap="gray")  # only the heat has colours
+    heat = speaks[:, vocabulary.numbers[word]].view(side, side)
+    axes.imshow(heat, extent=(0, 7, 7, 0), cmap="viridis", alpha=0.65)
+plots.show(
+    figure,
+    alt=f"A picture, and a heat map over it for each of the words {', '.join(asked)}. In the scene the cells that speak most strongly for a "
+    "word, in yellow, lie on the thing that the word names, or on the thing that has the colour.",
+)
+
+# %% [markdown]
+# Yellow cells speak most strongly for the word. The words have found their places. Is this picture an exception? For each kind of thing
+# in each test picture, we look whether the strongest cell for its word has its middle in the thing's box, and compare with a random
+# cell:
+
+# %% tags=["hide-input"]
+pointing = {}
 if data == "scenes":
-    datasets |= {"regions": lesson.dataset("region"), "patches": lesson.dataset("patch")}
     made = {
         split: scenes.pictures(split, len(getattr(dataset, split)))
         for split in ("train", "test")
     }
+    every = to_words(cells_of(dataset.test, np.arange(len(dataset.test))))  # (Ni, N, words)
+    across = (
+        torch.arange(49) % 7 * 16 + 8
+    ).numpy()  # (N,)   the middle of each cell, in pixels
+    down = (torch.arange(49) // 7 * 16 + 8).numpy()
+    hits, chances = [], []
+    for number, picture in enumerate(made["test"]):
+        for kind in {thing.kind for thing in picture.scene.things} & set(vocabulary.numbers):
+            inside = np.zeros(49, bool)  # (N,)
+            for thing in picture.scene.things:
+                if thing.kind == kind:
+                    left, top, right, bottom = thing.box
+                    inside |= (
+                        (left <= across) & (across < right) & (top <= down) & (down < bottom)
+                    )
+            hits.append(inside[every[number, :, vocabulary.numbers[kind]].argmax()])
+            chances.append(inside.mean())
+    pointing = {
+        "the word's strongest cell lies on the thing (%)": 100 * np.mean(hits),
+        "a random cell does (%)": 100 * np.mean(chances),
+    }
+
+# %%
+if pointing:
+    print(lesson.report("02_pointing", pointing))
+
+# %% [markdown]
+# It is not. The words were learned from captions of whole pictures, so it is the cells that know what is where. The network that made
+# them was trained on the facts of other scenes, cell by cell, so this is an easy case. And the map ignores the order of words: *left of*
+# needs more.
+#
+# ## Three kinds of elements
+#
+# The network that looks at the pixels is called the *backbone*. It makes elements of one of three kinds:
+#
+# - *cells*: the last map of a convolutional network is a coarse grid {cite}`jiang2020grid`;
+# - *regions*: a detector draws a box around each thing, and each box gets a vector {cite}`anderson2018bottomup`;
+# - *patches*: a *vision transformer* cuts the picture into squares, which then exchange information {cite}`dosovitskiy2021vit`.
+
+# %% tags=["hide-input"]
+backbone = open_backbone(data, lesson.data_root)
+datasets, readers = {"cells": dataset}, {"cells": backbone}
+if data == "scenes":
+    datasets |= {"regions": lesson.dataset("region"), "patches": lesson.dataset("patch")}
     scene = made["test"][row].scene
     boxes = boxes_of(scene)  # (1 + things, 4)   the whole picture, then each thing
     small_cnn = scenes.load_network("scenes-cnn")
@@ -98,15 +196,6 @@ else:
     print("Photographs come without boxes and without truth: here you see their cells only.")
     pixels = np.array(shown)
 picture = torch.from_numpy(pixels).permute(2, 0, 1)[None]  # (1, 3, H, W)
-
-
-# %% tags=["hide-input"]
-def stage(axes, title: str) -> None:
-    axes.imshow(shown, extent=(0, 7, 7, 0), interpolation="lanczos")
-    axes.set(xticks=[], yticks=[], xlim=(0, 7), ylim=(7, 0), title=title)
-    axes.grid(False)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
 
 
 def frame(axes, kind: str, element: int, **style) -> None:
@@ -141,21 +230,107 @@ plots.show(
     "around each thing, patches as squares that are cut apart.",
 )
 
-# %% [markdown]
-# Each backbone gives N elements of width F. Cells and patches cover everything, sky and sand too; regions are few, and
-# there are as many as there are things, and one for the whole picture.
-
 # %%
 with torch.no_grad():
-    for kind, read in readers.items():
-        print(f"{kind:8}", tuple(read(picture).shape))  # (1, N, F)
+    for kind, look in readers.items():
+        print(f"{kind:8}", tuple(look(picture).shape))  # (1, N, F)
 
 # %% [markdown]
+# These are N elements of width F. Cells and patches cover everything, sky and sand too. Regions are few: the whole picture and one for
+# each thing. (Our boxes are the world's own. A detector gets some wrong.)
+#
+# ## From features to elements
+#
+# The backbone has looked at each picture once, and its vectors lie on disk. What remains to be learned is small: bring each to the
+# width D that pictures and sentences share. For cells and patches that is one matrix.
+
+
+# %%
+class Cells(nn.Module):  # and patches
+    def __init__(self, feature_dim: int, dim: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(feature_dim, dim)
+
+    def forward(self, cells: torch.Tensor) -> torch.Tensor:  # (B, N, F)
+        return self.project(cells)  # (B, N, D)
+
+
+# %% [markdown]
+# Regions get a second path of two layers {cite}`chen2021gpo`. Pictures have different numbers of regions, so a batch is filled up
+# with *padding*, rows of nothing, and a *mask* says which rows are real. The batch normalisation between the two layers must look at
+# the real rows alone.
+
+
+# %%
+class Regions(nn.Module):
+    def __init__(self, feature_dim: int, dim: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(feature_dim, dim)
+        self.hidden, self.out = nn.Linear(feature_dim, dim // 2), nn.Linear(dim // 2, dim)
+        self.normalise = nn.BatchNorm1d(dim // 2)
+
+    def forward(self, regions: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        real = regions[mask]  # (R, F)   R real ones in the whole batch
+        hidden = self.normalise(self.hidden(real)).relu()  # (R, D/2)
+        elements = regions.new_zeros(*mask.shape, self.project.out_features)  # (B, N, D)
+        elements[mask] = self.project(real) + self.out(hidden)  # padding stays zero
+        return elements
+
+
+# %% [markdown]
+# With the same weights, the package's encoders give the same numbers.
+
+# %%
+torch.manual_seed(seed)
+features = torch.randn(4, 6, 144)  # (B, N, F)
+mask = torch.arange(6) < torch.tensor([6, 3, 5, 1])[:, None]  # (B, N)
+for ours, theirs in (
+    (Cells(144, 256), CellEncoder(144, 256)),
+    (Regions(144, 256), RegionEncoder(144, 256)),
+):
+    ours.load_state_dict(theirs.state_dict())
+    arguments = (features, mask) if isinstance(ours, Regions) else (features,)
+    # On the real elements: nobody reads the padding.
+    torch.testing.assert_close(ours(*arguments)[mask], theirs(*arguments)[0][mask])
+print("CellEncoder and RegionEncoder agree with the cells above")
+
+# %% [markdown]
+# ```{exercise} A mean that padding cannot touch
+# :label: ex-02-mean
+#
+# Write the mean of the real elements: `x` is (B, N, D), `mask` is (B, N), the result is (B, D). Padding may hold anything, also NaN,
+# and must never reach the result.
+# ```
+#
+# ```{hint}
+# :class: dropdown
+#
+# Zero times NaN is NaN. `torch.where` does not look at what it leaves out.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("02.mean")
+def mean_of_real(x, mask):  # (B, N, D), (B, N) -> (B, D)
+    # your part
+    real = torch.where(mask[..., None], x, 0)  # (B, N, D)
+    return real.sum(1) / mask.sum(1, keepdim=True)  # (B, D)
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-02-mean
+# :class: dropdown
+#
+# Choose instead of multiplying, and divide by the number of real elements, not by N.
+# ````
+#
 # ## What does a vector see?
 #
-# The drawing above suggests that a cell sees its own square. Let us not believe it but measure it. Paint one square of the
-# picture over with the picture's mean colour, look again, and ask how far each vector has moved. Do so for each square of
-# the grid. What a vector does not see cannot move it.
+# The drawing suggests that a cell sees its own square. Let us measure it. Paint one square over with the picture's mean colour, look
+# again, and ask how far each vector has moved. What a vector does not see cannot move it.
 
 
 # %%
@@ -174,9 +349,8 @@ def moved_by_paint(read, picture: torch.Tensor) -> torch.Tensor:
 moved = {kind: moved_by_paint(read, picture) for kind, read in readers.items()}
 
 # %% [markdown]
-# Take one element of each kind, framed below; in the scene, the ones at the girl. A square's colour says how far painting
-# it moves that element's vector, as a share of its length. Where no colour lies over the picture, the vector moves by less
-# than a thousandth.
+# A square's colour says how far painting it moves the vector of the framed element, as a share of its length. Where no colour lies
+# over the picture, that is less than a thousandth.
 
 # %% tags=["hide-input"]
 chosen = {"cells": 39, "patches": 39}
@@ -205,15 +379,13 @@ plots.show(
 )
 
 # %% [markdown]
-# A region sees beyond its box, since it is cut from the same maps as the cells. And a cell sees far beyond its square. How
-# far could it?
-#
-# The *receptive field* is the part of the picture that can reach a vector. For a convolutional network it can be counted. A
-# convolution adds its width, less one, in steps of the map that it reads; and each stride makes all later steps larger:
+# Cells and regions see far beyond their frames, but mostly what is near. A patch sees everything: in each layer it has looked at all
+# others. How far could a cell see? Its *receptive field* is the part of the picture that can reach it, and it can be counted. A
+# convolution adds its width, less one, in steps of the map that it reads; a stride makes all later steps larger:
 
 # %%
 reach, step = 1, 1  # in pixels
-for layer in look_at_cells.modules():
+for layer in backbone.modules():
     if isinstance(layer, nn.Conv2d) and layer.kernel_size[0] > 1:
         reach += (layer.kernel_size[0] - 1) * step
         step *= layer.stride[0]
@@ -221,195 +393,160 @@ print(f"a cell stands for {step} pixels, and a square of {reach} pixels can reac
 print(f"the picture is {picture.shape[-1]} pixels wide")
 
 # %% [markdown]
-# So on paper a cell in the middle sees everything. The measurement says that it hardly uses that. The next figure takes all
-# pairs of a square and an element, by their distance on the grid.
-
-# %% tags=["hide-input"]
-places = torch.stack(torch.meshgrid(torch.arange(7), torch.arange(7), indexing="ij"), -1)
-places = places.flatten(0, 1)  # (49, 2)
-distance = (places[:, None] - places).abs().amax(-1)  # (49, 49)
-figure, axes = plt.subplots(figsize=(5.6, 3.3))
-lines = {
-    kind: (range(7), [100 * moved[kind][distance == far].mean().item() for far in range(7)])
-    for kind in readers
-    if kind != "regions"
-}
-plots.curves(
-    axes, lines, x="distance of the painted square (squares)", y="the vector moves (%)"
-)
-axes.set(yscale="log", ylim=(1e-2, 200))
-plots.show(
-    figure,
-    alt="How far a vector moves, on a logarithmic scale, against the distance of the painted square. Cells fall steeply with every "
-    "square of distance; patches fall at first and then stay level.",
-)
-
-# %% [markdown]
-# A cell's interest falls to about a third with each square of distance, then faster, and ends where its receptive field ends (zero
-# has no place on this axis). A patch has no such end: in each layer it has looked at all others. That is what *attention*
-# is for, to which we come below.
+# So a cell in the middle could see everything, and hardly uses it.
 #
-# ## What does a vector say? An experiment that could fail
+# ## What does a vector know?
 #
-# To *see* a thing is not to *tell* of it. Suppose that we want to know which kind of thing stands at a place, and may ask
-# one vector only, with one straight question: a *linear probe*, which can only weigh the vector's numbers and add them up.
-# (Ours is a *ridge regression*: least squares, with a small penalty on large weights.) We ask it twice. What stands here?
-# And what is the thing that stands farthest away in the same picture? If attention carries news across the picture, patches
-# must answer the second question better than cells do. Beside them stands somebody who has seen no thing at all, but knows
+# **Question.** To *see* a thing is not to *know* it. A patch has seen the whole picture. Does its vector also know what stands far away?
+#
+# **What we do.** A *linear probe* is a ridge regression that reads one fact from one vector. From the vector at the middle of a thing, it
+# names the kind of the thing here, and the kind of the thing farthest away. For comparison, a probe that has only the name of
 # the place: cows stand on farms.
+#
+# ```{exercise} The farthest thing
+# :label: ex-02-far
+#
+# How often will a probe on a patch name the farthest thing? Write `"rarely"`, `"half the time"` or `"mostly"` before you run the
+# next cells. Any of the three earns the point.
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_guess = "mostly"  # your part: one of the three
+check("02.far", your_guess)
 
 
 # %% tags=["hide-input"]
-KINDS = list(scenes.CATALOGUE)
-
-
-def things_of(elements: str, split: str) -> tuple[torch.Tensor, ...]:
-    """For each thing: the vector at its middle, its own kind, and the kind of the thing farthest away."""
+def things_of(
+    elements: str, split: str
+) -> tuple[torch.Tensor, dict[str, np.ndarray], np.ndarray]:
+    """For each thing: the vector at its middle, the answers to four questions, and its picture's number."""
     alone = elements == "the place alone"
     part = getattr(datasets["cells" if alone else elements], split)
-    features = np.asarray(part.pictures[np.arange(len(part))])  # (n, N, F)
-    rows = []
+    features = np.asarray(part.pictures[np.arange(len(part))])  # (Ni, N, F)
+    vectors, answers, numbers = [], [], []
     for number, picture in enumerate(made[split]):
         things = picture.scene.things
         corners = np.array([thing.box for thing in things])  # (things, 4)
         middles = (corners[:, :2] + corners[:, 2:]) / 2  # (things, 2)   across, down
         place = np.array(scenes.PLACES) == picture.scene.place  # (places,)
         for own, thing in enumerate(things):
-            far = int(np.hypot(*(middles - middles[own]).T).argmax())
+            order = np.hypot(*(middles - middles[own]).T).argsort()  # (things,)   itself first
             across, down = np.minimum(middles[own] // 16, 6).astype(int)
             element = 1 + own if elements == "regions" else 7 * down + across
-            vector = place if alone else features[number, element]
-            rows.append((vector, KINDS.index(thing.kind), KINDS.index(things[far].kind)))
-    vectors, here, far_away = (
-        torch.from_numpy(np.array(column)) for column in zip(*rows, strict=True)
-    )
-    return vectors.double(), here, far_away  # (things, F), (things,), (things,)
+            vectors.append(place if alone else features[number, element])
+            nearest, farthest = things[order[min(1, len(order) - 1)]], things[order[-1]]
+            answers.append((thing.kind, farthest.kind, nearest.kind, thing.colour))
+            numbers.append(number)
+    questions = ("here", "farthest", "nearest", "colour")
+    told = dict(zip(questions, np.array(answers).T, strict=True))  # (things,) each
+    return torch.from_numpy(np.array(vectors)).double(), told, np.array(numbers)
+
+
+def resampled(right: np.ndarray, numbers: np.ndarray) -> tuple[float, float, float]:
+    """The accuracy in percent and its 95 % interval, by a thousand samples of the test pictures."""
+    hits, things = np.bincount(numbers, right), np.bincount(numbers)  # (Ni,) each
+    drawn = np.random.default_rng(seed).integers(len(things), size=(1000, len(things)))
+    low, high = np.quantile(hits[drawn].sum(1) / things[drawn].sum(1), (0.025, 0.975))
+    return 100 * right.mean(), 100 * low, 100 * high
 
 
 # %%
-def probe(x: torch.Tensor, kinds: torch.Tensor, x_new: torch.Tensor) -> torch.Tensor:
-    mean, spread = x.mean(0), x.std(0) + 1e-6
-    x, x_new = (x - mean) / spread, (x_new - mean) / spread  # (things, F)
-    wanted = F.one_hot(kinds, len(KINDS)).double()  # (things, kinds)
-    penalty = 1e-3 * len(x) * torch.eye(x.shape[1], dtype=x.dtype)
-    weights = torch.linalg.solve(x.T @ x + penalty, x.T @ (wanted - wanted.mean(0)))
-    return (x_new @ weights + wanted.mean(0)).argmax(1)  # (things,)   the surest kind
+def probe(x, answers, x_new):  # (things, F), (things,), (new, F) -> (new,)
+    names, numbers = np.unique(answers, return_inverse=True)
+    wanted = F.one_hot(torch.from_numpy(numbers)).double()  # (things, names)
+    return names[ridge(x, wanted)(x_new).argmax(1).numpy()]  # the name with the largest answer
 
 
-right = {}
-if data == "scenes":
-    for kind in (*readers, "the place alone"):
-        x, here, far_away = things_of(kind, "train")
-        x_new, here_new, far_away_new = things_of(kind, "test")
-        right[kind, "here"] = (probe(x, here, x_new) == here_new).double().mean()
-        right[kind, "far away"] = (probe(x, far_away, x_new) == far_away_new).double().mean()
-    print(f"{len(x_new)} things of {len(KINDS)} kinds were asked for")
-else:
-    print("Nobody knows the truth about photographs: no probe.")
+questions, accuracy = ("here", "farthest"), {}
+for kind in (*datasets, "the place alone") if data == "scenes" else ():
+    (x, told, _), (x_new, truth, of) = (things_of(kind, part) for part in ("train", "test"))
+    for question in questions:
+        right = probe(x, told[question], x_new) == truth[question]  # (new,)
+        accuracy[kind, question] = resampled(right, of)  # and its interval
+
 
 # %% tags=["hide-input"]
-if right:
-    figure, axes = plt.subplots(figsize=(6.4, 3.3))
-    knowing = list(dict.fromkeys(kind for kind, _ in right))
-    for side, (question, hatch) in enumerate((("here", ""), ("far away", "//"))):
-        values = [100 * right[kind, question].item() for kind in knowing]
-        across = np.arange(len(knowing)) + 0.4 * side - 0.2
-        bars = axes.bar(
-            across, values, 0.38, color=plots.COLOURS[side], hatch=hatch, label=question
+def dot_rows(axes, rows: dict[str, list[tuple[float, float, float]]], names, *, x: str) -> None:
+    """A dot and its interval for each value of each row; the values of one place share colour and shape."""
+    for place, name in enumerate(names):
+        means, lows, highs = np.array([values[place] for values in rows.values()]).T
+        axes.errorbar(
+            means,
+            np.arange(len(rows)) + 0.2 * (place - (len(names) - 1) / 2),
+            xerr=(means - lows, highs - means),
+            fmt=plots.MARKERS[place],
+            color=plots.COLOURS[place],
+            capsize=3,
+            label=name,
         )
-        axes.bar_label(bars, fmt="%.0f", padding=2)
     axes.set(
-        xticks=range(len(knowing)),
-        xticklabels=knowing,
-        ylabel="kinds read rightly (%)",
-        ylim=(0, 118),
+        yticks=range(len(rows)), yticklabels=list(rows), ylim=(len(rows) - 0.5, -0.5), xlabel=x
     )
-    axes.legend(ncols=2, loc="upper right", title="which thing stands")
+
+
+if accuracy:
+    figure, axes = plt.subplots(figsize=(7.2, 2.7))
+    kinds = list(dict.fromkeys(kind for kind, _ in accuracy))
+    rows = {kind: [accuracy[kind, question] for question in questions] for kind in kinds}
+    dot_rows(axes, rows, questions, x="accuracy of a linear probe (%)")
+    axes.set_xlim(0, 100)
+    figure.legend(loc="outside upper left", ncols=4)
     plots.show(
         figure,
-        alt="How often a line reads the right kind from one vector. What stands here is read nearly always from cells, regions and "
-        "patches; what stands far away is read hardly more often than from the place alone, also from patches.",
+        alt="Accuracy of linear probes with intervals, a row each for cells, regions, patches and the place alone. The kind of the thing here "
+        "is read nearly always from all three; the kind of the farthest thing hardly more often than from the place alone.",
     )
 
 # %%
-if right:
-    shares = {
-        f"{kind}, {where} (%)": 100 * share.item() for (kind, where), share in right.items()
-    }
-    print(lesson.report("02_probe", shares))
+if accuracy:
+    said = {f"{kind}, {what} (%)": share for (kind, what), (share, *_) in accuracy.items()}
+    print(lesson.report("02_probe", said))
 
 # %% [markdown]
-# Here the hope fails, or nearly so. A patch sees the whole picture, and all three kinds know their own place well. But of
-# what is far away a patch says hardly more than a cell, and both little more than the place gives away. These networks were
-# trained to say of each cell what stands in it. A vector carries what it was trained to carry, not all that it could see.
-# If a model is to know how things *stand to each other*, something must be trained to bring them together: attention
-# between the elements, or a loss that asks for it. Most notebooks of this course are about just that.
-
-# %% [markdown]
-# ## Three picture encoders, from nothing
+# ````{solution} ex-02-far
+# :class: dropdown
 #
-# The backbone has done the looking, once, and its vectors lie on disk. What remains to learn is small: bring each element
-# to one width, D, that pictures and sentences share. For cells and patches that is one matrix, the same for each element.
-
-
-# %%
-class Cells(nn.Module):  # and patches
-    def __init__(self, feature_dim: int, dim: int) -> None:
-        super().__init__()
-        self.project = nn.Linear(feature_dim, dim)
-
-    def forward(self, cells: torch.Tensor) -> torch.Tensor:  # (B, N, F)
-        return self.project(cells)  # (B, N, D)
-
-
-# %% [markdown]
-# Regions get a little more, because the vectors of a *detector*, a network that finds things and draws the boxes, are
-# harder to use: a second way through two layers, added to the first {cite}`chen2021gpo`. Pictures have different numbers of
-# regions, so a batch is filled up with *padding*: rows of nothing, and a *mask* says which rows are real. The *batch
-# normalisation* between the two layers brings each number to mean zero and spread one over a batch, and must look at the
-# real rows alone.
-
-
-# %%
-class Regions(nn.Module):
-    def __init__(self, feature_dim: int, dim: int) -> None:
-        super().__init__()
-        self.project = nn.Linear(feature_dim, dim)
-        self.hidden, self.out = nn.Linear(feature_dim, dim // 2), nn.Linear(dim // 2, dim)
-        self.normalise = nn.BatchNorm1d(dim // 2)
-
-    def forward(self, regions: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        real = regions[mask]  # (R, F)   R real ones in the whole batch
-        hidden = self.normalise(self.hidden(real)).relu()  # (R, D/2)
-        elements = regions.new_zeros(*mask.shape, self.project.out_features)  # (B, N, D)
-        elements[mask] = self.project(real) + self.out(hidden)  # padding stays zero
-        return elements
-
-
-# %% [markdown]
-# With the same weights, the package's encoders must give the same numbers.
-
-# %%
-torch.manual_seed(seed)
-features = torch.randn(4, 6, 144)  # (B, N, F)
-mask = torch.arange(6) < torch.tensor([6, 3, 5, 1])[:, None]  # (B, N)
-for ours, theirs in (
-    (Cells(144, 256), CellEncoder(144, 256)),
-    (Regions(144, 256), RegionEncoder(144, 256)),
-):
-    ours.load_state_dict(theirs.state_dict())
-    arguments = (features, mask) if isinstance(ours, Regions) else (features,)
-    # On the real elements: nobody reads the padding.
-    torch.testing.assert_close(ours(*arguments)[mask], theirs(*arguments)[0][mask])
-print("CellEncoder and RegionEncoder agree with the cells above")
-
-# %% [markdown]
-# ## The same sentence, three readers
+# Rarely, and hardly more often than the place alone.
+# ````
 #
-# A sentence has elements too, its words. A table of vectors, one row a word, makes a start. But *left* means little until
-# one knows left of what: words must hear of each other. The field has two ways to let them. A *recurrent* network passes a
-# message from word to word; read in both directions, each word hears from both sides. *Attention* lets each word ask all
-# others at once. The figure shows, for one word, from where its vector can hear.
+# **What came out.** All three kinds of vectors know what stands at their own place. About the farthest thing they know little more than
+# the name of the place gives away, even the patches, which have seen it.
+#
+# **What it means.** These networks were trained to say of each cell what stands in it. A vector carries what it was trained to carry, not
+# all that it could see. If a model should know how things *stand to each other*, its loss must ask for it.
+#
+# **How sure we are.** The intervals come from sampling the test pictures anew. But there is one network of each kind, trained once, and a
+# linear probe finds only what can be read linearly.
+#
+# ```{exercise} Ask another question
+# :label: ex-02-explore
+#
+# In the cell with the probe, add `"nearest"` or `"colour"` to `questions`. The first asks for the kind of the nearest other
+# thing, the second for the colour of the thing here. Write what you expect before you run it, and afterwards what came out.
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_expectation = "The nearest thing is easier."  # your part: before you run it
+your_finding = "It was, from all three kinds of elements."  # your part: what came out
+check("02.explore", (your_expectation, your_finding))
+
+# %% [markdown]
+# ````{solution} ex-02-explore
+# :class: dropdown
+#
+# There is no one right finding. Two things help to argue: what the network was trained to say, and whether the nearest thing reaches
+# into the receptive field. Compare with the place alone before you call a number high.
+# ````
+#
+# ## Three ways to read a sentence
+#
+# A sentence's elements are its words. A table with a vector for each word makes a start. But *left* means little until one knows left
+# of what: a word's vector must depend on the other words. A *recurrent* network passes a message from word to word. *Attention* lets
+# each word ask all others at once. Blue arrows lead from what the middle word's vector depends on:
 
 # %% tags=["hide-input"]
 words = ["a", "girl", "holds", "an", "umbrella"]
@@ -423,8 +560,8 @@ for axes, title in zip(
         arrows += [((i + 1, 1.25), (i, 1.25), i >= 2) for i in range(4)]  # backwards
     if title.startswith("Transformer"):
         arrows += [((i, 0), (j, 2), j == 2) for i in range(5) for j in range(5) if i != j]
-    for start, end, heard in sorted(arrows, key=lambda arrow: arrow[2]):
-        colour = plots.COLOURS[0] if heard else "0.82"
+    for start, end, counts in sorted(arrows, key=lambda arrow: arrow[2]):
+        colour = plots.COLOURS[0] if counts else "0.82"
         axes.annotate(
             "",
             end,
@@ -432,7 +569,7 @@ for axes, title in zip(
             arrowprops={
                 "arrowstyle": "-|>",
                 "color": colour,
-                "lw": 1.8 if heard else 0.9,
+                "lw": 1.8 if counts else 0.9,
                 "shrinkA": 6,
                 "shrinkB": 6,
             },
@@ -451,61 +588,71 @@ plots.show(
 )
 
 # %% [markdown]
-# First the words become numbers. A *vocabulary* lists the words of the training captions; each has a number, and a sentence
-# gets a start and an end. We take the five captions of the picture above. The longest decides the width of the batch, L;
-# shorter ones are padded, and the mask says where.
+# First the words become numbers; each sentence gets a start and an end. The longest caption decides the width of the batch, L. Each line
+# begins with its mask: a one for a word, a zero for padding.
 
 # %%
-captions = [
-    dataset.test.captions[caption] for caption in np.flatnonzero(dataset.test.owner == row)
-]
-vocabulary = Vocabulary.build(dataset.train.captions)
 tokens, mask = vocabulary.encode(captions)  # (C, L) each
 for caption, real in zip(captions, mask.int().tolist(), strict=True):
     print(*real, " ", caption)
 sentence = captions[-1]
 
 # %% [markdown]
-# Each row begins with its mask: a one for a word, the start and the end among them, and a zero for padding.
+# ## One step of a GRU
 #
-# ## A GRU from nothing
-#
-# The *gated recurrent unit* {cite}`cho2014gru` carries a *state* $h$, its memory, from word to word. At word $i$, with the
-# vector $x_i$, it makes a proposal $\tilde h_i$ and mixes it with what it remembers. Two *gates*, numbers between zero and
-# one in each dimension, decide: $r$ how much of the past the proposal may use, $z$ how much of the past stays. Equations
-# (5) to (8) of the paper, with $\sigma$ the logistic function and $\odot$ the product number by number:
+# The *gated recurrent unit* {cite}`cho2014gru` carries a *state* $h$, its memory, from word to word. At word $i$, with the vector $x_i$, it
+# makes a proposal $\tilde h_i$ and mixes it with its memory. Two *gates*, numbers between zero and one in each dimension, decide:
+# $r$ how much of the past the proposal may use, $z$ how much of the past stays. With $\sigma$ the logistic function and $W$, $U$
+# learned matrices, these are the paper's equations (5) to (8), the last as torch has it:
 #
 # $$\begin{aligned}
 # r_i &= \sigma(W_r x_i + U_r h_{i-1}) & (5)\\
 # z_i &= \sigma(W_z x_i + U_z h_{i-1}) & (6)\\
 # h_i &= z_i \odot h_{i-1} + (1 - z_i) \odot \tilde h_i & (7)\\
-# \tilde h_i &= \tanh(W x_i + U (r_i \odot h_{i-1})) & (8)
+# \tilde h_i &= \tanh(W x_i + r_i \odot (U h_{i-1})) & (8)
 # \end{aligned}$$
 #
-# The three matrices $W$ lie below each other in one, and so do the three $U$; torch adds a bias to each.
-
+# ```{exercise} One step of a GRU
+# :label: ex-02-gru
+#
+# Return the new states, (C, D), for one word `x` of each caption, (C, Dw), and the old states `h`, (C, D). `W` holds the three matrices
+# $W_r$, $W_z$, $W$ below each other, (3D, Dw), and `U` the three others, (3D, D). Each has a bias, `w` and `u`, (3D,). Do it
+# without `nn.GRUCell`.
+# ```
+#
+# ```{hint}
+# :class: dropdown
+#
+# `x @ W.T + w` is (C, 3D), and `chunk(3, -1)` cuts it into three. In (8) the gate multiplies $U h$ with its bias.
+# ```
 
 # %%
-def gru_step(x, h, W, U, w, u):  # x: (C, Dw), h: (C, D)
+from vsecore.course.checks import exercise
+
+
+@exercise("02.gru")
+def gru_step(x, h, W, U, w, u):  # (C, Dw), (C, D) -> (C, D)
+    # your part
     of_word = (x @ W.T + w).chunk(3, -1)  # three of (C, D)
     of_past = (h @ U.T + u).chunk(3, -1)  # three of (C, D)
     r = torch.sigmoid(of_word[0] + of_past[0])  # eq. 5
     z = torch.sigmoid(of_word[1] + of_past[1])  # eq. 6
-    proposal = torch.tanh(of_word[2] + r * of_past[2])  # eq. 8, with the gate after U
+    proposal = torch.tanh(of_word[2] + r * of_past[2])  # eq. 8
     return z * h + (1 - z) * proposal  # eq. 7
+    # end of your part
 
-
-cell = nn.GRUCell(128, 256)
-x, h = torch.randn(3, 128), torch.randn(3, 256)
-weights = (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
-torch.testing.assert_close(gru_step(x, h, *weights), cell(x, h))
-print("torch.nn.GRUCell agrees")
 
 # %% [markdown]
-# Reading a sentence is that step, word after word. Two such readers, one from each end, make a *bidirectional* GRU, and a
-# word's element is the mean of both states. The line with `where` is the one that people forget: at padding, the state
-# stays as it is. Without it the backward reader would read the padding first, and a caption's vectors would depend on how
-# long its neighbours in the batch are.
+# ````{solution} ex-02-gru
+# :class: dropdown
+#
+# Two products serve all three equations. The paper prints $U (r_i \odot h_{i-1})$; torch, and with it the field, applies the gate after $U$,
+# so that $U h$ is one product.
+# ````
+#
+# To read a sentence, repeat the step word after word. Two readers, one from each end, make a *bidirectional* GRU. A word's element is
+# the mean of both states. At padding, the state stays as it is; without the line with `where`, the backward reader would read padding
+# first, and a caption's vectors would depend on its batch.
 
 
 # %%
@@ -525,7 +672,7 @@ def bigru(x, mask, forwards: nn.GRU, backwards: nn.GRU):
 
 
 # %% [markdown]
-# The package's encoder turns each caption around for the second reading, with the padding still at the end. On the real words the numbers are the same.
+# With the same weights, the package's encoder gives the same numbers on the real words.
 
 # %%
 torch.manual_seed(seed)
@@ -536,37 +683,50 @@ torch.testing.assert_close(ours[mask], elements[mask])
 print("vsecore.encoders.BiGRUEncoder agrees:", tuple(elements.shape))
 
 # %% [markdown]
-# ## Attention from nothing
+# ## Attention: each word asks all others
 #
-# A recurrent network hears of a far word through all words between. *Attention* {cite}`vaswani2017attention` has no
-# between. From its vector $x_i$ each word makes three: a *query* $q_i = W_q x_i$, what it looks for; a *key*
-# $k_i = W_k x_i$, what it can be found by; and a *value* $u_i = W_u x_i$, what it tells. A query that fits a key well takes
-# much of that word's value. Equation (1) of the paper, for one word, with $D_h$ the width of a query:
+# In a recurrent network, news of a far word passes through all words between. Attention {cite}`vaswani2017attention` asks at once. From
+# its vector $x_i$ each word makes three: a *query* $q_i = W_q x_i$, what it looks for; a *key* $k_i = W_k x_i$, by which it is
+# found; and a *value* $u_i = W_u x_i$, what it says. The better a query fits a key, the larger that word's share $a_{ij}$ of the
+# answer. The *softmax* over $j$ makes shares that add up to one. Equation (1), with $D_h$ the width of a query:
 #
 # $$a_{ij} = \mathrm{softmax}_j \left( \frac{q_i \cdot k_j}{\sqrt{D_h}} \right) , \qquad \bar x_i = \sum_j a_{ij} u_j .$$
 #
-# The *softmax* over $j$ takes exponentials and divides them by their sum, so that the shares $a_{ij}$ of each word add up
-# to one. (The paper writes a capital V for the values; $v$ is a picture's vector in this course.) Padding must get no
-# share: its fit is set to minus infinity before the softmax. Several *heads*, A of them, do this side by side, each in a
-# slice of the width.
-
+# ```{exercise} Attention
+# :label: ex-02-attention
+#
+# Write equation (1). `q`, `k` and `u` are (C, A, L, Dh): A *heads* do the same side by side, each in a slice of the width. `mask`
+# is (C, L). Padding gets no share. Do it without torch's own attention.
+# ```
+#
+# ```{hint}
+# :class: dropdown
+#
+# `q @ k.mT` is (C, A, L, L), queries in the rows. Zero is not a small fit, since $\exp(0) = 1$; minus infinity is.
+# ```
 
 # %%
-def attention(q, k, u, mask):  # (C, A, L, Dh) each, and (C, L)
+from vsecore.course.checks import exercise
+
+
+@exercise("02.attention")
+def attention(q, k, u, mask):  # (C, A, L, Dh) each, (C, L) -> (C, A, L, Dh)
+    # your part
     fit = q @ k.mT / q.shape[-1] ** 0.5  # (C, A, L, L)
     fit = fit.masked_fill(~mask[:, None, None], -torch.inf)
     return fit.softmax(-1) @ u  # (C, A, L, Dh)   eq. 1
+    # end of your part
 
-
-q, k, u = torch.randn(3, len(tokens), 4, tokens.shape[1], 64)
-expected = F.scaled_dot_product_attention(q, k, u, attn_mask=mask[:, None, None])
-torch.testing.assert_close(attention(q, k, u, mask), expected)
-print("torch's scaled_dot_product_attention agrees")
 
 # %% [markdown]
-# A *Transformer layer* is attention, in which words hear of each other, and then a small network of two layers, equation
-# (2), in which each thinks for itself. Both are *residual*: what they find is added to what was there. A *layer norm*
-# before each brings every vector to mean zero and spread one.
+# ````{solution} ex-02-attention
+# :class: dropdown
+#
+# The mask hides columns, the words that are asked. `mask[:, None, None]` is (C, 1, 1, L).
+# ````
+#
+# A *Transformer layer* is attention, and then a small network of two layers, equation (2), for each word by itself. Both are *residual*: what they find is added to what was there. A *layer norm* before each brings every vector to mean
+# zero and spread one.
 
 
 # %%
@@ -581,13 +741,10 @@ class TransformerLayer(nn.Module):
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  # (C, L, D)
         parts = self.ask(self.before_ask(x)).unflatten(-1, (3, self.heads, -1))
         q, k, u = parts.permute(2, 0, 3, 1, 4)  # three of (C, A, L, Dh)
-        heard = attention(q, k, u, mask).transpose(1, 2).flatten(2)  # (C, L, D)
-        x = x + self.join(heard)
+        answer = attention(q, k, u, mask).transpose(1, 2).flatten(2)  # (C, L, D)
+        x = x + self.join(answer)
         return x + self.narrow(self.widen(self.before_widen(x)).relu())  # eq. 2
 
-
-# %% [markdown]
-# Torch has this layer as well. Its weights come in the same order, so we can copy them one by one.
 
 # %%
 torch.manual_seed(seed)
@@ -602,9 +759,8 @@ torch.testing.assert_close(ours(x, mask)[mask], expected[mask])
 print("torch.nn.TransformerEncoderLayer agrees")
 
 # %% [markdown]
-# One thing is missing. Attention asks *what* the other words are, never *where*: shuffle the words, and their vectors are
-# shuffled, no more. So a vector for each *position* is added to each word's at the start. Here is the whole reader, two
-# layers high as in the thesis that the course builds later {cite}`yan2019relational`.
+# Attention asks *what* the other words are, never *where*. So a vector for each *position* is added to each word's. This reader has two
+# layers, as in the thesis that a later notebook builds {cite}`yan2019relational`.
 
 
 # %%
@@ -621,93 +777,152 @@ class TransformerReader(nn.Module):
         return x  # (C, L, D)
 
 
+# %% [markdown]
+# ```{exercise} Break it
+# :label: ex-02-break
+#
+# Set all positions to zero. The reader reads *a dog left of a cat* and *a cat left of a dog*, and we take the mean of each sentence's
+# vectors. What is the cosine of the two means? Answer before you run the next cell.
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_cosine = 1.0  # your part: one number
+check("02.break", your_cosine)
+
+# %%
+pair, real = vocabulary.encode(["a dog left of a cat", "a cat left of a dog"])  # (2, L) each
 transformer_reader = TransformerReader(len(vocabulary), 256)
-transformer_reader(tokens, mask).shape
+kept = transformer_reader.position.weight.detach().clone()
+with torch.no_grad():
+    for name, positions in (("without", torch.zeros_like(kept)), ("with", kept)):
+        transformer_reader.position.weight.copy_(positions)
+        first, second = mean_of_real(transformer_reader(pair, real), real)  # (D,) each
+        apart = (first - second).norm() / first.norm()
+        print(f"{name} positions the means differ by {100 * apart:.1f} % of their length")
 
 # %% [markdown]
-# ## BERT
+# ````{solution} ex-02-break
+# :class: dropdown
 #
-# BERT {cite}`devlin2019bert` is such a Transformer, higher and wider, that has read a library before it meets its first
-# caption. Its exercise was to fill gaps: a word in seven or so is hidden, and the network guesses it from all others, on
-# both sides. A word that it does not have in its list it spells in *word pieces*; `##` marks a piece that goes on. `[CLS]`
-# and `[SEP]` are its start and end. We use `all-MiniLM-L6-v2`, a small BERT that learned from a large one
-# {cite}`wang2020minilm` and was then trained to give sentences of like meaning like vectors {cite}`reimers2019sbert`.
+# Both sentences hold the same words. Without positions they get the same vectors in another order, so the same mean, and a search
+# would find the same pictures for both.
+# ````
+#
+# ## BERT has read before
+#
+# BERT {cite}`devlin2019bert` is such a Transformer, deeper, and trained on much text before it meets its first caption: some words are
+# hidden, and it guesses them from all others. A word that is not in its list is spelled in *word pieces*; `##` marks a piece that goes
+# on. We use `all-MiniLM-L6-v2`, a small BERT that learned from a large one {cite}`wang2020minilm` and was then trained on the meaning
+# of sentences {cite}`reimers2019sbert`.
 
 # %%
 bert_folder = model_folder("all-MiniLM-L6-v2")
 pieces_of = tokenizers.Tokenizer.from_file(str(bert_folder / "tokenizer.json"))
 pieces_of.no_padding()
-print(*pieces_of.encode(sentence).tokens)
 print(*pieces_of.encode("A snowman beside a sandcastle, and a sailboat.").tokens)
-
-# %% [markdown]
-# The caption's words are all in BERT's list; *snowman*, *sandcastle* and *sailboat* are not, and are spelled.
-#
-# `BERTEncoder` takes the last layer's vectors and projects each to width D, as the picture encoders do.
-
-# %%
 torch.manual_seed(seed)
 bert_reader = BERTEncoder(str(bert_folder), 256).eval()
 bert_tokenizer = BERTTokenizer(bert_folder)
 pieces, pieces_mask = bert_tokenizer.encode(captions)  # (C, L) each
 with torch.no_grad():
     states = bert_reader.backbone(pieces, pieces_mask.long()).last_hidden_state  # (C, L, H)
-    elements, _ = bert_reader(pieces, pieces_mask)  # (C, L, D)
-torch.testing.assert_close(elements, bert_reader.project(states))
+    elements, _ = bert_reader(pieces, pieces_mask)  # (C, L, D)   projected, as a picture's are
 print(tuple(states.shape), "->", tuple(elements.shape))
 
 # %% [markdown]
-# ### The same word in other company
+# ## Does context change a word's vector?
 #
-# In a table, *left* has one vector, in *a girl facing left* as in *a girl left the beach*. In BERT its vector should depend
-# on the company: one would expect that, at the last layer, the *left* of the first sentence is nearer to *right* in its own
-# place than to the *left* that means *went away*. This too could fail. We follow the cosine from layer to layer.
+# **Question.** In a table, *left* has one vector. In BERT, is the *left* of *facing left* nearer to a *left* of the same meaning than to
+# that of *a girl left the beach*?
+#
+# **What we do.** We write eight sentences for each meaning and compare vectors by cosine, before the first layer and after the last. We
+# also put *right* into the place of *left*.
+
+# %% tags=["hide-input"]
+direction = [
+    "A girl facing {} on the beach",
+    "A tree to the {} of a house",
+    "The dog looks {} at the corner",
+    "The cat sits on the {} side of the bench",
+    "A boat sails {} of the island",
+    "The man holds a ball in his {} hand",
+    "The house stands on the {} bank of the river",
+    "The car in the {} lane is red",
+]
+went_away = [
+    "A girl left the beach",
+    "The boat left the harbour",
+    "The dog left its ball in the park",
+    "A man left the house at night",
+    "The children left the lake early",
+    "The bird left its nest",
+    "The train left the station",
+    "Our guests left before dinner",
+]
+
+
+@torch.no_grad()
+def vectors_of(word: str, sentences: list[str]) -> torch.Tensor:
+    """The unit vectors of a word in these sentences, at each layer: (layers + 1, sentences, H)."""
+    found = []
+    for text in sentences:
+        ids, _ = bert_tokenizer.encode([text])  # (1, L)
+        layers = bert_reader.backbone(ids, output_hidden_states=True).hidden_states
+        place = pieces_of.encode(text).tokens.index(word)
+        found.append(torch.stack([layer[0, place] for layer in layers]))  # (layers + 1, H)
+    return F.normalize(torch.stack(found, 1), dim=-1)
+
 
 # %%
-company = {
-    "left": "A girl facing left on the beach",
-    "right": "A girl facing right on the beach",
-    "left (went away)": "A girl left the beach",
-}
-vectors = {}
-for name, text in company.items():
-    place = pieces_of.encode(text).tokens.index(name.split()[0])
-    ids, _ = bert_tokenizer.encode([text])  # (1, L)
-    with torch.no_grad():
-        layers = bert_reader.backbone(ids, output_hidden_states=True).hidden_states
-    vectors[name] = torch.stack([layer[0, place] for layer in layers])  # (layers + 1, H)
-alike = {
-    f"“left” and “{name}”": F.cosine_similarity(vectors["left"], vectors[name], dim=-1)
-    for name in ("right", "left (went away)")
+left, right = (
+    vectors_of(word, [s.format(word) for s in direction]) for word in ("left", "right")
+)
+gone = vectors_of("left", went_away)  # (layers + 1, sentences, H)
+count = len(direction)
+alike = {  # (layers + 1, sentences) each: a mean over partners for each sentence with "left"
+    "left, same meaning": ((left @ left.mT).sum(2) - 1) / (count - 1),  # without itself
+    "left, went away": (left @ gone.mT).mean(2),
+    "right, in its place": (left * right).sum(2),
 }
 
 # %% tags=["hide-input"]
-figure, axes = plt.subplots(figsize=(5.6, 3.2))
-lines = {name: (range(len(cosines)), cosines.tolist()) for name, cosines in alike.items()}
-plots.curves(axes, lines, x="layer (0: words and places)", y="cosine")
-axes.set(ylim=(0, 1.05))
+figure, axes = plt.subplots(figsize=(7.2, 2.5))
+rows = {
+    name: [(values.mean().item(), *interval(values.tolist())) for values in cosines[[0, -1]]]
+    for name, cosines in alike.items()
+}
+dot_rows(
+    axes,
+    rows,
+    ("before the first layer", "after the last layer"),
+    x="cosine with left (direction)",
+)
+axes.set_xlim(0.3, 1)
+figure.legend(loc="outside upper left", ncols=2)
 plots.show(
     figure,
-    alt="The cosine of two vectors against the layer. The same word in two meanings begins at nearly one and falls; left and right in the same "
-    "place begin at a half and rise. Both change in the first two layers and little after; the lines come near each other and do not cross.",
+    alt="Cosines of vectors of left with three others, before the first and after the last layer, with intervals. Before, both kinds of left "
+    "are nearly the same and right is at a half. After, left of the same meaning and right are far above left that means went away.",
 )
 
 # %%
-lesson.report(
-    "02_company",
-    {f"{name}, last layer (cosine × 100)": 100 * c[-1].item() for name, c in alike.items()},
-)
+lesson.report("02_company", {name: 100 * c[-1].mean().item() for name, c in alike.items()})
 
 # %% [markdown]
-# Company does tell: in the first two layers the two meanings move apart and the two directions come nearer. After that
-# little changes, and at the last layer *left* and *right* part again. The lines do not cross. To this small BERT the word itself still weighs more than its company. One pair of words proves nothing, so change
-# the sentences and look for a pair where the lines cross.
+# **What came out.** The table has cosines times a hundred, after the last layer. The two meanings of *left* begin with almost one vector
+# and move apart. *Right*, the opposite in the same place, comes nearer.
 #
-# ## What does each word's vector see?
+# **What it means.** Context changes a vector. It does not keep left and right far apart.
 #
-# The same measurement as for pictures. Take one word away, by putting an empty one in its place (BERT: its `[MASK]`), read
-# again, and see how far each vector moves. The GRU and the Transformer here are untrained: what can be heard at all is a
-# matter of how the network is wired, and that training does not change.
+# **How sure we are.** Both movements are larger than the intervals. It is less sure that the same meaning ends nearer than the
+# other: their intervals nearly touch. They are over our own few sentences, with one small BERT. Write others and see.
+#
+# ## Which words does a vector depend on?
+#
+# The measurement that we made on pictures: take one word away (BERT gets its `[MASK]`) and see how far each vector moves. GRU and
+# Transformer are untrained here: which words can matter at all is decided by the wiring.
 
 
 # %%
@@ -718,24 +933,10 @@ def moved_by_loss(read, tokens: torch.Tensor, blank: int) -> torch.Tensor:
     return (after - before).norm(dim=-1) / before.norm(dim=-1)  # (word lost, vector)
 
 
-def table(tokens, mask):
-    return gru_reader.embedding(tokens)  # (C, L, Dw)
-
-
-def gru_forwards(tokens, mask):
-    return read(
-        gru_reader.embedding(tokens),
-        mask,
-        gru_reader.forwards.all_weights[0],
-        range(len(tokens[0])),
-    )
-
-
-one, one_mask = vocabulary.encode([sentence])  # (1, L)
+one, _ = vocabulary.encode([sentence])  # (1, L)
 one_in_pieces, _ = bert_tokenizer.encode([sentence])
-heard = {
-    "a table of word vectors": moved_by_loss(table, one, vocabulary.pad),
-    "GRU, forwards alone": moved_by_loss(gru_forwards, one, vocabulary.pad),
+moved_by_word = {
+    "table": moved_by_loss(lambda t, _: gru_reader.embedding(t), one, vocabulary.pad),
     "BiGRU": moved_by_loss(lambda *t: gru_reader(*t)[0], one, vocabulary.pad),
     "Transformer": moved_by_loss(transformer_reader, one, vocabulary.pad),
     "BERT": moved_by_loss(lambda *t: bert_reader(*t)[0], one_in_pieces, bert_tokenizer.blank),
@@ -744,14 +945,13 @@ heard = {
 # %% tags=["hide-input"]
 names = ["start", *sentence.lower().rstrip(".").split(), "end"]
 figure, panels = plt.subplots(2, 2, figsize=(9.2, 8.2))
-shown_readers = [name for name in heard if name != "GRU, forwards alone"]
-for axes, name in zip(panels.flat, shown_readers, strict=True):
+for axes, name in zip(panels.flat, moved_by_word, strict=True):
     ticks = pieces_of.encode(sentence).tokens if name == "BERT" else names
-    image = axes.imshow(100 * heard[name].clamp(min=1e-9), norm=LogNorm(0.1, 100))
+    image = axes.imshow(100 * moved_by_word[name].clamp(min=1e-9), norm=LogNorm(0.1, 100))
     axes.set(title=name, xlabel="vector of", ylabel="word lost")
-    axes.set_xticks(range(heard[name].shape[1]))
-    axes.set_yticks(range(heard[name].shape[0]))
-    if len(ticks) == heard[name].shape[0]:
+    axes.set_xticks(range(moved_by_word[name].shape[1]))
+    axes.set_yticks(range(moved_by_word[name].shape[0]))
+    if len(ticks) == moved_by_word[name].shape[0]:
         axes.set_xticklabels(ticks, rotation=60, ha="right", rotation_mode="anchor", fontsize=8)
         axes.set_yticklabels(ticks, fontsize=8)
     axes.grid(False)
@@ -765,33 +965,20 @@ plots.show(
 )
 
 # %% [markdown]
-# How many of the vectors move at all when one word in the middle is lost?
-
-# %%
-lost = one.shape[1] // 2
-print(f"word {lost} of {one.shape[1]} is lost; these vectors move:")
-for name, shares in heard.items():
-    print(f"{name:24}{int((shares[lost] > 1e-5).sum()):3}")
-
-# %% [markdown]
-# A row of the table hears only itself. The forward GRU hears the past, the BiGRU all, neighbours most: its map has a bright
-# diagonal that fades. The untrained Transformer hears all words about alike, wherever they stand. BERT hears all, and has
-# learned to whom to listen: losing the girl or the umbrella moves the others most, losing the start moves them least by far.
+# In the table a vector depends on its own word alone. In the BiGRU all words matter, neighbours most. In the untrained Transformer all
+# others matter about alike. In BERT some move every vector, such as the girl and the umbrella.
 #
-# ## Padding never changes a result
-#
-# Whoever reads must give a caption the same vectors alone and in a batch with longer ones. This is the promise of every
-# encoder of the package, and of ours. We read the shortest caption alone and among the five.
+# One promise all three must keep: a caption has the same vectors alone and in a batch with longer ones.
 
 # %%
 short = int(mask.sum(1).argmin())
-checks = {
+promises = {
     "BiGRU": (lambda *t: gru_reader(*t)[0], vocabulary, tokens, mask),
     "Transformer": (transformer_reader, vocabulary, tokens, mask),
     "BERT": (lambda *t: bert_reader(*t)[0], bert_tokenizer, pieces, pieces_mask),
 }
 with torch.no_grad():
-    for name, (reader, tokenizer, batch, real) in checks.items():
+    for name, (reader, tokenizer, batch, real) in promises.items():
         alone = reader(*tokenizer.encode([captions[short]]))[0]  # (L of its own, D)
         among = reader(batch, real)[short]  # (L of the batch, D)
         torch.testing.assert_close(among[: len(alone)], alone, rtol=1e-4, atol=1e-5)
@@ -800,11 +987,8 @@ with torch.no_grad():
 # %% [markdown]
 # ## What does each cost?
 #
-# Four prices: *parameters*, the numbers that are learned; *multiply-adds*, the work of one picture or one sentence; the
-# numbers that must be kept of each; and time. The first three can be counted exactly (of the work, the products of matrices; the rest is
-# small beside them). Here for one picture, and for one
-# sentence of twelve words. (In a search engine pictures are encoded once and kept. A sentence is encoded whenever somebody
-# types it.)
+# *Parameters* are the numbers that are learned. *Multiply-adds* are the work for one picture, or for one sentence of twelve words
+# (matrix products only).
 
 
 # %% tags=["hide-input"]
@@ -819,35 +1003,16 @@ def multiply_adds(run) -> int:
 
 
 twelve, twelve_mask = torch.full((1, 12), 5), torch.ones(1, 12, dtype=torch.bool)
-looks = {}  # name: (backbone, encoder, a function from how many to the elements of as many)
-looks["cells"] = (
-    look_at_cells,
-    cells := CellEncoder(look_at_cells.feature_dim, 256),
-    lambda n: cells(look_at_cells(picture.repeat(n, 1, 1, 1)))[0],
-)
-if data == "scenes":
-    looks["regions"] = (
-        small_cnn,
-        regions := RegionEncoder(small_cnn.region_dim, 256),
-        lambda n: regions(readers["regions"](picture.repeat(n, 1, 1, 1)))[0],
-    )
-    looks["patches"] = (
-        readers["patches"],
-        patches := CellEncoder(readers["patches"].feature_dim, 256),
-        lambda n: patches(readers["patches"](picture.repeat(n, 1, 1, 1)))[0],
-    )
-reads = {
-    "BiGRU": (None, gru_reader, lambda n: gru_reader(twelve.repeat(n, 1))[0]),
-    "Transformer": (
-        None,
-        transformer_reader,
-        lambda n: transformer_reader(twelve.repeat(n, 1), twelve_mask.repeat(n, 1)),
-    ),
-    "BERT": (
-        bert_reader.backbone,
-        bert_reader.project,
-        lambda n: bert_reader(twelve.repeat(n, 1))[0],
-    ),
+encoders = {}  # name: (backbone, encoder, a function that encodes one picture or sentence)
+for kind, look in readers.items():
+    network = small_cnn if kind == "regions" else look
+    width = small_cnn.region_dim if kind == "regions" else look.feature_dim
+    encoder = (RegionEncoder if kind == "regions" else CellEncoder)(width, 256)
+    encoders[kind] = (network, encoder, lambda look=look, to=encoder: to(look(picture))[0])
+encoders |= {
+    "BiGRU": (None, gru_reader, lambda: gru_reader(twelve)[0]),
+    "Transformer": (None, transformer_reader, lambda: transformer_reader(twelve, twelve_mask)),
+    "BERT": (bert_reader.backbone, bert_reader.project, lambda: bert_reader(twelve)[0]),
 }
 
 # %%
@@ -855,245 +1020,44 @@ lines = [
     "| | parameters, trained before | parameters, trained here | multiply-adds | elements |",
     "| --- | ---: | ---: | ---: | ---: |",
 ]
-for name, (backbone, encoder, run) in (looks | reads).items():
-    before = f"{parameters(backbone):,}" if backbone else "none"
-    count, width = run(1).shape[1:]
+for name, (network, encoder, run) in encoders.items():
+    before = f"{parameters(network):,}" if network else "none"
+    count, width = run().shape[1:]
     lines.append(
-        f"| {name} | {before} | {parameters(encoder):,} | {multiply_adds(lambda run=run: run(1)):,} | {count} × {width} |"
+        f"| {name} | {before} | {parameters(encoder):,} | {multiply_adds(run):,} | {count} × {width} |"
     )
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# Time and memory depend on the machine, so the figure shows them for the one that ran this page. The memory is what must be
-# *held for learning*: the results of all layers, which the gradient needs again on its way back.
-
-
-# %% tags=["hide-input"]
-def milliseconds(run, count: int = 16) -> float:
-    """The best of three runs, for each item."""
-    taken = []
-    with torch.inference_mode():
-        run(count)
-        for _ in range(3):
-            began = time.perf_counter()
-            run(count)
-            taken.append(time.perf_counter() - began)
-    return 1000 * min(taken) / count
-
-
-def megabytes_held(run, modules, count: int = 16) -> float:
-    """What autograd keeps for the way back, but for the parameters themselves, for each item."""
-    own = {p.untyped_storage().data_ptr() for module in modules for p in module.parameters()}
-    held = {}
-
-    def keep(tensor):
-        held[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        elements = run(count)
-    assert elements.requires_grad
-    return sum(size for place, size in held.items() if place not in own) / 2**20 / count
-
-
-bars = {}
-for name, (backbone, encoder, run) in (looks | reads).items():
-    modules = [module for module in (backbone, encoder) if module is not None]
-    bars[name] = (milliseconds(run), megabytes_held(run, modules))
-figure, panels = plt.subplots(1, 2, figsize=(8.6, 3.2), sharey=True)
-for axes, column, label in zip(
-    panels, (0, 1), ("milliseconds, forwards", "megabytes held for learning"), strict=True
-):
-    values = [bar[column] for bar in bars.values()]
-    colours = [plots.COLOURS[0] if name in looks else plots.COLOURS[1] for name in bars]
-    drawn = axes.barh(list(bars), values, color=colours, height=0.62)
-    axes.bar_label(drawn, fmt="%.2g", padding=3)
-    axes.set(xlabel=label, xscale="log")
-    axes.set_xlim(min(values) / 3, max(values) * 4)
-panels[0].invert_yaxis()
-panels[0].set_title("for each picture (blue) or sentence (orange)")
-plots.show(
-    figure,
-    alt="Two bar charts on logarithmic scales: milliseconds for each picture or sentence, and megabytes held for learning, for cells, regions, patches, "
-    "BiGRU, Transformer and BERT. In both BERT is by far the dearest of the three readers.",
-)
-
-# %% [markdown]
-# Three things to take from the table and the figure. Nearly all parameters for pictures are in the backbone, which is why
-# the field looks at each picture once and keeps the features. The three kinds cost alike here only because our boxes come
-# for free: on photographs a detector must find them, and that is the dearest network of all. And BERT costs more than the
-# other two readers together: in parameters, in work, in time and in memory.
+# Nearly all parameters for pictures are in the backbone, so the field looks at each picture once and keeps the features. Our boxes come
+# for free; on photographs the detector that finds them is large. BERT is larger and does more work than the other two together.
 #
-# ```{admonition} Where the code departs from the paper
-# :class: note
+# ```{admonition} Optional: where the code departs from the papers
+# :class: note dropdown
 #
-# - **The reset gate.** Equation (8), as printed in the published paper, applies the gate $r$ to the state *before* the
-#   matrix $U$. Torch, and with it the field's code and ours, applies it *after*, $r_i \odot (U h_{i-1})$, as an early
-#   version of the paper does; all of $U h$ is then one product.
-# - **Where the layer norm stands.** The Transformer's paper normalises after each sum; the thesis, our `TransformerLayer`
-#   and most of today's code normalise before. BERT keeps the old order.
-# - **Positions.** The paper adds sines and cosines; BERT, the thesis and our reader learn them.
-# - **No class token.** ViT's paper adds a token for the whole picture. Ours has none, because here the patches are the
-#   elements; and two convolutions look at the pixels before the cut, without which so small a transformer learns little
-#   from so few pictures.
-# - **Batch norm over padding.** The released code of VSE∞ normalises its regions over the padding too. Here real regions
-#   alone count.
-# - **A perfect detector.** The boxes of our scenes are the world's own. On photographs a detector, Faster R-CNN, finds
-#   them, and some of them are wrong {cite}`anderson2018bottomup`.
+# - The Transformer's paper normalises after each sum; the thesis, our layer and most of today's code before.
+# - The paper adds sines and cosines for positions; BERT, the thesis and our reader learn them.
+# - Our vision transformer has no class token: here the patches are the elements.
+# - VSE∞'s released code normalises its regions over the padding too.
 # ```
-#
-# ## What the papers report, and what we measured
-#
-# The same system, VSE∞ {cite}`chen2021gpo`, with other encoders. From the first to the second, only the reader of sentences
-# changes; the third averages the similarities of two models.
-
-# %%
-Markdown(
-    course.published(
-        "VSE∞, regions, BiGRU", "VSE∞, regions, BERT", "VSE∞, regions and grid, BERT"
-    )
-)
-
-# %% [markdown]
-# BERT in place of the BiGRU adds some points on both collections, and a second kind of elements beside the first adds more.
-#
-# For training three systems to the end there is no time here. But a ridge regression from a picture's *mean* element to the
-# words of its captions trains in a second, and ranks captions by the words that it expects. How much does it find in each
-# kind of element? Grid features have been reported to serve as well as regions {cite}`jiang2020grid`; if that holds for a
-# mean and a line, the first two numbers will be close.
-
-# %%
-sums = {}
-for kind, part in datasets.items():
-    scores = ridge_scores(part.train, part.test)  # (n, Nc)
-    sums[f"rsum, mean of {kind}"] = evaluate(scores, part.test.owner)["rsum"]
-lesson.report("02_ridge", sums)
-
-# %% [markdown]
-# They are not. Regions win clearly, though cells know their own place nearly as well, as the probe has shown. The mean may
-# explain it: in a mean of regions each thing has one voice, in a mean of cells a kite has a few and the sky has most. What
-# is in the elements and what survives a mean are two questions, and the second gets a notebook of its own. The paper in
-# question trained networks on top of its features, to answer questions, and did not take their mean at once; and our
-# regions also say where their boxes lie. So this is no contradiction, but a warning.
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |
-# | cells {cite}`jiang2020grid` | `Cells` | `vsecore.encoders.CellEncoder` |
+# | cells {cite}`jiang2020grid`, patches {cite}`dosovitskiy2021vit` | `Cells` | `vsecore.encoders.CellEncoder` |
 # | regions {cite}`anderson2018bottomup` | `Regions` | `vsecore.encoders.RegionEncoder` |
-# | patches {cite}`dosovitskiy2021vit` | `Cells` | `vsecore.encoders.CellEncoder` |
 # | GRU {cite}`cho2014gru`, eqs. (5) to (8) | `gru_step`, `read`, `bigru` | `vsecore.encoders.BiGRUEncoder` |
-# | attention {cite}`vaswani2017attention`, eqs. (1), (2) | `attention`, `TransformerLayer` | with the thesis' model, later; here held against `torch.nn` |
+# | attention {cite}`vaswani2017attention`, eqs. (1), (2) | `attention`, `TransformerLayer` | comes with the thesis' model; held here against `torch.nn` |
 # | BERT {cite}`devlin2019bert` | `bert_reader` | `vsecore.encoders.BERTEncoder` |
 #
-# ## Exercises
+# ## Summary
 #
-# ```{exercise-start} Count a GRU
-# :label: ex-02-count
-# ```
-# The field's caption encoder reads word vectors of width 300 with a bidirectional GRU whose states are 1,024 wide. How many
-# parameters has the GRU, without the table of words? (Look at equations 5 to 8: three pairs of matrices. Torch adds a bias
-# to each matrix.) Work it out on paper, then ask `nn.GRU`.
-# ```{exercise-end}
-# ```
-
-# %%
-your_count = ...
-check("02.count", your_count)
-
-# %% [markdown]
-# ````{solution-start} ex-02-count
-# :class: dropdown
-# ````
-# For each direction and for each of the three, $W$ has 1024 · 300 numbers, $U$ has 1024 · 1024, and there are two biases of
-# 1024.
-
-# %% jupyter={"source_hidden": true} tags=["solution"]
-# Solution
-your_count = 2 * 3 * (1024 * 300 + 1024 * 1024 + 2 * 1024)
-assert your_count == parameters(nn.GRU(300, 1024, bidirectional=True))
-check("02.count", your_count)
-
-# %% [markdown]
-# ````{solution-end}
-# ````
-#
-# ```{exercise-start} A mean that padding cannot touch
-# :label: ex-02-mean
-# ```
-# Most systems end an encoder with the mean of its elements. Write it: `x` is (B, N, D), `mask` is (B, N) and True where an
-# element is real; return (B, D). What stands in the padding may be anything, also NaN, and must never reach the result.
-# ```{exercise-end}
-# ```
-
-
-# %%
-def your_mean(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor: ...
-
-
-check("02.mean", your_mean)
-
-# %% [markdown]
-# ````{solution-start} ex-02-mean
-# :class: dropdown
-# ````
-# To multiply by the mask is not enough: zero times NaN is NaN. `where` does not look at what it leaves out.
-
-
-# %% jupyter={"source_hidden": true} tags=["solution"]
-# Solution
-def your_mean(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    real = torch.where(mask[..., None], x, 0)  # (B, N, D)
-    return real.sum(1) / mask.sum(1, keepdim=True)  # (B, D)
-
-
-check("02.mean", your_mean)
-
-# %% [markdown]
-# ````{solution-end}
-# ````
-#
-# ```{exercise-start} Break it
-# :label: ex-02-break
-# ```
-# Take the positions out of the Transformer: `transformer_reader.position.weight.data.zero_()`. Read *a dog left of a cat*
-# and *a cat left of a dog*, and take the mean of each one's vectors. What is the cosine of the two means? Think first; then
-# try it. What would a search engine with such a reader give for the second sentence?
-# ```{exercise-end}
-# ```
-
-# %%
-your_cosine = ...
-check("02.break", your_cosine)
-
-# %% [markdown]
-# ````{solution-start} ex-02-break
-# :class: dropdown
-# ````
-# Both sentences hold the same words. Without positions each word's vector depends on the set of words only, so the two
-# sentences have the same vectors in another order, and the same mean: the engine gives the same pictures for both. The
-# positions are all that a Transformer knows of order.
-
-# %% jupyter={"source_hidden": true} tags=["solution"]
-# Solution
-kept = transformer_reader.position.weight.detach().clone()
-transformer_reader.position.weight.data.zero_()
-with torch.no_grad():
-    pair = vocabulary.encode(["a dog left of a cat", "a cat left of a dog"])
-    means = transformer_reader(*pair).mean(1)  # (2, D)
-your_cosine = F.cosine_similarity(means[0], means[1], dim=0)
-transformer_reader.position.weight.data.copy_(kept)
-check("02.break", your_cosine)
-
-# %% [markdown]
-# ````{solution-end}
-# ````
+# - An encoder turns a picture into cells, regions or patches, and a sentence into words in context: N vectors of width D.
+# - A vector carries what its network was trained to carry, not all that it could see.
+# - A GRU passes messages from word to word; attention lets each word ask all others, and needs positions.
+# - Padding must never change a result: choose by the mask, do not multiply.
 #
 # ## Where to read on
 #
-# - What a convolutional network's vectors use of their receptive field has been measured before, by gradients:
-#   {cite}`luo2016receptive`.
-# - How boxes became the field's favourite elements: {cite}`anderson2018bottomup`. That a grid can serve as well, and much
-#   faster: {cite}`jiang2020grid`.
-# - The GRU comes from machine translation {cite}`cho2014gru`, and so does the Transformer {cite}`vaswani2017attention`.
-# - Reading in both directions at once, by filling gaps: {cite}`devlin2019bert`.
-# - The next notebooks bring the two sides into one space, and train them.
+# - How much of a receptive field is used, measured by gradients: {cite}`luo2016receptive`.
+# - Whether cells can serve as well as regions: {cite}`jiang2020grid`.
+# - [The joint space](03_joint_space.ipynb) compares what the two sides give.

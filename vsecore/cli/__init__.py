@@ -32,6 +32,7 @@ for command in (
     experiments.experiment,
     course.course,
     course.book,
+    course.slides,
     course.refresh,
     course.learner,
     course.lab,

@@ -1,4 +1,4 @@
-"""`vse course`, `book`, `refresh`, `learner`, `lab` and `grade`: the notebooks, run, printed, handed out."""
+"""`vse course`, `book`, `slides`, `refresh`, `learner`, `lab`, `grade`: notebooks run, shown and graded."""
 
 from __future__ import annotations
 
@@ -64,6 +64,22 @@ def book(
     if pdf:
         printed = paths.ROOT / "book" / "_build" / "book.pdf"
         typer.echo(f"printed {print_book(title_page.parent, printed, typer.echo)}")
+
+
+def slides(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the decks go. [default: build/slides]")] = None,
+) -> None:
+    """Make slides of the stored notebooks: each deck is one file that needs no network."""
+    paths.need_checkout("vse slides")
+    from vsecore.course.book import SLIDES_FOLDER, write_slides
+
+    folder = out or SLIDES_FOLDER
+    check_writable("--out", folder)
+    for path in write_slides(notebooks or (), folder):
+        typer.echo(f"open {path}")
 
 
 def refresh(

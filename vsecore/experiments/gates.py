@@ -33,7 +33,7 @@ class Training:
     tried: Mapping[float, float]  # the best rsum on dev at each learning rate
     curves: Sequence[Sequence[float]]  # rsum on dev after each epoch at the best rate, from each seed
     full_length: bool  # whether it took as many epochs as its recipe asks for
-    seconds: float  # of one training, the mean
+    seconds: float  # of one training, by the clock, the median: one may have been paused
 
 
 @dataclass(frozen=True)

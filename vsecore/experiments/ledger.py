@@ -170,7 +170,7 @@ def _training(planned: PlannedTraining, entries: Iterable[Record], tried: Mappin
         tried,
         [curve for entry in mine if (curve := tuning.development_curve(entry))],
         recipe.training.epochs >= get(recipe.name).training.epochs,
-        statistics.mean(entry.seconds for entry in mine) if mine else 0.0,
+        statistics.median(entry.seconds for entry in mine) if mine else 0.0,
     )
 
 

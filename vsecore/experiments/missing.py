@@ -58,10 +58,10 @@ def needed(experiment: Experiment, arm: str, data: str) -> set[tuple[str, float]
     return wanted
 
 
-def mean_seconds(arms: Iterable[Studied]) -> float:
-    """What a training of some arms takes on average; `nan` if there is none."""
+def usual_seconds(arms: Iterable[Studied]) -> float:
+    """What a training of some arms usually takes, the median; `nan` if there is none."""
     seconds = [training.seconds for arm in arms for training in arm.trainings if training.seconds]
-    return statistics.mean(seconds) if seconds else math.nan
+    return statistics.median(seconds) if seconds else math.nan
 
 
 def _seeds(arm: Studied, data: str) -> Shut | None:

@@ -1,4 +1,4 @@
-"""What a trained system is held against: the scenes' truth, a linear baseline, an all-knowing reader."""
+"""What a trained system is held against: the scenes' truth, a linear baseline, an oracle."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from vsecore.evaluation import evaluate, map_at_r
 
 BASELINE = "ridge"
 """The record of a ridge regression from the mean element to words, which every system should stand above."""
-READER = "all-knowing reader"
-"""The record of one who knows which captions are true of which scenes, and orders what is equal at random."""
+ORACLE = "oracle"
+"""The record of a ranking that knows which captions are true of which scenes, and breaks ties at random."""
 DRAWS = 20
-"""How often the reader orders at random; the record holds the mean."""
+"""How often the oracle breaks its ties anew; the record holds the mean."""
 
 
 def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
@@ -60,7 +60,7 @@ def _truth(count: int) -> np.ndarray:
 
 
 def record_references(data: Dataset, folder: Path, tell: Callable[[str], None]) -> None:
-    """Record the linear baseline and, on the scenes, the all-knowing reader, unless they are recorded.
+    """Record the linear baseline and, on the scenes, the oracle, unless they are recorded.
 
     Args:
         data: what they are measured on.
@@ -76,7 +76,7 @@ def record_references(data: Dataset, folder: Path, tell: Callable[[str], None]) 
     known = {entry.name for entry in records.find(folder) if entry.data == described}
     for name, measure, note in (
         (BASELINE, _baseline, "ridge regression from the mean element to tf-idf words, compared by cosine"),
-        (READER, _reader, f"knows every truth, orders equals at random; the mean of {DRAWS} draws"),
+        (ORACLE, _oracle, f"knows every true pair, breaks ties at random; the mean of {DRAWS} draws"),
     ):
         if name in known:
             continue
@@ -101,7 +101,7 @@ def _baseline(data: Dataset) -> dict[str, float]:
     return evaluate(scores, data.test.owner) | on_truth(scores, data.test, data.name)
 
 
-def _reader(data: Dataset) -> dict[str, float]:
+def _oracle(data: Dataset) -> dict[str, float]:
     truth = truth_of(data.test, data.name)
     if truth is None:
         return {}

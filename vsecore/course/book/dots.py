@@ -22,13 +22,13 @@ AXES = {
 }
 
 
-def compared(found: Mapping[str, Studied], data: str, reader: float | None) -> Figure:
+def compared(found: Mapping[str, Studied], data: str, oracle: float | None) -> Figure:
     """Draw the arms of an experiment, the one with the highest mean rsum first.
 
     Args:
         found: what is recorded of each arm, at least one.
         data: the name of the data, which decides what is measured.
-        reader: the rsum of the all-knowing reader; None: nobody knows the truth of these data.
+        oracle: the rsum of the oracle; None: the truth of these data is not known.
     """
     order = by_rsum(found)
     drawn = [
@@ -48,7 +48,7 @@ def compared(found: Mapping[str, Studied], data: str, reader: float | None) -> F
     first = grid[0, 0]
     first.set_yticks(range(len(order)), [textwrap.fill(arm, 24) for arm in order])
     first.set_ylim(len(order) - 0.5, -0.5)  # the best on top
-    _references(first, [found[arm].baseline.get("rsum") for arm in order], reader)
+    _references(first, [found[arm].baseline.get("rsum") for arm in order], oracle)
     figure.legend(*first.get_legend_handles_labels(), loc="outside upper left", ncols=4, fontsize=9)
     return figure
 
@@ -58,7 +58,7 @@ def by_rsum(found: Mapping[str, Studied]) -> list[str]:
     return sorted(found, key=lambda arm: -found[arm].rsum)
 
 
-def words_for(found: Mapping[str, Studied], data: str, reader: float | None) -> str:
+def words_for(found: Mapping[str, Studied], data: str, oracle: float | None) -> str:
     """What the figure shows, for a reader who cannot see it."""
     arms = [f"{arm} {found[arm].rsum:.1f} ({_seeds(len(found[arm].seeds))})" for arm in by_rsum(found)]
     baselines = sorted({arm.baseline["rsum"] for arm in found.values() if arm.baseline})
@@ -69,8 +69,8 @@ def words_for(found: Mapping[str, Studied], data: str, reader: float | None) -> 
     if baselines:
         sums = " and ".join(f"{one:.1f}" for one in baselines)
         lines.append(f"A line for ridge regression stands at {sums}.")
-    if reader is not None:
-        lines.append(f"A line for the all-knowing reader stands at {reader:.1f}.")
+    if oracle is not None:
+        lines.append(f"A line for the oracle stands at {oracle:.1f}.")
     return " ".join(lines)
 
 
@@ -102,8 +102,8 @@ def _rows(axes: Axes, rows: Sequence[Mapping[int, float]]) -> None:
     )
 
 
-def _references(axes: Axes, baselines: Sequence[float | None], reader: float | None) -> None:
-    """What the sums are held against: each row's own ridge regression, and one reader for all."""
+def _references(axes: Axes, baselines: Sequence[float | None], oracle: float | None) -> None:
+    """What the sums are held against: each row's own ridge regression, and one oracle for all."""
     axes.plot([], [], "o", color=COLOURS[5], alpha=0.55, label="a seed")
     axes.plot([], [], "-", color=COLOURS[0], label="mean and 95 % interval")
     known = [(place, baseline) for place, baseline in enumerate(baselines) if baseline is not None]
@@ -117,8 +117,8 @@ def _references(axes: Axes, baselines: Sequence[float | None], reader: float | N
             linestyle="--",
             label=f"ridge regression, {_between([baseline for _, baseline in known])}",
         )
-    if reader is not None:
-        axes.axvline(reader, color=COLOURS[6], linestyle=":", label=f"all-knowing reader, {reader:.1f}")
+    if oracle is not None:
+        axes.axvline(oracle, color=COLOURS[6], linestyle=":", label=f"oracle, {oracle:.1f}")
 
 
 def _between(values: Sequence[float]) -> str:

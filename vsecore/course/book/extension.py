@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import operator
+import re
 from importlib import import_module
 from typing import Any
 
 from sphinx.application import Sphinx
 
-# Where `make lab` serves the notebooks.
-LOCAL_LAB = "http://localhost:8888/lab/tree"
+# Where `make lab` and Binder serve the learner's copies.
+LOCAL_LAB = "http://localhost:8888/lab/tree/build/learner"
+STORED, COPIES = "lab/tree/notebooks/", "lab/tree/build/learner/"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -24,20 +26,22 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def offer_local_lab(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """Give each notebook's page a button that opens it in the reader's own JupyterLab."""
+    """Give each notebook's page a button that opens the learner's copy of it, here or on Binder."""
     if not page.startswith("notebooks/"):
         return
     local = {
         "type": "link",
         "text": "JupyterLab",
-        "tooltip": "Open in your own JupyterLab; make lab starts it",
+        "tooltip": "Open your copy in JupyterLab, after: make learner && make lab",
         "icon": "fas fa-laptop-code",
-        "url": f"{LOCAL_LAB}/{page}.ipynb",
+        "url": f"{LOCAL_LAB}/{page.removeprefix('notebooks/')}.ipynb",
         "label": "launch-local-lab",
     }
     buttons = context["header_buttons"]
     for group in buttons:
         if group.get("label") == "launch-buttons":
+            for button in group["buttons"]:
+                button["url"] = button["url"].replace(STORED, COPIES)
             group["buttons"].insert(0, local)
             return
     buttons.insert(
@@ -63,7 +67,7 @@ def leave_out_thebe(app: Sphinx, page: str, template: str, context: dict[str, An
 
 
 def mend_lists(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """Write lists as HTML wants them: a list within a list in one of its items, references without roles."""
+    """Write lists as HTML wants them: nested where they belong, no list of definitions without terms."""
     if body := context.get("body"):
         for written, wanted in (
             ("</li>\n<ul>", "\n<ul>"),  # of modules; an item ends by itself where its list does
@@ -71,7 +75,16 @@ def mend_lists(app: Sphinx, page: str, template: str, context: dict[str, Any], d
             ('<div role="list" class="citation-list">', '<div class="citation-list">'),
         ):
             body = body.replace(written, wanted)
-        context["body"] = body
+        context["body"] = _PARAMETERS.sub(_lines, body)
+
+
+# The parameters of a long signature, one a line.
+_PARAMETERS = re.compile(r"<dl>\s*((?:<dd>(?:(?!</?d[ldt]\b).)*</dd>\s*)+)</dl>", flags=re.DOTALL)
+
+
+def _lines(parameters: re.Match[str]) -> str:
+    lines = parameters[1].replace("<dd>", '<span class="parameter-line">').replace("</dd>", "</span>")
+    return f'<span class="parameter-lines">{lines}</span>'
 
 
 def leave_out_empty_signature(

@@ -21,8 +21,8 @@ from vsecore.experiments import (
     studied,
     table,
 )
-from vsecore.experiments.missing import mean_seconds, needed
-from vsecore.experiments.references import READER
+from vsecore.experiments.missing import needed, usual_seconds
+from vsecore.experiments.references import ORACLE
 from vsecore.records import Record
 
 DATA = {"scenes": "drawn scenes", "flickr8k": "Flickr8k"}
@@ -40,7 +40,7 @@ class Findings:
     fair: Mapping[str, Mapping[str, Mapping[str, Studied]]]
     lesson: Mapping[str, Mapping[str, Mapping[str, Studied]]]  # where at least two arms are in `fair`
     tables: Mapping[str, Mapping[str, str]]  # where an arm is in `fair`
-    readers: Mapping[str, float]  # the rsum of the all-knowing reader by data, where the truth is known
+    oracles: Mapping[str, float]  # the rsum of the oracle by data, where the truth is known
 
     @classmethod
     def read(cls, work: str, folder: Path) -> Findings:
@@ -76,16 +76,16 @@ class Findings:
             {
                 entry.data["name"]: entry.metrics["rsum"]
                 for entry in entries
-                if entry.name == READER and entry.data["feature_kind"] == "grid"
+                if entry.name == ORACLE and entry.data["feature_kind"] == "grid"
             },
         )
 
     def seconds(self, data: str, experiment: str = "") -> float:
         """What a fair training of an experiment takes; if it has none, of any on these data, else `nan`."""
-        its_own = mean_seconds(self.fair[data][experiment].values()) if experiment else math.nan
+        its_own = usual_seconds(self.fair[data][experiment].values()) if experiment else math.nan
         if not math.isnan(its_own):
             return its_own
-        return mean_seconds(arm for arms in self.fair[data].values() for arm in arms.values())
+        return usual_seconds(arm for arms in self.fair[data].values() for arm in arms.values())
 
     def fair_trainings(self, data: str) -> int:
         """How many trainings at the fair scale are recorded, those of an ensemble's repeated members too."""

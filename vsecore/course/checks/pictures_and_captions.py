@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from vsecore import scenes
 from vsecore.course.checks.exercise import Exercise, Trial, near
+from vsecore.course.checks.samples import EXPLORED, NOTED, one_of
 from vsecore.scenes import Form, Scene
 
 SHOWN = 12
@@ -34,7 +35,7 @@ def _true_of(sentence: str) -> set[int]:
 
 
 def _careless(form: Form, scene: Scene) -> bool:
-    """Like `scenes.holds`, but one thing may be given to two entities."""
+    """Like `scenes.holds`, but one thing may be matched with two entities."""
     carried = {i for name, i, _ in scene.relations if name == "on"}
     if form.place not in (None, scene.place) or form.mark not in (None, scene.mark):
         return False
@@ -59,6 +60,41 @@ def _careless(form: Form, scene: Scene) -> bool:
 def _fools(sentence: str) -> bool:
     form, scene = scenes.parse(sentence), _scenes()[SHOWN]
     return _careless(form, scene) and not scenes.holds(form, scene)
+
+
+Relation = tuple[str, int, int]
+Case = tuple[list[tuple[int, ...]], list[Relation], list[Relation]]
+"""The things of each entity, the relations claimed, those of the scene."""
+
+
+def _consistent(
+    matched: Sequence[Sequence[int]], claimed: Sequence[Relation], facts: Sequence[Relation]
+) -> bool:
+    """Whether no thing is matched twice, and what is claimed of entities holds for the things matched."""
+    taken = list(itertools.chain.from_iterable(matched))
+    return len(taken) == len(set(taken)) and all(
+        (name, a, b) in facts for name, i, j in claimed for a in matched[i] for b in matched[j]
+    )
+
+
+def _decides(answer: Callable[..., Any], *cases: Case) -> bool:
+    """Whether an answer says of each case, and says with a truth value, what is right."""
+    made = [answer(*case) for case in cases]
+    return all(isinstance(one, bool | np.bool_) for one in made) and made == [
+        _consistent(*case) for case in cases
+    ]
+
+
+ONE_THING: Case = ([(2,)], [], [("left of", 0, 1)])
+TWICE: Case = ([(2,), (2,)], [], [])
+TWICE_IN_GROUPS: Case = ([(0, 1), (3,), (1,)], [], [])
+HOLDING: Case = ([(2,), (0,)], [("holding", 0, 1)], [("left of", 0, 2), ("holding", 2, 0)])
+HELD: Case = ([(2,), (0,)], [("holding", 1, 0)], [("left of", 0, 2), ("holding", 2, 0)])
+NUMBERS_TAKEN_FOR_THINGS: Case = ([(2,), (0,)], [("holding", 0, 1)], [("holding", 0, 1)])
+ONE_OF_TWO_CLAIMS: Case = ([(2,), (0,)], [("holding", 0, 1), ("left of", 0, 1)], [("holding", 2, 0)])
+ONE_OF_TWO_DOGS: Case = ([(0, 1), (2,)], [("left of", 0, 1)], [("left of", 0, 2)])
+BOTH_DOGS: Case = ([(0, 1), (2,)], [("left of", 0, 1)], [("left of", 0, 2), ("left of", 1, 2)])
+"""What the trials of `01.true` try."""
 
 
 def _random_world(pictures: int, captions_each: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -87,6 +123,53 @@ def _with_all_true(answer: Callable[..., Any], batch: int) -> float:
 
 
 EXERCISES: dict[str, Exercise] = {
+    "01.true": Exercise(
+        "Is it true?",
+        "code",
+        12,
+        (
+            Trial(
+                lambda answer: _decides(answer, ONE_THING),
+                "One entity and no relation claimed: nothing can be wrong. Return True.",
+            ),
+            Trial(
+                lambda answer: _decides(answer, TWICE),
+                "Two entities may not be matched with the same thing (rule 2): return False there.",
+            ),
+            Trial(
+                lambda answer: _decides(answer, HOLDING, HELD),
+                "A claimed relation must be among the facts, and its direction counts.",
+            ),
+            Trial(
+                lambda answer: _decides(answer, ONE_OF_TWO_CLAIMS),
+                "Every claimed relation must hold, not only one of them.",
+            ),
+            Trial(
+                lambda answer: _decides(answer, ONE_OF_TWO_DOGS, BOTH_DOGS),
+                "An entity may have several things: what is claimed must hold for each of them.",
+            ),
+            Trial(
+                lambda answer: _decides(answer, TWICE_IN_GROUPS),
+                "A thing may also come twice in groups of several: look at all numbers together.",
+            ),
+        ),
+        mistakes=(
+            Trial(
+                lambda answer: answer(*NUMBERS_TAKEN_FOR_THINGS) and not answer(*HOLDING),
+                "A relation is claimed of entities, and the facts are about things: look up in matched which "
+                "things the entities are.",
+            ),
+            Trial(
+                lambda answer: answer(*BOTH_DOGS) and answer(*ONE_OF_TWO_DOGS) and not answer(*HELD),
+                "You are content if one thing of a group fits: every one must.",
+            ),
+            Trial(
+                lambda answer: answer(*HELD) and answer(*HOLDING) and not answer(*TWICE),
+                "You forgot rule 3, or the direction: who holds whom makes a difference.",
+            ),
+        ),
+        reference=_consistent,
+    ),
     "01.share": Exercise(
         "Count what the protocol calls false",
         "compute",
@@ -119,7 +202,7 @@ EXERCISES: dict[str, Exercise] = {
         ),
     ),
     "01.sentence": Exercise(
-        "Tell it apart",
+        "One picture only",
         "code",
         6,
         (
@@ -144,6 +227,14 @@ EXERCISES: dict[str, Exercise] = {
                 "That is the one picture, in more than eight words: leave out what it can do without.",
             ),
         ),
+    ),
+    "01.predict": Exercise(
+        "A prediction",
+        "predict",
+        2,
+        one_of("terse", "counter", "place first", "relations", "detail"),
+        difficulty="easy",
+        message=NOTED,
     ),
     "01.batch": Exercise(
         "Expect false negatives",
@@ -191,6 +282,7 @@ EXERCISES: dict[str, Exercise] = {
                 "That is the share; multiply it by the cells of the batch that it is a share of.",
             ),
         ),
+        reference=_expected_false_negatives,
     ),
     "01.break": Exercise(
         "Break it",
@@ -213,11 +305,11 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: any(entity.count > 1 for entity in scenes.parse(answer).entities),
-                "A number is counted before things are given out, and both judges count: use no number.",
+                "Both judges count things before they match them: use no number.",
             ),
             Trial(
                 lambda answer: len(scenes.parse(answer).entities) < 2,
-                "One thing cannot be given twice in a sentence that speaks of one: speak of two.",
+                "One thing cannot be matched twice in a sentence that speaks of one: speak of two.",
             ),
             Trial(
                 lambda answer: not _careless(scenes.parse(answer), _scenes()[SHOWN]),
@@ -225,4 +317,5 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
     ),
+    "01.explore": Exercise("Change one thing", "explore", 15, EXPLORED, message="Noted."),
 }

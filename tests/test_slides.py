@@ -1,0 +1,199 @@
+"""Slides: what of a notebook they show, and how a deck moves in a browser with the network cut."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from watched import Complaints
+
+from vsecore.course import batch
+from vsecore.course.batch import CourseError
+from vsecore.course.book.browser import browser, find_chromium, open_page
+from vsecore.course.book.deck import deck, write_slides
+from vsecore.course.book.slides import Code, Picture, Printed, Slide, Words, gist, slides_of
+from vsecore.course.grading.plain import citations
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+
+
+def figure(alt: str) -> nbformat.NotebookNode:
+    return new_output("display_data", data={"image/png": PIXEL, "text/plain": alt})
+
+
+def slides(*cells: nbformat.NotebookNode) -> list[Slide]:
+    first = new_markdown_cell("# The title\n\nWhat we do.")
+    return slides_of(new_notebook(cells=[first, *cells]), lambda keys: f"({keys})")
+
+
+def parts(*cells: nbformat.NotebookNode) -> list[object]:
+    return [part for slide in slides(*cells)[1:] for part in slide.parts]
+
+
+def test_every_heading_begins_a_slide() -> None:
+    made = slides(new_markdown_cell("## First\n\nOne.\n\n## Second\n\nTwo.\n\n### Third\n\nThree."))
+    assert [(slide.title, slide.level) for slide in made] == [
+        ("The title", 1),
+        ("First", 2),
+        ("Second", 2),
+        ("Third", 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "shown"),
+    [
+        (
+            "The hardest negative is the one with the highest similarity. It is alone.",
+            "The hardest negative is the one with the highest similarity.",
+        ),
+        ("Look left. The two losses hardly differ.", "Look left. The two losses hardly differ."),
+        (
+            "Each pair of a batch is compared with its row and its column. Some more. The sum is:",
+            "Each pair of a batch is compared with its row and its column. The sum is:",
+        ),
+        (
+            "No end is in $a. b$, in `x. y`, in (brackets. Not here), after e.g. this. But here.",
+            "No end is in $a. b$, in `x. y`, in (brackets. Not here), after e.g. this.",
+        ),
+        ("A line without an end", "A line without an end"),
+    ],
+)
+def test_a_paragraph_becomes_its_first_sentence_and_what_announces_the_next_thing(
+    paragraph: str, shown: str
+) -> None:
+    assert gist(paragraph) == shown
+
+
+def test_the_whole_paragraph_is_among_the_speakers_notes() -> None:
+    told = "The first sentence is long enough to stand alone on a slide. The second is for the speaker."
+    [_, slide] = slides(new_markdown_cell(f"## A heading\n\n{told}"))
+    assert slide.parts == [Words(told.split(" The second")[0])] and slide.notes == [told]
+
+
+def test_folded_boxes_hints_and_solutions_are_left_out() -> None:
+    secret = "the secret"
+    hidden = [
+        f"```{{admonition}} Optional\n:class: note dropdown\n\n{secret}\n```",
+        f"```{{hint}}\n:class: dropdown\n\n{secret}\n```",
+        f"````{{solution}} ex-04-all\n:class: dropdown\n\n{secret}\n````",
+        f"```{{solution-start}} ex-04-all\n:class: dropdown\n```\n\n{secret}",
+    ]
+    cells = [
+        new_markdown_cell("## A heading\n\n" + "\n\n".join(hidden)),
+        new_code_cell(secret, outputs=[figure(secret)]),
+        new_markdown_cell(f"{secret}\n\n```{{solution-end}}\n```\n\nAfter it."),
+        new_code_cell(secret, metadata={"tags": ["solution"]}),
+    ]
+    assert parts(*cells) == [Words("After it.")]
+
+
+def test_an_exercise_is_shown_unsolved_and_the_figure_of_its_cell_stays() -> None:
+    task = "```{exercise} The sum\n:label: ex-04-all\n\nWrite it. Return one number.\n```"
+    answer = (
+        'from vsecore.course.checks import exercise\n\n\n@exercise("04.all")\ndef f(S):\n'
+        "    # your part\n    return S.sum()\n    # end of your part\n"
+    )
+    said = new_output("execute_result", data={"text/plain": "4 of 4 points"})
+    cells = [new_markdown_cell(f"## A heading\n\n{task}"), new_code_cell(answer, outputs=[said, figure("A")])]
+    [_, _, exercise, below] = slides(*cells)
+    assert exercise.title == "Try it: The sum"
+    assert exercise.parts == [
+        Words("Write it. Return one number.", whole=True),
+        Code('@exercise("04.all")\ndef f(S):\n    ...  # your part'),
+    ]
+    assert below.title == "A heading" and below.parts == [Picture(PIXEL, "A")]
+
+
+def test_short_open_code_is_shown_with_what_it_prints_and_folded_or_long_code_is_not() -> None:
+    said = new_output("stream", name="stdout", text="3 seeds\n")
+    alarm = new_output("stream", name="stderr", text="a bar of progress")
+    shown = new_code_cell("print(seeds)", outputs=[alarm, said])
+    folded = new_code_cell("folded", metadata={"tags": ["hide-input"]}, outputs=[figure("A figure")])
+    long = new_code_cell("\n".join("x = 1" for _ in range(16)))
+    parameters = new_code_cell("seed = 0", metadata={"tags": ["parameters"]})
+    assert parts(new_markdown_cell("## A heading"), parameters, shown, folded, long) == [
+        Code("print(seeds)"),
+        Printed("3 seeds"),
+        Picture(PIXEL, "A figure"),
+    ]
+
+
+def test_an_object_takes_along_the_sentence_that_announces_it() -> None:
+    lines = [f"Sentence {number} of several that this slide shows." for number in "123"]
+    text = "\n\n".join([*lines, "And here is the table:\n\n| a |\n| --- |\n| 1 |"])
+    [_, words, table] = slides(new_markdown_cell(f"## A heading\n\n{text}"))
+    assert words.parts == [Words(line) for line in lines]
+    assert table.parts == [Words("And here is the table:"), Words("| a |\n| --- |\n| 1 |", whole=True)]
+
+
+def test_what_is_seen_in_a_figure_stands_below_it() -> None:
+    drawn = new_code_cell("", metadata={"tags": ["hide-input"]}, outputs=[figure("A curve")])
+    [_, slide] = slides(
+        new_markdown_cell("## A heading"), drawn, new_markdown_cell("The curve falls to the right.")
+    )
+    assert slide.parts == [Picture(PIXEL, "A curve"), Words("The curve falls to the right.")]
+
+
+def test_a_notebook_without_a_heading_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not begin with a heading"):
+        slides_of(new_notebook(cells=[new_markdown_cell("Words.")]), str)
+
+
+@pytest.mark.parametrize("path", batch.notebooks(), ids=lambda path: path.stem)
+def test_every_stored_notebook_makes_slides_with_all_its_open_figures(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    made = slides_of(notebook, citations())
+    pictures = [part for slide in made for part in slide.parts if isinstance(part, Picture)]
+    assert pictures and all(len(picture.alt.split()) > 3 for picture in pictures)
+    headings = [
+        line.lstrip("# ")
+        for cell in notebook.cells
+        if cell.cell_type == "markdown"
+        for line in cell.source.split("\n")
+        if line.startswith(("# ", "## "))
+    ]
+    assert [slide.title for slide in made if slide.level < 3] == headings
+    code = "\n".join(part.source for slide in made for part in slide.parts if isinstance(part, Code))
+    assert "end of your part" not in code
+
+
+def test_a_deck_keeps_alt_text_and_asks_for_nothing_outside() -> None:
+    text = "## $S$ & co\n\n[Pooling](10_pooling.ipynb) and [a paper](https://example.org) on $a<b$."
+    drawn = new_code_cell("", outputs=[figure('A "curve" <b>')])
+    page = deck(slides(new_markdown_cell(text), drawn))
+    assert 'alt="A &#34;curve&#34; &lt;b&gt;"' in page
+    assert "10_pooling.ipynb" not in page and 'href="https://example.org"' in page
+    assert "\\(a&lt;b\\)" in page and "<h2>\\(S\\) &amp; co</h2>" in page
+    assert "<script src" not in page and 'rel="stylesheet"' not in page
+
+
+@pytest.mark.browser
+def test_a_deck_opens_with_no_network_and_the_arrow_keys_move(tmp_path: Path) -> None:
+    try:
+        find_chromium()
+    except CourseError as error:
+        pytest.skip(str(error))
+    [path] = write_slides(["04"], tmp_path)
+    with browser() as running:
+        page = open_page(running, viewport={"width": 1280, "height": 720})
+        with Complaints(page) as complaints:
+            page.goto(path.as_uri())
+            page.wait_for_function("window.deck && deck.isReady()")
+            shown = page.locator("section.present:not(.stack)")
+            assert shown.locator("h1").inner_text() == "Learning to rank"
+            for number in range(page.evaluate("deck.getTotalSlides()") - 1):
+                assert page.evaluate(TOO_LARGE) == [], f"slide {number}"
+                page.keyboard.press("ArrowRight")
+            assert page.evaluate("deck.isLastSlide()")
+            page.keyboard.press("ArrowLeft")
+            assert not page.evaluate("deck.isLastSlide()")
+            assert page.locator(".slides mjx-container").count() and not page.locator("mjx-merror").count()
+        assert not complaints
+
+
+TOO_LARGE = """() => {
+  const slide = deck.getCurrentSlide();
+  return slide.scrollHeight > slide.clientHeight + 1 || slide.scrollWidth > slide.clientWidth + 1
+    ? [slide.textContent.trim().slice(0, 60)] : [];
+}"""

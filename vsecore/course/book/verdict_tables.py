@@ -1,0 +1,136 @@
+"""A paper's claims with their verdicts, and what keeps the others from being judged."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import get_args
+
+from vsecore.course.book.findings import DATA, Findings
+from vsecore.course.book.wording import seeds, signed, table, trainings
+from vsecore.experiments import Claim, Outcome, Shut, get_experiment, missing
+from vsecore.experiments.ledger import printed_sums
+from vsecore.experiments.verdicts import Judgement
+
+
+def verdicts(found: Findings) -> str:
+    """All claims, those with the same words of the paper together."""
+    everywhere = list(zip(*(found.outcomes[data] for data in DATA), strict=True))  # one entry a claim
+    groups: dict[tuple[str, ...], list[tuple[Outcome, ...]]] = defaultdict(list)
+    for one in everywhere:
+        claim = one[0].claim
+        same = (claim.words, claim.place, claim.kind) if claim.words else ("", claim.experiment)
+        groups[same].append(one)
+    lines = ["## The verdicts", _counted(found)]
+    lines.append(
+        'The column "the paper" has the difference between the two rsums that it prints for COCO, if it '
+        "prints both. The columns of our data have the verdict and, for each measure, the mean difference ± "
+        "its standard deviation over the seeds, and what this measure says by itself. "
+        '"To text" means searching captions with a picture, "to picture" the reverse.'
+    )
+    for (words, *rest), several in groups.items():
+        claim = several[0][0].claim
+        if words:
+            lines.append(f"> {words}\n>\n> — {rest[0]}. *The claim: {_KINDS[claim.kind]}*")
+        else:
+            lines.append(f"**Our own questions.** {get_experiment(claim.experiment).question}")
+        rows = [
+            [_claimed(one[0].claim), one[0].claim.refuted_by, _paper(one[0].claim), *map(_ours, one)]
+            for one in several
+        ]
+        head = "the paper's claim" if words else "is it true that"
+        lines.append(table([head, "what would refute it", "the paper", *DATA.values()], rows, "verdicts"))
+    return "\n\n".join(lines)
+
+
+_KINDS = {"better": "it is better.", "no worse": "it is no worse."}
+
+
+def _counted(found: Findings) -> str:
+    """How often each verdict came out."""
+    counts = {data: Counter(outcome.judgement for outcome in found.outcomes[data]) for data in DATA}
+    said = [verdict for verdict in get_args(Judgement) if any(counts[data][verdict] for data in DATA)]
+    rows = [[verdict, *(str(counts[data][verdict]) for data in DATA)] for verdict in said]
+    return table(["verdict", *(f"claims, on {name}" for name in DATA.values())], rows)
+
+
+def _claimed(claim: Claim) -> str:
+    return claim.statement if claim.words else f"{claim.statement}?<br>*{claim.place}*"
+
+
+def _paper(claim: Claim) -> str:
+    """The difference that the paper prints."""
+    sums = printed_sums(get_experiment(claim.experiment))
+    if not {claim.system, claim.against} <= sums.keys():
+        return "–"
+    return signed(sums[claim.system] - sums[claim.against])
+
+
+def _ours(outcome: Outcome) -> str:
+    """The verdict and the differences that it rests on."""
+    lines = [f"**{outcome.told}**"]
+    for measure, values in outcome.differences.items():
+        if values:
+            spread = f"{_FIXED}±{_FIXED}{statistics.stdev(values):.1f}" if len(values) > 1 else ""
+            said = f": {outcome.by_measure[measure]}" if measure in outcome.by_measure else ""
+            lines.append(f"{_MEASURES[measure]} {signed(statistics.mean(values))}{spread}{said}")
+    if counted := len(outcome.differences.get("rsum", ())):
+        lines.append(seeds(counted))
+    return "<br>".join(lines)
+
+
+_MEASURES = {
+    "rsum": "rsum",
+    "i2t_map_at_r": "mAP@R to text",
+    "t2i_map_at_r": "mAP@R to picture",
+}
+_FIXED = "\N{NO-BREAK SPACE}"
+
+
+def shut_gates(found: Findings) -> str:
+    """Which gate keeps a claim from being judged, and what would open it."""
+    lines = [
+        "## What is still missing",
+        "These claims are not judged yet. Beside each are the gates that are shut, the trainings that "
+        "would open them and the hours that these take on the same device as before, if all goes well. If "
+        "the best learning rate is at the edge of those tried, it takes one more. A training that several "
+        "claims need is counted in each of their rows. Where the number is 0, more trainings would not help.",
+    ]
+    for data, called in DATA.items():
+        rows = []
+        for outcome in found.outcomes[data]:
+            name = outcome.claim.experiment
+            if shut := missing(outcome, found.fair[data][name], data, found.seconds(data, name)):
+                rows.append(_missing_row(outcome.claim, shut))
+        lines.append(f"### On {called}")
+        if not rows:
+            lines.append("Nothing: every claim is judged.")
+            continue
+        lines += [_remaining(found, data), table(["claim", "shut, and why", "trainings", "hours"], rows)]
+    return "\n\n".join(lines)
+
+
+def _remaining(found: Findings, data: str) -> str:
+    """What all claims take together, each training counted once."""
+    wanted, done, seconds = found.all_trainings(data), found.fair_trainings(data), found.seconds(data)
+    lines = [f"All claims together ask for about {trainings(wanted)} at the fair scale; {done} are recorded."]
+    if math.isnan(seconds):
+        lines.append("How long one takes is not known yet.")
+    else:
+        hours = max(wanted - done, 0) * seconds / 3600
+        lines.append(
+            f"Half of them took less than {seconds / 60:.1f} minutes, so about {hours:.0f} hours are left."
+        )
+    return " ".join(lines)
+
+
+def _missing_row(claim: Claim, shut: Sequence[Shut]) -> list[str]:
+    seconds = sum(gate.seconds for gate in shut)
+    return [
+        claim.statement,
+        "<br>".join(f"*{gate.gate}*: {gate.why}" for gate in shut),
+        str(sum(gate.trainings for gate in shut)),
+        "unknown" if math.isnan(seconds) else f"{seconds / 3600:.1f}",
+    ]
