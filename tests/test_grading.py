@@ -410,7 +410,8 @@ def test_an_endless_loop_is_stopped_and_reported(tmp_path: Path) -> None:
     )
     made = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
     assert made["points"] == 0 and "stopped after" in made["exercises"][0]["message"]
-    assert f"0 of {POSSIBLE}" in said[-1]
+    assert f"0 of {POSSIBLE}" in said[-2], "then the remarks, since nobody but the learner reads the report"
+    assert said[-1].startswith("  remark: ") and "stopped after" in said[-1]
 
 
 def test_homework_names_what_counts(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def grade_folder(
         write_learner_report(reports[-1], out if alone else out / "learners" / learner.place)
     if alone:
         for remark in reports[0].remarks:  # the report is the learner's
-            tell(f"  for you: {one_line(remark)}")
+            tell(f"  remark: {one_line(remark)}")
         return out / "report.html"
     write_class_summary(reports, out)
     return out / "summary.html"
