@@ -235,7 +235,7 @@ for key in solved: check(key, solved[key][0])
 PUBLISHED = """\
 import json
 for cell in json.load(open(CHECKOUT + "/notebooks/00_start_here.ipynb"))["cells"]:
-    if "solution" in cell["metadata"].get("tags", []): exec("".join(cell["source"]))
+    if "# your part" in "".join(cell["source"]): exec("".join(cell["source"]))
 """
 OF_THE_CALLER = """\
 import gc, sys

@@ -174,13 +174,13 @@ def test_prose_types_no_number_that_a_cell_or_a_record_gives(text: Path) -> None
         for output in cell.get("outputs", [])
     )
     # Exercises and their solutions work with numbers of their own, made up to be reckoned with by hand.
-    narrative, inside = [], False
+    narrative = []
     for cell in prose(text):
         for block in blocks(cell):
-            if isinstance(block, Directive) and re.match(r"(exercise|solution|hint)\b", block.name):
-                inside = block.name.endswith("-start")
-            elif not inside:
-                narrative.append(block if isinstance(block, str) else block.source)
+            if not isinstance(block, Directive):
+                narrative.append(block)
+            elif block.name not in ("exercise", "solution", "hint"):
+                narrative.append(block.source)
     said = plain("\n".join(narrative))
     for number in re.findall(r"(?<![\w.(])\d+(?:[.,]\d+)*(?![\w.]*\d)", said):
         digits = number.replace(",", "")

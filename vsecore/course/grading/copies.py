@@ -47,7 +47,8 @@ def write_learner_copies(
         The copies, and what became of each.
 
     Raises:
-        ValueError: a name fits no notebook, or a notebook's gates do not match. Then nothing is written.
+        ValueError: a name fits no notebook, or a notebook cannot be copied (see `learner_copy`). Then
+            nothing is written.
     """
     cite = citations()
     made = {}

@@ -146,7 +146,7 @@ def _plan_of(path: Path) -> LessonPlan:
             title = heading[1] if heading and title == path.stem else title
             if card := _CARD.search(cell.source):
                 cost = 0.5 if card[1] == "half a" else float(card[1]), float(card[2])
-        elif "solution" not in cell.metadata.get("tags", []):
+        else:
             words += len(cell.source.split())
     return LessonPlan(
         path.stem,

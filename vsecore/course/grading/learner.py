@@ -20,9 +20,9 @@ def learner_copy(
 ) -> NotebookNode:
     """Cut the learner's parts out of a notebook, clear its outputs and say its text in plain Markdown.
 
-    What was cut out stands folded where the notebook has the exercise's `solution`. What lies between the
-    gates `solution-start` and `solution-end` goes, and so does every code cell with the tag "solution". All
-    other cells stay, in their order; each exercise's cell imports what judges it.
+    What was cut out stands folded where the notebook has the exercise's `solution`. All cells stay, in their
+    order, except those that held nothing but a solution which is left out; each exercise's cell imports what
+    judges it.
 
     Args:
         notebook: a stored notebook; it is not changed.
@@ -30,21 +30,18 @@ def learner_copy(
         solutions: whether the folded solutions stay.
 
     Raises:
-        ValueError: a part or a solution begins or ends where it should not, an exercise's solution does not
-            follow its cell, or the bibliography lacks a cited paper.
+        ValueError: a part begins or ends where it should not, an exercise's solution does not follow its
+            cell, or the bibliography lacks a cited paper.
     """
     made = copy.deepcopy(notebook)
-    made.cells, inside = [], False
+    made.cells = []
     solved: dict[str, str] = {}  # the exercises that wait for their solution, with the whole cell
     for original in notebook.cells:
         cell = copy.deepcopy(original)
         if cell.cell_type == "markdown":
-            cell.source, inside = _without_solutions(cell.source, inside)
             cell.source = _with_solutions(cell.source, solved if solutions else None, cite)
             if not cell.source.strip():
                 continue
-        elif inside or "solution" in cell.metadata.get("tags", []):
-            continue
         elif cell.cell_type == "code":
             cell.source = with_import(cell.source)
             if key := key_of(cell.source):
@@ -55,8 +52,6 @@ def learner_copy(
             if "hide-input" in cell.metadata.get("tags", []):  # folded in the book, and so in JupyterLab
                 cell.metadata["jupyter"] = {"source_hidden": True}
         made.cells.append(cell)
-    if inside:
-        raise ValueError("a solution begins and never ends")
     if solutions and solved:
         raise ValueError(f"the exercise {min(solved)!r} has no solution below its cell")
     # The pairing with the text source would write files beside the copy; widgets' states are outputs.
@@ -94,22 +89,6 @@ def _with_solutions(text: str, solved: dict[str, str] | None, cite: Callable[[st
             waiting += f"{block if isinstance(block, str) else block.source}\n"
     made.append(plain_markdown(waiting, cite))
     return "\n\n".join(part for part in made if part.strip())
-
-
-def _without_solutions(text: str, inside: bool) -> tuple[str, bool]:
-    """Drop the solutions of a Markdown cell; say whether the cell ends inside of one."""
-    kept: list[str] = []
-    for block in blocks(text):
-        name = block.name if isinstance(block, Directive) else ""
-        if name in ("solution-start", "solution-end"):
-            if inside == (name == "solution-start"):
-                raise ValueError(
-                    f"a {name} stands where the solution {'goes on' if inside else 'has not begun'}"
-                )
-            inside = not inside
-        elif not inside:
-            kept.append(block if isinstance(block, str) else block.source)
-    return "\n".join(kept), inside
 
 
 def digest(cells: Iterable[Any]) -> str:

@@ -1,7 +1,7 @@
 """Turn the book's Markdown (MyST) into the plain Markdown that every notebook program shows.
 
-The stored notebooks are also the pages of the book, so their text holds what only the book understands: gates
-around exercises, boxes, and references to papers.
+The stored notebooks are also the pages of the book, so their text holds what only the book understands:
+exercises, boxes, and references to papers.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def plain_markdown(text: str, cite: Callable[[str], str]) -> str:
         if isinstance(block, str):
             said = _ROLE.sub(lambda role: _words(role[1], " ".join(role[2].split()), cite), block)
             made.append(_BOOK_PAGE.sub(r"\1 of the book", said))
-        elif block.name in ("exercise-start", "exercise"):
+        elif block.name == "exercise":
             body = plain_markdown("\n".join(block.body), cite)
             made += [*_exercise_heading(block), *([body] if body.strip() else [])]
         elif block.name in BOXES:
@@ -120,7 +120,7 @@ def plain_markdown(text: str, cite: Callable[[str], str]) -> str:
                 made.append(folded(title, body))
             else:
                 made += [f"> {line}".rstrip() for line in f"**{title}**\n\n{body}".split("\n")]
-        elif block.name != "exercise-end":
+        else:
             made.append(block.source)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(made)).strip("\n")
 
@@ -142,11 +142,11 @@ def facts_of(key: str) -> str:
     return f"*{task.kind.capitalize()}, {task.difficulty}; about {minutes}; {points}.*"
 
 
-def _exercise_heading(gate: Directive) -> list[str]:
+def _exercise_heading(block: Directive) -> list[str]:
     """The lines that head an exercise: its title and its facts."""
-    key = key_of_label(gate.options.get("label", ""))
+    key = key_of_label(block.options.get("label", ""))
     facts = [facts_of(key), ""] if key in EXERCISES else []
-    return [f"### Exercise: {gate.argument}", "", *facts]
+    return [f"### Exercise: {block.argument}", "", *facts]
 
 
 def counted(count: int, noun: str) -> str:

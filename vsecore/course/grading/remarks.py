@@ -12,7 +12,6 @@ import nbformat
 from nbformat import NotebookNode
 
 from vsecore.course.batch import notebooks
-from vsecore.course.checks import EXERCISES
 from vsecore.course.grading.parts import key_of, without_marks
 
 LONGEST_MESSAGE = 400  # characters
@@ -143,11 +142,8 @@ def _published_solutions() -> dict[str, str]:
     found = {}
     for path in notebooks():
         for cell in nbformat.read(path, as_version=4).cells:
-            if is_tagged(cell, "solution"):
-                for key in (key for key in EXERCISES if in_quotes(key, cell.source)):
-                    found[_shape(cell.source)] = key
-            elif cell.cell_type == "code" and (part := key_of(cell.source)):
-                found[_shape(without_marks(cell.source))] = part
+            if cell.cell_type == "code" and (key := key_of(cell.source)):
+                found[_shape(without_marks(cell.source))] = key
     return found
 
 
