@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Start here
 #
-# **You will be able to** type a sentence and get the pictures that it is true of, say in three steps how that works, and train the
+# **You will be able to** search pictures with a sentence, say in three steps how that works, and train the
 # network that does it.
 #
 # **You need** nothing yet.
@@ -50,8 +50,8 @@ plots.house_style()
 # %% [markdown]
 # ## Type a sentence
 #
-# Here is a search engine for pictures. It comes with the course, already trained; further down you train it yourself. The next cell
-# opens a thousand drawn scenes and turns each into a vector. (The first time, it also draws the
+# Here is a search engine for pictures. It comes with the course, already trained; further down you train one yourself. The next cell opens
+# a thousand drawn scenes and turns each into a vector, a list of numbers. (The first time, it also draws the
 # scenes, and a bar shows the progress.)
 
 # %%
@@ -65,7 +65,7 @@ index, captions = (side.vectors for side in encode(model, test, tokenizer))
 print("pictures", tuple(index.shape))
 
 # %% [markdown]
-# These vectors are the *index* of the search engine. A sentence, the *query*, becomes a vector of the same length, and the pictures
+# These vectors are the *index* of the search engine. A sentence, the *query*, becomes a vector with equally many numbers, and the pictures
 # whose vectors point most nearly the same way come first.
 
 
@@ -117,8 +117,8 @@ search_box(show_search)
 # ```{admonition} The words that this world knows
 # :class: note dropdown
 #
-# The next cell lists the things, colours and places. Numbers up to ten, "small" and "large", "on", "above", "beside", "holding" and
-# what people and animals do are known too.
+# The next cell lists the things, the colours and the places, and words such as "on" and "holding". The world also knows numbers up to
+# ten, "small" and "large", and what people and animals do.
 # ```
 
 # %% tags=["hide-input"]
@@ -135,8 +135,8 @@ Markdown("\n".join(f"- **{name}**: {', '.join(several)}" for name, several in li
 #
 # You cannot compare a picture with a sentence as they are. So
 #
-# 1. one network turns the **picture into a vector** $v$, a list of numbers;
-# 2. another turns the **sentence into a vector** $t$ of the same length;
+# 1. one network turns the **picture into a vector** $v$;
+# 2. another turns the **sentence into a vector** $t$ with equally many numbers;
 # 3. we compare the two **by the angle between them**. Both networks learn to make the *cosine* of that angle large when the sentence
 #    belongs to the picture:
 #
@@ -180,14 +180,14 @@ def your_search(v, query, k):  # (Ni, D), (D,) -> a list of k row numbers
 # ````{solution} ex-00-search
 # :class: dropdown
 #
-# The length of the query divides all similarities alike, so only the rows need to be scaled. `search` above does the same by
+# The length of the query divides all similarities alike, so only the rows need to be scaled. `search` above does the same with
 # `vsecore.similarity.cosine`.
 # ````
 #
 # ## A world that knows what is true
 #
-# A generator draws the scenes, and five *annotators* describe each of them in a *caption*. Some say little, some love detail. Here are
-# four pictures, each with one of its five captions.
+# The embedded world draws the scenes, and five *annotators* describe each scene, each of them in one *caption*. Some say little, some
+# love detail. Here are four pictures, each with one of its five captions.
 
 # %% tags=["hide-input"]
 shown = [0, 1, 2, 3]
@@ -205,11 +205,11 @@ plots.show(
 # %% [markdown]
 # ## Train it yourself
 #
-# The *training split* has other pictures, with captions of their own. A *recipe* says what to build and how to train it. Here the
-# picture becomes a *grid* of cells, each with a vector, and the sentence is read word by word (encode). The mean of the cells is
-# one vector (pool). Cosines say how similar pictures and sentences are (compare). A *loss* called *InfoNCE* asks, in each *batch* of
-# pictures and captions, which caption belongs to which picture (learn). You need not understand this yet. The next notebooks
-# build each part.
+# The *training split* has other pictures, with captions of their own. A *recipe* says what to build and how to train it. Here the picture
+# becomes a *grid* of cells, each with a vector, and the sentence is read word by word (encode). The mean of the cells is one vector
+# (pool). Cosines say how similar pictures and sentences are (compare). Training lowers a number called the *loss*; this one, *InfoNCE*,
+# asks in each *batch* of pictures and captions which caption belongs to which picture (learn). You need not understand this yet. The next
+# notebooks build each part.
 
 # %%
 recipe = FIRST_RECIPE.override({"training.epochs": lesson.pick(smoke=1, lesson=3, full=15)})
@@ -274,8 +274,8 @@ plots.show(
 # ```{exercise} A prediction
 # :label: ex-00-predict
 #
-# For each caption of the test split, look at the picture that the engine puts first. Which happens more often: it is the caption's
-# *own* picture, or it is a picture that the caption is *true* of? Say "own", "true" or "the same" before you run the cell below.
+# For each caption of the test split, look at the picture that the engine puts first. Which happens more often: that it is the
+# caption's *own* picture, or that the caption is *true* of it? Say "own", "true" or "the same" before you run the cell below.
 # ```
 
 # %%
@@ -297,8 +297,8 @@ lesson.report("00_truth", measured)
 # ```{solution} ex-00-predict
 # :class: dropdown
 #
-# "True" can never be less often than "own", since each caption is true of its own picture. The difference between the two
-# percentages tells how many of the errors that recall counts are right answers.
+# "True" can never happen less often than "own", since each caption is true of its own picture. The difference between the two percentages
+# is the share of captions for which recall counts an error although the answer is right.
 # ```
 #
 # The report shows the numbers of our stored run, and says whether yours agree. Training on another machine gives slightly different
@@ -335,7 +335,7 @@ check("00.break", your_recall)
 # :class: dropdown
 #
 # Only the five captions of that one picture find their own. In the experiment, picture 7 is first for the captions whose vectors make an
-# acute angle with its own. For the others its product is far below zero, and it comes last.
+# acute angle with its own. For all others the dot product with the long vector is far below zero, and picture 7 comes last.
 # ````
 #
 # ```{exercise} Change one thing
@@ -368,8 +368,8 @@ check("00.explore", (your_expectation, your_finding))
 # ## Where to read on
 #
 # - [Pictures and captions](01_pictures_and_captions.ipynb) looks at what five captions of a picture say and leave out.
-# - Ranking sentences for pictures as a task, with its measures, comes from {cite}`hodosh2013framing`.
-# - The loss used here is that of {cite}`oord2018cpc`.
+# - The task of ranking sentences for pictures, and its measures, come from {cite}`hodosh2013framing`.
+# - The loss used here comes from {cite}`oord2018cpc`.
 #
 # ```{admonition} Is this machine ready for the rest?
 # :class: note dropdown

@@ -17,7 +17,7 @@
 # **You will be able to** decide exactly which sentence is true of which picture, say what five captions leave out, and count how many
 # true pairs the field counts as wrong, in a collection and in a batch.
 #
-# **You need** the notebook [Start here](00_start_here.ipynb), and to read a little Python.
+# **You need** the notebook [Start here](00_start_here.ipynb), and a little Python.
 #
 # **It takes** about half a minute and 1 GB of memory on two cores. The exercises take an hour.
 #
@@ -107,9 +107,10 @@ print("owners of the first captions of test:", dataset.test.owner[:12].tolist())
 # {cite}`karpathy2015alignments`. Two habits of the field are not written in those files: COCO's fourth split, `restval`, belongs to the training
 # data, and if a picture has six or seven captions, the first five count.
 #
-# In natural language the second most frequent word is about half as frequent as the first, the third a third, and so on. This is *Zipf's
-# law*. It means that most words of a collection are rare, and a system cannot learn a word that it has seen once. Such words are usually
-# replaced by one token for *unknown*; {cite}`faghri2018vsepp` does this to words seen fewer than four times. The next cell counts them.
+# In natural language the second most frequent word is about half as frequent as the first, the third about a third as frequent, and so
+# on. This is *Zipf's law*. So most words of a collection are rare, and a system cannot learn a word that it has seen once. Rare words are
+# usually replaced by one token for *unknown*; {cite}`faghri2018vsepp` does this to words seen fewer than four times. The next cell counts
+# such words in our training captions; our small world has few of them.
 # ```
 
 # %% tags=["hide-input"]
@@ -130,7 +131,7 @@ if data != "scenes":
 # %% [markdown]
 # ## A sentence and all its pictures
 #
-# The embedded world knows what is true of its pictures. So we can ask of any sentence: which pictures is it true of? Write your own
+# The embedded world knows what is true of its pictures. So we can ask which pictures any sentence is true of. Write your own
 # sentence and run the cell again.
 
 # %%
@@ -156,7 +157,7 @@ if fitting:
 # ```{hint}
 # :class: dropdown
 #
-# Try it in the cell above first. Which pictures share a beach and an umbrella with it, and what do they lack?
+# Try it in the cell above first. Which other pictures show a beach and an umbrella, and what do they lack?
 # ```
 
 # %%
@@ -169,13 +170,14 @@ check("01.sentence", your_sentence)
 # ```{solution} ex-01-sentence
 # :class: dropdown
 #
-# Two things, what joins them, and one colour are enough. It need not be long.
+# The girl, the umbrella that she holds and its colour are enough. The sentence need not be long.
 # ```
 #
 # ## How the world decides
 #
 # `parse` turned the sentence into its *logical form*. Synonyms and word order are gone. What remains is what the sentence claims: the things
-# that it speaks of (its *entities*), what it says of each, the place, and the *relations* between entities. Here is the form of a caption of picture 12:
+# that it speaks of (its *entities*), what it says of each, the place, and the *relations* between entities. Here is the form of a caption
+# of picture 12:
 
 # %%
 scene, caption = world[12].scene, world[12].captions[3]
@@ -204,7 +206,8 @@ print("; ".join(f"{i} {relation} {j}" for relation, i, j in scene.relations))
 # ````{exercise} Is it true?
 # :label: ex-01-true
 #
-# Write rules 2 and 3. `matched` lists, for each entity, the numbers of its things. `claimed` has the relations of the sentence between *entities*, and
+# Write rules 2 and 3. `matched` lists, for each entity, the numbers of its things. `claimed` has the relations of the sentence
+# between *entities*, and
 # `facts` those of the scene between *things*. For the caption above:
 #
 # ```python
@@ -244,8 +247,8 @@ def consistent(matched, claimed, facts):  # -> True or False
 # A claimed relation becomes one pair of things, or several if an entity has several. All of them must be facts.
 # ````
 #
-# The folded cell is the rest: it finds the things that rule 1 allows for each entity, and tries all ways to match them. The cell after it compares this
-# judge with the package's `holds`, which does the same faster.
+# The folded cell does the rest: it finds the things that rule 1 allows for each entity, and tries all ways to match them. The cell after
+# it compares the result, `true_of`, with the package's `holds`, which decides the same and is faster.
 
 
 # %% tags=["hide-input"]
@@ -277,8 +280,8 @@ print("scenes.holds agrees with the cell on", 2 * few * few, "pairs")
 # ````{exercise} Break it
 # :label: ex-01-break
 #
-# A careless judge forgets rule 2. Find a sentence that this judge calls true of picture 12 although it is false. To try one, copy your
-# `consistent` into a new cell, without rule 2 and without the line `@exercise`, and add this:
+# Think of `true_of` as a judge. A careless judge forgets rule 2. Find a sentence that this judge calls true of picture 12 although it is
+# false. To try one, copy your `consistent` into a new cell, without rule 2 and without the line `@exercise`, and add this:
 #
 # ```python
 # true_of(scenes.parse("a girl and a dog"), world[12].scene)
@@ -308,9 +311,10 @@ check("01.break", your_lie)
 #
 # ## What five captions leave out
 #
-# If we can decide truth, we can also decide what a caption *says*. **A caption says a fact if it would be false were that fact alone different.** *Umbrella on
-# the beach* says the place, because it is false at the lake. It does not say the colour, because it is just as true of a red umbrella. Let
-# us change five facts of picture 12, one at a time, and see which captions become false. (Helpers that change a fact are folded.)
+# If we can decide truth, we can also decide what a caption *says*. **A caption says a fact if changing that fact alone makes the caption
+# false.** *Umbrella on the beach* says the place, because it is false at the lake. It does not say the colour, because it is just as true
+# of a red umbrella. Let us change five facts of picture 12, one at a time, and see which captions become false. (The functions that
+# change a fact are folded away.)
 
 
 # %% tags=["hide-input"]
@@ -348,8 +352,8 @@ for caption in world[12].captions:
     print(caption.text, "\n   says:", ", ".join(said))
 
 # %% [markdown]
-# The folded cell lists *all* facts of a scene, each with the scene in which it alone is different. Two details: *left of* and *right of* are one
-# fact, told from two sides; and where there are two flowers, it is a fact that there is no third.
+# The folded cell lists *all* facts of a scene, each with the scene in which it alone is different. Two details: *left of* and *right of*
+# are one fact, told from two sides; and if a scene has two flowers, it is also a fact that there is no third.
 
 
 # %% tags=["hide-input"]
@@ -439,8 +443,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Nobody says the facts in orange. Look through more pictures. Read the captions first, then open the facts. (The buttons work in JupyterLab and in the
-# book.)
+# No caption says the facts in orange. Look through more pictures. Read the captions first, then open the facts. (The buttons work in
+# JupyterLab and in the book.)
 
 
 # %% tags=["hide-input"]
@@ -476,7 +480,7 @@ explorer(
 )
 
 # %% [markdown]
-# Now all pictures of the test split. What percentage of the facts of each kind does each annotator say, and what percentage do the
+# Now take all pictures of the test split. What percentage of the facts of each kind does each annotator say, and what percentage do the
 # five say together?
 
 # %%
@@ -506,12 +510,12 @@ plots.show(
 
 # %% [markdown]
 # Together the five name nearly every thing, but only a small part of the relations: a picture has many of them, and each takes a clause to say. A
-# system trained on captions never learns what all five of them leave out. That relations need a design of their own is the starting
-# point of {cite}`yan2019relational`.
+# system trained on captions never learns what all five of them leave out. {cite}`yan2019relational` starts from the idea that relations
+# need a design of their own.
 #
 # ## One caption, many pictures
 #
-# An annotator looks at one picture. But the sentence is true or false of every other picture as well:
+# An annotator looks at one picture. But the sentence is also true or false of every other picture:
 
 # %% tags=["hide-input"]
 rows, picked = [12, 37, 60], [(12, 0), (12, 4), (37, 0), (37, 1), (60, 0), (60, 4)]
@@ -546,8 +550,8 @@ plots.show(
 #
 # $$y_{ci} = \begin{cases} 1 & \text{if caption } c \text{ is true of picture } i, \\ 0 & \text{otherwise,} \end{cases}$$
 #
-# with $N_{\mathrm{c}}$ rows and $N_{\mathrm{i}}$ columns. Let $y_c = \sum_i y_{ci}$ be the number of pictures that caption $c$ is true of. Each caption
-# is true of its own picture, so the share of the true pairs that the protocol calls false is
+# with $N_{\mathrm{c}}$ rows and $N_{\mathrm{i}}$ columns. Let $y_c = \sum_i y_{ci}$ be the number of pictures that caption $c$ is true
+# of. Each caption is true of its own picture, so the share of the true pairs that the protocol calls false is
 #
 # $$\frac{\sum_c \sum_{i \neq o(c)} y_{ci}}{\sum_c \sum_i y_{ci}} = 1 - \frac{N_{\mathrm{c}}}{\sum_c y_c} .$$
 #
@@ -575,7 +579,7 @@ check("01.share", your_share)
 # There are ten ones. Six of them are captions with their own pictures; the protocol knows no others.
 # ```
 #
-# The obvious way to get the matrix of our world is a double loop. `relevance` looks most of it up in tables:
+# The obvious way to compute this matrix is a double loop. `relevance` looks most of its values up in tables, which is faster:
 
 # %%
 truth = scenes.relevance(captions, [picture.scene for picture in world])  # (Nc, Ni)
@@ -584,7 +588,8 @@ np.testing.assert_array_equal(piece, truth[: 5 * few, :few])
 print("scenes.relevance agrees with the double loop; it has shape", truth.shape)
 
 # %% [markdown]
-# Here is a piece of it, with the pictures ordered by place. Blue pairs are known to the protocol, orange pairs are the false negatives.
+# Here is a piece of the matrix, with the pictures ordered by place. (A *foreign* picture is one that the caption was not written for.) The
+# protocol knows the blue pairs; the orange pairs are the false negatives.
 
 # %% tags=["hide-input"]
 Nc, Ni = truth.shape
@@ -616,7 +621,7 @@ plots.show(
 )
 
 # %% [markdown]
-# A few captions have many orange cells. Guess before you look: what share of all true pairs is orange, a tenth, or a half?
+# A few captions have many orange cells. Guess before you look: what share of all true pairs is orange: a tenth, a half, or more?
 
 # %%
 y = truth.sum(1)  # (Nc,)   y_c
@@ -633,19 +638,19 @@ lesson.report(
 )
 
 # %% [markdown]
-# Most of what is true counts as wrong. (A *foreign* picture is one that the caption was not written for.) More than half of the captions are true of
-# their own picture alone, but a vague caption is true of very many.
+# Most of the true pairs count as wrong. More than half of the captions are true of their own picture alone, but a vague caption is true of
+# very many pictures.
 #
-# ## Who writes the false negatives?
+# ## Whose captions make the false negatives?
 #
-# The annotators are five characters. *Terse* says little, *counter* counts, *place first* begins with where it is, *relations* says how
-# things stand to each other, *detail* loves colours and sizes.
+# The annotators are five characters. *Terse* says little, *counter* counts, *place first* begins with the place, *relations* says how
+# things are arranged, *detail* loves colours and sizes.
 #
 # ```{exercise} A prediction
 # :label: ex-01-predict
 #
-# Take all true pairs of an annotator's captions. The protocol calls a share of them false. For whom is this share smallest? Answer `"terse"`, `"counter"`,
-# `"place first"`, `"relations"` or `"detail"` before you run the cells below.
+# Take all true pairs of an annotator's captions. The protocol calls a share of them false. Which annotator has the smallest share? Answer
+# `"terse"`, `"counter"`, `"place first"`, `"relations"` or `"detail"` before you run the cells below.
 # ```
 
 # %%
@@ -655,8 +660,9 @@ your_prediction = "detail"  # your part: one of the five
 check("01.predict", your_prediction)
 
 # %% [markdown]
-# We count for each annotator. And to see which *facts* make a caption exact, we fit a rough model: each further fact of a kind multiplies the number of
-# pictures by a factor of its own. (Counts are left out: whoever says *two dogs* has named both.)
+# We count this share for each annotator. And to see which *facts* make a caption exact, we fit a rough model: each further fact multiplies
+# the number of pictures that the caption is true of by a factor, and each kind of fact has its own factor. The report says how many of a
+# hundred pictures remain. (Counts are left out: a caption that says *two dogs* has named both.)
 
 # %%
 turn = np.arange(Nc) % CAPTIONS_A_PICTURE  # (Nc,)   who speaks
@@ -723,22 +729,22 @@ plots.show(
 #
 # Does it help to say more? Up to a point: *terse* says the fewest facts and has the largest share, but *detail* says the most
 # and is not the best. The right panel shows why. One more *thing* excludes the most pictures; a size, or the side that something looks to, excludes
-# few, and *detail* loves those. What makes a caption exact is not how much it says but what. The lines are 95 % bootstrap intervals over pictures. The model of factors is
-# rough, and the kinds in the middle overlap, so read it as a coarse order.
+# few, and *detail* loves those. What a caption says matters more than how much it says. The horizontal lines are 95 % intervals, from
+# pictures drawn again with repetition (the bootstrap). The model is rough, and the intervals in the middle overlap, so read it as a coarse order.
 #
 # ## In a batch
 #
-# Training looks at *batches*: $B$ different pictures, each with one of its captions. Every other pair of the batch is taken for a
-# *negative*. How many of these negatives are false? Draw the batch at random. Each cell off the diagonal is a foreign pair, and the share
-# of foreign pairs that are true is
+# Training looks at *batches*: $B$ different pictures, each with one of its captions. Every other pair of the batch counts as a *negative*.
+# How many of these negatives are false? Draw the batch at random, and write its pairs as a matrix with the own pairs on the diagonal. Each
+# cell off the diagonal is a foreign pair, and the share of foreign pairs that are true is
 #
 # $$\varphi = \frac{\sum_c (y_c - 1)}{N_{\mathrm{c}} (N_{\mathrm{i}} - 1)}, \qquad \text{so we expect} \qquad B (B - 1)\, \varphi \qquad \text{false negatives.}$$
 #
 # ```{exercise} Expect false negatives
 # :label: ex-01-batch
 #
-# Write this number as a function of `truth` (Nc, Ni), `owner` (Nc,) and the size of the batch. Each picture has equally many captions, not
-# always five, and they may stand in any order.
+# Write the expected number as a function of `truth` (Nc, Ni), `owner` (Nc,) and the size of the batch. Each picture has equally many
+# captions, not always five, and the captions may come in any order.
 # ```
 #
 # ```{hint}
@@ -851,8 +857,8 @@ plots.show(
 
 # %% [markdown]
 # The crosses lie on the line. In a batch of the usual size many captions meet a picture that they are true of, and the loss pushes that picture
-# away. Larger batches make this more frequent. A loss that sums over all negatives hardly notices. A loss that looks only at
-# the most similar negative picks the false one just when the model has understood the sentence. Remember this for
+# away. Larger batches make this more frequent. In a loss that sums over all negatives, a few false ones weigh little. A loss that looks
+# only at the most similar negative is likely to pick a false one, the more so the better the model understands the sentence. Remember this for
 # [Learning to rank](04_learning_to_rank.ipynb).
 #
 # ```{exercise} Change one thing
@@ -879,14 +885,15 @@ check("01.explore", (your_expectation, your_finding))
 # ```{solution} ex-01-explore
 # :class: dropdown
 #
-# A wrong expectation is a good result if you can say what it overlooked. Here, it forgot that the other four annotators write four fifths of the captions.
+# A wrong expectation is a good result if you can say what it overlooked. Here, the expectation forgot that the other four annotators write
+# four fifths of the captions.
 # ```
 #
 # ## And photographs?
 #
 # Nobody knows all facts of a photograph, but people have looked. For COCO's test split, *CxC* (Crisscrossed Captions, {cite}`parekh2021cxc`) had
 # people rate pairs that were chosen for being alike, and *ECCV Caption* {cite}`chun2022eccv` let five retrieval systems propose pairs and people
-# confirm them. How many right answers do they know, where the protocol knows five captions a picture and one picture a caption?
+# confirm them. The protocol knows five captions a picture and one picture a caption. How many right answers do these two lists know?
 
 # %%
 lines = ["| right by | captions of a picture | pictures of a caption |", "| --- | --- | --- |"]
@@ -899,18 +906,18 @@ lines.append(f"| exact truth, embedded world | {truth.sum(0).mean():.1f} | {y.me
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# Neither list is complete: nobody has looked at a pair that no system proposed, and ECCV Caption covers only a part of the split. Our world is smaller and simpler
-# than COCO, so its numbers are not COCO's. That they are of a similar size suggests that false negatives are not an oddity of a drawn
-# world. [The joint space](03_joint_space.ipynb) shows which measures use such lists.
+# Neither list is complete: nobody has looked at a pair that no system proposed, and ECCV Caption covers only a part of the split. Our
+# world is smaller and simpler than COCO, so its numbers are not COCO's. But they are of a similar size, which suggests that false
+# negatives are not an oddity of a drawn world. [The joint space](03_joint_space.ipynb) shows which measures use such lists.
 #
 # ```{admonition} Where the code departs from the papers
 # :class: note dropdown
 #
-# - **Whose caption it is.** The code that VSE++ released divides a caption's row by five to find its picture, so all pictures must have
+# - **Whose caption it is.** The released code of VSE++ divides a caption's row by five to find its picture, so all pictures must have
 #   five captions, side by side. Here each split stores its `owner`.
-# - **Which captions count.** Some pictures of COCO have more than five captions, and code that trains from COCO's own annotations uses all. Here it is
-#   always the first five.
-# - **restval.** {cite}`faghri2018vsepp` reports with these pictures and without them. Here they always belong to `train`, as in later work.
+# - **Which captions count.** Some pictures of COCO have more than five captions, and code that trains from COCO's own annotations uses
+#   all. Here it is always the first five.
+# - **restval.** {cite}`faghri2018vsepp` reports results with and without these pictures. Here they always belong to `train`, as in later work.
 # ```
 #
 # | paper | in this notebook | in the package |
@@ -922,7 +929,7 @@ Markdown("\n".join(lines))
 #
 # ## Summary
 #
-# - A caption says a fact if it would be false were that fact alone different.
+# - A caption says a fact if changing that fact alone makes the caption false.
 # - Five captions name most things and leave out most relations.
 # - The five-caption protocol calls most true pairs of our world false; vague captions make many of them.
 # - The larger the batch, the more captions meet a false negative in it.
@@ -930,5 +937,5 @@ Markdown("\n".join(lines))
 # ## Where to read on
 #
 # - [Encoders: what the vectors see](02_encoders.ipynb) turns these pictures and captions into vectors.
-# - Describing pictures as a task of ranking: {cite}`hodosh2013framing`. How COCO's captions were collected: {cite}`lin2014coco`.
+# - Image description as a ranking task: {cite}`hodosh2013framing`. How COCO's captions were collected: {cite}`lin2014coco`.
 # - What is missing in COCO's pairs, and what that does to the order of systems: {cite}`parekh2021cxc` and {cite}`chun2022eccv`.

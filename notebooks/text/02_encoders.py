@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Encoders: what the vectors see
 #
-# **You will be able to** turn a picture into cells, regions or patches, write one step of a GRU and attention from nothing, and
+# **You will be able to** turn a picture into cells, regions or patches, write one step of a GRU and attention from scratch, and
 # measure what a single vector has seen and what it knows.
 #
 # **You need** the notebook [Start here](00_start_here.ipynb), some PyTorch, and an idea of what a convolution is.
@@ -61,8 +61,8 @@ plots.house_style()
 # An *encoder* is a network that turns a picture or a sentence into vectors. It takes each apart into *elements*, parts with one
 # vector each. Here the elements of a picture are the cells of a grid. How much does such a vector already know?
 #
-# Take the *mean* of all cells of each training picture, and fit one linear map from these means to the words of the captions. Nobody
-# says where anything is. The map is a *ridge regression*: least squares with a penalty on large weights. The *vocabulary* numbers the
+# Take the *mean* of all cells of each training picture, and fit one linear map from these means to the words of the captions. Nothing
+# tells the map where anything is. The map is a *ridge regression*: least squares with a penalty on large weights. The *vocabulary* numbers the
 # words of the training captions.
 
 
@@ -86,8 +86,8 @@ means = torch.from_numpy(mean_elements(dataset.train)).double()  # (Ni, F)
 to_words = ridge(means, said)
 
 # %% [markdown]
-# A linear map takes one cell as well as a mean. So we ask each cell of a test picture how strongly it speaks for a word
-# {cite}`zhou2016cam`. Choose other words, or another picture, and run the cell again.
+# The map can read a single cell just as it reads a mean. So we ask each cell of a test picture how strongly it speaks for a word
+# {cite}`zhou2016cam`. Choose other words or another picture.
 
 # %%
 row = 12  # of the test split
@@ -129,9 +129,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Yellow cells speak most strongly for the word. The words have found their places. Is this picture an exception? For each kind of thing
-# in each test picture, we look whether the strongest cell for its word has its middle in the thing's box, and compare with a random
-# cell:
+# Yellow cells speak most strongly for the word. The words have found their places. Is this picture special? For each kind of thing in
+# each test picture, we check whether the middle of the strongest cell for its word lies in the box around the thing, and compare with a random cell:
 
 # %% tags=["hide-input"]
 pointing = {}
@@ -167,9 +166,9 @@ if pointing:
     print(lesson.report("02_pointing", pointing))
 
 # %% [markdown]
-# It is not. The words were learned from captions of whole pictures, so it is the cells that know what is where. The network that made
-# them was trained on the facts of other scenes, cell by cell, so this is an easy case. And the map ignores the order of words: *left of*
-# needs more.
+# No. The map learned from captions of whole pictures, so it is the cells that know what is where. The network that made
+# them was trained on the facts of other scenes, cell by cell, so this is an easy case. And the map ignores the order of words, so it
+# cannot understand *left of*.
 #
 # ## Three kinds of elements
 #
@@ -241,8 +240,8 @@ with torch.no_grad():
 #
 # ## From features to elements
 #
-# The backbone has looked at each picture once, and its vectors lie on disk. What remains to be learned is small: bring each to the
-# width D that pictures and sentences share. For cells and patches that is one matrix.
+# The backbone has looked at each picture once, and its vectors lie on disk. Only a small step remains to be learned: it brings each vector
+# to the width D that pictures and sentences share. For cells and patches, one matrix does this.
 
 
 # %%
@@ -257,8 +256,8 @@ class Cells(nn.Module):  # and patches
 
 # %% [markdown]
 # Regions get a second path of two layers {cite}`chen2021gpo`. Pictures have different numbers of regions, so a batch is filled up
-# with *padding*, rows of nothing, and a *mask* says which rows are real. The batch normalisation between the two layers must look at
-# the real rows alone.
+# with *padding*, rows that stand for nothing, and a *mask* says which rows are real. The batch normalisation between the two layers must
+# use only the real rows.
 
 
 # %%
@@ -305,7 +304,7 @@ print("CellEncoder and RegionEncoder agree with the cells above")
 # ```{hint}
 # :class: dropdown
 #
-# Zero times NaN is NaN. `torch.where` does not look at what it leaves out.
+# Zero times NaN is NaN. `torch.where` ignores what it leaves out.
 # ```
 
 # %%
@@ -324,13 +323,13 @@ def mean_of_real(x, mask):  # (B, N, D), (B, N) -> (B, D)
 # ````{solution} ex-02-mean
 # :class: dropdown
 #
-# Choose instead of multiplying, and divide by the number of real elements, not by N.
+# Choose with the mask instead of multiplying by it, and divide by the number of real elements, not by N.
 # ````
 #
 # ## What does a vector see?
 #
-# The drawing suggests that a cell sees its own square. Let us measure it. Paint one square over with the picture's mean colour, look
-# again, and ask how far each vector has moved. What a vector does not see cannot move it.
+# The drawing suggests that a cell sees its own square. Does it? Paint one square over with the picture's mean colour, run the network
+# again, and see how far each vector moves. What a vector does not see cannot move it.
 
 
 # %%
@@ -349,8 +348,8 @@ def moved_by_paint(read, picture: torch.Tensor) -> torch.Tensor:
 moved = {kind: moved_by_paint(read, picture) for kind, read in readers.items()}
 
 # %% [markdown]
-# A square's colour says how far painting it moves the vector of the framed element, as a share of its length. Where no colour lies
-# over the picture, that is less than a thousandth.
+# A square's colour says how far painting it moves the vector of the framed element, as a share of that vector's length. Where there is no
+# colour, it is less than a thousandth.
 
 # %% tags=["hide-input"]
 chosen = {"cells": 39, "patches": 39}
@@ -379,8 +378,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Cells and regions see far beyond their frames, but mostly what is near. A patch sees everything: in each layer it has looked at all
-# others. How far could a cell see? Its *receptive field* is the part of the picture that can reach it, and it can be counted. A
+# Cells and regions see far beyond their frames, but mostly what is near. A patch sees everything: in each layer it has looked at all other
+# patches. How far could a cell see? Its *receptive field* is the part of the picture that can reach it, and it can be counted. A
 # convolution adds its width, less one, in steps of the map that it reads; a stride makes all later steps larger:
 
 # %%
@@ -393,21 +392,21 @@ print(f"a cell stands for {step} pixels, and a square of {reach} pixels can reac
 print(f"the picture is {picture.shape[-1]} pixels wide")
 
 # %% [markdown]
-# So a cell in the middle could see everything, and hardly uses it.
+# So a cell in the middle could see everything, but it hardly uses what is far away.
 #
 # ## What does a vector know?
 #
-# **Question.** To *see* a thing is not to *know* it. A patch has seen the whole picture. Does its vector also know what stands far away?
+# **Question.** *Seeing* a thing is not the same as *knowing* it. A patch has seen the whole picture. Does its vector also know what is far away?
 #
 # **What we do.** A *linear probe* is a ridge regression that reads one fact from one vector. From the vector at the middle of a thing, it
-# names the kind of the thing here, and the kind of the thing farthest away. For comparison, a probe that has only the name of
-# the place: cows stand on farms.
+# names the kind of the thing here, and the kind of the thing farthest away. For comparison, another probe gets only the name of the place:
+# cows live on farms.
 #
 # ```{exercise} The farthest thing
 # :label: ex-02-far
 #
 # How often will a probe on a patch name the farthest thing? Write `"rarely"`, `"half the time"` or `"mostly"` before you run the
-# next cells. Any of the three earns the point.
+# next cells. Any answer earns the points.
 # ```
 
 # %%
@@ -508,16 +507,16 @@ if accuracy:
 # ````{solution} ex-02-far
 # :class: dropdown
 #
-# Rarely, and hardly more often than the place alone.
+# Rarely, and not much more often than with the place alone.
 # ````
 #
-# **What came out.** All three kinds of vectors know what stands at their own place. About the farthest thing they know little more than
-# the name of the place gives away, even the patches, which have seen it.
+# **What came out.** All three kinds of vectors know which thing is at their own place. About the farthest thing they know little more than
+# the name of the place gives away, and this holds even for the patches, which have seen it.
 #
-# **What it means.** These networks were trained to say of each cell what stands in it. A vector carries what it was trained to carry, not
-# all that it could see. If a model should know how things *stand to each other*, its loss must ask for it.
+# **What it means.** These networks were trained to say what is in each cell. A vector carries what it was trained to carry, not
+# all that it could see. If a model should know how things *are arranged*, its loss must ask for it.
 #
-# **How sure we are.** The intervals come from sampling the test pictures anew. But there is one network of each kind, trained once, and a
+# **How sure we are.** The intervals come from resampling the test pictures. But each network was trained only once, and a
 # linear probe finds only what can be read linearly.
 #
 # ```{exercise} Ask another question
@@ -538,15 +537,15 @@ check("02.explore", (your_expectation, your_finding))
 # ````{solution} ex-02-explore
 # :class: dropdown
 #
-# There is no one right finding. Two things help to argue: what the network was trained to say, and whether the nearest thing reaches
-# into the receptive field. Compare with the place alone before you call a number high.
+# There is no one right finding. Two questions help: What was the network trained to say? Does the nearest thing reach
+# into the receptive field? Compare with the place alone before you call a number high.
 # ````
 #
 # ## Three ways to read a sentence
 #
-# A sentence's elements are its words. A table with a vector for each word makes a start. But *left* means little until one knows left
-# of what: a word's vector must depend on the other words. A *recurrent* network passes a message from word to word. *Attention* lets
-# each word ask all others at once. Blue arrows lead from what the middle word's vector depends on:
+# A sentence's elements are its words. A table with a vector for each word is a start. But *left* means little until you know left of what:
+# a word's vector must depend on the other words. A *recurrent* network passes a message from word to word. *Attention* lets
+# each word ask all others at once. The blue arrows show what the middle word's vector depends on:
 
 # %% tags=["hide-input"]
 words = ["a", "girl", "holds", "an", "umbrella"]
@@ -588,8 +587,8 @@ plots.show(
 )
 
 # %% [markdown]
-# First the words become numbers; each sentence gets a start and an end. The longest caption decides the width of the batch, L. Each line
-# begins with its mask: a one for a word, a zero for padding.
+# First the words become numbers, and each sentence gets a start token and an end token. The longest caption decides the width of the
+# batch, L. Each line begins with its mask: a one for a word, a zero for padding.
 
 # %%
 tokens, mask = vocabulary.encode(captions)  # (C, L) each
@@ -602,7 +601,7 @@ sentence = captions[-1]
 #
 # The *gated recurrent unit* {cite}`cho2014gru` carries a *state* $h$, its memory, from word to word. At word $i$, with the vector $x_i$, it
 # makes a proposal $\tilde h_i$ and mixes it with its memory. Two *gates*, numbers between zero and one in each dimension, decide:
-# $r$ how much of the past the proposal may use, $z$ how much of the past stays. With $\sigma$ the logistic function and $W$, $U$
+# $r$ says how much of the past the proposal may use, $z$ how much of the past stays. With $\sigma$ the logistic function and $W$, $U$
 # learned matrices, these are the paper's equations (5) to (8), the last as torch has it:
 #
 # $$\begin{aligned}
@@ -650,7 +649,7 @@ def gru_step(x, h, W, U, w, u):  # (C, Dw), (C, D) -> (C, D)
 # so that $U h$ is one product.
 # ````
 #
-# To read a sentence, repeat the step word after word. Two readers, one from each end, make a *bidirectional* GRU. A word's element is
+# To read a sentence, repeat the step for each word. Two readers, one from each end, make a *bidirectional* GRU. A word's element is
 # the mean of both states. At padding, the state stays as it is; without the line with `where`, the backward reader would read padding
 # first, and a caption's vectors would depend on its batch.
 
@@ -672,7 +671,7 @@ def bigru(x, mask, forwards: nn.GRU, backwards: nn.GRU):
 
 
 # %% [markdown]
-# With the same weights, the package's encoder gives the same numbers on the real words.
+# With the same weights, the package's encoder agrees on the real words.
 
 # %%
 torch.manual_seed(seed)
@@ -725,7 +724,8 @@ def attention(q, k, u, mask):  # (C, A, L, Dh) each, (C, L) -> (C, A, L, Dh)
 # The mask hides columns, the words that are asked. `mask[:, None, None]` is (C, 1, 1, L).
 # ````
 #
-# A *Transformer layer* is attention, and then a small network of two layers, equation (2), for each word by itself. Both are *residual*: what they find is added to what was there. A *layer norm* before each brings every vector to mean
+# A *Transformer layer* is attention, and then a small network of two layers, equation (2), applied to each word by itself. Both
+# are *residual*: their result is added to their input. A *layer norm* before each brings every vector to mean
 # zero and spread one.
 
 
@@ -760,7 +760,7 @@ print("torch.nn.TransformerEncoderLayer agrees")
 
 # %% [markdown]
 # Attention asks *what* the other words are, never *where*. So a vector for each *position* is added to each word's. This reader has two
-# layers, as in the thesis that a later notebook builds {cite}`yan2019relational`.
+# layers, as in the thesis whose model a later notebook builds {cite}`yan2019relational`.
 
 
 # %%
@@ -806,15 +806,15 @@ with torch.no_grad():
 # ````{solution} ex-02-break
 # :class: dropdown
 #
-# Both sentences hold the same words. Without positions they get the same vectors in another order, so the same mean, and a search
+# Both sentences consist of the same words. Without positions they get the same vectors in another order, so the same mean, and a search
 # would find the same pictures for both.
 # ````
 #
 # ## BERT has read before
 #
-# BERT {cite}`devlin2019bert` is such a Transformer, deeper, and trained on much text before it meets its first caption: some words are
-# hidden, and it guesses them from all others. A word that is not in its list is spelled in *word pieces*; `##` marks a piece that goes
-# on. We use `all-MiniLM-L6-v2`, a small BERT that learned from a large one {cite}`wang2020minilm` and was then trained on the meaning
+# BERT {cite}`devlin2019bert` is such a Transformer, deeper, and trained on a lot of text before any caption: some words are
+# hidden, and it guesses them from all others. A word that is not in its list is split into *word pieces*; `##` marks a piece that
+# continues a word. We use `all-MiniLM-L6-v2`, a small BERT that learned from a large one {cite}`wang2020minilm` and was then trained on the meaning
 # of sentences {cite}`reimers2019sbert`.
 
 # %%
@@ -834,11 +834,11 @@ print(tuple(states.shape), "->", tuple(elements.shape))
 # %% [markdown]
 # ## Does context change a word's vector?
 #
-# **Question.** In a table, *left* has one vector. In BERT, is the *left* of *facing left* nearer to a *left* of the same meaning than to
-# that of *a girl left the beach*?
+# **Question.** In a table, *left* has one vector. In BERT, is the vector of *left* in *facing left* nearer to another *left* of the same
+# meaning than to the *left* in *a girl left the beach*?
 #
 # **What we do.** We write eight sentences for each meaning and compare vectors by cosine, before the first layer and after the last. We
-# also put *right* into the place of *left*.
+# also replace *left* by *right*.
 
 # %% tags=["hide-input"]
 direction = [
@@ -911,18 +911,18 @@ plots.show(
 lesson.report("02_company", {name: 100 * c[-1].mean().item() for name, c in alike.items()})
 
 # %% [markdown]
-# **What came out.** The table has cosines times a hundred, after the last layer. The two meanings of *left* begin with almost one vector
-# and move apart. *Right*, the opposite in the same place, comes nearer.
+# **What came out.** The report gives cosines times a hundred, after the last layer. The two meanings of *left* begin with almost the same
+# vector and move apart. *Right*, the opposite, comes nearer.
 #
 # **What it means.** Context changes a vector. It does not keep left and right far apart.
 #
-# **How sure we are.** Both movements are larger than the intervals. It is less sure that the same meaning ends nearer than the
-# other: their intervals nearly touch. They are over our own few sentences, with one small BERT. Write others and see.
+# **How sure we are.** Both movements are larger than the intervals. It is less sure that the same meaning ends nearer than the other
+# meaning: their intervals nearly touch. And we used a few sentences of our own and one small BERT.
 #
 # ## Which words does a vector depend on?
 #
-# The measurement that we made on pictures: take one word away (BERT gets its `[MASK]`) and see how far each vector moves. GRU and
-# Transformer are untrained here: which words can matter at all is decided by the wiring.
+# As with the pictures, we take one word away (BERT gets its `[MASK]`) and see how far each vector moves. The
+# GRU and the Transformer are untrained here, since their architecture alone decides which words can matter.
 
 
 # %%
@@ -966,9 +966,9 @@ plots.show(
 
 # %% [markdown]
 # In the table a vector depends on its own word alone. In the BiGRU all words matter, neighbours most. In the untrained Transformer all
-# others matter about alike. In BERT some move every vector, such as the girl and the umbrella.
+# other words matter about equally. In BERT some words move every vector, such as *girl* and *umbrella*.
 #
-# One promise all three must keep: a caption has the same vectors alone and in a batch with longer ones.
+# All three readers must keep one promise: a caption has the same vectors alone and in a batch with longer captions.
 
 # %%
 short = int(mask.sum(1).argmin())
@@ -1030,12 +1030,12 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # Nearly all parameters for pictures are in the backbone, so the field looks at each picture once and keeps the features. Our boxes come
-# for free; on photographs the detector that finds them is large. BERT is larger and does more work than the other two together.
+# for free; on photographs the detector that finds them is large. BERT is larger and does more work than the other two readers together.
 #
 # ```{admonition} Optional: where the code departs from the papers
 # :class: note dropdown
 #
-# - The Transformer's paper normalises after each sum; the thesis, our layer and most of today's code before.
+# - The Transformer's paper normalises after each sum; the thesis, our layer and most of today's code before each part.
 # - The paper adds sines and cosines for positions; BERT, the thesis and our reader learn them.
 # - Our vision transformer has no class token: here the patches are the elements.
 # - VSE∞'s released code normalises its regions over the padding too.
@@ -1046,7 +1046,7 @@ Markdown("\n".join(lines))
 # | cells {cite}`jiang2020grid`, patches {cite}`dosovitskiy2021vit` | `Cells` | `vsecore.encoders.CellEncoder` |
 # | regions {cite}`anderson2018bottomup` | `Regions` | `vsecore.encoders.RegionEncoder` |
 # | GRU {cite}`cho2014gru`, eqs. (5) to (8) | `gru_step`, `read`, `bigru` | `vsecore.encoders.BiGRUEncoder` |
-# | attention {cite}`vaswani2017attention`, eqs. (1), (2) | `attention`, `TransformerLayer` | comes with the thesis' model; held here against `torch.nn` |
+# | attention {cite}`vaswani2017attention`, eqs. (1), (2) | `attention`, `TransformerLayer` | comes with the thesis' model; compared here with `torch.nn` |
 # | BERT {cite}`devlin2019bert` | `bert_reader` | `vsecore.encoders.BERTEncoder` |
 #
 # ## Summary
@@ -1054,7 +1054,7 @@ Markdown("\n".join(lines))
 # - An encoder turns a picture into cells, regions or patches, and a sentence into words in context: N vectors of width D.
 # - A vector carries what its network was trained to carry, not all that it could see.
 # - A GRU passes messages from word to word; attention lets each word ask all others, and needs positions.
-# - Padding must never change a result: choose by the mask, do not multiply.
+# - Padding must never change a result: choose with the mask, do not multiply by it.
 #
 # ## Where to read on
 #

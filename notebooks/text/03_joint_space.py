@@ -95,8 +95,8 @@ plots.show(
 )
 
 # %% [markdown]
-# That is a good search: all pictures of which the caption is true come first. But it was written for only one of them, which is not
-# first, so the usual protocol counts a miss. We come back to this.
+# That is a good search: all pictures of which the caption is true come first. But the caption was written for only one of them, which is
+# not first, so recall at 1 counts a miss. We come back to this.
 #
 # ## Angle and distance say the same
 #
@@ -144,7 +144,7 @@ plots.show(
 #
 # $$\lVert v - t \rVert^2 = v \cdot v + t \cdot t - 2\, v \cdot t = 2 - 2\, s(v, t) .$$
 #
-# So the nearest picture is always the most similar one. We check it on our vectors.
+# So the nearest picture is always the most similar one. We check it.
 
 # %%
 squared = torch.cdist(v, t[:200]).square()  # (Ni, 200)
@@ -152,7 +152,7 @@ torch.testing.assert_close(squared, 2 - 2 * S[:, :200], atol=1e-4, rtol=0)  # th
 print("nearest is most similar:", torch.equal(squared.argmin(0), S[:, :200].argmax(0)))
 
 # %% [markdown]
-# Without the scaling this would not hold: the dot product favours long vectors, the distance short ones.
+# Without the scaling this would not hold: the dot product would favour long vectors, the distance short ones.
 #
 # ## The rank of a caption
 #
@@ -192,8 +192,8 @@ plots.show(
 # ```{hint}
 # :class: dropdown
 #
-# Pick one number from each column of `S`, the score with the own picture. Compare the whole matrix with these numbers. Which picture
-# counts itself?
+# Pick one number from each column of `S`, the score with the own picture. Compare the whole matrix with these numbers. Which picture does
+# this count that it should not?
 # ```
 
 # %%
@@ -212,7 +212,7 @@ def caption_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Nc,)
 # ````{solution} ex-03-captions
 # :class: dropdown
 #
-# The own picture scores as high as itself, so the sum has counted it once.
+# The own picture scores as high as itself, so the sum counts it once. Take one away.
 # ````
 #
 # A picture has several captions of its own. Its rank is that of the *best* of them, and the others are not its negatives.
@@ -247,10 +247,10 @@ def picture_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Ni,)
 # ````{solution} ex-03-ranks
 # :class: dropdown
 #
-# Hide what is not own to find the best own caption. Hide what is own to count.
+# Hide the captions of other pictures to find the best own one. Hide the own captions to count the others.
 # ````
 #
-# `vsecore.evaluation.ranks` gives both lists. It reads the matrix in blocks, so that it need not fit into memory.
+# `vsecore.evaluation.ranks` gives both lists of ranks. It reads the matrix in blocks, so that it need not fit into memory.
 
 # %%
 few = S[:50, owner < 50], owner[owner < 50]  # the first fifty pictures and their captions
@@ -262,7 +262,7 @@ print("vsecore.evaluation.ranks agrees with both cells")
 # %% [markdown]
 # ## From ranks to a table
 #
-# Every number of the usual table is a summary of these two lists. *R@k*, recall at k, is the percentage of ranks below k. The *median rank* is
+# Every number of the usual table summarises these two lists. *R@k*, recall at k, is the percentage of ranks below k. The *median rank* is
 # the middle of the sorted ranks, rounded down, and the *mean rank* is their mean. Both are counted from 1.
 
 
@@ -361,7 +361,7 @@ check("03.break", your_scores)
 # ````
 #
 # Useful systems have ties too: half precision makes them, and so do scores that are rounded to save memory. We round the scores of our
-# trained system to fewer and fewer decimals and expect the four evaluations to part.
+# trained system to fewer and fewer decimals and expect the four evaluations to disagree.
 
 # %% tags=["hide-input"]
 decimals = (5, 4, 3, 2, 1, 0)
@@ -385,7 +385,7 @@ plots.show(
 )
 
 # %% [markdown]
-# As rounding removes information, two evaluations fall and two rise. An evaluation that rewards saying less cannot be
+# As rounding removes information, two evaluations fall and two rise. An evaluation that rewards throwing information away cannot be
 # trusted, so in this course ties count against the system in every measure.
 #
 # ## Why COCO 1K and COCO 5K differ
@@ -403,7 +403,7 @@ lesson.report("03_folds", {f"R@1 among {small} pictures": in_folds["t2i_r1"]})
 # ```{exercise} Ten times as many pictures
 # :label: ex-03-folds
 #
-# Now the same system searches the whole test split at once, ten times as many pictures as in a fold. What happens to R@1? Write your
+# Now the same system searches the whole test split, ten times as many pictures as in a fold. What happens to R@1? Write your
 # prediction before you read on:
 #
 # - `"a"`: it stays about the same, since the system is the same;
@@ -422,11 +422,11 @@ check("03.folds", your_prediction)
 # ````{solution} ex-03-folds
 # :class: dropdown
 #
-# It is b, and it can be computed. Only captions whose own picture is a close call lose the first place. A system that guesses would
+# It is b, and it can be computed. Only captions whose own picture leads by little lose the first place. A system that guesses would
 # fall to a tenth.
 # ````
 #
-# What changes is the number of negatives. Let $n$ be the number of pictures searched. A caption has $n - 1$ negatives, and each of them has a
+# Only the number of negatives changes. Let $n$ be the number of pictures searched. A caption has $n - 1$ negatives, and each of them has a
 # chance to score higher. Suppose their scores follow the bell curve, a *normal distribution*, with mean zero and standard deviation one; this
 # only sets the unit. Let the score of the own picture follow a normal distribution with mean $\delta$, the *lead*, and standard
 # deviation $\sigma$, the *spread*. Call its density $p(s)$. With $\Phi(s)$ the chance that one negative stays below $s$, all of them stay
@@ -454,8 +454,8 @@ assert math.isclose(recall_law(1000, 1, 0, 1), 100 / 1000, rel_tol=1e-6)  # no l
 # %% [markdown]
 # ## An experiment that could fail
 #
-# Real negatives are not independent numbers from a bell curve: some pictures are nearly the same. So the law may fail. We test it: we
-# find the lead and the spread that give R@1 and R@10 on the small folds, and predict the recalls on all pictures.
+# Real negatives are not independent numbers from a bell curve: some pictures are nearly the same. So this formula, our *law*, may fail.
+# We test it: we find the lead and the spread that give R@1 and R@10 on the small folds, and predict the recalls on all pictures.
 
 
 # %%
@@ -473,7 +473,7 @@ measured = {f"R@{k}, measured": table[f"t2i_r{k}"] for k in (1, 5, 10)}
 lesson.report("03_predicted", predicted | measured)
 
 # %% [markdown]
-# R@1 falls, but by far less than ten times, and the law predicts it to within a few points. Does it also hold for published systems? For six
+# R@1 falls, but to far more than a tenth, and the law predicts it to within a few points. Does it also hold for published systems? For six
 # of them we take R@1 and R@10 at COCO 1K and predict the three recalls at COCO 5K.
 
 # %% tags=["hide-input"]
@@ -538,8 +538,8 @@ lesson.report(
 
 # %% [markdown]
 # We asked whether two numbers from a small search predict the recalls of a large one. They nearly do, here and for five of the six
-# published systems: COCO 1K and 5K hold nearly the same information. SCAN does better at 5K than the law predicts; its table does not say why.
-# Seven systems are few. Use the law to understand tables, not to replace a measurement.
+# published systems: COCO 1K and 5K hold nearly the same information. SCAN does better at 5K than the law predicts; its table does not say
+# why. Seven systems are few. Use the law to understand tables, not to replace a measurement.
 #
 # ## What is true, and what the protocol counts
 #
@@ -557,7 +557,7 @@ lesson.report(
 # ```{exercise} Average precision at R
 # :label: ex-03-precision
 #
-# `shown` says of every item, from the best place on, whether it is relevant: a bool tensor (n,). All relevant items are in it. Return
+# `shown` says of every item, in order from the best place, whether it is relevant: a bool tensor (n,). All relevant items are in it. Return
 # the average precision at R of this one query.
 # ```
 #
@@ -588,7 +588,7 @@ def average_precision_at_r(shown):  # (n,) bool, the best place first -> a numbe
 # A wrong item adds nothing itself, and it lowers P at all places after it.
 # ````
 #
-# To use it we need the items in the order of their scores. Ties count against the system: of equal scores, the wrong items come first.
+# To use your function we need the items in the order of their scores. Ties count against the system: of equal scores, the wrong items come first.
 
 
 # %%
@@ -620,7 +620,7 @@ print("vsecore.evaluation.map_at_r agrees")
 # `vsecore.evaluation.ndcg` computes it.
 # ```
 #
-# Now we ask our system both questions: does a caption find its own picture, and does it find what it is true of?
+# Now we ask our system both questions: does a caption find its own picture, and does it find a picture that it is true of?
 
 # %%
 first_true = truth[torch.arange(len(owner)), S.argmax(0)].double().mean().item()
@@ -667,9 +667,9 @@ check("03.limit", your_limit)
 #
 # ## Do recall and truth put systems in the same order?
 #
-# An unfair protocol does little harm if it is equally unfair to all systems. So we line up real systems of three kinds: ridge regressions
-# with four penalties, and two trainings, one with InfoNCE and one with the loss of the next notebook, measured after different numbers
-# of steps.
+# An unfair protocol does little harm if it is equally unfair to all systems. So we compare systems of three kinds: ridge regressions
+# (linear maps) with four penalties, and two trainings, one with InfoNCE and one with the loss of the next notebook,
+# measured after different numbers of steps.
 
 
 # %%
@@ -733,8 +733,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Each dot is a system; the dotted line is the oracle's R@1 on our test split. *Kendall's rank correlation* says how far two orders agree: of
-# the pairs of systems, the share put in the same order, less the share put in opposite order.
+# Each dot is a system; the dotted line is the oracle's R@1 on our test split. *Kendall's rank correlation* says how far two orders agree:
+# it is the share of pairs of systems that both put in the same order, minus the share that they put in opposite orders.
 
 
 # %%
@@ -755,11 +755,11 @@ orders = {
 lesson.report("03_order", orders)
 
 # %% [markdown]
-# We asked whether R@1 orders systems as the truth does. From text to picture it does: the systems lie near one curve. From picture to text it
-# does so within a kind, but less between kinds: the ridge regressions found more of what is true than InfoNCE at the same R@1. A likely
-# reason is that R@1 needs only the best own caption, while mAP@R asks for every true one, and InfoNCE pushes all captions of other pictures
-# away, the true ones too. How sure are we? Each system was trained once, at the size of a lesson. So follow a training by R@1, but compare
-# systems of different kinds by the truth as well.
+# We asked whether R@1 puts systems in the same order as the truth does. From text to picture it does: the systems lie near one curve.
+# From picture to text it does so within a kind, but less between kinds: the ridge regressions found more of what is true than InfoNCE at
+# the same R@1. A likely reason is that R@1 needs only the best own caption, while mAP@R asks for every true one, and InfoNCE pushes all
+# captions of other pictures away, the true ones too. How sure are we? Each system was trained once, at the size of a lesson. So use R@1
+# to follow a training, but compare systems of different kinds by the truth as well.
 #
 # ```{exercise} Change one thing
 # :label: ex-03-explore
@@ -784,7 +784,7 @@ check("03.explore", (expected, found))
 # ````{solution} ex-03-explore
 # :class: dropdown
 #
-# This is one experiment of many. What counts is that the expectation was there before the number.
+# What counts is that you wrote your expectation before you saw the number.
 # ````
 #
 # ## What people say about photographs
@@ -808,8 +808,8 @@ print("own pairs:", len(pairs_of["coco"]))
 print("further pairs that people found right:", len(further))
 
 # %% [markdown]
-# People confirmed more further pairs than there are own ones, and most pairs were never looked at. COCO's own recall counts each of these
-# pairs as a negative. `vsecore.evaluation.coco_benchmarks` measures your scores by all three benchmarks. Here is what was published for three
+# People confirmed more further pairs than there are own pairs, and most pairs were never looked at. COCO's own recall counts each of
+# these pairs as a negative. `vsecore.evaluation.coco_benchmarks` measures your scores by all three. Here is what was published for three
 # systems:
 
 # %% tags=["hide-input"]
@@ -831,8 +831,9 @@ for entry in (entry for entry in entries if columns[0] in entry.metrics):
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# VSRN has the lowest rsum of the three and the highest mAP@R from text to picture; from picture to text it is last by both. The authors who
-# measured this warn that VSRN is one of the five systems that proposed the pairs, and a proposer's pairs are confirmed more often.
+# VSRN has the lowest rsum of the three and the highest mAP@R from text to picture; from picture to text, which is not in the table, it is
+# last by both. The authors who measured this warn that VSRN is one of the five systems that proposed the pairs, and a proposer's pairs
+# are confirmed more often.
 #
 # ```{admonition} Optional: when a printed rsum is not the sum
 # :class: note dropdown
@@ -845,7 +846,7 @@ Markdown("\n".join(lines))
 #
 # - On the unit sphere the nearest is the most similar, and the cosine is all we need to compare.
 # - A rank counts the negatives that score at least as high as the own item; every number of the table summarises ranks.
-# - Ties count against the system, and recalls compare only for the same number of pictures.
+# - Ties count against the system, and recalls can be compared only for the same number of pictures.
 # - R@1 asks for the own item, mAP@R for all that is true; systems of different kinds need both.
 #
 # ## Where to read on

@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Learning to rank
 #
-# **You will be able to** write the loss of VSE++ {cite}`faghri2018vsepp` and a training step from nothing, say why one hard
-# negative teaches more than many easy ones, and recognise, explain and prevent a collapse.
+# **You will be able to** write the loss of VSE++ {cite}`faghri2018vsepp` and a training step from scratch, say why one hard negative can
+# teach more than many easy ones, and recognise, explain and prevent a collapse.
 #
 # **You need** the notebook [Start here](00_start_here.ipynb), gradients, some PyTorch, and an idea of what a recurrent
 # network is.
@@ -59,7 +59,7 @@ plots.house_style()
 # %% [markdown]
 # ## What learning does to a search
 #
-# We train a small system with the loss of this notebook. A *recipe* names its parts and its training as plain data:
+# We train a small system with the loss of this notebook. A *recipe* says as plain data what the system consists of and how it is trained:
 
 # %%
 dataset = lesson.dataset("grid")
@@ -75,7 +75,7 @@ recipe = get("vsepp_grid_gru").override(
 run = lesson.trained(recipe, dataset)
 
 # %% [markdown]
-# Here is one query, asked twice: of the same networks with random weights, before any training, and of the trained ones. A
+# We ask one query twice: first the networks with random weights, before any training, then the trained ones. A
 # frame and a tick mark the pictures of which the sentence is true.
 
 # %%
@@ -112,8 +112,8 @@ plots.show(
 #
 # A picture and its caption are two points on a circle (in a real system, on a sphere in many dimensions). We want the
 # caption to be more similar to the picture than any other caption is, and not just barely: by a *margin* $m$. A caption of
-# another picture is called a *negative*. On the left, only negatives in the shaded zone are too close. On the right, the
-# same wish as a cost: zero while the negative keeps its distance, then rising in a straight line. That shape is
+# another picture is called a *negative*. On the left, only negatives in the shaded zone are too close. The right panel shows the same wish
+# as a cost: it is zero while the negative keeps its distance, then rises in a straight line. That shape is
 # called a *hinge*.
 
 # %% tags=["hide-input"]
@@ -175,7 +175,7 @@ plots.show(
 #
 # ## All the negatives of a batch
 #
-# A batch holds $B$ pictures and their $B$ captions, so every caption of another row is a negative for free. All
+# A batch holds $B$ pictures and their $B$ captions, so the captions of the other pictures serve as negatives for free. All
 # similarities form one matrix $S$, with the right pairs on its diagonal. Each pair is compared with its row (other
 # captions for this picture) and with its column (other pictures for this caption). The sum over *all* negatives is the older
 # loss, equation (5) of the paper:
@@ -307,7 +307,7 @@ print("vsecore.losses.triplet agrees with both cells")
 # | $\ell_{SH}$, eq. (5) | `all_negatives` | `vsecore.losses.triplet(hardest=False)` |
 # | $\ell_{MH}$, eq. (6) | `hardest_negative` | `vsecore.losses.triplet(hardest=True)` |
 #
-# What does each of them learn from? The cell below makes a batch as it might be after some training: most negatives are easy, and
+# What does each loss learn from? The cell below makes a batch as it might be after some training: most negatives are easy, and
 # caption 7 is more similar to picture 3 than the picture's own caption. The gradient says how strongly each similarity is
 # pushed. We show it in percent of the whole, so that both losses share one scale.
 
@@ -435,8 +435,8 @@ for batch in progress(make_loader(dataset.train, run.tokenizer, 128, seed=seed))
     training_step(pictures, captions, all_negatives, optimizer, batch.to("cpu"))
 
 # %% [markdown]
-# Has it learned anything? Rank all test captions for each test picture, and all pictures for each caption. *Recall at k* is the
-# percentage of queries with an own item among the first k; `rsum` adds up six recalls and can reach 600.
+# Has it learned anything? Rank all test captions for each test picture, and all pictures for each caption. *Recall at k* is the percentage
+# of queries with one of their own items among the first k; `rsum` adds up six recalls and can reach 600.
 
 
 # %%
@@ -457,14 +457,13 @@ lesson.report(
 )
 
 # %% [markdown]
-# `vsecore.training.fit` is this loop with what a real training needs besides: learning-rate schedules, several
-# GPUs, checkpoints, and a look at the development split after each epoch.
+# `vsecore.training.fit` adds to this loop what a real training needs: learning-rate schedules, several GPUs, checkpoints, and a look at
+# the development split after each epoch.
 #
 # ## Does the hardest negative win in the end?
 #
-# The paper's claim is that the hardest negative beats the sum over all. The code of a successor {cite}`chen2021gpo`
-# has a third way: one epoch of all negatives first, then the hardest. The claim can fail here: then the solid line ends on
-# top.
+# The paper claims that the hardest negative beats the sum over all. The code of a successor {cite}`chen2021gpo` has a third way: one epoch
+# of all negatives first, then the hardest. If the claim fails here, the line of all negatives ends on top.
 #
 # We trained each way for thirty epochs, from three seeds, on a quarter of the training pictures. That takes too long for a
 # notebook, so it was done beforehand, and the figure is drawn from the records of those runs.
@@ -532,16 +531,17 @@ plots.show(
 )
 
 # %% [markdown]
-# **What came out.** With rsum, both ways that end with the hardest negative finish above all negatives, for every seed. The
+# **What came out.** By rsum, both ways that end with the hardest negative finish above the sum over all, for every seed. The
 # hardest from the start needs about half of the training to catch up; after an epoch of all negatives, hardly any time is lost.
 #
 # mAP@R counts every caption that is true of a picture, not only the five that were written for it. From text to picture it agrees
-# with rsum. From picture to text it does not: there, all negatives do better. A likely reason is that the hardest negative of a
+# with rsum. From picture to text it does not: there, the sum over all negatives does better. A likely reason is that the hardest negative of a
 # picture is often a caption that is true of it too, though written for another one, and it is pushed away all the same.
 #
 # **How sure we are.** Three seeds on a small world, with one learning rate for all, are too few for a verdict on the paper's
 # claim. But they show what the first epoch is good for. (The dotted line is the oracle, which knows every true pair and breaks ties at
-# random. The five-caption protocol counts most true pairs as false, so a higher rsum partly means guessing which caption was written.)
+# random. The five-caption protocol counts most true pairs as false, so a higher rsum partly means guessing which caption was written for
+# which picture.)
 #
 # ````{admonition} Optional: train these curves yourself
 # :class: note dropdown
@@ -564,8 +564,8 @@ plots.show(
 #
 # ## What a high learning rate does to the hardest negative
 #
-# Why would anybody wait with the hardest negative? We make its start harder: ten times the learning rate, no gradient
-# clipping, two epochs. We watch two things: the loss of a batch, and the mean similarity of *all* its pairs, right and wrong.
+# Why would anybody wait with the hardest negative? We make its start harder: ten times the learning rate, no clipping of long gradients,
+# two epochs. We watch two things: the loss of a batch, and the mean similarity of *all* its pairs, right and wrong.
 
 # %%
 harsh = {"training.learning_rate": 2e-2, "training.clip_norm": 1e9, "training.epochs": 2}
@@ -634,24 +634,24 @@ plots.show(
 )
 
 # %% [markdown]
-# The model is on its way to giving the same vector to everything: a *collapse*. If all vectors were the same, every similarity
-# would be one and every hinge would stand at exactly the margin. $B$ pairs with two hinges each would then cost
+# The model is on its way to giving the same vector to everything: a *collapse*. If all vectors were the same, every similarity would be
+# one and every hinge would equal the margin. $B$ pairs with two hinges each would then cost
 #
 # $$2 \cdot B \cdot m ,$$
 #
 # the dashed line. (A batch with two captions of one picture has more than $B$ right pairs and costs a little more.)
 #
 # Why does the model go there? Early in training the embeddings are close to random, so the hardest negative is hard only by
-# accident, and is usually more similar than the right caption. Such a hinge stands above the margin. The quickest way to lower it
-# is to make all similarities equal, for then it stands at the margin. With all negatives this gains nothing: the average negative
+# accident, and is usually more similar than the right caption. Such a hinge is larger than the margin. The quickest way to lower it is to
+# make all similarities equal, since it then equals the margin. With all negatives this gains nothing: the average negative
 # is no more similar than the right caption, so the only way down is to tell the pictures apart.
 #
-# Why does it stay? The gradient of an open hinge with respect to the picture is $t' - t$. If all captions are the same
+# Why does it stay? The gradient of a hinge above zero with respect to the picture is $t' - t$. If all captions are the same
 # vector, that is zero.
 #
 # ## How one epoch of all negatives prevents it
 #
-# So we let all negatives spread the vectors out first. The learning rate and the number of steps are the same, but the first
+# So we first let the sum over all negatives spread the vectors out. The learning rate and the number of steps are the same, but the first
 # epoch uses all negatives and the second the hardest:
 
 # %%
@@ -686,20 +686,20 @@ plots.show(
 )
 
 # %% [markdown]
-# Look at the left panel. The two losses hardly differ, although one model ranks and the other does not. How can that be? The
+# Look at the left panel. The two losses hardly differ, although one model ranks well and the other does not. How can that be? The
 # next exercise answers it.
 #
 # ```{exercise} Fool the loss
 # :label: ex-04-break
 #
-# Break the loss as a warning sign. Write a matrix of similarities, (4, 4), all between −1 and 1, whose hardest-negative loss
+# Show that the loss is no reliable warning sign. Write a matrix of similarities, (4, 4), all between −1 and 1, whose hardest-negative loss
 # is exactly that of a collapsed batch, $2 \cdot 4 \cdot 0.2$, although its mean similarity is below $0.5$.
 # ```
 #
 # ```{hint}
 # :class: dropdown
 #
-# Each of the eight hinges must stand at exactly the margin. What does that say of a pair and its hardest negative?
+# Each of the eight hinges must equal the margin. What does that say about a pair and its hardest negative?
 # ```
 
 # %%
@@ -720,11 +720,11 @@ check("04.break", your_scores)
 # ```{admonition} Where the code departs from the paper
 # :class: note
 #
-# - **Captions of the same picture.** The released code of VSE++ takes everything off the diagonal for a negative, so now and
-#   then a right caption is pushed away. Here it is never a negative; `losses.triplet.siblings_are_negatives=true` gives the
+# - **Captions of the same picture.** The released code of VSE++ treats everything off the diagonal as a negative, so now and then a right
+#   caption is pushed away. Here a right caption is never a negative; `losses.triplet.siblings_are_negatives=true` gives the
 #   released behaviour.
 # - **The first epoch.** The paper uses the hardest negative from the start. An epoch of all negatives first comes from the code
-#   of its successors. It is our default, for the reason that you have just seen.
+#   of its successors. It is our default, for the reason that you saw above.
 # ```
 #
 # ## Your own experiment: the margin, or the number of negatives
@@ -736,8 +736,8 @@ check("04.break", your_scores)
 # ```{exercise} Change one thing
 # :label: ex-04-ablation
 #
-# Write down what you expect, as `expected` in the last cell. Then put your change into the next cell, run it, and write as
-# `found` what you see and how sure you are.
+# Write down what you expect, as `expected` in the last cell. Then put your change into the next cell, run it, and write down, as `found`,
+# what you see and how sure you are.
 # ```
 
 # %%
@@ -770,7 +770,7 @@ check("04.ablation", (expected, found))
 # ````{solution} ex-04-ablation
 # :class: dropdown
 #
-# There is no single right answer. A good one names what was changed, says what was expected and why, and does not claim more than one
+# There is no single right answer. A good answer names what was changed, says what was expected and why, and does not claim more than one
 # seed can show.
 # ````
 #
@@ -785,10 +785,10 @@ Markdown(course.published("VSE++"))
 # %% [markdown]
 # ## Summary
 #
-# - A hinge costs nothing once the right pair leads by the margin; every other row and column of a batch is a negative for free.
+# - A hinge costs nothing once the right pair leads by the margin; the other rows and columns of a batch serve as negatives for free.
 # - All negatives spread the push over many easy cases; the hardest negative puts it on the worst mistake.
 # - Early in training the hardest negative is hard by accident, and learning from it alone can collapse the space to one point.
-# - An epoch of all negatives prevents that; watch the mean similarity and the recall, since the loss looks the same in both cases.
+# - An epoch of all negatives prevents that; watch the mean similarity and the recall, since the loss looks much the same with a collapse and without.
 #
 # ## Where to read on
 #

@@ -195,9 +195,12 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _right_under(answer, 1e4),
-                "What stands in the padding gets into your sum: leave it out by the mask.",
+                "The values in the padding get into your sum: use the mask to leave them out.",
             ),
-            Trial(_right_in_any_place, "Padding may stand anywhere: ask the mask, do not count."),
+            Trial(
+                _right_in_any_place,
+                "Padding may come anywhere, not only last: use the mask, not the number of elements.",
+            ),
             Trial(
                 lambda answer: _right_under(answer, float("nan")) and _right_under(answer, float("inf")),
                 "Zero times NaN is NaN: choose with torch.where or masked_fill instead of multiplying.",
@@ -234,7 +237,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_as_gru(answer, *_gru_inputs(reset=50, update=50)),
-                "Where z is one, all of the past stays: the state must come out as it went in, equation (7).",
+                "Where z is one, all of the past stays: the new state must equal the old one, equation (7).",
             ),
             Trial(
                 lambda answer: _same_as_gru(answer, *_gru_inputs(reset=50, update=-50)),
@@ -248,7 +251,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_as_gru(answer, *_gru_inputs()),
-                "With gates between zero and one something is still different: look at r, equation (5).",
+                "With gates between zero and one the states still differ: look at r, equation (5).",
             ),
             Trial(
                 _gru_learns,
@@ -261,7 +264,7 @@ EXERCISES: dict[str, Exercise] = {
             Trial(_gates_in_the_other_order, "The first third of W and U makes r, the second makes z."),
             Trial(
                 _reset_before_the_matrix,
-                "That is the paper's print, U times (r ⊙ h). Here r multiplies U h with its bias.",
+                "That is what the paper prints, U times (r ⊙ h). Here r multiplies U h with its bias.",
             ),
         ),
         reference=_gru_step,
@@ -289,12 +292,12 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_as_attention(answer, (5, 3, 1)),
-                "With padding: its fit must be so low that the softmax gives it nothing, and the real words' "
-                "shares must still add up to one.",
+                "With padding: the fit of a padded key must be so low that the softmax gives it nothing, "
+                "and the real words' shares must still add up to one.",
             ),
             Trial(
                 lambda answer: _same_as_attention(answer, (5, 3, 1), filler=50.0),
-                "What stands in the padding gets into the answer: hide its fits before the softmax.",
+                "The values in the padding get into the answer: hide its fits before the softmax.",
             ),
             Trial(
                 _attention_learns,
@@ -307,8 +310,8 @@ EXERCISES: dict[str, Exercise] = {
             Trial(_divided_by_the_width, "You divided by Dh; equation (1) divides by its root."),
             Trial(
                 _softmax_over_the_queries,
-                "Your shares add up to one over the queries. Each query shares itself out over the keys, the "
-                "last dimension.",
+                "Your shares add up to one over the queries. They must add up to one over the keys, the last "
+                "dimension.",
             ),
         ),
         reference=_attention,
@@ -336,7 +339,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: 0.9 <= float(answer) < 0.999,
-                "That is with the positions still in place: set their weights to zero, then read again.",
+                "That is the cosine with the positions still in place: what if they are all zero?",
             ),
         ),
     ),

@@ -81,7 +81,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: _shape(answer(*_scores(5, 0))) == (30,),
-                "Return one rank a caption, (Nc,).",
+                "Return one rank for each caption, (Nc,).",
             ),
             Trial(
                 lambda answer: torch.as_tensor(answer(torch.eye(6), torch.arange(6))).tolist() == [0] * 6,
@@ -89,11 +89,11 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_caption_ranks(answer, 1),
-                "With one caption a picture, count down the column how many pictures score higher.",
+                "With one caption a picture, count how many pictures in the column score higher.",
             ),
             Trial(
                 lambda answer: _same_caption_ranks(answer, 5),
-                "Captions stand in any order: `owner` says which row holds the own score of a column.",
+                "Captions come in any order: `owner` says which row has the own picture of a column.",
             ),
             Trial(
                 lambda answer: _same_caption_ranks(answer, 5, ties=True),
@@ -119,10 +119,10 @@ EXERCISES: dict[str, Exercise] = {
         ),
         mistakes=(
             Trial(
-                lambda answer: near(answer, 1.5), "That is the middle; tables round down and count from 1."
+                lambda answer: near(answer, 1.5), "That is the middle; tables round it down and count from 1."
             ),
-            Trial(lambda answer: near(answer, 2.5), "Counted from 1 already; tables also round down."),
-            Trial(lambda answer: near(answer, 1), "Rounded down already; but the best rank in a table is 1."),
+            Trial(lambda answer: near(answer, 2.5), "You counted from 1; tables also round down."),
+            Trial(lambda answer: near(answer, 1), "You rounded down; but the best rank in a table is 1."),
             Trial(
                 lambda answer: near(answer, 40 / 6, 0.05) or near(answer, 46 / 6, 0.05),
                 "That is the mean: one bad rank pulls it far. The median takes the middle.",
@@ -138,7 +138,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: _shape(answer(*_scores(1, 0))) == (6,),
-                "Return one rank a picture, (Ni,).",
+                "Return one rank for each picture, (Ni,).",
             ),
             Trial(
                 lambda answer: torch.as_tensor(answer(torch.eye(6), torch.arange(6))).tolist() == [0] * 6,
@@ -146,7 +146,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_ranks(answer, 1),
-                "With one caption a picture, count along the row how many others score higher.",
+                "With one caption a picture, count how many other captions in the row score higher.",
             ),
             Trial(
                 lambda answer: _same_ranks(answer, 5),
@@ -175,7 +175,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: near(answer(torch.tensor([True, True, False])), 1),
-                "Return a number; all relevant items first is the best order there is, and gives 1.",
+                "Return a number; the best order has all relevant items first, and gives 1.",
             ),
             Trial(
                 lambda answer: near(answer(torch.tensor([False, False, True, True])), 0),
@@ -212,7 +212,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: 25 <= float(answer) <= 100,
-                "In percent: the worst of the four captions alone would give 25, the best 100.",
+                "Give a percentage: the worst of the four captions alone would give 25, the best 100.",
             ),
             Trial(
                 lambda answer: near(answer, 68.75, 0.1),
@@ -222,7 +222,7 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(
                 lambda answer: near(answer, 0.6875, 0.01) or near(answer, 11 / 16, 0.01),
-                "Right as a fraction; R@1 is a percentage.",
+                "That is right as a fraction; R@1 is a percentage.",
             ),
             Trial(
                 lambda answer: near(answer, 50, 0.1),
@@ -242,11 +242,11 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: torch.as_tensor(answer).shape == (20, 100),
-                "Scores have one row a picture and one column a caption: (20, 100).",
+                "Scores have one row for each picture and one column for each caption: (20, 100).",
             ),
             Trial(
                 lambda answer: not torch.as_tensor(answer).isnan().any(),
-                "vsecore refuses a score that is not a number. Ordinary numbers can do it, too.",
+                "vsecore refuses a score that is not a number. Ordinary numbers can do it.",
             ),
             Trial(
                 lambda answer: _strictly(torch.as_tensor(answer)) == 1,
@@ -254,17 +254,17 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _found(answer) == 0,
-                "vsecore finds some own pictures: these scores do tell the right one from others.",
+                "vsecore finds some own pictures: for some captions your scores put the own picture first.",
             ),
         ),
         mistakes=(
             Trial(
                 lambda answer: _found(answer) == 100,
-                "That is a perfect system: it knows which belong together. Yours should know nothing.",
+                "That is a perfect system: it knows which pairs belong together. Yours should know nothing.",
             ),
             Trial(
                 lambda answer: torch.as_tensor(answer).shape == (100, 20),
-                "Transpose it: one row a picture, one column a caption.",
+                "Transpose it: one row for each picture, one column for each caption.",
             ),
         ),
     ),

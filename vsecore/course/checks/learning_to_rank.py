@@ -156,8 +156,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_as_sum(answer, 5),
-                "On a random batch it differs: compare each row, and each column, with the pair on the "
-                "diagonal.",
+                "On a random batch your loss is wrong: compare each row, and each column, with the "
+                "pair on the diagonal.",
             ),
             Trial(lambda answer: _same_as_sum(answer, 4, margin=0.5), "The margin is an argument: use it."),
             Trial(
@@ -184,11 +184,12 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: any(near(answer, part) for part in (0.1, 0.3, 0.4)),
-                "Each row: margin plus the negative minus the pair's own, and nothing if that is below zero.",
+                "Each hinge: the margin, plus the negative's similarity, minus the pair's, and zero if that "
+                "is below zero.",
             ),
             Trial(
                 lambda answer: near(answer, 0.4),
-                "You counted one direction: rows are pictures' hinges, columns are captions'; add both.",
+                "You counted one direction: pictures have hinges in rows, captions in columns; add both.",
             ),
         ),
         difficulty="easy",
@@ -196,7 +197,7 @@ EXERCISES: dict[str, Exercise] = {
             Trial(lambda answer: float(answer) < 0, "A sum of hinges is never below zero."),
             Trial(
                 lambda answer: near(answer, 0.2),
-                "Two of the four are below zero: they cost nothing, not less.",
+                "Two of the four sums are below zero: these hinges cost zero, not less.",
             ),
         ),
     ),
@@ -219,7 +220,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_as_triplet(answer, 4, 5),
-                "Every positive pair has its hinges, not one pair a picture.",
+                "Every positive pair has its two hinges, not only one pair for each picture.",
             ),
             Trial(
                 lambda answer: _same_as_triplet(answer, 4, 2, margin=0.5),
@@ -255,15 +256,15 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: not torch.equal(answer(1)[1][0], answer(0)[1][0]),
-                "The weights did not change: after the gradients, the optimizer makes its step.",
+                "The weights did not change: after `backward`, the optimizer must take its step.",
             ),
             Trial(
                 lambda answer: _same_weights(answer, 1),
-                "The weights changed in another way than one step changes them.",
+                "The weights changed, but not as one step would change them.",
             ),
             Trial(
                 lambda answer: _same_weights(answer, 3) and _same_losses(answer),
-                "The first step is right and later ones are not: old gradients are still there.",
+                "The first step is right and later ones are wrong: old gradients are still there.",
             ),
         ),
         reference=one_step,
@@ -279,11 +280,11 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: tuple(answer.shape) == (4, 4) and bool((answer.abs() <= 1).all()),
-                "A tensor of shape (4, 4) is wanted, with similarities from -1 to 1.",
+                "Give a tensor of shape (4, 4), with similarities from -1 to 1.",
             ),
             Trial(
                 lambda answer: near(_cost_of(answer), 2 * 4 * 0.2),
-                "Not the loss of a collapsed batch: each of the eight hinges must stand at exactly the "
+                "That is not the loss of a collapsed batch: each of the eight hinges must equal the "
                 "margin, so each pair must tie with its hardest negative.",
             ),
             Trial(

@@ -130,7 +130,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: _decides(answer, ONE_THING),
-                "One entity and no relation claimed: nothing can be wrong. Return True.",
+                "One entity and no claimed relation: neither rule can be broken. Return True.",
             ),
             Trial(
                 lambda answer: _decides(answer, TWICE),
@@ -161,7 +161,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: answer(*BOTH_DOGS) and answer(*ONE_OF_TWO_DOGS) and not answer(*HELD),
-                "You are content if one thing of a group fits: every one must.",
+                "You accept a group if one of its things fits: every one must.",
             ),
             Trial(
                 lambda answer: answer(*HELD) and answer(*HOLDING) and not answer(*TWICE),
@@ -177,7 +177,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: 1 < float(answer) <= 100,
-                "A percentage: how many of a hundred true pairs are called false?",
+                "Give a percentage: how many of a hundred true pairs are called false?",
             ),
             Trial(
                 lambda answer: near(answer, 40),
@@ -185,20 +185,20 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         mistakes=(
-            Trial(lambda answer: near(answer, 0.4), "As a share that is right; give it in percent."),
+            Trial(lambda answer: near(answer, 0.4), "That is right as a share; give it in percent."),
             Trial(
                 lambda answer: near(answer, 60),
-                "That is the share of the true pairs that the protocol knows; asked are the others.",
+                "That is the share of the true pairs that the protocol knows; give the share of the others.",
             ),
             Trial(
                 lambda answer: near(answer, 100 * 4 / 12, 0.1),
-                "You divided by the pairs that the protocol calls false; asked is a share of the true pairs.",
+                "You divided by all pairs that the protocol calls false; divide by the number of true pairs.",
             ),
             Trial(
                 lambda answer: near(answer, 100 * 4 / 18, 0.1),
-                "You divided by all cells of the matrix; asked is a share of the true pairs.",
+                "You divided by all cells of the matrix; divide by the number of true pairs.",
             ),
-            Trial(lambda answer: near(answer, 4), "That is how many there are; asked is the percentage."),
+            Trial(lambda answer: near(answer, 4), "That is how many there are; give the percentage."),
         ),
     ),
     "01.sentence": Exercise(
@@ -216,15 +216,15 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _true_of(answer).isdisjoint(LOOKALIKES),
-                "This is true of another beach with an umbrella, too: say what those lack.",
+                "This is also true of another beach with an umbrella: say what the other one lacks.",
             ),
             Trial(
                 lambda answer: _true_of(answer) == {SHOWN},
-                "This is true of another picture still: try scenes.holds on all of them, and say more.",
+                "This is also true of some other picture: try it in the cell above, and say more.",
             ),
             Trial(
                 lambda answer: len(answer.split()) <= 8,
-                "That is the one picture, in more than eight words: leave out what it can do without.",
+                "This is true of picture 12 alone, but it is too long: leave out what is not needed.",
             ),
         ),
     ),
@@ -253,7 +253,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: near(_with_all_true(answer, 4), 12),
-                "If all is true of all, every cell off the diagonal of the batch is a false negative.",
+                "If every caption is true of every picture, every cell off the diagonal of the batch is a "
+                "false negative.",
             ),
             Trial(
                 lambda answer: _counts(answer, batch=5, captions_each=1),
@@ -261,25 +262,25 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _counts(answer, batch=5, captions_each=3),
-                "With several captions a picture it is off: use owner, and divide by all foreign pairs.",
+                "With several captions a picture it is wrong: use owner, and divide by all foreign pairs.",
             ),
         ),
         mistakes=(
             Trial(
                 lambda answer: near(answer(np.eye(6, dtype=bool), np.arange(6), 4), 12 / 6),
-                "You took the share of all pairs; a caption and its own picture are no foreign pair.",
+                "You took a share of all pairs; a caption and its own picture are not a foreign pair.",
             ),
             Trial(
                 lambda answer: near(_with_all_true(answer, 4), 16),
-                "You counted the diagonal: a pair is no negative of itself.",
+                "You counted the diagonal: a pair is not its own negative.",
             ),
             Trial(
                 lambda answer: near(_with_all_true(answer, 4), 6),
-                "You counted each two pairs once, but picture 1 with caption 2 and 2 with 1 are two cells.",
+                "You counted half of the cells: row 1, column 2 and row 2, column 1 are two cells.",
             ),
             Trial(
                 lambda answer: near(_with_all_true(answer, 4), 1),
-                "That is the share; multiply it by the cells of the batch that it is a share of.",
+                "That is the share; multiply it by the number of cells off the diagonal.",
             ),
         ),
         reference=_expected_false_negatives,
@@ -295,13 +296,13 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 _fools,
-                "Name one thing of the picture twice, as if it were two: what could that be called, too?",
+                "Name one thing of the picture twice, as if it were two: what else could it be called?",
             ),
         ),
         mistakes=(
             Trial(
                 lambda answer: scenes.holds(scenes.parse(answer), _scenes()[SHOWN]),
-                "Both judges call this true, and rightly: say something false.",
+                "Both judges call this true, and they are right: say something false.",
             ),
             Trial(
                 lambda answer: any(entity.count > 1 for entity in scenes.parse(answer).entities),
@@ -309,7 +310,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: len(scenes.parse(answer).entities) < 2,
-                "One thing cannot be matched twice in a sentence that speaks of one: speak of two.",
+                "Your sentence speaks of one thing only: speak of two, so that one can be matched twice.",
             ),
             Trial(
                 lambda answer: not _careless(scenes.parse(answer), _scenes()[SHOWN]),

@@ -37,7 +37,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: int(answer) == answer >= 1,
-                "A rank is a whole number, and the first place is 1.",
+                "A place is a whole number, and the best place is 1.",
             ),
             Trial(
                 lambda answer: answer == 3, "Sort the similarities from high to low and find 0.4 among them."
@@ -45,7 +45,7 @@ EXERCISES: dict[str, Exercise] = {
         ),
         mistakes=(
             Trial(lambda answer: answer == 2, "You counted from 0, or missed one that scores higher."),
-            Trial(lambda answer: answer == 4, "You sorted from low to high? The most similar comes first."),
+            Trial(lambda answer: answer == 4, "Did you sort from low to high? The most similar comes first."),
         ),
         difficulty="easy",
     ),
@@ -66,14 +66,14 @@ EXERCISES: dict[str, Exercise] = {
                 lambda answer: (
                     (made := answer(torch.eye(5), torch.ones(5), 2)) is not None and len(made) == 2
                 ),
-                "Return k rows of the index.",
+                "Return the numbers of k rows.",
             ),
             Trial(
                 lambda answer: _finds(answer, 0.0), "The k most similar come first: sort from high to low."
             ),
             Trial(
                 lambda answer: _finds(answer, 9.0),
-                "In your search longer vectors win: compare by cosine, not by dot product.",
+                "In your search long vectors win: compare by cosine, not by dot product.",
             ),
         ),
         difficulty="easy",
@@ -87,7 +87,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: 0 < float(answer) <= 100,
-                "A percentage above 0: one picture's captions do find it.",
+                "Give a percentage above 0: the captions of one picture do find it.",
             ),
             Trial(
                 lambda answer: near(answer, 0.1),
@@ -95,7 +95,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         mistakes=(
-            Trial(lambda answer: near(answer, 0.001), "As a share that is right; give it in percent."),
+            Trial(lambda answer: near(answer, 0.001), "That is right as a share; give it in percent."),
             Trial(
                 lambda answer: near(answer, 0.02),
                 "You counted one caption: the winning picture owns five of them.",
