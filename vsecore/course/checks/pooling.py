@@ -260,7 +260,7 @@ EXERCISES: dict[str, Exercise] = {
                     _same_as_kmax(answer, [6, 1, 3], 6, 4, float("nan"))
                     and _same_as_kmax(answer, [6, 1, 3], 6, 4, float("inf"))
                 ),
-                "What stands in the padding got into the result: zero times NaN is NaN; try torch.where or "
+                "The padding got into the result: zero times NaN is NaN; try torch.where or "
                 "masked_fill.",
             ),
             Trial(
