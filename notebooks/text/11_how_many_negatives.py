@@ -205,7 +205,7 @@ lesson.report(
 #
 # A triplet compares a pair with one negative. For several negatives 2AD takes InfoNCE {cite}`oord2018cpc`, and keeps only the
 # $K$ hardest in its sum. Let $\hat t_1, \hat t_2, \dots$ be the negatives of a picture $v$ in the batch, the hardest first. The
-# paper's loss, which follows its equation 6, is
+# loss (after equation 6 of the paper, with the pair itself in the sum) is
 #
 # $$\ell_{v \to t} = -\frac{1}{B} \sum_{(v,t)} \log \frac{\exp(s(v,t)/\tau)}{\exp(s(v,t)/\tau) + \sum_{j=1}^{K} \exp(s(v,\hat t_j)/\tau)} .$$
 #
@@ -392,7 +392,7 @@ def how_many(S):  # (B, B) -> a whole number
 # $\gamma^{1.25}$ and with $\log \frac{1}{B^2} \sum \exp(s)$ as the uniformity. The next cell compares the two forms on three
 # batches. The printed form keeps most negatives in a well-trained space. The form above comes down to a few, which is the
 # schedule that figure C-2 of the paper shows, so it is our default. The other is `rule="printed"`;
-# [the evidence page](../evidence/2ad.md) compares both forms.
+# [the evidence page](../evidence/2ad.md) has more on both forms.
 
 # %%
 batches = {"knows nothing": (0.0, 0.0), "well trained": (0.94, 0.02), "collapsed": (1.0, 1.0)}

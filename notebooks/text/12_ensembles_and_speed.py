@@ -532,8 +532,8 @@ def rerank(quick, elements, words, k):  # (n,), (n, N, D), (L, D), a number -> (
 #
 # A clock measures more than arithmetic: memory takes time, and small products run less well than large ones. What it shows depends
 # on the machine, and on whatever else is running there. So we never compare single times. We take the processor's time, which leaves out other programs. In each round
-# we time two ways right after each other, the quick one repeated many times, and take their *ratio*. Of many rounds we take
-# the median. (The cells and words of G were not trained for cross-attention, so only the cost counts here.)
+# we time two ways right after each other, the quick one repeated many times, and take their *ratio*. Then we take
+# the median over many rounds. (The cells and words of G were not trained for cross-attention, so only the cost counts here.)
 
 
 # %%
