@@ -1,4 +1,4 @@
-"""The batches of an epoch (`make_loader`).
+"""Make the batches of an epoch (`make_loader`).
 
 Features may be on disk: a batch reads only its own rows. Everything random in a batch is a pure
 function of the seed, the epoch and the row, so that neither the number of workers nor an interruption
@@ -145,7 +145,7 @@ def make_loader(
     rank: int = 0,
     world: int = 1,
 ) -> DataLoader[Batch]:
-    """The batches of one epoch.
+    """Make the loader of one epoch's batches.
 
     "pairs": a batch is `batch_size` captions, each with its picture (B = C); an epoch is every caption once.
     "pictures": a batch is `batch_size` pictures, each once and with all its captions (C is usually 5 B).

@@ -1,4 +1,4 @@
-"""The ladder on Flickr8k: from chance to an ensemble, each rung with the command that climbs it."""
+"""The ladder on Flickr8k: from chance to an ensemble, each rung with the command that produces it."""
 
 from __future__ import annotations
 
