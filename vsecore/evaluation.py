@@ -267,7 +267,7 @@ def coco_benchmarks(
         "coco_1k": _mean_over_folds(scores, torch.from_numpy(owner), torch.from_numpy(rows).view(5, -1)),
         "coco_5k": evaluate(scores, owner),
     }
-    names = split.pictures[rows.argsort()], split.captions[columns.argsort()]  # of the rows, of the columns
+    names = split.pictures[rows.argsort()], split.captions[columns.argsort()]  # by row, by column
     for benchmark in ("cxc", "eccv"):
         captions, pictures = coco_judgements.right_items(benchmark)
         tables[benchmark] = coco_judgements.measure(

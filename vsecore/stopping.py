@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 PATIENCE = 5
-"""Seconds that a program has to end tidily. Ending it then is safe: its files are whole at any moment."""
+"""Seconds that a program has to end tidily. Ending it after that is safe: its files are always whole."""
 
 _advice: Callable[[], str] = str
 

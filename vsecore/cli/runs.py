@@ -117,7 +117,7 @@ def train(
 
 
 CCA = Path("cca")
-"""What `vse evaluate` takes in place of a run's folder; another name must do for a folder."""
+"""What `vse evaluate` takes in place of a run's folder; so a run's folder needs another name."""
 
 
 def evaluate(

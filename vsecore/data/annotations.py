@@ -19,7 +19,7 @@ from vsecore.typed import short
 
 CAPTIONS_A_PICTURE = 5
 SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
-"""The JSON's word for a split, and ours. COCO's "restval" is used for training, as everybody uses it."""
+"""Karpathy's name for a split, and ours. COCO's "restval" is used for training, as is usual."""
 
 _FILE = re.compile(r"(?!\.\.?$|[A-Za-z]:)[^/\\\x00-\x1f\x7f\ufeff]+")
 _OUTSIDE = re.compile(r"^/|^[A-Za-z]:|(^|/)\.\.(/|$)|[\\\x00-\x1f\x7f\ufeff]")
@@ -103,13 +103,13 @@ class Entry:
     split: str
     """ "train", "dev" or "test"; "" if no split has it."""
     folder: str
-    """Where it lies below the root, as far as the file says."""
+    """The folder below the root that holds the picture, as far as the file says."""
     file_name: str
     identity: str
     """COCO's number where there is one, else the picture file's name, with its folder if one is given."""
     captions: list[str]
     place: str
-    """Where it stands in the annotation file."""
+    """The entry's place in the annotation file."""
 
 
 def read_annotations(path: Path) -> tuple[str, list[Entry]]:

@@ -25,7 +25,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 """Types that hold weights on their own: smaller ones need scales beside them."""
 MOBILENET = "mobilenetv2_100_same"
-"""timm's MobileNetV2 as TensorFlow runs it: its way of padding, its input from -1 to 1."""
+"""timm's MobileNetV2 as TensorFlow runs it, with TensorFlow's padding and input from -1 to 1."""
 
 
 class Backbone(nn.Module):
@@ -152,8 +152,8 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
     else:
         if name == MOBILENET or published is None or not published.hf_hub_id:
             raise ValueError(f"nobody publishes weights for {name}: name a local file as weights")
-        # First the file, then the network, so that an unreachable hub is noticed at once. Of the files of a
-        # model only safetensors are taken: a pickle can run code.
+        # First the file, then the network, so that an unreachable hub is noticed at once. Only a
+        # model's safetensors are downloaded, since a pickle can run code.
         hub, file_name = str(published.hf_hub_id), published.hf_hub_filename or "model.safetensors"
         file_name = file_name.replace("pytorch_model.bin", "model.safetensors")
         folder = _download(

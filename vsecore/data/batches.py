@@ -151,9 +151,9 @@ def make_loader(
     "pictures": a batch is `batch_size` pictures, each once and with all its captions (C is usually 5 B).
 
     Dropping elements and words keeps a model from relying on any single one. A dropped element is masked: it
-    stays in the batch, as padding. Of the words chosen to be dropped, half are replaced by `tokenizer.blank`
-    and half are left out, so that a model learns both to guess a word and to do without it. At least one
-    element of a picture and one word of a caption always stay.
+    stays in the batch, as padding. Half of the words chosen to be dropped are replaced by
+    `tokenizer.blank` and half are left out, so that a model learns both to guess a word and to do without it.
+    At least one element of a picture and one word of a caption always stay.
 
     Args:
         split: what to go through.

@@ -28,7 +28,7 @@ class SplitIds:
     pictures: np.ndarray
     """(5000,) int64: COCO's numbers of the pictures."""
     captions: np.ndarray
-    """(25000,) int64: COCO's numbers of the captions, those of one picture side by side."""
+    """(25000,) int64: COCO's numbers of the captions, those of one picture next to each other."""
     owner: np.ndarray
     """(25000,) int64: the row in `pictures` that each caption belongs to."""
 

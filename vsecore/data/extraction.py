@@ -49,7 +49,7 @@ class _Settings:
     pictures: dict[str, Count]
     picture_ids_sha256: dict[str, str]
     captions_sha256: dict[str, str] = field(default_factory=dict)
-    """Over the pictures' names and the captions. Captions may change: no number depends on them."""
+    """A sha256 over the pictures' names and the captions. Captions may change: no feature depends on them."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=1)

@@ -19,7 +19,7 @@ from numpy.lib import format as npy
 from vsecore.data import files
 
 CHECKSUMS = np.dtype([("picture", "u1", 32), ("row", "u1", 32)])
-"""What is kept of each row: a sha256 of the picture's file, and one of row, picture and settings together."""
+"""Kept for each row: a sha256 of the picture's file, and one of row, picture and settings together."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Verdict:
     missing: np.ndarray
     """(n,) bool: the rows that must be made, for whatever reason."""
     changed: list[int]
-    """Those whose picture is a different one now."""
+    """The rows whose picture is now a different one."""
     damaged: list[int]
-    """Those whose numbers or checksums are not what was written."""
+    """The rows whose numbers or checksums are not what was written."""
     whole: bool
     """Whether no row is missing, and the files have their real names, headers and sizes."""
 

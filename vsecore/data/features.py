@@ -50,7 +50,7 @@ class _Opened:
     whole: MappedPictures
     """All rows of the file."""
     repeats: int
-    """How many rows in a row are the same picture."""
+    """How many consecutive rows are the same picture."""
     ids: Literal["names", "counts", "none"]
     """What its file of ids gives: names of pictures, or only 0, 1, 2, ...; "none": there is no file."""
 

@@ -33,7 +33,7 @@ PICTURE_FOLDERS = (
     "flickr30k-images",
     "flickr30k_images",
 )
-"""Where below the root pictures are looked for, in this order."""
+"""The folders below the root in which pictures are looked for, in this order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class CaptionSplit:
     name: str
     """ "train", "dev" or "test"."""
     dataset: str
-    """The source's name for itself: "coco", "flickr30k", "flickr8k"."""
+    """The dataset's own name: "coco", "flickr30k" or "flickr8k"."""
     files: list[Path]
     """n pictures."""
     captions: list[str]
@@ -75,9 +75,9 @@ class DataReport:
     facts: list[str] = field(default_factory=list)
     """What is there; nothing needs to be done about it."""
     warnings: list[str] = field(default_factory=list)
-    """What makes results look better or worse than they are, but keeps nothing from working."""
+    """What may make results look better or worse than they are, but lets everything run."""
     problems: list[str] = field(default_factory=list)
-    """What must be put right before training."""
+    """What must be corrected before training."""
 
     @contextmanager
     def noting(self) -> Iterator[None]:

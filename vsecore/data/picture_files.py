@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageFile
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
-"""Plain pictures. The rest of what Pillow knows stays closed: an EPS file, say, is a program to be run."""
+"""Plain pictures. Pillow's other formats are refused: an EPS file, for example, is a program to be run."""
 
 # For each orientation in EXIF, what turns the stored picture upright.
 _UPRIGHT = {
@@ -31,7 +31,7 @@ def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
 
     The picture is turned as EXIF says. Transparent pictures are put on white, as on a page. Grey of 16 bits
     is divided by 257, so that white stays white (of colours with 16 bits, the upper eight are taken, which is
-    at most 1 darker). Of an animation, the first picture is taken.
+    at most 1 darker). An animation gives its first picture.
 
     Args:
         path: a JPEG, PNG, WebP, BMP, GIF or TIFF file.

@@ -34,7 +34,7 @@ class Pictures(Protocol):
 
 
 LONGEST_CAPTION = 10_000
-"""Characters. What is longer is no caption but a damaged file, and would take minutes to read."""
+"""In characters. Anything longer is a damaged file, not a caption, and would take minutes to read."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -215,7 +215,7 @@ class Split:
     def fingerprint(self) -> str:
         """Return a sha256 that changes with the captions, their pictures, the targets, or the features.
 
-        Of the features it reads only the shape and 64 evenly spaced rows, not all 33 GB on disk.
+        It reads only the shape of the features and 64 evenly spaced rows, not all 33 GB on disk.
         """
         digest = hashlib.sha256()
         for part in (self.name, *self.captions, *self.picture_ids):

@@ -20,11 +20,11 @@ class VectorReport:
     """Which words of a vocabulary a vectors file has."""
 
     found: int
-    """Words with a vector of their own."""
+    """How many words have a vector in the file."""
     by_lower_case: int
-    """How many of these match a word of the file only if case is ignored."""
+    """How many of the words found match a word of the file only if case is ignored."""
     missing: list[str]
-    """Words without one."""
+    """Words that the file lacks."""
 
     def __str__(self) -> str:
         total = self.found + len(self.missing)

@@ -62,7 +62,7 @@ class WindowEncoder(nn.Module):
         self.embedding = embedding_of_words(vocabulary_size, word_dim, vectors)
         self.embedding.padding_idx = PAD
         with torch.no_grad():
-            self.embedding.weight[PAD] = 0  # what lies outside a caption says nothing
+            self.embedding.weight[PAD] = 0  # the padding outside a caption carries no meaning
         self.hidden = nn.Linear(window * word_dim, hidden)
         self.project = projection(hidden, dim)
 

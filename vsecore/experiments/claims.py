@@ -16,7 +16,7 @@ from vsecore.typed import from_json
 CLAIMS = assets() / "claims.yml"
 
 Kind = Literal["better", "no worse", "our question"]
-"""What a claim says of its first system; "our question": the paper claims nothing, but a reader will ask."""
+"""What a claim says about its first system; "our question": one that a reader will ask, not the paper."""
 
 
 @dataclass(frozen=True)

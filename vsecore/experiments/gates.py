@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from vsecore.experiments import tuning
 
 LEVELLED = 0.01
-"""A training has levelled off if the last third of its epochs brought less than this share of its rsum."""
+"""A training has levelled off if the last third of its epochs added less than this share of its rsum."""
 MARGIN = 0.01
 """Differences below this share of a measure are too small to matter; set before any verdict."""
 SEEDS = {"scenes": 5}
-"""How many seeds both arms need, by the data."""
+"""How many seeds both arms need, by data; three where none are named."""
 SEEDS_ELSEWHERE = 3
 MEASURES = {"scenes": ("rsum", "i2t_map_at_r", "t2i_map_at_r")}
-"""What counts, by the data: on the scenes, whose truth is known, also mAP@R on it, in both directions."""
+"""The measures that count, by data: on the scenes, whose truth is known, also mAP@R on it, both ways."""
 MEASURES_ELSEWHERE = ("rsum",)
 
 

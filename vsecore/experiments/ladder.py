@@ -39,7 +39,7 @@ RUNGS = (
         4,
     ),
 )
-"""From the bottom up. Every command also takes `--vectors` where it reads words, and `--data`."""
+"""From the bottom up. Every command also takes `--data`, and `--vectors` if it reads words."""
 
 
 def table(folder: Path = FOLDER) -> str:

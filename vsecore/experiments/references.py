@@ -18,11 +18,11 @@ from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import evaluate, map_at_r
 
 BASELINE = "ridge"
-"""The record of a ridge regression from the mean element to words, which every system should stand above."""
+"""The record of a ridge regression from the mean element to words, which every system should beat."""
 ORACLE = "oracle"
 """The record of a ranking that knows which captions are true of which scenes, and breaks ties at random."""
 DRAWS = 20
-"""How often the oracle breaks its ties anew; the record holds the mean."""
+"""How many times the oracle breaks its ties at random; the record holds the mean."""
 
 
 def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:

@@ -13,9 +13,9 @@ from vsecore.records import Record
 LADDER = tuple(1e-3 * 2.0**step for step in range(-4, 5))
 """The learning rates that can be tried, each twice the one before."""
 FIRST = (1e-3, 2e-3, 4e-3)
-"""Those that are tried of every system; then the neighbours of the best, until it is not at the edge."""
+"""The rates tried for every system; then come the best one's neighbours, until it is not at the edge."""
 SEED = 0
-"""Of the trainings that choose."""
+"""The seed of the trainings that choose a learning rate."""
 
 
 def at_rate(name: str, changes: Mapping[str, Any], rate: float) -> Recipe:

@@ -33,7 +33,7 @@ from vsecore.typed import sentence, short
 
 STRICT = ConfigDict(strict=True, extra="forbid")
 LARGEST = 2**16
-"""The largest whole number that an option of a part may be: no real width or count comes near it."""
+"""The largest whole number allowed as an option of a part: no real width or count comes near it."""
 DEEPEST = 256
 """The most layers that a part may have."""
 

@@ -13,7 +13,7 @@ from vsecore.evaluation import evaluate
 from vsecore.model import VSE
 
 Captions = Tokenizer | TokenizedCaptions
-"""The tokenizer that a model was trained with, or a split's captions as it tokenises them."""
+"""The tokenizer that a model was trained with, or a split's captions already tokenised by it."""
 
 
 @torch.inference_mode()

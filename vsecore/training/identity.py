@@ -50,7 +50,7 @@ DIGESTS = {
     "data.vectors": "word vectors",
     "data.negatives": "offline negatives",
 }
-"""Fields that keep only a digest, and what people call the things themselves."""
+"""Fields that keep only a digest, and the plain names of what they stand for."""
 
 
 def read_identity(folder: Path) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from vsecore.training.optimization import LossMeter, advance, check_weights, mak
 from vsecore.training.system import System
 
 SAVE_SECONDS = 600
-"""How much of a long epoch a kill may cost, unless `save_every` says otherwise."""
+"""How many seconds of a long epoch a killed run may lose, unless `save_every` says otherwise."""
 
 
 @dataclass(frozen=True)
