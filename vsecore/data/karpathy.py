@@ -54,7 +54,7 @@ class CaptionSplit:
     """n: COCO's number where there is one, else the file's name, with its folder if the JSON names one."""
 
     def __repr__(self) -> str:
-        """Summarise it in one line: the captions of COCO would fill a notebook."""
+        """Summarise the split in one line: the captions of COCO would fill a notebook."""
         counts = f"{len(self.files)} pictures, {len(self.captions)} captions"
         return f"CaptionSplit({self.name!r} of {self.dataset}: {counts})"
 

@@ -151,7 +151,7 @@ class Split:
         return int(self.pictures.shape[0])
 
     def __repr__(self) -> str:
-        """Summarise it in one line: the captions of COCO would fill a notebook."""
+        """Summarise the split in one line: the captions of COCO would fill a notebook."""
         count, *rest = self.pictures.shape
         size = f"{rest[1]}×{rest[2]} pixels" if self.has_pixels else f"({rest[0]}, {rest[1]})"
         targets = "" if self.targets is None else f", targets of width {self.targets.shape[1]}"

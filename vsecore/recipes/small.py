@@ -8,7 +8,7 @@ from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
 
 
 def window(feature: Literal["grid", "patch"]) -> Recipe:
-    """Read words with their neighbours; train on all captions of a picture at once and on every negative."""
+    """Describe a system that reads words with their neighbours and learns from every negative in a batch."""
     return Recipe(
         name=f"window_{feature}",
         source=(

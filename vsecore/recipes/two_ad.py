@@ -9,7 +9,7 @@ from vsecore.recipes.vsepp import READERS, Feature, Reader
 
 
 def two_ad(feature: Feature, text: Reader) -> Recipe:
-    """Use AdPool in both towers, and train with AdOpt.
+    """Describe 2AD: AdPool in both towers, trained with AdOpt.
 
     Source: Zhang et al. 2022 (2AD).
     """

@@ -22,7 +22,7 @@ T = TypeVar("T")
 def make_accelerator(
     device: Literal["auto", "cpu"] = "auto", precision: Literal["auto", "float32", "bfloat16"] = "auto"
 ) -> Accelerator:
-    """Make accelerate's view of the machine: a CPU, a GPU, or as many of them as there are processes.
+    """Make the `Accelerator` for this machine: a CPU, a GPU, or as many of them as there are processes.
 
     Args:
         device: "auto" uses a GPU if there is one.
