@@ -363,7 +363,7 @@ def _read_weights(path: Path) -> dict[Any, Any]:
 
 
 def _refuse_damaged_archive(path: Path) -> None:
-    """Refuse an archive with wrong checksums or too large to unpack: PyTorch checks neither."""
+    """Refuse an archive that is compressed (it may fill the memory) or damaged: PyTorch checks neither."""
     with path.open("rb") as file:
         if file.read(4) != b"PK\3\4":  # a pickle, as old versions wrote them
             return

@@ -8,7 +8,10 @@ from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
 
 
 def window(feature: Literal["grid", "patch"]) -> Recipe:
-    """Describe a system that reads words with their neighbours and learns from every negative in a batch."""
+    """Describe a system that reads words with their neighbours.
+
+    A batch has all captions of its pictures, and every negative in it counts.
+    """
     return Recipe(
         name=f"window_{feature}",
         source=(

@@ -87,7 +87,7 @@ def read_recipe(folder: Path, identity: Mapping[str, Any]) -> Recipe:
 
 
 def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
-    """Return a digest of the files beside a checkpoint. The checkpoint stores it and is matched by it.
+    """Return a digest of the files beside a checkpoint. The checkpoint stores it, so a mix-up is noticed.
 
     It covers `run.json`, which names the tokenizer's digest, and the architectures of the encoders. Fields
     that a later version adds do not change it as long as they have their defaults.
