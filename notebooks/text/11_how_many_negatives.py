@@ -651,7 +651,8 @@ train("your change", "", your_change)
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(6.2, 3.4))
-draw_curves(axes, {"AdOpt": "AdOpt", f"{your_change}": "your change"})
+changed = ", ".join(f"{name} = {value}" for name, value in your_change.items())
+draw_curves(axes, {"AdOpt": "AdOpt", changed: "your change"})
 axes.legend(loc="lower right", fontsize=8)
 plots.show(
     figure,
