@@ -252,16 +252,13 @@ EXERCISES: dict[str, Exercise] = {
                 "A row with one real element and k = 4: only real values count, in the sum and in the number "
                 "that divides it.",
             ),
-            Trial(
-                _right_in_any_place, "Padding may stand anywhere: ask the mask, do not count from the left."
-            ),
+            Trial(_right_in_any_place, "Padding may be anywhere: use the mask, do not count from the left."),
             Trial(
                 lambda answer: (
                     _same_as_kmax(answer, [6, 1, 3], 6, 4, float("nan"))
                     and _same_as_kmax(answer, [6, 1, 3], 6, 4, float("inf"))
                 ),
-                "The padding got into the result: zero times NaN is NaN; try torch.where or "
-                "masked_fill.",
+                "The padding got into the result: zero times NaN is NaN; try torch.where or masked_fill.",
             ),
             Trial(
                 _has_gradient,
