@@ -25,7 +25,7 @@ BLOCK = 4096
 
 
 def chance_scores(test: Split, seed: int = 0) -> Tensor:
-    """Uniform random similarities of a split's n pictures and Nc captions, (n, Nc)."""
+    """Draw uniform random similarities of a split's n pictures and Nc captions, (n, Nc)."""
     return torch.rand(len(test), len(test.captions), generator=torch.Generator().manual_seed(seed))
 
 
@@ -33,8 +33,8 @@ def ridge_scores(train: Split, test: Split, alpha: float = 1.0, minimum_count: i
     """Predict the words of a picture's captions from its mean element; compare with captions by cosine.
 
     Words are weighted by their rarity (tf-idf); a picture's target is the mean over its captions, minus the
-    mean over all pictures. Captions stay sparse: COCO's would fill 45 GB otherwise; its weights fill a
-    quarter of one.
+    mean over all pictures. Captions stay sparse: COCO's would fill 45 GB otherwise; the weights fill a
+    quarter of a gigabyte.
 
     Args:
         train: what the regression is fitted to; its pictures are features.
@@ -70,9 +70,9 @@ def cca_scores(
 ) -> Tensor:
     """Find the directions in which pictures and captions vary together; compare there by cosine.
 
-    Canonical correlation analysis learns a joint space as VSE does, two linear maps, but solves for the best
-    ones at once. A picture is the mean of its elements, a caption its words, weighted by their rarity
-    (tf-idf). Each direction counts by its correlation, so that the doubtful ones say little.
+    Canonical correlation analysis learns a joint space as VSE does, by two linear maps, but solves for the
+    best ones at once. A picture is the mean of its elements, a caption its words, weighted by their rarity
+    (tf-idf). Each direction counts by its correlation, so that uncertain ones count little.
 
     Args:
         train: what the maps are fitted to; its pictures are features.
@@ -126,7 +126,7 @@ def cca_scores(
 
 
 def _read(train: Split, minimum_count: int) -> tuple[Any, Any]:
-    """The words of the training captions, and these captions as sparse rows of tf-idf (Nc, V)."""
+    """Return the words of the training captions, and these captions as sparse rows of tf-idf (Nc, V)."""
     from sklearn.feature_extraction.text import TfidfVectorizer  # takes seconds, and only this needs it
 
     words = TfidfVectorizer(tokenizer=tokenize, token_pattern=None, min_df=minimum_count, sublinear_tf=True)
@@ -134,18 +134,18 @@ def _read(train: Split, minimum_count: int) -> tuple[Any, Any]:
 
 
 def _with_vectors(captions: Sequence[Any], words: Any, vectors: str | Path) -> list[Any]:
-    """Captions (Nc, V) with the weighted sum of their words' vectors behind them: (Nc, V + d)."""
+    """Append to captions (Nc, V) the weighted sum of their words' vectors: (Nc, V + d)."""
     from scipy.sparse import csr_matrix, hstack
 
     vocabulary = Vocabulary(list(words.get_feature_names_out()))
     known = load_vectors(vectors, vocabulary)[0][-len(vocabulary.words) :].numpy()  # (V, d)
     known = known - known.mean(0)
-    known /= 2 * np.linalg.norm(known, axis=1, keepdims=True)  # half the length that a word has by itself
+    known /= 2 * np.linalg.norm(known, axis=1, keepdims=True)  # half the length of a word's own entry
     return [hstack([each, csr_matrix(each @ known)], format="csr") for each in captions]
 
 
 def _whitening(products: np.ndarray, penalty: float) -> np.ndarray:
-    """The Cholesky factor of sums of products (D, D), each direction's variance raised by the penalty."""
+    """Return the Cholesky factor of sums of products (D, D), with the penalty added to each variance."""
     return np.linalg.cholesky(products + penalty * np.trace(products) / len(products) * np.eye(len(products)))
 
 
@@ -155,7 +155,7 @@ def _check_positive(name: str, value: float) -> None:
 
 
 def _ridge_weights(seen: np.ndarray, captions: Any, owner: np.ndarray, alpha: float) -> np.ndarray:
-    """The weights of a ridge regression from pictures to the mean of their captions, both centred.
+    """Compute the weights of a ridge regression from pictures to the mean of their captions, both centred.
 
     With X the centred pictures and Y the means, they solve (XᵀX + alpha) W = XᵀY. Y need not be centred,
     since the rows of X add up to zero, and need not be built: each caption adds its share to XᵀY.
@@ -182,7 +182,7 @@ def _ridge_weights(seen: np.ndarray, captions: Any, owner: np.ndarray, alpha: fl
 def _products(
     seen: np.ndarray, captions: Any, owner: np.ndarray, mean: np.ndarray, share: np.ndarray
 ) -> np.ndarray:
-    """The sums of what each caption says times what its picture shows, (V, F).
+    """Return the sum over captions of a caption's words times its picture's features, (V, F).
 
     Args:
         seen: pictures, (n, F).
@@ -200,9 +200,10 @@ def _products(
 
 
 def _pooled(split: Split, root: bool = False) -> np.ndarray:
-    """The mean of each picture's real elements, scaled to length one: (n, F).
+    """Return the mean of each picture's real elements, scaled to length one: (n, F).
 
-    With `root`, first the square root of each number (with its sign), so that a few large ones do not decide.
+    With `root`, each number is first replaced by its signed square root, so that a few large ones do not
+    decide.
     """
     means = mean_elements(split)
     if root:

@@ -1,7 +1,7 @@
 """How good a retrieval is: ranks, recalls, and metrics for many-to-many relevance.
 
-One rule holds everywhere: ties count against the model. An item that scores as high as the right one is taken
-to stand before it, so that a collapsed model, which scores all alike, scores 0.
+One rule holds everywhere: ties count against the model. An item that scores as high as the right one is
+ranked before it, so that a collapsed model, which gives all pairs the same score, gets 0.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ BLOCK = 2**23  # scores looked at in one go: tens of megabytes, however large th
 
 
 def ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tensor, Tensor]:
-    """The rank of the best own item, for every picture and for every caption.
+    """Return the rank of the best own item, for every picture and for every caption.
 
-    A rank counts from 0: it is the number of items not one's own that score at least as high as the best own
-    item. Nothing is sorted and the matrix is never copied: it is read twice, in blocks of rows, so that a
-    memory map does.
+    A rank counts from 0: it is the number of items, own ones left out, that score at least as high as the
+    best own item. Nothing is sorted and the matrix is never copied: it is read twice, in blocks of rows, so
+    a memory map will do.
 
     Args:
         scores: similarities, (Ni, Nc), of any real type, on any device.
@@ -52,13 +52,13 @@ def ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tens
         stop = start + len(block)
         i2t[start:stop] = (block >= best[start:stop, None]).sum(1, dtype=torch.int32)
         t2i += (block >= own).sum(0, dtype=torch.int32)
-    # Each has counted its own items too: a caption its picture, a picture its best caption and its ties.
+    # The counts include own items: a caption's picture, or a picture's best caption and its ties.
     i2t.scatter_add_(0, owner, -(own == best[owner]).to(torch.int64))
     return i2t.cpu(), (t2i - 1).cpu()
 
 
 def recalls(ranks: Tensor | np.ndarray) -> dict[str, float]:
-    """Percent of queries whose best own item is among the first 1, 5 and 10.
+    """Return the percentage of queries whose best own item is among the first 1, 5 and 10.
 
     Args:
         ranks: counted from 0, (n,), as `ranks` gives them.
@@ -76,12 +76,12 @@ def recalls(ranks: Tensor | np.ndarray) -> dict[str, float]:
 def evaluate(
     scores: Tensor | np.ndarray, owner: Tensor | np.ndarray, folds: int | None = None
 ) -> dict[str, float]:
-    """The usual table row of image-text retrieval.
+    """Compute the usual table row of image-text retrieval.
 
     Args:
         scores: similarities, (Ni, Nc).
         owner: the picture each caption belongs to, (Nc,).
-        folds: cut the pictures into so many consecutive folds, each with its own captions, and average over
+        folds: cut the pictures into this many consecutive folds, each with its own captions, and average over
             them. COCO 1K is the 5K test split with folds=5. None is one fold of everything.
 
     Returns:
@@ -103,21 +103,22 @@ def evaluate(
 
 
 def ensemble(*scores: Tensor, weights: Sequence[float] = ()) -> Tensor:
-    """Several systems as one: the mean of their similarities.
+    """Combine several systems into one by the mean of their similarities.
 
-    With cosines it is one embedding too: the systems' unit vectors behind one another, divided by the square
-    root of how many systems there are.
+    With cosines the result is one embedding too: the systems' unit vectors concatenated, divided by the
+    square root of the number of systems.
 
     Args:
         scores: a matrix (Ni, Nc) of each system, of the same pictures and captions in the same order.
-        weights: how much each counts, > 0; none: all the same. Of systems that make the same mistakes, each
+        weights: how much each system counts, > 0; none: all the same. Systems that make the same mistakes
             should count less.
 
     Returns:
         (Ni, Nc), in the type of the first.
 
     Raises:
-        ValueError: no matrix, or their shapes differ; not one weight for each, or one that is not positive.
+        ValueError: there is no matrix, or their shapes differ; there is not one weight for each, or one is
+            not positive.
 
     Source: Zhang et al. 2022 (2AD), section 4.3.
     """
@@ -128,13 +129,13 @@ def ensemble(*scores: Tensor, weights: Sequence[float] = ()) -> Tensor:
     if len(each) != len(scores) or not all(0 < weight < math.inf for weight in each):
         raise ValueError(f"weights are {list(each)}: wanted a positive number for each of {len(scores)}")
     total = scores[0] * each[0]
-    for matrix, weight in zip(scores[1:], each[1:], strict=True):  # of COCO each takes half a gigabyte
+    for matrix, weight in zip(scores[1:], each[1:], strict=True):  # each takes half a gigabyte for COCO
         total.add_(matrix, alpha=weight)
     return total.div_(sum(each))
 
 
 def r_precision(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> float:
-    """The fraction relevant among the first R items, where R items are relevant.
+    """Return the fraction relevant among the first R items, where R items are relevant.
 
     Rows are queries. The other direction is the transpose of both matrices.
 
@@ -157,10 +158,10 @@ def r_precision(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> 
 
 
 def map_at_r(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> float:
-    """Mean average precision at R: `r_precision` that also minds the order within the first R.
+    """Compute mean average precision at R: `r_precision` that also counts the order within the first R.
 
-    1/R · Σ_{i ≤ R} P(i), P(i) the precision of the first i items if the i-th is relevant, else 0. Rows are
-    queries. The other direction is the transpose of both matrices.
+    1/R · Σ_{i ≤ R} P(i), where P(i) is the precision of the first i items if the i-th is relevant, else 0.
+    Rows are queries. The other direction is the transpose of both matrices.
 
     Args:
         scores: similarities, (B, C).
@@ -183,14 +184,14 @@ def map_at_r(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> flo
 
 
 def ndcg(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray, k: int = 25) -> float:
-    """Normalised discounted cumulative gain of the first k: for relevance in degrees.
+    """Compute the normalised discounted cumulative gain of the first k, for relevance in degrees.
 
-    Gain 2^relevance - 1, discount log2(place + 1), place counted from 1, divided by what the best order would
-    reach. Rows are queries. The other direction is the transpose of both matrices.
+    The gain is 2^relevance - 1, the discount log2(place + 1), with places counted from 1. The sum is divided
+    by that of the best order. Rows are queries. The other direction is the transpose of both matrices.
 
     Args:
         scores: similarities, (B, C).
-        relevance: degrees >= 0, (B, C); NaN marks a missing one, which is 0.
+        relevance: degrees >= 0, (B, C); NaN marks a missing one, which counts as 0.
         k: how many items are looked at, >= 1.
 
     Returns:
@@ -225,18 +226,18 @@ def ndcg(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray, k: int = 2
 def coco_benchmarks(
     scores: Tensor | np.ndarray, image_ids: Sequence[Any], caption_ids: Sequence[Any]
 ) -> dict[str, float]:
-    """The four tables of COCO's 5K test split: COCO 1K, COCO 5K, CxC and ECCV Caption.
+    """Compute the four tables of COCO's 5K test split: COCO 1K, COCO 5K, CxC and ECCV Caption.
 
     COCO 1K and 5K ask for a picture's own captions, CxC and ECCV Caption for all that people found to fit.
-    Rows and columns may stand in any order: the folds of COCO 1K follow Karpathy's order all the same. Ties
+    Rows and columns may be in any order: the folds of COCO 1K follow Karpathy's order all the same. Ties
     count against the model everywhere.
 
     Args:
-        scores: similarities, (5000, 25000). A memory map will do: it is read in blocks, and beside it lie
-            hundreds of megabytes.
+        scores: similarities, (5000, 25000). A memory map will do: it is read in blocks, and needs
+            hundreds of megabytes of memory besides.
         image_ids: COCO's number of each row, (5000,), as numbers or as text, like `Split.picture_ids`.
         caption_ids: COCO's number of each column, (25000,): `sentid` in Karpathy's JSON, `id` in COCO's own.
-            Where rows and columns stand in Karpathy's order, `coco_judgements.split_ids()` has both.
+            If rows and columns are in Karpathy's order, `coco_judgements.split_ids()` has both.
 
     Returns:
         What `evaluate` returns, as `coco_1k_i2t_r1` and so on (mean over the five folds) and as
@@ -256,7 +257,7 @@ def coco_benchmarks(
             f"scores must be of all of COCO's 5K test split, "
             f"({len(split.pictures)}, {len(split.captions)}), got {tuple(scores.shape)}"
         )
-    # Where each picture and each caption of the split stands in the matrix.
+    # The position of each picture and each caption of the split in the matrix.
     rows = coco_judgements.places("image_ids", image_ids, split.pictures)  # (5000,)
     columns = coco_judgements.places("caption_ids", caption_ids, split.captions)  # (25000,)
     owner = np.empty(len(columns), np.int64)
@@ -266,7 +267,7 @@ def coco_benchmarks(
         "coco_1k": _mean_over_folds(scores, torch.from_numpy(owner), torch.from_numpy(rows).view(5, -1)),
         "coco_5k": evaluate(scores, owner),
     }
-    names = split.pictures[rows.argsort()], split.captions[columns.argsort()]  # of the rows, of the columns
+    names = split.pictures[rows.argsort()], split.captions[columns.argsort()]  # by row, by column
     for benchmark in ("cxc", "eccv"):
         captions, pictures = coco_judgements.right_items(benchmark)
         tables[benchmark] = coco_judgements.measure(
@@ -289,7 +290,7 @@ def _table_row(i2t: Tensor, t2i: Tensor) -> dict[str, float]:
 
 
 def _mean_over_folds(scores: Tensor | np.ndarray, owner: Tensor, folds: Tensor) -> dict[str, float]:
-    """The mean of the folds' table rows; each row of `folds` (f, size) names the pictures of one."""
+    """Return the mean of the folds' table rows; each row of `folds` (f, size) names the pictures of one."""
     tables = []
     for fold in folds:
         pictures = fold.sort().values  # (size,)
@@ -302,10 +303,10 @@ def _mean_over_folds(scores: Tensor | np.ndarray, owner: Tensor, folds: Tensor) 
 def _first_found(
     scores: Tensor | np.ndarray, queries: np.ndarray, items: np.ndarray, right: coco_judgements.Lists
 ) -> coco_judgements.Lists:
-    """For each query that has right items, the numbers of the items found first, best first.
+    """Return, for each query that has right items, the numbers of the items found first, best first.
 
-    Of equal scores those that are not right come first. As many are kept as the longest list of right items
-    has, and 10 at least.
+    Among equal scores, items that are not right come first. As many are kept as the longest list of right
+    items has, and at least 10.
     """
     k = max(10, *map(len, right.values()))
     asked = np.flatnonzero(np.isin(queries, list(right)))  # (q,)
@@ -313,14 +314,14 @@ def _first_found(
     found: coco_judgements.Lists = {}
     for start, block in _score_blocks(scores[_side_by_side(torch.from_numpy(asked))]):  # (b, C)
         numbers = queries[asked[start : start + len(block)]].tolist()
-        # Two of ECCV's captions are the sixth of their picture, and none of the 25,000.
+        # Two of ECCV's captions are the sixth of their picture, and so not among the 25,000.
         pairs = [
             (row, place[item])
             for row, number in enumerate(numbers)
             for item in right[number]
             if item in place
         ]
-        # Degrees that are larger for right items and tell all columns apart: so `_ranked` gives columns.
+        # Degrees that are larger for right items and differ for all columns, so that `_ranked` gives columns.
         degrees = torch.arange(len(items), dtype=torch.float32).repeat(len(block), 1)  # (b, C)
         degrees[tuple(torch.tensor(pairs).T)] += len(items)
         columns = _ranked(block, degrees.to(block.device), k).to(torch.int64).cpu() % len(items)  # (b, k)
@@ -331,7 +332,7 @@ def _first_found(
 def _first_relevant(
     scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """For each block of queries: whether each of the first R items is relevant (b, largest R), and R (b,)."""
+    """Yield for blocks of queries whether each of the first R items is relevant, (b, largest R), and R."""
     _check_relevance(scores, relevance)
     if relevance.dtype not in (torch.bool, np.dtype(bool)):
         raise ValueError(f"relevance must be bool, got {relevance.dtype}")
@@ -350,7 +351,7 @@ def _first_relevant(
 
 
 def _ranked(scores: Tensor, relevance: Tensor, k: int) -> Tensor:
-    """The relevance of each row's first k items, (b, k); of equal scores the least relevant comes first."""
+    """Return the relevance of each row's first k items, (b, k); of equal scores, the least relevant first."""
     top, items = scores.topk(k)  # (b, k) each
     degrees = relevance.gather(1, items)  # (b, k)
     order = degrees.sort(dim=1, stable=True).indices
@@ -359,7 +360,7 @@ def _ranked(scores: Tensor, relevance: Tensor, k: int) -> Tensor:
     last = top[:, -1:]  # (b, 1)
     if int((scores >= last).sum(1, dtype=torch.int32).max()) == k:
         return degrees
-    # Among the items that tie with the k-th, topk took any. The least relevant of them all belong there.
+    # Among the items that tie with the k-th, topk took any; the least relevant ones belong there.
     tied = (
         torch.where(scores == last, relevance, torch.inf).topk(k, largest=False).values
     )  # (b, k)   ascending
@@ -371,9 +372,9 @@ def _ranked(scores: Tensor, relevance: Tensor, k: int) -> Tensor:
 
 
 def _blocks(matrix: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
-    """The rows of a matrix, some at a time, each block with the number of its first row.
+    """Yield the rows of a matrix, some at a time, each block with the number of its first row.
 
-    Blocks of an array are copied, so that memory maps, read-only and reversed arrays all do.
+    Blocks of an array are copied, so that memory maps, read-only arrays and reversed arrays all work.
     """
     rows = max(1, BLOCK // matrix.shape[1])
     for start in range(0, matrix.shape[0], rows):
@@ -382,7 +383,7 @@ def _blocks(matrix: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
 
 
 def _score_blocks(scores: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
-    """As `_blocks`, and refuses NaN, which is no better than anything and would pass for a good rank."""
+    """Yield `_blocks`, and refuse NaN: no comparison with it is true, so it would pass for a good rank."""
     for start, block in _blocks(scores):
         wrong = block.isnan().any(1)
         if wrong.any():
@@ -391,7 +392,7 @@ def _score_blocks(scores: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
 
 
 def _own_scores(scores: Tensor | np.ndarray, owner: Tensor) -> Tensor:
-    """The score of each caption with its own picture, (Nc,)."""
+    """Return the score of each caption with its own picture, (Nc,)."""
     if isinstance(scores, Tensor):
         scores = scores.detach()
         return scores[owner.to(scores.device), torch.arange(len(owner), device=scores.device)]
@@ -399,7 +400,7 @@ def _own_scores(scores: Tensor | np.ndarray, owner: Tensor) -> Tensor:
 
 
 def _side_by_side(wanted: Tensor) -> slice | np.ndarray:
-    """Wanted rows or columns, (n,) ascending; as a slice, which copies nothing, where they have no gaps."""
+    """Return wanted rows or columns, (n,) ascending; as a slice, which copies nothing, if without gaps."""
     first, last = int(wanted[0]), int(wanted[-1])
     return slice(first, last + 1) if last - first + 1 == len(wanted) else wanted.numpy()
 
@@ -421,7 +422,7 @@ def _check_scores(scores: Tensor | np.ndarray) -> None:
 
 
 def _check_owner(owner: Tensor | np.ndarray, pictures: int, captions: int) -> Tensor:
-    """The owners as int64 on the CPU, where each picture owns something."""
+    """Return the owners as int64 on the CPU, after checking that each picture owns a caption."""
     owner = torch.as_tensor(owner).detach().cpu()
     if owner.shape != (captions,) or not _is_real(owner) or owner.is_floating_point():
         raise ValueError(

@@ -6,8 +6,8 @@ import psutil
 
 from vsecore.typed import short
 
-BYTES = 4  # of a weight in float32
-COPIES = 4  # of a text, while it is read: as bytes, as characters, as lines, and as what is made of them
+BYTES = 4  # bytes of a weight in float32
+COPIES = 4  # of a text while it is read: bytes, characters, lines, and the result
 
 
 def check_room(what: str, weights: int) -> None:

@@ -23,18 +23,18 @@ class VSE(nn.Module):
 
     Each tower encodes its elements, pools them and scales the result to length one.
 
-    A pool is called as `pool(elements, mask)` and gives vectors (B, D) or sets (B, K, D). One with more to
-    return gives a pair: the vectors, and a dictionary that becomes `Embedding.extra`.
+    A pool is called as `pool(elements, mask)` and gives vectors (B, D) or sets (B, K, D). A pool with
+    more to return gives a pair: the vectors, and a dictionary that becomes `Embedding.extra`.
 
     Args:
         image_encoder: (pictures, mask) -> (elements (B, N, D), mask).
         image_pool: (elements, mask) -> vectors; None: only elements are compared.
         text_encoder: (tokens, mask) -> (elements (C, L, D), mask).
         text_pool: (elements, mask) -> vectors; None: only elements are compared.
-        similarity: compares two `Embedding`s, as `vsecore.similarity.Cosine` does. It says in `reads` what it
-            reads of them, and may name a `block`.
+        similarity: compares two `Embedding`s, as `vsecore.similarity.Cosine` does. Its attribute `reads`
+            says what it reads of them, and it may have a `block`.
 
-    An encoder that holds a network that was trained before keeps it in its attribute `backbone`.
+    An encoder that holds a pretrained network keeps it in its attribute `backbone`.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1.
     """
@@ -60,7 +60,7 @@ class VSE(nn.Module):
         return _pooled(self.image_pool, elements, mask)
 
     def encode_captions(self, tokens: Tensor, mask: Tensor | None = None) -> Embedding:
-        """Embed captions, numbers of words (C, L) with their mask (C, L)."""
+        """Embed captions, given as numbers of words (C, L) with their mask (C, L)."""
         elements, mask = self.text_encoder(tokens, mask)  # (C, L, D), (C, L)
         return _pooled(self.text_pool, elements, mask)
 
@@ -86,7 +86,7 @@ class VSE(nn.Module):
         return cast(tuple[int, int], getattr(self.similarity, "block", BLOCK))
 
     def pretrained_parameters(self) -> Iterator[nn.Parameter]:
-        """The pretrained weights (BERT, a CNN), which need smaller steps than the rest."""
+        """Yield the pretrained weights (BERT, a CNN), which need smaller steps than the rest."""
         for encoder in (self.image_encoder, self.text_encoder):
             backbone = getattr(encoder, "backbone", None)
             if isinstance(backbone, nn.Module):

@@ -30,7 +30,7 @@ def need_checkout(what: str) -> None:
 
 
 def can_be_written(folder: Path) -> bool:
-    """Whether files can be made in a folder, found out by making one for a moment.
+    """Whether files can be made in a folder, tested by making one for a moment.
 
     The system's own answer is not enough: it lets root write everywhere, even on a read-only disk.
     """
@@ -42,10 +42,10 @@ def can_be_written(folder: Path) -> bool:
 
 
 def assets() -> Path:
-    """The folder of files that ship with the code: the world's networks, published results, claims."""
+    """Return the folder of files that ship with the code: the world's networks, published results, claims."""
     return ROOT / "assets" if is_checkout() else PACKAGE / "_assets"
 
 
 def results() -> Path:
-    """The folder of records: the repository's, or `results` in the working folder of an installed package."""
+    """Return the folder of records: the repository's, or outside a checkout `results` where you are."""
     return ROOT / "assets" / "results" if is_checkout() else Path("results")

@@ -43,7 +43,7 @@ class Record:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    name: str  # of the recipe, or of whatever was measured
+    name: str  # the name of the recipe, or of whatever was measured
     config: dict[str, Any]  # its settings
     config_hash: str
     data: dict[str, Any]  # its name and fingerprint, digests of tokenizer and word vectors, and more
@@ -51,16 +51,16 @@ class Record:
     metrics: dict[str, int | float]
     note: str  # in plain words, what the numbers are
     seconds: float  # wall time
-    peak_memory_gb: float  # of the process, from its beginning
+    peak_memory_gb: float  # the peak of the process, from its start
     peak_gpu_memory_gb: float  # 0 without a GPU
     device: str  # the hardware: a GPU, or else the processor
     cpus: int
-    commit: str  # of the code; "" outside a git checkout
+    commit: str  # the code's; "" outside a git checkout
     dirty: bool  # whether the code had changes since that commit
     versions: dict[str, str]
     date: str  # year-month-day
-    processes: int = 1  # that ran together
-    precision: str = "float32"  # of its matrix products: "float32" or "bfloat16"
+    processes: int = 1  # how many ran together
+    precision: str = "float32"  # that of its matrix products: "float32" or "bfloat16"
 
     def __post_init__(self) -> None:
         """Refuse a record that could not be trusted or shared.
@@ -79,7 +79,7 @@ class Record:
 
     @property
     def file_name(self) -> str:
-        """The same name when the same thing is run again, and a different one for anything else."""
+        """The record's file name: the same if the same thing is run again, different for anything else."""
         read = ("fingerprint", "tokenizer", "vectors", "negatives")
         digests = [str(self.data.get(key, ""))[:8] for key in read]
         half = "" if self.precision == "float32" else self.precision
@@ -88,7 +88,7 @@ class Record:
 
 
 def record_run(run: Run, metrics: dict[str, float], note: str = "") -> Record:
-    """The record of a training run. It reports this process's memory, so make it where the run trained.
+    """Make the record of a training run. It reports this process's memory, so call it where the run trained.
 
     Args:
         run: what `training.fit` returned.
@@ -111,17 +111,17 @@ def record_run(run: Run, metrics: dict[str, float], note: str = "") -> Record:
 
 
 def member(run: Run) -> dict[str, Any]:
-    """What tells a run of an ensemble from all others."""
+    """Return what identifies a run within an ensemble."""
     return {"name": run.recipe.name, "config_hash": run.recipe.hash(), "seed": run.seed, "data": run.data}
 
 
 def record_ensemble(
     members: Sequence[dict[str, Any]], split: str, metrics: dict[str, float], seconds: float, note: str = ""
 ) -> Record:
-    """The record of an ensemble. Its data's name and its seed are those of its first member.
+    """Make the record of an ensemble. Its data's name and its seed are those of its first member.
 
     Args:
-        members: what `member` says of each.
+        members: what `member` returns for each.
         split: what it was evaluated on.
         metrics: what is reported.
         seconds: how long the training of all members took, added up.
@@ -154,22 +154,22 @@ def record(
     processes: int = 1,
     precision: str = "float32",
 ) -> Record:
-    """A record of anything that gives numbers. You say what was run; the code is looked up here.
+    """Make a record of anything that gives numbers. You say what was run; the code's version is looked up.
 
     Args:
-        name: of what was measured.
+        name: the name of what was measured.
         config: its settings.
         config_hash: identifies the settings; "" if the name does.
         data: what it was measured on: its "name", a "fingerprint" if it has one, and whatever else identifies
             it.
-        seed: of everything random.
+        seed: the seed of everything random.
         metrics: what came out.
         seconds: wall time.
         note: in plain words, what the numbers are.
         device: the name of the hardware (see `distributed.hardware`); "": the GPU if there is one, else the
             processor.
-        processes: how many ran together.
-        precision: of their matrix products, "float32" or "bfloat16".
+        processes: how many processes ran together.
+        precision: the precision of its matrix products, "float32" or "bfloat16".
     """
     commit, dirty = _code()
     gpu = torch.cuda.is_available()
@@ -220,7 +220,7 @@ def read(path: str | Path) -> Record:
 
 
 def find(folder: str | Path, **wanted: Any) -> list[Record]:
-    """The records of a folder that have the given values, in order of file name.
+    """Find the records of a folder that have the given values, in order of file name.
 
     Args:
         folder: where `write` wrote.
@@ -257,14 +257,14 @@ class Published:
     system: str
     data: str  # which collection and how many test pictures, in words
     backbone: str  # the features of pictures and the text encoder, in words
-    models: int  # whose similarities are averaged: 1, or the size of an ensemble
-    pretraining_pairs: int | None  # pictures with texts seen before this collection; None: not known
+    models: int  # how many are averaged: 1, or the size of an ensemble
+    pretraining_pairs: int | None  # image-text pairs seen before this collection; None: not known
     source: str  # the paper that made the system
     read_in: str  # where its numbers were read, and whether they were checked
     metrics: dict[str, float]  # in percent, as far as they were found
     printed_rsum: float | None = None
     speed: float | None = None  # as a multiple of the slowest system in the same table
-    misprint: str = ""  # where the paper contradicts itself or another about this row
+    misprint: str = ""  # where the paper contradicts itself or another paper about this row
 
     @property
     def rsum(self) -> float | None:
@@ -275,7 +275,7 @@ class Published:
 
 
 def published() -> list[Published]:
-    """What papers report, from `assets/published.json`.
+    """Read what papers report, from `assets/published.json`.
 
     Raises:
         ValueError: an entry lacks a field, has an unknown one, or one of another type.
@@ -285,7 +285,7 @@ def published() -> list[Published]:
 
 
 def table(records: Iterable[Record], columns: Sequence[str] = ("name", "data.name", "metrics.rsum")) -> str:
-    """Records as a Markdown table, one row each.
+    """Return records as a Markdown table, one row each.
 
     Args:
         records: what to show.
@@ -307,7 +307,7 @@ def _shown(value: Any) -> str:
 
 
 def _code() -> tuple[str, bool]:
-    """The commit of this checkout, and whether its sources have changed since."""
+    """Return the commit of this checkout, and whether its sources have changed since."""
     root = Path(__file__).parents[1]
     if not (root / ".git").exists():  # installed: git would describe another project
         return "", False
@@ -330,7 +330,7 @@ def _version(package: str) -> str:
 
 
 def _peak_memory() -> int:
-    """The most memory that this process ever had, in bytes."""
+    """Return the most memory that this process ever had, in bytes."""
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
     import resource  # which Windows does not have

@@ -19,7 +19,7 @@ class Registry:
     """Classes of one kind by name.
 
     Args:
-        kind: what error messages call them, such as "pool".
+        kind: what error messages call the classes, such as "pool".
         entries: the classes by name; `register` adds to them.
         context: names of arguments that are known only when a model is built, such as "dim". `build` passes
             them to each class that asks for them; they are not options.
@@ -44,7 +44,7 @@ class Registry:
         self._methods = tuple(methods)
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """The class with this name; raises a ValueError that lists the known names if there is none."""
+        """Return the class with this name; raise a ValueError that lists the known names if there is none."""
         if name not in self._entries:
             raise ValueError(
                 f"{self.kind} {short(name)} is unknown: there are {', '.join(sorted(self._entries))}"
@@ -75,8 +75,8 @@ class Registry:
         """Check options, and convert what JSON cannot express, such as tuples.
 
         Raises:
-            ValueError: an option that the class does not take, lacks, or wants of another type. The message
-                names the option and what is wanted.
+            ValueError: an option is unknown, missing, or of another type. The message names the option and
+                what is wanted.
         """
         known = self._options(name)
         for option in options:
@@ -95,7 +95,7 @@ class Registry:
         """Build a part.
 
         Args:
-            name: of the class.
+            name: the name of the class.
             options: what its constructor takes.
             context: arguments for the constructor; those it does not ask for are left out.
 
@@ -105,7 +105,7 @@ class Registry:
         return _call(self[name], self.read(name, options), context)
 
     def call(self, name: str, method: str, options: Mapping[str, Any], **context: Any) -> Any:
-        """Call a class method of a part with those of the options that it takes."""
+        """Call a class method of a part with the options that the method takes."""
         typed = self.read(name, options)
         if not hasattr(self[name], method):
             raise ValueError(f"{self.kind} {name!r} has no class method {method!r}")
@@ -116,7 +116,7 @@ class Registry:
         return argument in _parameters(self[name])
 
     def changed(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options that differ from the class's defaults: they tell two parts apart."""
+        """Return the options that differ from the class's defaults: they identify a part."""
         known = self._options(name)
         return {
             option: value
@@ -125,7 +125,7 @@ class Registry:
         }
 
     def _options(self, name: str) -> dict[str, inspect.Parameter]:
-        """What a part takes besides the context, including the parameters of its methods."""
+        """Return a part's options: its parameters besides the context, including those of its methods."""
         entry = self[name]
         callables = [entry, *(getattr(entry, method) for method in self._methods if hasattr(entry, method))]
         found: dict[str, inspect.Parameter] = {}
@@ -138,7 +138,7 @@ class Registry:
 
 @functools.cache
 def _parameters(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The named parameters of a class or function, their annotations as types rather than text."""
+    """Return the named parameters of a class or function, their annotations as types rather than text."""
     hints = typing.get_type_hints(entry.__init__ if inspect.isclass(entry) else entry, include_extras=True)
     return {
         name: parameter.replace(annotation=hints.get(name, inspect.Parameter.empty))
@@ -158,6 +158,6 @@ def _held(what: str, value: Any, annotation: Any) -> Any:
 
 
 def names_read(part: Any) -> tuple[str, ...]:
-    """What a part says that it reads of an `Embedding`, in its attribute `reads`: one name, or several."""
+    """Return what a part reads of an `Embedding`, from its attribute `reads`: one name, or several."""
     names = getattr(part, "reads", ())
     return (names,) if isinstance(names, str) else tuple(names)

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 PATIENCE = 5
-"""Seconds that a program has to end tidily. Ending it then is safe: its files are whole at any moment."""
+"""Seconds that a program has to end tidily. Ending it after that is safe: its files are always whole."""
 
 _advice: Callable[[], str] = str
 
@@ -21,12 +21,12 @@ _advice: Callable[[], str] = str
 class Stopped(SystemExit):
     """Raised wherever a program is when it is stopped. Its code is the one that shells expect, such as 130.
 
-    It is not a KeyboardInterrupt, since libraries and worker processes meet that with messages of their own.
+    It is not a KeyboardInterrupt, since libraries and worker processes answer one with their own messages.
     """
 
 
 def stop_tidily() -> None:
-    """From now on Ctrl-C and the system's request to end raise `Stopped`.
+    """Make Ctrl-C and the system's request to end raise `Stopped` from now on.
 
     Processes that are forked later, such as those that prepare batches, ignore both signals, although
     terminals and many systems send them to every process: this one ends them.
@@ -47,7 +47,7 @@ def end(code: int) -> NoReturn:
     """Say that the program was stopped, and end it now, whatever its threads and workers are still doing."""
     for worker in multiprocessing.active_children():
         worker.kill()
-    if os.environ.get("RANK", "0") == "0":  # of several processes only one says so
+    if os.environ.get("RANK", "0") == "0":  # only one of several processes says so
         print("; ".join(filter(None, ("vse: stopped", _advice()))), file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -59,8 +59,8 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
     sys.unraisablehook = _ignore
     if hasattr(signal, "SIGCHLD"):  # the end of a worker no longer matters
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # Python drops an exception that is raised in some callbacks, or while an object is deleted. With this
-    # timer the program ends anyway.
+    # Python drops an exception that is raised in some callbacks, or while an object is deleted. This timer
+    # ends the program anyway.
     last = threading.Timer(PATIENCE, end, (128 + number,))
     last.daemon = True
     last.start()
@@ -68,7 +68,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def leave_to_parent() -> None:
-    """From now on this process ignores both signals: the process that started it ends it."""
+    """Ignore both signals from now on: the process that started this one ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 

@@ -23,7 +23,7 @@ COUNT, WAITING = "OMP_NUM_THREADS", "OMP_WAIT_POLICY"
 
 
 def whole_machine(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment for a program that runs alone: all cores, and threads that sleep while they wait.
+    """Return the environment of a program that runs alone: all cores, and threads that sleep while they wait.
 
     Args:
         environment: what is set already, usually `os.environ`; it wins.
@@ -32,7 +32,7 @@ def whole_machine(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def one_thread(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment for a notebook or a test: one thread, since two programs run side by side.
+    """Return the environment of a notebook or a test: one thread, since two programs run side by side.
 
     Args:
         environment: what is set already, usually `os.environ`; it wins.

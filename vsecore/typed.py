@@ -50,7 +50,7 @@ def convert(what: str, value: Any, kind: Any) -> Any:
 
 
 def sentence(what: str, error: ValidationError) -> str:
-    """The first mistake that pydantic found, with its place within `what`."""
+    """Say the first mistake that pydantic found, with its place within `what`."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", first["msg"])
@@ -63,14 +63,14 @@ def sentence(what: str, error: ValidationError) -> str:
     if first["type"] == "value_error" and not first["loc"]:  # one of our own sentences, about the whole
         return f"{what}: {first['ctx']['error']}"
     alternatives = [one for one in error.errors() if one["loc"][:-1] == first["loc"][:-1]]
-    if last in ("int", "str", "float", "bool"):  # of a union, whose members pydantic tries one by one
+    if last in ("int", "str", "float", "bool"):  # a union, whose members pydantic tries one by one
         wanted = " or ".join(spoken(dict(one)) for one in alternatives)
         return f"{_place(what, outer)} is {short(first['input'])}: wanted {wanted}"
     return f"{_place(what, first['loc'])} is {short(first['input'])}: wanted {spoken(dict(first))}"
 
 
 def spoken(mistake: Mapping[str, Any]) -> str:
-    """What pydantic wanted, in plain words."""
+    """Say what pydantic wanted, in plain words."""
     kind, limits = mistake["type"], mistake.get("ctx", {})
     plain = {
         "int": "a whole number",
@@ -95,12 +95,12 @@ def spoken(mistake: Mapping[str, Any]) -> str:
 
 
 def short(value: Any) -> str:
-    """A value cut short for a message: a damaged file may hold a million characters instead of a name."""
+    """Cut a value short for a message: a damaged file may hold a million characters instead of a name."""
     return _SHORT.repr(value)
 
 
 def counted(things: Sequence[object], kind: str) -> str:
-    """A count and the first few, for a message: "7 pictures (a.jpg, b.jpg, c.jpg, ...)"."""
+    """Return a count and the first few names for a message: "7 pictures (a.jpg, b.jpg, c.jpg, ...)"."""
     names = (str(thing) for thing in things[:3])
     shown = ", ".join(name if len(name) <= 60 else f"{name[:28]}...{name[-28:]}" for name in names)
     more = ", ..." if len(things) > 3 else ""
@@ -114,7 +114,7 @@ _SHORT.maxlist = _SHORT.maxdict = 3
 
 
 def _place(what: str, steps: Any) -> str:
-    """How a message says where a mistake is: "words.json: images[3].split" from ("images", 3, "split")."""
+    """Say where a mistake is: ("images", 3, "split") becomes "words.json: images[3].split"."""
     named = [step for step in steps if not str(step).startswith("function-")]  # pydantic's own steps
     said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in named)
     return f"{what}: {said.removeprefix('.')}" if said else what

@@ -8,11 +8,12 @@ document.addEventListener("DOMContentLoaded", () => {
     for (const node of document.querySelectorAll(selector)) node.setAttribute("aria-label", label);
   };
   name("button.copybtn", "Copy this cell");
-  /* Measured whenever a frame gets another size, as it does when the box around it is unfolded. */
+  /* Measured whenever a frame gets another size, as it does when the box around it is unfolded. Once it has scrolled, keys
+     can reach it for good: a frame that holds the focus must not lose it because the window is turned. */
   const frames = new ResizeObserver((changes) => {
     for (const { target: frame } of changes) {
       const scrolls = frame.scrollWidth > frame.clientWidth + 1 || frame.scrollHeight > frame.clientHeight + 1;
-      scrolls ? frame.setAttribute("tabindex", "0") : frame.removeAttribute("tabindex");
+      if (scrolls) frame.setAttribute("tabindex", "0");
     }
   });
   const kinds = ":is(.cell_output, .output, .wide-frame, .pst-scrollable-table-container, pre, div.math, mjx-container)";

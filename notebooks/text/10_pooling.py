@@ -70,9 +70,9 @@ plots.house_style()
 # %% [markdown]
 # ## What a pooler changes
 #
-# An encoder turns a picture into many vectors, one for each cell of a grid. The joint space wants one. What makes one vector of
-# many is called a *pooler*. We first train the system of the 2AD paper at the size of this lesson: grid cells, a GRU for the
-# captions, and the paper's pooler, AdPool, in both towers. Its loss is the subject of
+# An encoder turns a picture into many vectors, one for each cell of a grid. The joint space needs a single one. The part that turns
+# many vectors into one is called a *pooler*. We first train the system of the 2AD paper at the size of this lesson: grid cells, a
+# GRU for the captions, and the paper's pooler, AdPool, in both towers. The loss is the subject of
 # [How many negatives?](11_how_many_negatives.ipynb).
 
 # %%
@@ -95,8 +95,8 @@ N = cells.shape[1]  # a grid has no padding
 print("cells", tuple(cells.shape), "words", tuple(words.shape))
 
 # %% [markdown]
-# To compare poolers in seconds, we keep these captions' vectors and train new picture towers, a linear layer and a pooler, for a few
-# dozen steps.
+# To compare poolers in seconds, we keep the captions' vectors and train new picture towers, each a linear layer and a pooler, for a
+# few dozen steps.
 
 
 # %%
@@ -159,8 +159,8 @@ towers = {"mean": train_tower("mean"), "AdPool": train_tower("adpool")}
 lesson.report("10_towers", {name: rsum(tower) for name, tower in towers.items()})
 
 # %% [markdown]
-# These are sums of recalls (rsum) on the development split. Both towers had the same cells, captions and number of steps. Here is
-# the caption on which they differ most. Its own picture is framed.
+# These are sums of recalls (rsum) on the development split. Both towers had the same cells, captions and number of steps. Of the
+# captions whose picture AdPool finds first, here is the one on which the mean does worst. Its picture is framed.
 
 # %% tags=["hide-input"]
 places = {name: ranks(scores_of(tower), dev.owner)[1] for name, tower in towers.items()}
@@ -185,14 +185,14 @@ plots.show(
 )
 
 # %% [markdown]
-# Most things in a picture fill only a few cells. The mean gives these cells the same weight as all the sky around them. A pooler
-# that gives more weight to large values loses less.
+# Most things in a picture fill only a few cells. The mean gives each of them no more weight than a cell of empty sky. A pooler
+# that gives more weight to large values loses less of them.
 #
 # ## One recipe: sort, weigh, sum
 #
-# Many poolers take three steps. They *sort* each dimension by itself, the largest value on top. They *weigh*: one number for each
-# place. They *sum*. In the picture, four cells have five dimensions each. Each cell has a colour, which its values keep when they
-# are sorted.
+# Many poolers take three steps. They *sort* each dimension by itself, the largest value on top. They *weigh* the sorted values, with
+# one number for each place. Then they *sum*. In the figure, four cells have five dimensions each. Each cell has a colour, which its
+# values keep.
 
 # %% tags=["hide-input"]
 small = np.array([[3, 0, 7, 2, 5], [8, 4, 1, 6, 2], [5, 9, 2, 3, 1], [1, 2, 4, 8, 6]])  # (N, D)
@@ -231,7 +231,7 @@ for axes in panels:
         spine.set_visible(False)
 plots.show(
     figure,
-    alt="Four tables in a row. First four cells of five numbers each, a colour a cell. Then the same numbers with each column sorted, so "
+    alt="Four tables in a row. First four cells of five numbers each, one colour for each cell. Then the same numbers with each column sorted, so "
     "that the colours are mixed in every row. Then four weights, falling from the first place to the last. Then one row of five sums.",
 )
 
@@ -267,8 +267,8 @@ print("three poolers, three lists of weights, one function")
 # %% [markdown]
 # ## Padding must have no weight
 #
-# Captions differ in length, so a batch is filled up with rows that stand for no word. A *mask* says which rows are real. Padding
-# must come last in the order, even where all real values are below zero, so we sort it as minus infinity.
+# Captions differ in length, so short ones are filled up with padding, rows that stand for no word. A *mask* says which rows are
+# real. Padding must come last in the order, even where all real values are below zero, so we sort it as minus infinity.
 
 
 # %%
@@ -280,7 +280,7 @@ def sort_rows(x, mask):  # (B, N, D), (B, N)
 x = torch.randn(16, 18, 8)
 mask = torch.arange(18) < torch.randint(1, 19, (16, 1))  # (B, N)
 torch.testing.assert_close(sort_rows(x, mask), sort_descending(x, mask))
-print("vsecore.pooling.sort_descending sorts the same, and faster")
+print("vsecore.pooling.sort_descending sorts the same way")
 
 # %% [markdown]
 # ````{admonition} Optional: sorting with a network
@@ -289,7 +289,7 @@ print("vsecore.pooling.sort_descending sorts the same, and faster")
 # `torch.sort` decides after each comparison what to compare next, so it sorts one dimension at a time. A *sorting network*
 # {cite}`batcher1968sorting` always compares the same places. Each of its *comparators* puts the larger value of two rows into the
 # upper one, in all dimensions of all sets at once: a `torch.maximum` and a `torch.minimum` (see `vsecore.pooling.sorting`). How few
-# comparators are enough is a chapter of {cite}`knuth1998art`.
+# comparators are enough? See {cite}`knuth1998art`.
 # ````
 #
 # ```{exercise} k-max under a mask
@@ -302,7 +302,7 @@ print("vsecore.pooling.sort_descending sorts the same, and faster")
 # ```{hint}
 # :class: dropdown
 #
-# Once padding is the smallest thing there is, `topk` finds the largest values. How many of them are real?
+# Make padding smaller than every real value, and `topk` finds the largest. How many of these are real?
 # ```
 
 # %%
@@ -323,12 +323,12 @@ def k_max(x, mask, k):  # (B, N, D), (B, N) -> (B, D)
 # ````{solution} ex-10-kmax
 # :class: dropdown
 #
-# Padding becomes the smallest value, so it is taken only where real values run out. There it must add nothing to the sum, and nothing
-# to the count that divides it.
+# Padding becomes the smallest value, so it is taken only where the real values run out. There it must add nothing to the sum,
+# nor to the count that divides it.
 # ````
 #
-# Learned weights come out of a softmax, which gives a part to everything. A logit of zero does not hide the padding, since
-# $\exp(0) = 1$. Minus infinity does: $\exp(-\infty) = 0$.
+# Learned weights come out of a softmax, which gives a share to everything. Its inputs are called *logits*. A logit of zero
+# does not hide the padding, since $\exp(0) = 1$. Minus infinity does: $\exp(-\infty) = 0$.
 
 
 # %%
@@ -343,9 +343,9 @@ print(safe_softmax(logits, mask)[~mask].sum().item(), "is the weight of all padd
 # %% [markdown]
 # ## GPO: weights from the place
 #
-# The *generalized pooling operator* {cite}`chen2021gpo` learns the list of weights. One fixed list would not do: a caption has five
-# words or eighteen, and place 5 of 5 is not place 5 of 18. So a small recurrent network reads the places, each written as sines and
-# cosines, forwards and backwards, and gives each a number. A softmax turns the numbers into weights.
+# The *generalized pooling operator* {cite}`chen2021gpo` learns the list of weights. One fixed list would not do: a caption may have five
+# words or eighteen, and place 5 of 5 is not place 5 of 18. So each place is written as sines and cosines, and a small recurrent
+# network reads the places forwards and backwards and gives each a number. A softmax turns the numbers into weights.
 
 
 # %%
@@ -362,14 +362,14 @@ print(place_code(18)[:3, :4])  # the fastest sines and cosines of the first thre
 # :label: ex-10-gpo
 #
 # `places` is (N, 32). `gru` is bidirectional: `gru(places)[0]` is (N, 64), the forward states beside the backward states, 32 numbers
-# each. Take the mean of the two directions, let `linear` make one number of each place, divide by `0.1`, and turn
+# each. Take the mean of the two directions, let `linear` turn each place into one number, divide by `0.1`, and turn
 # the numbers into weights, (N,).
 # ```
 #
 # ```{hint}
 # :class: dropdown
 #
-# `chunk(2, -1)` cuts the last dimension into two halves. `squeeze(-1)` removes a last dimension of one.
+# `chunk(2, -1)` cuts the last dimension into two halves. `squeeze(-1)` removes a last dimension of size one.
 # ```
 
 # %%
@@ -393,8 +393,8 @@ torch.testing.assert_close(theta, gpo.weights(torch.tensor([18]))[0])
 # ````{solution} ex-10-gpo
 # :class: dropdown
 #
-# Dividing by a tenth makes differences ten times as large, so that the weights can be sharp. They depend on the number of places
-# alone: nothing here has seen an element.
+# Dividing by a tenth makes differences ten times as large, so that the weights can be sharp. They depend only on the number of
+# places: nothing here looks at an element.
 # ````
 #
 # ## AdPool: weights from the values
@@ -415,7 +415,7 @@ torch.testing.assert_close(theta, gpo.weights(torch.tensor([18]))[0])
 # ```{hint}
 # :class: dropdown
 #
-# One product gives all logits, (B, N, 1). You have just seen what keeps padding out of a softmax.
+# One product gives all logits, (B, N, 1). You have seen above what keeps padding out of a softmax.
 # ```
 
 # %%
@@ -434,16 +434,16 @@ def token_level(u, mask, W_tok):  # (B, N, D), (B, N), (D, 1) -> (B, D)
 # ````{solution} ex-10-token
 # :class: dropdown
 #
-# It is sort-weigh-sum once more, with weights that are computed for each set. Padding has the logit zero; only the mask keeps it out.
+# It is sort-weigh-sum once more, with weights that are computed for each set. Padding has a logit of zero; only the mask keeps it out.
 # ````
 #
-# What can $W_{\mathrm{tok}}$ say? Try it by hand.
+# What can $W_{\mathrm{tok}}$ achieve? Try it by hand.
 #
 # ```{exercise} Be the maximum, be 2-max
 # :label: ex-10-weights
 #
 # After sorting, a set has the rows (3, 2), (1, 2) and (0, 1). Find a $W_{\mathrm{tok}}$ of two numbers with which the token level
-# is the maximum of this set, and another with which it is its 2-max. A weight that should be nothing may be up to a hundredth.
+# is the maximum of this set, and another with which it is its 2-max. A weight that should be zero may be as large as a hundredth.
 # ```
 
 # %%
@@ -456,18 +456,18 @@ check("10.weights", your_weights)
 # ````{solution} ex-10-weights
 # :class: dropdown
 #
-# The logits are 3a + 2b, a + 2b and b. For the maximum, a large a lets the first win. For 2-max the first two must be equal, so a is
-# 0, and a large b pushes the third out. This works because the first two rows are equal in the second dimension. For sets in general
+# The logits are 3a + 2b, a + 2b and b. For the maximum, a large a lets the first row win. For 2-max the first two must be equal, so a
+# is 0, and a large b pushes the third out. This works because the first two rows are equal in the second dimension. For sets in general
 # there is no such W.
 # ````
 #
-# The *embedding level* gives every value a weight of its own, by a softmax over the elements, in each dimension $j$ separately.
-# Nothing in it is learned, equation (4). It is also known as SoftPool {cite}`stergiou2021softpool`:
+# The *embedding level*, equation (4), gives every value a weight of its own, by a softmax over the elements, in each dimension $j$
+# separately. Nothing in it is learned. It is also known as SoftPool {cite}`stergiou2021softpool`:
 #
 # $$v_{\mathrm{emb},\,j} = \sum_{i=1}^{N} \mathrm{softmax}_i(x_{ij})\; x_{ij} .$$
 #
-# The larger the values, the closer it comes to the maximum. Those of a GRU lie between minus one and one, where a softmax is nearly
-# even; those of a linear layer may be larger.
+# The larger the values, the closer the embedding level comes to the maximum. A GRU's values lie between minus one and one, where a
+# softmax is nearly even; those of a linear layer may be larger.
 #
 # The *balance* weighs the two results. A learned vector $W_{\mathrm{bal}}$ gives each a logit, and a softmax turns the two logits
 # into their parts $\omega$, equation (5):
@@ -507,7 +507,7 @@ def adpool(token, x, mask, W_bal):  # (B, D), (B, N, D), (B, N), (D, 1) -> (B, D
 # ````{solution} ex-10-balance
 # :class: dropdown
 #
-# The balance is the token level again, on a set of two: one logit an element, a softmax, a weighted sum.
+# The balance is the token level again, on a set of two: one logit for each element, a softmax, a weighted sum.
 # ````
 #
 # Put together, the functions give what the package's pooler gives:
@@ -532,7 +532,7 @@ print("vsecore.pooling.AdPool agrees")
 # ## What trained poolers respond to
 #
 # We train towers with some more poolers. *Self-attention* {cite}`wang2020cvse` gives each cell one weight, by how well it agrees
-# with the mean of all. (`vsecore.pooling` also has the paper's AdaPool {cite}`stergiou2021adapool`, LIP {cite}`gao2019lip`, recurrent
+# with the mean of all cells. (`vsecore.pooling` also has the paper's AdaPool {cite}`stergiou2021adapool`, LIP {cite}`gao2019lip`, recurrent
 # network {cite}`hu2019bison,sutskever2014seq2seq` and graph convolution {cite}`li2019vsrn`.)
 #
 # One question fits them all: *if one value rose a little, by how much would the pooled value of its dimension rise?* That is a
@@ -572,7 +572,7 @@ axes.legend(ncols=2)
 plots.show(
     figure,
     alt="Curves over the sorted places on one logarithmic axis. The mean is level; 5-max is a step that ends after the fifth place; SoftPool, GPO and AdPool "
-    "begin high at the first place and fall steeply; self-attention stays close to the mean.",
+    "begin high at the first place and fall; GPO rises again later, and self-attention stays close to the mean.",
 )
 
 # %% [markdown]
@@ -584,7 +584,7 @@ plots.show(
 # ```{exercise} Every cell twice
 # :label: ex-10-double
 #
-# Whose vector changes when every cell appears twice? Write one name, `"mean"`, `"5-max"`, `"AdPool"` or `"GPO"`, before you run the
+# With which pooler does the vector change when every cell appears twice? Write one name, `"mean"`, `"5-max"`, `"AdPool"` or `"GPO"`, before you run the
 # next cell. Any of the four earns the point.
 # ```
 
@@ -606,11 +606,11 @@ lesson.report("10_doubled", turned)
 # ````{solution} ex-10-double
 # :class: dropdown
 #
-# Two of them. GPO meets places that it has never seen, and 5-max finds only three different values on its five places. For the mean
-# and AdPool it matters how large a *share* of the elements is like this or that, and the shares stay the same.
+# With two of them. GPO meets places that it has never seen, and 5-max finds only three different values on its five places. The mean
+# and AdPool depend only on what *share* of the elements has which value, and the shares stay the same.
 # ````
 #
-# The numbers are the degrees by which the vector turns. Grids all have one size, but captions and regions do not. So GPO is trained
+# The numbers are the degrees by which the vector turns. Grids all have one size; captions and sets of regions do not. So GPO is trained
 # with *size augmentation* {cite}`chen2021gpo`: elements are left out at random, so that it sees sets of many sizes.
 #
 # ## What AdPool has learned
@@ -652,8 +652,8 @@ panels[2].set(xlabel="ω of the token level", ylabel="sets (%)", title="balance"
 panels[2].legend()
 plots.show(
     figure,
-    alt="Left: the token level's weights of the places in captions of eight, twelve and sixteen words: steep curves, nearly one upon the other. "
-    "Middle: the same for pictures. Right: the balance, the token level's part in every picture and in every caption.",
+    alt="Left: the token level's weights of the places in captions of eight, twelve and sixteen words: steep curves, nearly on top of one another. "
+    "Middle: the weights of the places in pictures, one curve. Right: the balance, the token level's part in every picture and in every caption.",
 )
 
 # %% [markdown]
@@ -680,7 +680,8 @@ lesson.report("10_swapped", swapped)
 #
 # Adam divides a gradient by its recent size, so every entry of $W_{\mathrm{bal}}$ moves by about the learning rate at each step. When
 # all $D$ entries move together, the logits move fast. Does the balance move so far because the rate is high? Then a tenth of the
-# rate should leave it about where it began, even with ten times the steps.
+# rate should leave it about where it began, even with ten times the steps. We ask the small towers, whose balance moves but does not
+# saturate in so few steps.
 
 
 # %%
@@ -703,7 +704,7 @@ report
 # %% tags=["hide-input"]
 seen = report.stored or report.measured
 draws = range(seed, seed + 2)
-alike = 5  # points of a percentage
+alike = 5  # percentage points
 far = [
     seen[f"seed {draw}, rate 2e-4, 10 × the steps"] < seen[f"seed {draw}, rate 2e-3"] + alike
     for draw in draws
@@ -715,12 +716,10 @@ verdict = (
 )
 Markdown(
     f"With ten times the steps, the lower rate took the balance about as far from the token level as the higher rate, or farther, "
-    f"from {sum(far)} of {len(far)} seeds (*about*: within {alike} points of a percentage). {verdict}"
+    f"from {sum(far)} of {len(far)} seeds (*about*: within {alike} percentage points). {verdict}"
 )
 
 # %% [markdown]
-# The seed decides where the balance begins, and two seeds are few.
-#
 # ```{exercise} What moves the balance
 # :label: ex-10-explore
 #
@@ -733,22 +732,21 @@ Markdown(
 from vsecore.course.checks import check
 
 your_expectation = "Another seed goes the same way."  # your part: before you run it
-your_finding = "I have set its rows beside the others."  # your part: what came out
+your_finding = "So it does in these two runs, and two are few."  # your part: what came out
 check("10.explore", (your_expectation, your_finding))
 
 # %% [markdown]
 # ````{solution} ex-10-explore
 # :class: dropdown
 #
-# There is no right answer. A good one changes nothing else and compares more than one seed. What becomes of a balance that begins in
-# the middle, and where whole trainings end, is left open here.
+# There is no right answer. A good one changes nothing else and compares more than one seed.
 # ````
 #
-# ## An experiment that could fail: can it be k-max?
+# ## An experiment that could fail: can the token level be k-max?
 #
 # The paper says that the token level lets the model "find the best combination of MeanPool and K-MaxPool". Can it *be* them? A
-# pooler sees the cells of the trained system and learns to imitate a simple pooler. We measure the share of the variance that stays
-# wrong: almost nothing, if the sentence holds. The token level begins as the mean.
+# pooler sees the cells of the trained system and learns to imitate a simple pooler. We measure the share of the variance that it
+# misses: almost nothing, if the sentence holds. The token level begins as the mean.
 
 
 # %%
@@ -815,9 +813,9 @@ plots.show(
 )
 
 # %% [markdown]
-# GPO can be both. Both forms of the token level are exactly the mean where they began, and come close to the maximum. But neither
-# can be k-max: their weights come from the values, so a step between two places needs a gap between the values there, in every set.
-# They find a slope instead. The paper's sentence holds in one half only, for the mean.
+# GPO can be both. Both forms of the token level began as exactly the mean, and come close to the maximum. But neither can be k-max:
+# their weights come from the values, so a step between two places needs a gap between the values there, in every set. They find a
+# slope instead. Only half of the paper's sentence holds, the half about the mean.
 #
 # ## Break it: let the padding take part
 #
@@ -842,15 +840,15 @@ broken |= {f"{times * L} words": in_batch_with(times * L) for times in (1, 2, 4)
 lesson.report("10_padding", broken)
 
 # %% [markdown]
-# The same caption gets another vector in another batch. A model that is trained with this bug adapts to it, as long as its batches
-# look like those of its training.
+# The same caption gets another vector in another batch. A model that is trained with this bug may adapt to it, but only to batches
+# like those of its training.
 #
 # ```{exercise} Break it
 # :label: ex-10-break
 #
 # Take a width of one and $W_{\mathrm{tok}} = \log 2$, so that a value $x$ has a weight proportional to $2^x$. A caption has two
 # words with the values 2 and 1. What does the token level make of it in a batch whose longest caption has 8 words, if the mask is
-# forgotten? Compare it with the caption alone.
+# forgotten? Compare that with the caption alone.
 # ```
 
 # %%
@@ -864,12 +862,12 @@ check("10.break", your_value)
 # :class: dropdown
 #
 # The words' weights are proportional to 4 and 2, so alone they give (4 · 2 + 2 · 1) / 6. In the batch, six rows of padding have the
-# weight of a zero, 1 each: the sum above is divided by 12. Half of the caption is gone.
+# weight of a zero, 1 each: the same sum is divided by 12. Half of the caption's value is gone.
 # ````
 #
 # ## Which pooler is best?
 #
-# The trainings above were short. Here are long ones of the whole system, with the same loss.
+# The trainings above were short. Here are long ones of the whole system, all with the same loss.
 
 # %% tags=["hide-input"]
 found = experiments.studied("2ad_pooling", "scenes")
@@ -905,15 +903,19 @@ Markdown(
         if told
         else "No comparison can be judged yet.\n\n"
     )
-    + "**What it means.** A learned pooler is worth having: the mean is behind by every measure, even when its training is finished. "
-    "Where poolers lie close together, the choice matters less.\n\n"
+    + (
+        "**What it means.** A learned pooler is worth having: the mean is last, even when its training is finished. "
+        if ranked[-1] == "mean"
+        else "**What it means.** Finished, the mean is not the last of them. "
+    )
+    + "Where poolers lie close together, the choice matters less.\n\n"
     "**How sure we are.** A verdict needs five seeds of both poolers. *Undecided* means that the difference is too small for these "
-    "seeds, not that the poolers are equal. One small world is not the photographs of the paper."
+    "seeds, not that the poolers are equal. One small drawn world does not stand for the paper's photographs."
 )
 
 # %% [markdown]
-# The dotted line is an *oracle*: it knows every caption that is true of a picture, but not which five were written, and breaks ties at
-# random. Sums beyond it partly reward guessing, so mAP@R on the truth counts too. The parts of AdPool (table 3), fixed balances
+# The dotted line is an *oracle*: it knows every caption that is true of a picture, but not which five were written for it, and breaks
+# ties at random. A sum above this line partly rewards guessing, so mAP@R on the truth counts too. The parts of AdPool (table 3), fixed balances
 # (table C-2) and the paper's own numbers are on [the evidence page](../evidence/2ad.md).
 #
 # ```{admonition} Do not judge too early
@@ -956,9 +958,9 @@ Markdown("\n".join(lines))
 # - Many poolers sort each dimension, weigh the places, and sum; mean, maximum and k-max differ only in their weights.
 # - GPO learns its weights from the places alone; AdPool's two levels take theirs from the values.
 # - Padding must have no weight in any softmax, or a caption's vector depends on the batch that it comes in.
-# - Compare poolers when their training is finished, from several seeds: early tables rank how fast they learn.
+# - Compare poolers when their training is finished, with several seeds: early tables rank how fast they learn.
 #
 # ## Where to read on
 #
-# - [How many negatives?](11_how_many_negatives.ipynb) has the loss that trained this system, the other half of the paper.
-# - {cite}`kalchbrenner2014dcnn` kept the $k$ largest values of a sentence, long before both papers.
+# - [How many negatives?](11_how_many_negatives.ipynb) explains the loss that trained this system, the other half of the paper.
+# - {cite}`kalchbrenner2014dcnn` kept the $k$ largest values of a sentence, long before either paper.

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # How many negatives?
 #
-# **You will be able to** say why one negative is too few early in training, read from a batch how far a model has come, choose
+# **You will be able to** say why one negative is too few early in training, read from a batch how far training has come, choose
 # the number of negatives $K$ from that as 2AD {cite}`zhang2022adpool` does, write the loss that learns from the $K$ hardest, and
 # test whether the schedule is needed.
 #
@@ -55,10 +55,10 @@ plots.house_style()
 # %% [markdown]
 # ## What AdOpt does
 #
-# 2AD has two parts. AdPool is the subject of [Pooling](10_pooling.ipynb). AdOpt is the subject of this notebook: the batch
-# itself decides how many negatives each query learns from.
+# 2AD has two parts. AdPool is the subject of [Pooling](10_pooling.ipynb). AdOpt, the subject of this notebook, lets
+# the batch itself decide how many negatives each query learns from.
 #
-# Let us see it work first. We train the same towers twice for one epoch, from the same weights, on the same batches and at the
+# First, let us see AdOpt at work. We train the same towers twice for one epoch, from the same weights, on the same batches and at the
 # same learning rate. The first training uses the hardest triplet of VSE++, which learns from one negative. The second uses
 # AdOpt.
 
@@ -126,7 +126,7 @@ for name, title in (("scenes", "scenes"), ("flickr8k", "the photographs of Flick
 Markdown("The same comparison, from our recorded trainings. " + " ".join(lines))
 
 # %% [markdown]
-# So AdOpt is quick. How does it do that, and does it also end higher? The rest of the notebook answers both.
+# So AdOpt learns fast. How does it do that, and does it also end higher? The rest of the notebook takes up both questions.
 #
 # ## Why one negative is not enough
 #
@@ -181,7 +181,7 @@ plots.show(
 # There is a second reason. A tower with random weights makes some items similar to everything, whatever they show. Such an item
 # is called a *hub*, and many queries have the same hub as their hardest negative. The next cell looks at the first batch of the
 # training, and counts how many different items are the hardest negative of any query. If each query's hardest negative were
-# drawn at random, they would be about 63 % of the batch.
+# drawn at random, about 63 % of the batch would be among them.
 
 # %%
 S = seen["AdOpt"]["scores"][0]  # (B, B)   rows: pictures, columns: captions
@@ -198,14 +198,14 @@ lesson.report(
 )
 
 # %% [markdown]
-# The smaller these two numbers, the less of the batch takes part in a step of the hardest triplet. With more negatives for each
-# query, more of the batch takes part.
+# The smaller these two numbers, the fewer items take part as negatives in a step of the hardest triplet. With more negatives for
+# each query, more items take part.
 #
 # ## The loss: the K hardest negatives
 #
 # A triplet compares a pair with one negative. For several negatives 2AD takes InfoNCE {cite}`oord2018cpc`, and keeps only the
-# $K$ hardest in its sum. Let $\hat t_1, \hat t_2, \dots$ be the negatives of a picture $v$ in the batch, the hardest first. Then
-# (after equation 6 of the paper)
+# $K$ hardest in its sum. Let $\hat t_1, \hat t_2, \dots$ be the negatives of a picture $v$ in the batch, the hardest first. The
+# loss (after equation 6 of the paper, with the pair itself in the sum) is
 #
 # $$\ell_{v \to t} = -\frac{1}{B} \sum_{(v,t)} \log \frac{\exp(s(v,t)/\tau)}{\exp(s(v,t)/\tau) + \sum_{j=1}^{K} \exp(s(v,\hat t_j)/\tau)} .$$
 #
@@ -251,7 +251,7 @@ def k_hardest(S, K, temperature=0.05):  # (B, B), a whole number -> one number
 # the equation.
 # ````
 #
-# The package has the same loss as `adopt`; its argument `negatives` is $K$. The more negatives are in the sum, the higher the
+# In the package this loss is called `adopt`, and its argument `negatives` is $K$. The more negatives are in the sum, the higher the
 # loss:
 
 # %%
@@ -264,20 +264,20 @@ for K in (1, 16, 127):
 # ```{admonition} Optional: why the pair stands in the sum, and a margin
 # :class: note dropdown
 #
-# The paper writes the denominator over the negatives alone. Then winning is never enough: every pair goes on pulling with the
-# same strength, however far ahead it is, and the loss falls below zero until the negatives are opposite to the query. With the
+# The paper writes the denominator over the negatives alone. Then no lead is ever enough: every pair goes on pulling with the
+# same strength, however far ahead it is, and the loss falls below zero until the negatives lie opposite the query. With the
 # pair in the sum the loss stops at zero. Leaving the pair out can be a good choice: easy pairs then go on learning
 # {cite}`yeh2022decoupled`.
 #
 # The recipes also add a margin of $0.2$ to every negative, as the released code does. That multiplies each negative's term by
-# $\exp(0.2/\tau)$, so the pair's own term hardly weighs until the pair is ahead by more than the margin. The two forms are nearer
+# $\exp(0.2/\tau)$, so the pair's own term hardly counts until the pair is ahead by more than the margin. The two forms are closer
 # to each other than they look. `adopt` has both as arguments: `positive_in_denominator` and `margin`.
 # ```
 #
 # ## How far has the model come?
 #
-# To choose $K$, we must see on a batch how far the training has come. Wang and Isola {cite}`wang2020alignment` name two
-# properties of a good space. *Alignment of pairs*: what belongs together lies together. *Uniformity*: the vectors as a whole spread over
+# To choose $K$, we must read from a batch how far training has come. Wang and Isola {cite}`wang2020alignment` name two
+# properties of a good space. *Alignment of pairs*: what belongs together lies close together. *Uniformity*: the vectors as a whole spread over
 # the sphere. Here are four spaces of forty pairs on a circle, with both readings and the $K$ that follows from them.
 
 # %% tags=["hide-input"]
@@ -315,8 +315,8 @@ plots.show(
 )
 
 # %% [markdown]
-# The better the space, the smaller $K$. Alignment is the mean similarity of the pairs. Uniformity is high when other pairs'
-# pictures and captions are far apart:
+# The better the space, the smaller $K$. Alignment is the mean similarity of the pairs. Uniformity is high when
+# pictures and captions of different pairs are far apart:
 #
 # $$\gamma_{\mathrm{align}} = \frac{1}{B} \sum_{(v,t)} s(v,t) , \qquad \gamma_{\mathrm{uniform}} = \frac{1}{B^2} \sum_{v, t} \exp(-s(v,t)) ,$$
 #
@@ -330,12 +330,12 @@ plots.show(
 #
 # $$K = \max\Big(1, \min\Big(B - 1, \big\lfloor B \cos(\gamma^{1.25}) \big\rfloor + 1\Big)\Big) .$$
 #
-# The brackets round down, and the rest keeps $K$ between 1 and $B - 1$. Do it once with a calculator before you program it:
+# The brackets round down; max and min keep $K$ between 1 and $B - 1$. Do it once with a calculator before you program it:
 #
 # ```{exercise} K by hand
 # :label: ex-11-k
 #
-# In a batch of 128, every pair that belongs together has the similarity 0.3, and every other similarity is 0. What is $K$?
+# In a batch of 128 pairs, each pair has the similarity 0.3, and every other similarity is 0. What is $K$?
 # ```
 
 # %%
@@ -348,21 +348,21 @@ check("11.k", your_k)
 # ````{solution} ex-11-k
 # :class: dropdown
 #
-# Alignment is 0.3. In the uniformity every similarity counts as 0, so it is 1. Then $1.3^{1.25} = 1.388$, its cosine is 0.1817,
+# Alignment is 0.3. For the uniformity every similarity counts as 0, so it is $\exp(0) = 1$. Then $1.3^{1.25} = 1.388$, its cosine is 0.1817,
 # and 128 times that is 23.3. Rounded down, plus one: 24.
 # ````
 #
 # ```{exercise} The K rule
 # :label: ex-11-rule
 #
-# Write the whole rule: from the similarities of a batch to $K$. Count a $\gamma$ below 0 as 0, since it has no such power.
+# Write the whole rule: from the similarities of a batch to $K$. Count a $\gamma$ below 0 as 0, since a negative number has no power 1.25.
 # ```
 #
 # ```{hint}
 # :class: dropdown
 #
 # Read both numbers from `S` with `diag`, `masked_fill`, `exp` and `mean`. Then leave torch: `float`, `math.cos`, `math.floor`.
-# Keep within 1 and $B - 1$ at the very end.
+# At the very end, keep $K$ between 1 and $B - 1$.
 # ```
 
 # %%
@@ -391,8 +391,8 @@ def how_many(S):  # (B, B) -> a whole number
 # The rule and the loss together are AdOpt. The paper prints another form of equation 6, with $\gamma\pi/4$ in place of
 # $\gamma^{1.25}$ and with $\log \frac{1}{B^2} \sum \exp(s)$ as the uniformity. The next cell compares the two forms on three
 # batches. The printed form keeps most negatives in a well-trained space. The form above comes down to a few, which is the
-# schedule that figure C-2 of the paper shows, so it is our default. The other is `rule="printed"`; more on both stands on
-# [the evidence page](../evidence/2ad.md).
+# schedule that figure C-2 of the paper shows, so it is our default. The other is `rule="printed"`;
+# [the evidence page](../evidence/2ad.md) has more on both forms.
 
 # %%
 batches = {"knows nothing": (0.0, 0.0), "well trained": (0.94, 0.02), "collapsed": (1.0, 1.0)}
@@ -407,13 +407,13 @@ print(f"the loss with K from the batch: {together:.3f}, and adopt gives {adopt(r
 # %% [markdown]
 # ## What K does over a training
 #
-# The training at the top kept the scores of its batches, so we can now apply your rule to each of them. Think first:
+# We kept the scores of batches from AdOpt's training at the top, so we can now apply your rule to each of them. First, predict:
 #
 # ```{exercise} The schedule
 # :label: ex-11-fall
 #
 # The towers begin with random weights and see one epoch. When will $K$ fall? Answer `"at once"` (from the first steps on),
-# `"evenly"` (from the first step to the last), `"later"` (it stays, and then falls) or `"hardly"` (most of the batch still counts at
+# `"evenly"` (from the first step to the last), `"later"` (it stays high at first, then falls) or `"hardly"` (most of the batch still counts at
 # the end).
 # ```
 
@@ -494,7 +494,7 @@ lesson.report(
 # ```{admonition} Optional: a formula for the effective number
 # :class: note dropdown
 #
-# For very many negatives whose similarities follow a bell curve of spread $\sigma$, the integral can be done. The effective number is
+# For very many negatives whose similarities follow a bell curve of spread $\sigma$, the effective number can be worked out. It is
 # $K \exp(-\sigma^2 / (2 \tau^2))$. What matters is the spread measured in temperatures: halving $\tau$ does the same as doubling the
 # spread.
 # ```
@@ -549,7 +549,7 @@ lesson.report(
 #
 # ## When the hardest negative is right
 #
-# There is a reason to be careful with small $K$ late in training. A negative is any caption that was not written for the picture.
+# There is a reason to be careful with a small $K$ late in training. A negative is any caption that was not written for the picture.
 # It may be true of the picture all the same: a *false negative*. For the scenes we know which captions are true of which pictures.
 # So we can count how often the hardest negative of a batch is in fact true, after our epoch of AdOpt, and compare it with easier
 # ones.
@@ -587,8 +587,8 @@ if truth is not None:
 share
 
 # %% [markdown]
-# A trained model puts a negative near *because* it fits, so the hardest negative is the most likely one to be true. A small $K$
-# gives such a negative the whole push; a larger $K$ shares it out.
+# A trained model puts a negative near *because* it fits, so the hardest negative is the most likely one to be true. With a
+# small $K$ the whole push falls on such a negative; a larger $K$ shares it out.
 #
 # ## Break it: forget the mask
 #
@@ -640,7 +640,7 @@ for K in (1, 4):
 # ```{exercise} Your own ablation
 # :label: ex-11-explore
 #
-# Change one thing of AdOpt in `your_change` below. Before you run the cell, write down what you expect, in a few words. After it
+# Change one thing about AdOpt in `your_change` below. Before you run the cell, write down what you expect, in a few words. After it
 # has run, write what you found. Things to change: `losses.adopt.negatives` (a fixed $K$), `losses.adopt.margin` (0.2),
 # `losses.adopt.temperature` (0.05), `losses.adopt.rule` (`"released"` or `"printed"`).
 # ```
@@ -651,7 +651,8 @@ train("your change", "", your_change)
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(6.2, 3.4))
-draw_curves(axes, {"AdOpt": "AdOpt", f"{your_change}": "your change"})
+changed = ", ".join(f"{name} = {value}" for name, value in your_change.items())
+draw_curves(axes, {"AdOpt": "AdOpt", changed: "your change"})
 axes.legend(loc="lower right", fontsize=8)
 plots.show(
     figure,
@@ -669,14 +670,14 @@ check("11.explore", (your_expectation, your_finding))
 # ````{solution} ex-11-explore
 # :class: dropdown
 #
-# There is no right answer here; this is one example. One seed and one epoch show who learns fast. Run it again with another
+# There is no right answer here; this is one example. One seed and one epoch show what learns fast. Run it again with another
 # `seed` in the first cell before you believe a small difference.
 # ````
 #
 # ## Results: is AdOpt better at the end?
 #
 # We compare AdOpt with the hardest triplet, with *max violation* (hinges on all negatives in the first epoch, then on the hardest),
-# with InfoNCE over all negatives, and with its own loss over all negatives always.
+# with InfoNCE over all negatives, and with its own loss over all negatives in every step.
 
 # %% tags=["hide-input"]
 found = experiments.studied("2ad_negatives", "scenes")
@@ -728,8 +729,8 @@ Markdown(
 )
 
 # %% [markdown]
-# The dotted line is an *oracle*: it knows which captions are true of which scenes, and breaks ties at random. The tables, the photographs,
-# and what else the paper claims are on [the evidence page](../evidence/2ad.md).
+# The dotted line is an *oracle*: it knows which captions are true of which scenes, and breaks ties at random. The tables, the results
+# on photographs, and what else the paper claims are on [the evidence page](../evidence/2ad.md).
 #
 # ## Paper, notebook, package
 #
@@ -744,7 +745,7 @@ Markdown(
 # - Early in training the hardest negative is hard by accident, so it helps to learn from many negatives.
 # - AdOpt reads alignment and uniformity from the batch and turns their sum into $K$: many negatives early, few late.
 # - The softmax of the loss makes a similar choice by itself; the lower the temperature, the more so.
-# - So test a schedule against all negatives always, and remember that the hardest negative of a trained model may be true.
+# - So test a schedule against all negatives in every step, and remember that the hardest negative of a trained model may be true.
 #
 # ## Where to read on
 #

@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Ensembles and speed
 #
-# **You will be able to** let several systems answer as one, predict what that brings from how alike their mistakes are, test an
-# ensemble against a fair control, keep it as one index, and work out what a query costs.
+# **You will be able to** let several systems answer as one, predict the gain from how alike their mistakes are, test an ensemble
+# against a fair control, store it as one index, and work out what a query costs.
 #
 # **You need** the notebooks [The joint space](03_joint_space.ipynb), [Learning to rank](04_learning_to_rank.ipynb) and
 # [Pooling: sort, weigh, sum](10_pooling.ipynb), and an idea of variance and correlation.
@@ -178,7 +178,7 @@ lesson.report("12_systems", {" and ".join(names): rsum(*names) for names in grou
 # %% [markdown]
 # ## Different features, or only more models?
 #
-# In such a table two things grow at once: the kinds of features, and the number of models. Perhaps any three models
+# In this table two things grow at once: the kinds of features, and the number of models. Perhaps any three models
 # would do as well. To find out, we need a *control* that changes only one of the two. That is what P2 and P3 are for. PPP, the
 # ensemble of the three patch systems, has as many models as RGP, but one kind of features.
 #
@@ -200,8 +200,8 @@ check("12.gain", your_prediction)
 # ````{solution} ex-12-gain
 # :class: dropdown
 #
-# Different features should make more different mistakes. But trainings from different seeds make different mistakes too. How much
-# each is worth, only a measurement tells.
+# Different features should make more different mistakes. But trainings from different seeds make different mistakes too. Only
+# a measurement can say how much each is worth.
 # ````
 
 
@@ -218,7 +218,7 @@ lesson.report(
 )
 
 # %% [markdown]
-# The gains tell what averaging brings, and both ensembles gain a lot. The sums at the end also depend on how good the members
+# The gains show what averaging brings, and both ensembles gain a lot. The sums below them also depend on how good the members
 # are. In the stored run P is the best of the three kinds, so PPP starts from better members. Without the control, we would have
 # put all of RGP's success down to its features.
 #
@@ -226,7 +226,7 @@ lesson.report(
 #
 # How different are the mistakes of two systems? Take the scores that a system gives to the wrong pictures of a caption, and
 # scale them to mean 0 and spread 1. The *correlation* $\rho$ of two systems is the mean product of these numbers over the same
-# wrong pictures: 1 if both make the same mistakes, 0 if their mistakes have nothing in common.
+# wrong pictures: it is 1 if both make the same mistakes, and 0 if their mistakes have nothing in common.
 
 
 # %%
@@ -261,20 +261,20 @@ plots.show(
 # run they agree about as much as two trainings on P do. In our world both are read from one convolutional network, while the
 # patches come from a vision transformer. Here a different network brings more than a different way to cut up a picture.
 #
-# How much does a mean bring? In [The joint space](03_joint_space.ipynb), the scores of wrong pictures were noise of spread $\sigma$,
-# and the right picture was a lead of $\delta$ above their mean. Averaging $M$ systems leaves the lead as it is. The variance of the noise
-# becomes the mean of $M \times M$ products: $M$ of a system with itself, which are $\sigma^2$, and $M(M-1)$ of two systems, which
-# are $\rho\sigma^2$. So the spread of the mean is
+# How much does averaging bring? In [The joint space](03_joint_space.ipynb), the scores of wrong pictures were noise of spread $\sigma$,
+# and the right picture had a lead of $\delta$ over their mean. Averaging $M$ systems leaves the lead as it is. The variance of the noise
+# becomes the mean of $M \times M$ products: $M$ of a system with itself, each $\sigma^2$, and $M(M-1)$ of two different systems, each
+# $\rho\sigma^2$. So the spread of the mean is
 #
 # $$\sigma \, \sqrt{\frac{1 + (M - 1)\,\rho}{M}} .$$
 #
-# Rankings depend on the lead measured in spreads. It grows by one over that root.
+# Rankings depend on the lead measured in spreads. Averaging multiplies this lead by one over the root above.
 #
 # ```{exercise} The lead of three
 # :label: ex-12-lead
 #
-# Three systems have the same lead and the same spread, and each two of them have a correlation of 0.5. How many times
-# as large as the lead of one system is the lead of their mean, each measured in its own spreads?
+# Three systems have the same lead and the same spread, and any two of them have a correlation of 0.5. Measure the lead of one system
+# in its own spreads, and the lead of their mean in the spreads of the mean. How many times as large is the second?
 # ```
 
 # %%
@@ -287,7 +287,7 @@ check("12.lead", your_factor)
 # ````{solution} ex-12-lead
 # :class: dropdown
 #
-# The spread of the mean is the root of $(1 + 2 \cdot 0.5)/3$ of a member's. The lead in spreads is divided by that.
+# The spread of the mean is $\sqrt{(1 + 2 \cdot 0.5)/3}$ times a member's. The lead in spreads is divided by this factor.
 # ````
 #
 # Does the formula hold for our systems? We compare it with the lead that we measure, averaged over all captions:
@@ -311,7 +311,7 @@ told["any number of systems on P, predicted"] = 100 * (1 / r**0.5 - 1)
 lesson.report("12_leads", told)
 
 # %% [markdown]
-# A few correlations predict the growth closely. The last line shows the limit: with ever more systems, the root falls to
+# A few correlations predict the growth closely. The last row shows the limit: with ever more systems, the root falls to
 # $\sqrt{\rho}$ and no further. Averaging cannot remove a mistake that all members share.
 #
 # ## An ensemble is one embedding
@@ -355,7 +355,7 @@ def as_one(several, weights=None):  # a list of (n, D) -> (n, all widths togethe
 # ````{solution} ex-12-one
 # :class: dropdown
 #
-# Each side takes the square root of the weight, so that the product has the weight once. With weights that add up to one, the rows
+# Each side takes the square root of the weight, so that the weight is in the product once. With weights that add up to one, the rows
 # have length one. If all are equal, the root is $1/\sqrt{M}$ as in the equation.
 # ````
 
@@ -371,9 +371,9 @@ print("the ensemble is the cosine of", tuple(pictures.shape), "and", tuple(capti
 # | average similarity, section 4.3 | `mean_of` | `vsecore.evaluation.ensemble` |
 # | the same as one embedding | `as_one` | `vsecore.evaluation.ensemble`, of cosines |
 #
-# One index and one product, but $M$ times as wide. Do we need all that width? The members say much the same, so it should be
-# mostly idle. A *singular value decomposition* finds the directions in which the vectors of the development split spread most, in
-# order. We keep the first few of them and measure the test split.
+# One index and one product, but $M$ times as wide. Do we need all that width? The members say much the same, so most of
+# it should be unnecessary. A *singular value decomposition* finds the directions in which the vectors of the development split spread most, in
+# order. We keep the first few of them and measure on the test split.
 
 # %%
 developed = [vectors_of(kind, "dev") for kind in kinds]
@@ -418,8 +418,8 @@ lesson.report(
 #
 # ## Break it: give everybody the same vote
 #
-# Suppose a member has collapsed: all its similarities are close to one, with a little noise. The mean of the *cosines* hardly
-# changes, since so little noise rarely changes an order. Now be "fair": scale the scores of each member to mean 0 and spread 1
+# Suppose a member has collapsed: all its similarities are close to one, with a little noise. The ranking by the mean of the
+# *cosines* hardly changes, since so little noise rarely changes an order. Now be "fair": scale the scores of each member to mean 0 and spread 1
 # before averaging.
 #
 # ```{exercise} A vote for noise
@@ -439,7 +439,7 @@ check("12.break", your_lead)
 # ````{solution} ex-12-break
 # :class: dropdown
 #
-# The mean leads by half of 3. Its spread is $\sqrt{1/2}$, that of a mean of two without correlation.
+# The mean leads by half of 3. Its spread is $\sqrt{1/2}$, as for any mean of two systems without correlation.
 # ````
 
 # %%
@@ -453,15 +453,15 @@ lesson.report(
 )
 
 # %% [markdown]
-# The spread of a cosine works as a weight: a member that separates little says little. Scaling gives noise a full vote.
+# The spread of a cosine works as a weight: a member whose scores hardly differ hardly counts. Scaling gives noise a full vote.
 #
 # ## What a query costs
 #
 # With one vector for each picture, all pictures are encoded before anybody asks. A query then costs one product of width $D$ for
 # each picture. A system with *cross-attention* cannot prepare so much, because what it reads from a picture depends on the
 # sentence. Here is a simple one, SCAN {cite}`lee2018scan` from text to image. Each of the $L$ words attends to the picture's $N$
-# elements, and the score is the mean cosine of each word with what it has read. (How the affinities are scaled does not matter
-# here; a later notebook explains it.)
+# elements, by its cosine with each: the *affinity*. The score is the mean cosine of the words with what they have read. (How the
+# affinities are scaled does not matter here.)
 
 
 # %%
@@ -474,7 +474,7 @@ def cross_attention(elements, words, smooth=9.0):  # (n, N, D), (L, D) -> (n,)
 
 
 # %% [markdown]
-# It takes about $2 \cdot L \cdot N \cdot D$ multiply-adds for each picture: once for the affinities, once for what is read. Most of the
+# It takes about $2 \cdot L \cdot N \cdot D$ multiply-adds for each picture: half for the affinities, half for what is read. Most of the
 # pretrained models in the paper's table 2 cost more: one Transformer reads sentence and picture together, for every pair. In
 # sizes like the paper's:
 
@@ -530,10 +530,10 @@ def rerank(quick, elements, words, k):  # (n,), (n, N, D), (L, D), a number -> (
 # for the cached vectors, and cross-attention for `k` pictures.
 # ````
 #
-# A clock also sees memory, and products that are too small to run well. What it shows depends on the machine, and on whatever else
-# is running there. So we never compare single times. We take the processor's time, which leaves out other programs. In each round
-# we time two ways directly one after the other, the quick one repeated many times, and take their *ratio*. Of many rounds we take
-# the median. (The cells and words of G were not trained for cross-attention, so only the cost counts here.)
+# A clock measures more than arithmetic: memory takes time, and small products run less well than large ones. What it shows depends
+# on the machine, and on whatever else is running there. So we never compare single times. We take the processor's time, which leaves out other programs. In each round
+# we time two ways right after each other, the quick one repeated many times, and take their *ratio*. Then we take
+# the median over many rounds. (The cells and words of G were not trained for cross-attention, so only the cost counts here.)
 
 
 # %%
@@ -590,12 +590,13 @@ axes.set(
     ylabel="times as long as cached",
 )
 axes.set_xticks(list(by_size), list(by_size))
+axes.set_yticks([100, 200, 500, 1000, 2000], [100, 200, 500, 1000, 2000])
 axes.minorticks_off()
 axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plots.show(
     figure,
     alt="How many times as long as a search of cached vectors two other ways take, against the number of pictures, both axes logarithmic, with "
-    "the quartiles of many rounds. Cross-attention is near the line that arithmetic gives. Re-ranking comes down as the number of pictures grows.",
+    "the quartiles of many rounds. Cross-attention is near the line that arithmetic gives. Re-ranking is below it, and lowest where there are most pictures.",
 )
 
 # %%
@@ -605,8 +606,8 @@ print("The clock agrees with arithmetic to within a factor of ten:", within)
 lesson.report("12_query", {"cross-attention over cached vectors, by arithmetic": arithmetic})
 
 # %% [markdown]
-# Cross-attention takes about as many orders of magnitude longer as arithmetic says. Re-ranking adds a cost that does not depend on
-# $n$, so it matters less and less as the index grows.
+# The clock and arithmetic agree about the order of magnitude, no better: small products run poorly, and large ones leave the
+# processor's cache. Re-ranking adds a cost that does not depend on $n$, so it matters less as the index grows.
 #
 # ## What a pooler costs
 #
@@ -653,17 +654,17 @@ plots.show(
 )
 
 # %% [markdown]
-# **What came out.** AdPool is among the quick ones in both columns. Our ratios span orders of magnitude, the paper's less than one.
+# **What came out.** AdPool is among the quick ones in the paper and here. Our ratios span orders of magnitude, the paper's less than one.
 #
 # **What it means.** Poolers that multiply every element by a learned matrix cost more than those that sort or weigh. The paper's
-# smaller span fits a clock that times whole models. There the pool is a small part, so choose it by its quality.
+# smaller span fits a clock that times whole models. There the pooler is a small part, so choose it by its quality.
 #
-# **How sure we are.** The paper does not say what one operation is, and ours is one machine. On another, neighbours may change
-# places.
+# **How sure we are.** The paper does not say what one item is, and we measured on one machine. On another machine, neighbours may
+# change places.
 #
-# ## Results: are different features better than the same ones again?
+# ## Results: are three kinds of features better than one kind three times?
 #
-# One epoch and one seed are not enough to judge. Our recorded trainings ask the same question with three epochs and several seeds.
+# One epoch and one seed are not enough to judge. Our recorded trainings ask the same question at greater length.
 
 # %% tags=["hide-input"]
 found = {
@@ -673,11 +674,12 @@ found = {
 oracles = records.find(experiments.RESULTS, name=ORACLE, data="scenes")
 oracle = next(one.metrics["rsum"] for one in oracles if one.data["feature_kind"] == "grid")
 plots.show(
-    dots.compared(found, "scenes", oracle), alt=dots.words_for(found, "drawn scenes", oracle)
+    dots.compared(found, "scenes", oracle), alt=dots.words_for(found, "the scenes", oracle)
 )
 
 # %% tags=["hide-input"]
 by_seed = experiments.measured("2ad_ensembles", "scenes", scale="lesson")
+epochs = experiments.LESSON_SCALE["scenes"]["training.epochs"]
 compared = []
 for control in ("R", "RRR", "GGG", "PPP"):
     ours, theirs = by_seed["RGP"], by_seed[control]
@@ -687,13 +689,14 @@ for control in ("R", "RRR", "GGG", "PPP"):
         f"{control} from {above} of {len(apart)} seeds ({statistics.mean(apart):+.1f} on average)"
     )
 Markdown(
-    "**What we did.** Each ensemble averages the similarities of its members. RRR, GGG and PPP are the controls: one kind of "
-    f"features, three seeds.\n\n**What came out.** The rsum of RGP is above that of {', '.join(compared)}."
+    f"**What we did.** Each system trained for {epochs} epochs, from {len(by_seed['RGP'])} seeds. An ensemble averages the similarities "
+    "of its members. RRR, GGG and PPP are the controls: one kind of features, three trainings. Not all of them have mAP@R on record, "
+    f"so we compare rsum alone.\n\n**What came out.** The rsum of RGP is above that of {', '.join(compared)}."
 )
 
 # %% [markdown]
-# **What it means.** A comparison of RGP with R mixes three things: more models, better features and different features. RRR takes
-# the number of models out of it. GGG and PPP also ask whether the features of one good network would do, seen three times.
+# **What it means.** A comparison of RGP with R mixes three things: more models, better features and different features. With
+# RRR, the number of models is the same. GGG and PPP also ask whether one kind of good features would do, used three times.
 
 # %% tags=["hide-input"]
 judged = [
@@ -704,7 +707,7 @@ judged = [
 sure = (
     f"Finished trainings judge these claims: {'; '.join(judged)}."
     if judged
-    else "Three epochs at one learning rate rank systems by how fast they learn. The finished trainings that could judge the "
+    else f"After {epochs} epochs at one learning rate, a table ranks systems by how fast they learn. The finished trainings that could judge the "
     "paper's claims are still missing."
 )
 Markdown(f"**How sure we are.** {sure}")
@@ -718,7 +721,7 @@ Markdown(f"**How sure we are.** {sure}")
 # ```{exercise} Your own ensemble
 # :label: ex-12-explore
 #
-# Change one thing of the ensemble in `your_weights` below: leave a member out, take one in, or let one count more. Before
+# Change one thing about the ensemble in `your_weights` below: leave a member out, take one in, or let one count more. Before
 # you run the cell, write down what you expect and why. After it has run, write what you found. We measure on the development
 # split: whoever chooses on the test split cannot trust it afterwards.
 # ```
@@ -750,8 +753,8 @@ check("12.explore", (your_expectation, your_finding))
 # ## Summary
 #
 # - An ensemble averages similarities; it works because its members make different mistakes.
-# - The correlation of their mistakes predicts what it brings, and averaging cannot remove what all of them share.
-# - Compare an ensemble of different features with one of the same features and as many models.
+# - The correlation of these mistakes predicts the gain, and averaging cannot remove a mistake that all members share.
+# - Compare an ensemble of different features with one that has as many models on one kind of features.
 # - An ensemble of cosines is one embedding, so it is cached and searched like any system; cross-attention is for a few candidates.
 #
 # ## Where to read on

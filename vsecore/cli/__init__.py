@@ -21,7 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     help="Visual-semantic embedding: data, training, evaluation, course.",
-    rich_markup_mode=None,  # or a default that stands in brackets would be taken for markup, and not shown
+    rich_markup_mode=None,  # else a default in brackets would be taken for markup, and not shown
 )
 app.add_typer(scenes.app, name="scenes")
 app.add_typer(data.app, name="data")
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 class _Output:
-    """Standard output. The command ends quietly when its reader, such as head, has seen enough."""
+    """Standard output that ends the command quietly when its reader, such as head, has seen enough."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -71,7 +71,7 @@ class _Output:
         self._end()
 
     def flush(self) -> None:
-        """Write what was kept back."""
+        """Write what is still in the buffer."""
         with contextlib.suppress(BrokenPipeError):
             return self._stream.flush()
         self._end()
@@ -82,7 +82,7 @@ class _Output:
 
 
 def _refuse(error: BaseException) -> NoReturn:
-    """End with one sentence; with a traceback if it was asked for, or if the error is nobody's but ours."""
+    """End with one sentence, or with a traceback if --debug asks for it or the mistake is not the user's."""
     missing = isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("vsecore")
     expected = missing or isinstance(error, ValueError | OSError | FloatingPointError)
     if "--debug" in sys.argv or not expected:

@@ -1,4 +1,4 @@
-"""`vse course`, `book`, `slides`, `refresh`, `learner`, `lab`, `grade`: notebooks run, shown and graded."""
+"""`vse course`, `book`, `slides`, `refresh`, `learner`, `lab`, `grade`: run, show and grade notebooks."""
 
 from __future__ import annotations
 

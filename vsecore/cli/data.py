@@ -1,4 +1,4 @@
-"""`vse data`: photographs and features, checked and extracted."""
+"""`vse data`: check photographs and features, extract features, and join them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vse baselines` and `vse experiment`: the numbers that stand beside those of a paper."""
+"""`vse baselines` and `vse experiment`: numbers to compare with those of a paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several commands share: options, how they are read and checked, and how results are said."""
+"""What several commands share: options, how they are read and checked, and how results are printed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
     above = next((one for one in (path, *path.absolute().parents) if one.exists()), path)
     if not path.exists() and not above.is_dir():
         raise OSError(f"{option} {path} cannot be created: {above} is a file")
-    # A file is replaced by a new one in its folder.
+    # Writing a file replaces it by a new one in the same folder.
     if not paths.can_be_written(above if above.is_dir() else above.parent):
         raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
 
@@ -76,6 +76,6 @@ def open_dataset(data: str, features: FeatureKind) -> Dataset:
 
 
 def spoken(metrics: dict[str, float]) -> str:
-    """The six recalls and their sum in one line."""
+    """Return the six recalls and their sum in one line."""
     both = [" / ".join(f"{metrics[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("i2t", "t2i")]
     return f"picture to text {both[0]}, text to picture {both[1]}, rsum {metrics['rsum']:.1f}"

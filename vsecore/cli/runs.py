@@ -1,4 +1,4 @@
-"""`vse train` and `vse evaluate`: a run is made, and measured."""
+"""`vse train` and `vse evaluate`: train a run, and evaluate it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def train(
 
 
 CCA = Path("cca")
-"""What `vse evaluate` takes in place of a run's folder; another name must do for a folder."""
+"""What `vse evaluate` takes in place of a run's folder; so a run's folder needs another name."""
 
 
 def evaluate(
@@ -187,7 +187,7 @@ def evaluate(
 def _trained(
     folder: Path, source: str, split: str, named: bool
 ) -> tuple[Tensor, Split, dict[str, Any], float]:
-    """A run's similarities on a split of some data, the split, what tells the run apart, and its seconds."""
+    """Return a run's similarities on a split of some data, the split, its identity, and its seconds."""
     from vsecore import records
     from vsecore.training import load_run, score_split
     from vsecore.training.distributed import best_device
@@ -217,7 +217,7 @@ def _trained(
 
 
 def _solved(source: str, split: str, vectors: Path | None) -> tuple[Tensor, Split, dict[str, Any], float]:
-    """The same of canonical correlation analysis, which is solved for here and now."""
+    """Return the same for canonical correlation analysis, which is solved on the spot."""
     import time
 
     from vsecore.baselines import cca_scores

@@ -1,4 +1,4 @@
-"""`vse scenes`: the embedded world, made, drawn, and learned by its two small networks."""
+"""`vse scenes`: make the embedded world, draw it, and train its two small networks."""
 
 from __future__ import annotations
 

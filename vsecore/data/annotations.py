@@ -19,14 +19,14 @@ from vsecore.typed import short
 
 CAPTIONS_A_PICTURE = 5
 SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
-"""The JSON's word for a split, and ours. COCO's "restval" is used for training, as everybody uses it."""
+"""Karpathy's name for a split, and ours. COCO's "restval" is used for training, as is usual."""
 
 _FILE = re.compile(r"(?!\.\.?$|[A-Za-z]:)[^/\\\x00-\x1f\x7f\ufeff]+")
 _OUTSIDE = re.compile(r"^/|^[A-Za-z]:|(^|/)\.\.(/|$)|[\\\x00-\x1f\x7f\ufeff]")
 
 
 def expanded(path: str | Path) -> Path:
-    """A path as the user means it: "~" is a home folder.
+    """Return a path with "~" expanded to the home folder.
 
     Raises:
         FileNotFoundError: there is no such user.
@@ -38,10 +38,10 @@ def expanded(path: str | Path) -> Path:
 
 
 def dataset_name(name: str) -> str:
-    """The name that a file gives its dataset, which becomes part of folders' names.
+    """Return a dataset's name if it can become part of a folder's name.
 
     Raises:
-        ValueError: it cannot be part of one; the message says only what is wanted.
+        ValueError: it cannot; the message says only what is wanted.
     """
     if not re.fullmatch(r"\w[\w.-]{,99}", name):
         raise ValueError('a name of at most 100 letters, digits, "_", "." and "-"')
@@ -49,10 +49,11 @@ def dataset_name(name: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """The name of a picture file, which must not lead out of its folder.
+    """Return the name of a picture file if it stays within its folder.
 
     Raises:
-        ValueError: it does, or does not fit on a line of text; the message says only what is wanted.
+        ValueError: it leads out of the folder, or does not fit on a line of text; the message says only what
+            is wanted.
     """
     if not _FILE.fullmatch(name) or name != name.strip():
         raise ValueError("the name of a file, without folders, control characters or blanks at its ends")
@@ -60,7 +61,7 @@ def file_name(name: str) -> str:
 
 
 def folder_name(path: str) -> str:
-    """A folder below the root, in the simplest way of writing it.
+    """Return the path of a folder below the root in its simplest form.
 
     Raises:
         ValueError: it could be outside the root; the message says only what is wanted.
@@ -102,17 +103,17 @@ class Entry:
     split: str
     """ "train", "dev" or "test"; "" if no split has it."""
     folder: str
-    """Where it lies below the root, as far as the file says."""
+    """The folder below the root that holds the picture, as far as the file says."""
     file_name: str
     identity: str
     """COCO's number where there is one, else the picture file's name, with its folder if one is given."""
     captions: list[str]
     place: str
-    """Where it stands in the annotation file."""
+    """The entry's place in the annotation file."""
 
 
 def read_annotations(path: Path) -> tuple[str, list[Entry]]:
-    """The dataset's name and its pictures.
+    """Return the dataset's name and its pictures.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -146,7 +147,7 @@ def read_annotations(path: Path) -> tuple[str, list[Entry]]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file, without blanks around them.
+    """Return the lines of a text file, without the blanks around them.
 
     Raises:
         FileNotFoundError: no such file.
@@ -199,7 +200,7 @@ def _read_flickr8k(path: Path) -> list[Entry]:
             _first_captions(captions.get(picture, {}).values()),
             picture,
         )
-        for picture in splits | captions  # in the order of the lists, then those that no list names
+        for picture in splits | captions  # first in the order of the lists, then the rest
     ]
 
 
@@ -211,13 +212,13 @@ def _checked(picture: str, place: str) -> str:
 
 
 def _first_captions(raw: Iterable[str]) -> list[str]:
-    """The first five that are not empty, each on one line: some of COCO's contain a line break."""
+    """Return the first five captions that are not empty, each on one line: some of COCO's contain a break."""
     tidy = (" ".join(sentence.replace("\ufeff", " ").split()) for sentence in raw)
     return [sentence for sentence in tidy if sentence][:CAPTIONS_A_PICTURE]
 
 
 def _refuse_repeated_numbers(path: Path, images: list[_Image]) -> None:
-    """Two pictures with one `imgid`: entries were mixed up, and nobody can tell which captions are whose."""
+    """Refuse two pictures with one `imgid`: entries were mixed up, and any caption may be the wrong one."""
     rows: dict[int | str, int] = {}
     for row, image in enumerate(images):
         if image.imgid is not None and (before := rows.setdefault(image.imgid, row)) != row:
@@ -228,7 +229,7 @@ def _refuse_repeated_numbers(path: Path, images: list[_Image]) -> None:
 
 
 def _refuse_repeats(path: Path, entries: list[Entry]) -> None:
-    """A picture in two splits is a leak; twice in one split, it counts as a wrong answer to itself."""
+    """Refuse a picture in two splits (a leak) or twice in one (it would be a wrong answer to itself)."""
     by_file: dict[tuple[str, str], Entry] = {}
     by_identity: dict[str, Entry] = {}
     for entry in entries:

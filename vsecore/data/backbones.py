@@ -1,7 +1,7 @@
-"""Networks that have seen many pictures: a photograph becomes the features of its cells or patches.
+"""Pretrained networks that turn a photograph into the features of its cells or patches.
 
-timm and torchvision bring the networks; what is ours is one interface (`Backbone`), and weights from a local
-file with errors that say what is wrong.
+The networks come from timm and torchvision. This module adds one interface (`Backbone`), and loads weights
+from a local file with errors that say what is wrong.
 """
 
 import difflib
@@ -25,7 +25,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 """Types that hold weights on their own: smaller ones need scales beside them."""
 MOBILENET = "mobilenetv2_100_same"
-"""timm's MobileNetV2 as TensorFlow runs it: its way of padding, its input from -1 to 1."""
+"""timm's MobileNetV2 as TensorFlow runs it, with TensorFlow's padding and input from -1 to 1."""
 
 
 class Backbone(nn.Module):
@@ -57,7 +57,7 @@ class Backbone(nn.Module):
         self.elements, self.feature_dim = _as_elements(seen).shape[1:]
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Look at pictures.
+        """Compute the features of pictures.
 
         Args:
             pictures: (B, 3, picture_size, picture_size) uint8, RGB.
@@ -77,7 +77,7 @@ class Backbone(nn.Module):
         return _as_elements(self.network(self.normalise(pictures)))
 
     def fingerprint(self) -> str:
-        """A sha256 over the weights: features of two backbones with the same one are the same."""
+        """Return a sha256 over the weights: two backbones with the same one give the same features."""
         digest = hashlib.sha256(self.name.encode())
         for name, tensor in sorted(self.state_dict().items()):
             digest.update(name.encode())
@@ -88,8 +88,8 @@ class Backbone(nn.Module):
 class MirroredBackbone(Backbone):
     """A network that sees each picture twice, as it is and in a mirror: twice the elements.
 
-    A dog that runs to the left is the same dog, but the network's features of it differ a little. Whatever
-    pools over all elements hears both.
+    A dog that runs to the left is the same dog, but the network's features of it differ a little. A pool
+    over all elements sees both.
 
     Args:
         backbone: the network.
@@ -101,7 +101,7 @@ class MirroredBackbone(Backbone):
         self.elements *= 2
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """The elements (B, N, F) as `Backbone.forward` gives them; behind them those of the mirror images.
+        """Return the elements (B, N, F) of `Backbone.forward`, followed by those of the mirror images.
 
         Returns:
             (B, 2N, F).
@@ -113,7 +113,7 @@ class MirroredBackbone(Backbone):
 
 
 def load_backbone(name: str, weights: str | Path | None = None, picture_size: int | None = None) -> Backbone:
-    """A trained network, ready to look at pictures.
+    """Load a trained network that turns pictures into features.
 
     Args:
         name: a network of timm ("resnet50", "vit_base_patch16_224"), one of torchvision
@@ -132,7 +132,7 @@ def load_backbone(name: str, weights: str | Path | None = None, picture_size: in
 
 
 def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | None) -> Backbone:
-    import timm  # seconds of import, for those who extract features alone
+    import timm  # takes seconds to import, and only extraction needs it
 
     architecture = "mobilenetv2_100" if name == MOBILENET else name
     options: dict[str, Any] = {"pad_type": "same"} if name == MOBILENET else {}
@@ -152,8 +152,8 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
     else:
         if name == MOBILENET or published is None or not published.hf_hub_id:
             raise ValueError(f"nobody publishes weights for {name}: name a local file as weights")
-        # First the file, then the network: a hub that cannot be reached is known at once. Of the files of a
-        # model only safetensors are taken: a pickle can run code.
+        # First the file, then the network, so that an unreachable hub is noticed at once. Only a
+        # model's safetensors are downloaded, since a pickle can run code.
         hub, file_name = str(published.hf_hub_id), published.hf_hub_filename or "model.safetensors"
         file_name = file_name.replace("pytorch_model.bin", "model.safetensors")
         folder = _download(
@@ -185,8 +185,8 @@ def _torchvision_backbone(name: str, weights: str | Path | None, picture_size: i
         raise ValueError(f"unknown backbone {short(name)}: torchvision has no {short(architecture)}{nearest}")
     published = torchvision.models.get_model_weights(architecture).DEFAULT
     if weights is None:
-        # torchvision publishes pickles, and would unpickle them: first they are read as tensors and nothing
-        # else, which refuses one that holds code. Then they are here, and torchvision fits them in.
+        # torchvision publishes pickles, and would unpickle them. So first read them as tensors and nothing
+        # else, which refuses one that holds code. Then torchvision loads the local file.
         downloaded = Path(torch.hub.get_dir()) / "checkpoints" / published.url.rpartition("/")[2]
         if not downloaded.is_file():
             _download(
@@ -217,14 +217,14 @@ def _torchvision_backbone(name: str, weights: str | Path | None, picture_size: i
 
 
 class _Normalise(nn.Module):
-    """uint8 to floats of the mean and spread that a network was trained on."""
+    """Turn uint8 into floats with the mean and spread that a network was trained on."""
 
     mean: Tensor
     std: Tensor
 
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         super().__init__()
-        # In units of a byte, so that it is one subtraction and one division.
+        # In units of a byte, so that normalising is one subtraction and one division.
         self.register_buffer("mean", 255 * torch.tensor(mean)[:, None, None])
         self.register_buffer("std", 255 * torch.tensor(std)[:, None, None])
 
@@ -256,7 +256,7 @@ class _TorchvisionFeatures(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         seen: Tensor = self.features(pictures)
-        # Swin has its channels last: there the two sides of the map stand in the middle, and are equal.
+        # Swin has its channels last: the two sides of its map are the middle axes, and are equal.
         square_in_the_middle = seen.shape[1] == seen.shape[2] != seen.shape[3]
         return seen.permute(0, 3, 1, 2) if square_in_the_middle else seen
 
@@ -274,7 +274,7 @@ class _TorchvisionPatches(nn.Module):
 
 
 def _as_elements(seen: Tensor) -> Tensor:
-    """A map (B, F, h, w) as its cells (B, h·w, F); elements as they are."""
+    """Return a map (B, F, h, w) as its cells (B, h·w, F); leave elements as they are."""
     return seen.flatten(2).mT if seen.dim() == 4 else seen
 
 
@@ -314,7 +314,7 @@ def _load_weights(network: nn.Module, path: str | Path, name: str) -> None:
             if problem:
                 raise ValueError(f"{path}: tensor {tensor!r} {problem}")
     strange = [tensor for tensor in given if tensor not in wanted]
-    # How many batches a normalisation has seen does not matter any more, and is often left out.
+    # The number of batches that a normalisation has seen no longer matters, and is often left out.
     lacking = [t for t in wanted if t not in given and not t.endswith("num_batches_tracked")]
     for tensors, problem in ((lacking, "lacks"), (strange, "has the unknown")):
         if tensors:
@@ -326,7 +326,7 @@ def _load_weights(network: nn.Module, path: str | Path, name: str) -> None:
 
 
 def _read_weights(path: Path) -> dict[Any, Any]:
-    """The tensors of a file by name, or whatever else it holds under those names. Its code is never run.
+    """Read the tensors of a file by name, or whatever else it holds by name. Its code is never run.
 
     Raises:
         ValueError: the file cannot be read, or does not hold things by name.
@@ -341,7 +341,7 @@ def _read_weights(path: Path) -> dict[Any, Any]:
                 loaded = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
         raise
-    # What is raised depends on the format and on the damage. PyTorch's own message about pickles is left out,
+    # The exception depends on the format and on the damage. PyTorch's own message about pickles is left out,
     # because it explains how to run the code in them.
     except Exception as error:
         telling = isinstance(error, RuntimeError | zipfile.BadZipFile | safetensors.SafetensorError)
@@ -363,7 +363,7 @@ def _read_weights(path: Path) -> dict[Any, Any]:
 
 
 def _refuse_damaged_archive(path: Path) -> None:
-    """PyTorch checks neither the checksums in its archives nor how large they become in memory."""
+    """Refuse an archive that is compressed (it may fill the memory) or damaged: PyTorch checks neither."""
     with path.open("rb") as file:
         if file.read(4) != b"PK\3\4":  # a pickle, as old versions wrote them
             return
@@ -376,7 +376,7 @@ def _refuse_damaged_archive(path: Path) -> None:
 
 
 def _misfit(value: Any, wanted: Tensor, name: str) -> str | None:
-    """Why a value cannot be the tensor that a network wants, worded to follow its name; None: it can."""
+    """Say why a value cannot be the tensor that a network wants, worded to follow its name; None: it can."""
     if not isinstance(value, Tensor):
         return f"is {short(value)}: wanted numbers"
     if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_nested:

@@ -1,4 +1,4 @@
-"""The batches of an epoch (`make_loader`).
+"""Make the batches of an epoch (`make_loader`).
 
 Features may be on disk: a batch reads only its own rows. Everything random in a batch is a pure
 function of the seed, the epoch and the row, so that neither the number of workers nor an interruption
@@ -55,7 +55,7 @@ class Batch:
         return self.picture_rows[:, None] == self.owner_rows[None, :]
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The batch on a device, its pictures in float32 unless they are whole numbers.
+        """Move the batch to a device, its pictures in float32 unless they are whole numbers.
 
         If the batch is in pinned memory, the copy does not wait. Half-precision pictures become float32 on
         the device, so that half as many bytes are copied.
@@ -68,14 +68,14 @@ class Batch:
         return moved
 
     def pin_memory(self) -> "Batch":
-        """The batch in page-locked memory, from which a GPU reads fastest (the loader calls this)."""
+        """Copy the batch to page-locked memory, from which a GPU reads fastest (the loader calls this)."""
         pinned = self._map_tensors(Tensor.pin_memory)
         if self.offline is not None:
             pinned.offline = (self.offline[0].pin_memory(), self.offline[1].pin_memory())
         return pinned
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        """The batch with every tensor changed by a function."""
+        """Return the batch with a function applied to every tensor."""
         tensors: dict[str, Any] = {
             name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
@@ -145,25 +145,25 @@ def make_loader(
     rank: int = 0,
     world: int = 1,
 ) -> DataLoader[Batch]:
-    """The batches of one epoch.
+    """Make the loader of one epoch's batches.
 
     "pairs": a batch is `batch_size` captions, each with its picture (B = C); an epoch is every caption once.
     "pictures": a batch is `batch_size` pictures, each once and with all its captions (C is usually 5 B).
 
     Dropping elements and words keeps a model from relying on any single one. A dropped element is masked: it
-    stays in the batch, as padding. Of the words chosen to be dropped, half are replaced by `tokenizer.blank`
-    and half are left out, so that a model learns both to guess a word and to do without it. At least one
-    element of a picture and one word of a caption always stay.
+    stays in the batch, as padding. Half of the words chosen to be dropped are replaced by
+    `tokenizer.blank` and half are left out, so that a model learns both to guess a word and to do without it.
+    At least one element of a picture and one word of a caption always stay.
 
     Args:
         split: what to go through.
         tokenizer: turns its captions into numbers. If you make a loader for each epoch, give the tokenised
             captions instead, so that it is done once.
-        batch_size: of the joint batch, over all processes.
+        batch_size: the size of the joint batch, over all processes.
         mode: "pairs" or "pictures".
         shuffle: a new order for each (seed, epoch); False: batches go through the split from its beginning.
-        seed: of the order and of what is dropped.
-        epoch: likewise; another epoch, another order.
+        seed: decides the order, and which elements and words are dropped.
+        epoch: decides them too: each epoch has its own order.
         start: skip this many batches of the epoch: an interrupted epoch continues exactly where it stopped.
         drop_last: leave out the last batch if it is smaller than the others.
         element_drop: the probability that an element of a picture is dropped, in [0, 1). 0 for pixels.
@@ -248,7 +248,7 @@ def make_loader(
 
 @dataclass(frozen=True, eq=False)
 class _BatchMaker(TorchDataset[Batch]):
-    """Makes this process's share of a joint batch from its rows: of captions ("pairs") or of pictures."""
+    """Make this process's share of a joint batch from its rows: of captions ("pairs") or of pictures."""
 
     split: Split
     captions: TokenizedCaptions
@@ -267,7 +267,7 @@ class _BatchMaker(TorchDataset[Batch]):
         captions, pairs = self._captions_of(mine), self.mode == "pairs"
         width = self._longest(self._captions_of(joint)) if self.world > 1 else None
         tokens, mask = self._tokens_of(captions, width)
-        # In mode "pairs" a picture with two captions in the batch is there twice, with other elements
+        # In mode "pairs" a picture with two captions in the batch occurs twice, with different elements
         # dropped.
         batch = self._batch(
             pictures=self.split.owner[captions] if pairs else mine,
@@ -284,7 +284,7 @@ class _BatchMaker(TorchDataset[Batch]):
     def _offline(
         self, negatives: OfflineNegatives, captions: np.ndarray, joint: np.ndarray
     ) -> tuple[Batch, Batch]:
-        """The hard captions with their pictures, and the hard pictures with a caption, for each pair."""
+        """Return, for each pair, a hard caption with its picture and a hard picture with a caption."""
         texts, of_pictures = _draw_offline(negatives, self.split, captions, self.seed, self.epoch)
         text_width = picture_width = None
         if self.world > 1:
@@ -294,7 +294,7 @@ class _BatchMaker(TorchDataset[Batch]):
         return self._pairs(texts, text_width, shares), self._pairs(of_pictures, picture_width, shares)
 
     def _pairs(self, captions: np.ndarray, width: int | None, shares: tuple[int, ...]) -> Batch:
-        """Captions as they come, each with its own picture."""
+        """Make a batch of captions in the given order, each with its own picture."""
         tokens, mask = self._tokens_of(captions, width)
         pictures = self.split.owner[captions]
         return self._batch(pictures, captions, tokens, mask, drawn_by=captions, shares=shares)
@@ -324,22 +324,22 @@ class _BatchMaker(TorchDataset[Batch]):
         )
 
     def _captions_of(self, rows: np.ndarray) -> np.ndarray:
-        """The captions of the epoch's rows, (C,)."""
+        """Return the captions of the epoch's rows, (C,)."""
         return rows if self.mode == "pairs" else self.split.captions_of(rows)
 
     def _longest(self, captions: np.ndarray) -> int:
-        """The length of the longest of them, before words are dropped."""
+        """Return the length of the longest of these captions, before words are dropped."""
         return int(self.captions.lengths[captions].max())
 
     def _shares(self, joint: np.ndarray) -> tuple[int, ...]:
-        """How many captions each process has."""
+        """Return how many captions each process has."""
         if self.world == 1:
             return ()
         counts = np.ones_like(joint) if self.mode == "pairs" else self.split.caption_counts[joint]
         return tuple(counts.reshape(self.world, -1).sum(1).tolist())
 
     def _picture_mask(self, pictures: np.ndarray, drawn_by: np.ndarray) -> np.ndarray:
-        """Which elements are real and not dropped, (B, N); luck comes from the rows `drawn_by`."""
+        """Return which elements are real and not dropped, (B, N); luck comes from the rows `drawn_by`."""
         elements = self.split.pictures.shape[1]
         if self.split.picture_counts is None:
             mask = np.ones((len(pictures), elements), dtype=bool)
@@ -351,7 +351,7 @@ class _BatchMaker(TorchDataset[Batch]):
         return _drop(mask, luck, self.element_drop)
 
     def _tokens_of(self, captions: np.ndarray, width: int | None) -> tuple[np.ndarray, np.ndarray]:
-        """The captions' numbers and their mask, (C, L) each, words dropped.
+        """Return the captions' numbers and their mask, (C, L) each, after words are dropped.
 
         Without a width they are padded to the longest after dropping.
         """
@@ -375,7 +375,7 @@ class _BatchMaker(TorchDataset[Batch]):
 
 
 def _drop(mask: np.ndarray, luck: np.ndarray, probability: float) -> np.ndarray:
-    """The mask without what is dropped (luck below the probability); each row keeps its luckiest True."""
+    """Remove from the mask what is dropped (luck below the probability); each row keeps its luckiest True."""
     kept = mask & (luck >= probability)
     luckiest = np.where(mask, luck, -1.0).argmax(1)
     rows = np.arange(len(mask))
@@ -386,14 +386,14 @@ def _drop(mask: np.ndarray, luck: np.ndarray, probability: float) -> np.ndarray:
 def _draw_offline(
     negatives: OfflineNegatives, split: Split, captions: np.ndarray, seed: int, epoch: int, tries: int = 10
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Two captions for each pair of a batch: a hard one, and one of a hard picture.
+    """Draw two captions for each pair of a batch: a hard caption, and a caption of a hard picture.
 
     Args:
         negatives: what to draw from.
-        split: whose rows they are.
-        captions: those of the pairs, (C,).
-        seed: of the draw.
-        epoch: likewise.
+        split: the split that their rows refer to.
+        captions: the captions of the pairs, (C,).
+        seed: decides the draw.
+        epoch: decides it too.
         tries: how often to draw until caption and picture do not belong together; the last draw is kept in
             any case.
 
@@ -416,23 +416,23 @@ def _draw_offline(
 
 
 def _draw_from(options: np.ndarray, anchors: np.ndarray, luck: np.ndarray) -> np.ndarray:
-    """From row `anchors[c]` of the options (A, k), one for each number of luck (C, T) in [0, 1): (C, T)."""
+    """Draw from row `anchors[c]` of the options (A, k), once for each number of luck (C, T) in [0, 1)."""
     places = (luck * options.shape[1]).astype(np.int64)
     return options[anchors[:, None], places]
 
 
 def noise(seed: int, epoch: int, purpose: str, rows: np.ndarray, width: int | None = None) -> np.ndarray:
-    """Uniform numbers in [0, 1) that depend only on their own place, not on what was drawn before.
+    """Return uniform numbers in [0, 1) that depend only on their own place, not on what was drawn before.
 
     A counter (seed, epoch, purpose, row, column) is scrambled by the finaliser of SplitMix64: no state, hence
     the same numbers in any process, for any order and any batch.
 
     Args:
         seed: any whole number.
-        epoch: likewise.
+        epoch: any whole number.
         purpose: keeps one use apart from another.
         rows: R row numbers.
-        width: how many numbers for each row; None: one, without an axis for it.
+        width: how many numbers each row gets; None: one, without an axis for it.
 
     Returns:
         (R, width) float64, or (R,).

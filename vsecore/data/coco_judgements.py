@@ -1,4 +1,4 @@
-"""What people have judged of COCO's 5K test split: its own captions, CxC and ECCV Caption.
+"""What people say fits together in COCO's 5K test split: its own captions, CxC and ECCV Caption.
 
 The lists come with the package `eccv_caption`, so that nothing is fetched; the package also measures the two
 benchmarks, from ranked lists of COCO's numbers.
@@ -28,14 +28,14 @@ class SplitIds:
     pictures: np.ndarray
     """(5000,) int64: COCO's numbers of the pictures."""
     captions: np.ndarray
-    """(25000,) int64: COCO's numbers of the captions, those of one picture side by side."""
+    """(25000,) int64: COCO's numbers of the captions, those of one picture next to each other."""
     owner: np.ndarray
     """(25000,) int64: the row in `pictures` that each caption belongs to."""
 
 
 @cache
 def split_ids() -> SplitIds:
-    """COCO's numbers of the 5K test split, and which caption belongs to which picture.
+    """Return COCO's numbers for the 5K test split, and which caption belongs to which picture.
 
     Raises:
         ValueError: the lists of the installed package are damaged.
@@ -44,18 +44,18 @@ def split_ids() -> SplitIds:
     captions = np.asarray(package.coco_ids, np.int64)  # (25000,)
     owners = np.array([package.coco_gts["t2i"][int(number)][0] for number in captions])  # (25000,)
     pictures, first = np.unique(owners, return_index=True)
-    order = np.argsort(first)  # unique sorts by number: back to the order of the split
+    order = np.argsort(first)  # unique sorts by number: this restores the order of the split
     rows = np.empty(len(order), np.int64)
     rows[order] = np.arange(len(order))
     return SplitIds(pictures[order], captions, rows[np.searchsorted(pictures, owners)])
 
 
 def right_items(benchmark: Benchmark) -> tuple[Lists, Lists]:
-    """What a benchmark takes for right.
+    """Return the items that a benchmark counts as right.
 
     Args:
         benchmark: "coco", each picture's own five captions; "cxc", what the raters of Crisscrossed Captions
-            found to fit, for every picture and nearly every caption; "eccv", what machines proposed and
+            found to fit, for every picture and nearly every caption; "eccv", what models proposed and
             people confirmed, for 1,261 pictures and 1,332 captions.
 
     Returns:
@@ -74,18 +74,18 @@ def right_items(benchmark: Benchmark) -> tuple[Lists, Lists]:
 
 
 def places(name: str, given: Sequence[Any], wanted: np.ndarray) -> np.ndarray:
-    """Where each of COCO's numbers stands among those given.
+    """Find the position of each of COCO's numbers among those given.
 
     Args:
         name: what the argument is called, for the error.
-        given: whole numbers, or text that says some, in any order.
+        given: whole numbers, as numbers or as text, in any order.
         wanted: the numbers of the split, (n,); each must be given once.
 
     Returns:
         (n,) int64.
 
     Raises:
-        ValueError: those given are not those wanted.
+        ValueError: the given numbers are not the wanted ones.
     """
     problem = f"{name} must be the {len(wanted)} numbers of COCO's 5K test split, each once"
     try:
@@ -107,13 +107,13 @@ def places(name: str, given: Sequence[Any], wanted: np.ndarray) -> np.ndarray:
 
 
 def measure(benchmark: Benchmark, captions: Lists, pictures: Lists) -> dict[str, float]:
-    """What `eccv_caption` says of what was found first.
+    """Measure the items found first with `eccv_caption`.
 
     Args:
         benchmark: "cxc" or "eccv".
         captions: for each picture of the benchmark the captions found, best first; at least 10 for CxC, and
             for ECCV as many as are right.
-        pictures: for each caption the pictures found, likewise.
+        pictures: for each caption the pictures found, in the same form.
 
     Returns:
         CxC: `i2t_r1` to `t2i_r10` in percent and `rsum`. ECCV: `i2t_r1` and `t2i_r1` in percent, and as
@@ -140,7 +140,7 @@ def measure(benchmark: Benchmark, captions: Lists, pictures: Lists) -> dict[str,
 def _measured_quietly(
     metrics: tuple[str, ...], captions: Lists, pictures: Lists
 ) -> Mapping[str, Mapping[str, float]]:
-    # The package's own progress bars cannot be turned off for ECCV: they go nowhere.
+    # The package's own progress bars cannot be turned off for ECCV, so their output is thrown away.
     with contextlib.redirect_stderr(io.StringIO()):
         return _package().compute_all_metrics(captions, pictures, target_metrics=metrics, Ks=(1, 5, 10))
 
@@ -148,7 +148,7 @@ def _measured_quietly(
 @cache
 def _package() -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of a faster reader of JSON that is not there
+        warnings.simplefilter("ignore", UserWarning)  # about a faster JSON reader that is not installed
         from eccv_caption import Metrics
     try:
         package = Metrics()

@@ -1,4 +1,4 @@
-"""Pictures are decoded in threads while a network works on the ones before them."""
+"""Decode pictures in threads while a network works on the ones before them."""
 
 import collections
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from vsecore.data.picture_files import open_picture
 def look_ahead(
     batches: list[list[Path]], size: int, pool: ThreadPoolExecutor
 ) -> Iterator[tuple[Tensor, list[bytes]]]:
-    """Batches of pictures (B, 3, size, size) uint8 and their files' sha256; at most two are ahead."""
+    """Yield batches of pictures (B, 3, size, size) uint8 and their files' sha256, at most two ahead."""
     waiting: collections.deque[list[Future[tuple[np.ndarray, bytes]]]] = collections.deque()
     for batch in batches:
         waiting.append([pool.submit(_look_at, path, size) for path in batch])
@@ -33,7 +33,7 @@ def _stack(futures: list[Future[tuple[np.ndarray, bytes]]]) -> tuple[Tensor, lis
 
 
 def _look_at(path: Path, size: int) -> tuple[np.ndarray, bytes]:
-    """A picture, and the sha256 of its file."""
+    """Return a picture, and the sha256 of its file."""
     before = _stamp(path)
     pixels, digest = decode_picture(path, size), digest_of(path)
     if _stamp(path) != before:
@@ -42,7 +42,7 @@ def _look_at(path: Path, size: int) -> tuple[np.ndarray, bytes]:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """What changes when a file is written or replaced."""
+    """Return something that changes when a file is written or replaced."""
     if not path.exists():
         return ()
     status = path.stat()
@@ -50,7 +50,7 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 
 def decode_picture(path: Path, size: int) -> np.ndarray:
-    """One picture, squashed to a square: (size, size, 3) uint8."""
-    # Decoded at no less than twice the size: faster, and still twice as fine as wanted.
+    """Return one picture, squashed to a square: (size, size, 3) uint8."""
+    # Decoded at no less than twice the wanted size: faster than in full, and still twice as fine.
     picture = open_picture(path, at_least=2 * size)
     return np.asarray(picture.resize((size, size), Image.Resampling.BICUBIC))

@@ -35,7 +35,7 @@ Count = Annotated[int, Field(ge=1)]
 
 @dataclass(frozen=True)
 class _Settings:
-    """What decides what the features are: the content of `meta.json`."""
+    """The settings that determine the features: the content of `meta.json`."""
 
     dataset: str
     backbone: str
@@ -49,13 +49,13 @@ class _Settings:
     pictures: dict[str, Count]
     picture_ids_sha256: dict[str, str]
     captions_sha256: dict[str, str] = field(default_factory=dict)
-    """Over the pictures' names and the captions. Captions may change: no number depends on them."""
+    """A sha256 over the pictures' names and the captions. Captions may change: no feature depends on them."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
 
     def one_by_one(self) -> dict[str, object]:
-        """Each setting by its name, or by "NAME of SPLIT" where each split has its own."""
+        """Return each setting by its name, or by "NAME of SPLIT" where each split has its own."""
         settings: dict[str, object] = {}
         for name, value in asdict(self).items():
             each = value if isinstance(value, dict) else {}
@@ -63,12 +63,12 @@ class _Settings:
         return settings
 
     def rows(self, folder: Path, name: str) -> FeatureRows:
-        """The rows of one split."""
+        """Return the rows of one split."""
         shape = (self.pictures[name], self.elements, self.feature_dim)
         return FeatureRows(folder, name, shape, self.dtype, self.without_captions().as_json())
 
     def without_captions(self) -> "_Settings":
-        """What decides the numbers."""
+        """Return only the settings that determine the numbers."""
         return replace(self, captions_sha256={})
 
 
@@ -82,15 +82,15 @@ def extract(
     dtype: Literal["float16", "float32"] = "float16",
     workers: int | None = None,
 ) -> Path:
-    """Write a folder of features from photographs. If interrupted, the same call goes on where it stopped.
+    """Write a folder of features from photographs. If interrupted, the same call continues where it stopped.
 
-    Each picture is seen whole, squashed to a square: what stands at its edges may be what a caption is about.
+    Each picture is used whole, squashed to a square: what is at its edges may be what a caption is about.
     Pictures are decoded in threads while the network works on the ones before them. If another process is
     extracting into the same folder, this one says so and waits for it (Windows has no lock for that).
 
-    What is in the folder already is read and checked against its checksums. Rows that are damaged or cut off,
-    and those of pictures that have changed, are made again, and stderr says which. If only captions have
-    changed, they are written again, and no picture is decoded.
+    Rows that are already in the folder are read and checked against their checksums. Those that are damaged
+    or cut off, and those of pictures that have changed, are made again, and stderr says which. If only
+    captions have changed, they are written again, and no picture is decoded.
 
     Args:
         caption_splits: from `karpathy.load_karpathy`.
@@ -106,7 +106,7 @@ def extract(
 
     Raises:
         ValueError: a picture cannot be read, features are not finite, or the folder holds other features.
-            What was done until then is kept: the same call goes on from there.
+            What was done until then is kept: the same call continues from there.
         OSError: the folder cannot be created or written, or its disk lacks room, which is checked before
             anything is extracted.
     """
@@ -176,7 +176,7 @@ def find_damage(folder: Path) -> dict[str, str]:
 
 
 def _problem_with(rows: FeatureRows) -> str:
-    """What is wrong with the rows of a finished split; "" if nothing."""
+    """Say what is wrong with the rows of a finished split; "" if nothing."""
     if not rows.finished.exists():
         return f"{rows.finished} is missing"
     if missing := rows.missing_checksums():
@@ -190,7 +190,7 @@ def _problem_with(rows: FeatureRows) -> str:
 
 @dataclass(frozen=True)
 class _Extraction:
-    """What is to be made, and the folder that it goes into."""
+    """The features to be made, and the folder that they go into."""
 
     folder: Path
     settings: _Settings
@@ -200,14 +200,14 @@ class _Extraction:
         return self.settings.rows(self.folder, name)
 
     def texts(self, name: str) -> dict[Path, str]:
-        """What goes beside the features: the names of the pictures, and the captions."""
+        """Return the text files that go beside the features: the names of the pictures, and the captions."""
         split = self.caption_splits[name]
         lines = (split.picture_ids, split.captions)
         texts = ("".join(f"{line}\n" for line in some) for some in lines)
         return dict(zip(_text_files(self.folder, name), texts, strict=True))
 
     def inspect(self) -> dict[str, Verdict]:
-        """What is in the folder.
+        """Find out what is already in the folder.
 
         Raises:
             ValueError: what is there was made with other settings, or by another program.
@@ -319,7 +319,7 @@ class _Extraction:
                 bar.update(len(paths))
 
     def _before(self) -> _Settings | None:
-        """With which settings the folder was begun; None: it was not.
+        """Read the settings that the folder was begun with; None: it was not begun.
 
         Raises:
             ValueError: the file that says so is damaged.
@@ -362,7 +362,7 @@ class _Extraction:
 
 
 def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
-    """In a folder of features only a caption's line says which picture it has: five lines to a picture."""
+    """Refuse other than five captions a picture: only a caption's line number says which picture it has."""
     if not caption_splits:
         raise ValueError("caption_splits is empty: wanted the splits of karpathy.load_karpathy")
     for name, split in caption_splits.items():
@@ -385,7 +385,7 @@ def _read_settings(path: Path) -> _Settings:
 
 
 def _text_files(folder: Path, name: str) -> tuple[Path, Path]:
-    """The names of the pictures of a split, and their captions."""
+    """Return the files that hold the names of a split's pictures, and its captions."""
     return folder / f"{name}_ids.txt", folder / f"{name}_caps.txt"
 
 
@@ -394,6 +394,6 @@ def _size(count: int) -> str:
 
 
 def first_not_finite(features: np.ndarray) -> int | None:
-    """The first row of (n, ...) that holds NaN or infinity."""
+    """Return the first row of (n, ...) that holds NaN or infinity."""
     bad = ~np.isfinite(features).all(tuple(range(1, features.ndim)))
     return int(bad.argmax()) if bad.any() else None

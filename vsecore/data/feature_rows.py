@@ -1,7 +1,7 @@
 """The rows of a folder of features on disk, each with a checksum.
 
 A checksum covers the numbers of a row, the picture that they were made from, and the settings. So the order
-of writing does not matter, and nothing on disk is taken on trust: after a kill, a power cut, damage, or a new
+of writing does not matter, and nothing on disk is simply trusted: after a kill, a power cut, damage, or a new
 picture under an old name, the rows that do not match their checksums are made again.
 """
 
@@ -19,7 +19,7 @@ from numpy.lib import format as npy
 from vsecore.data import files
 
 CHECKSUMS = np.dtype([("picture", "u1", 32), ("row", "u1", 32)])
-"""What is kept of each row: a sha256 of the picture's file, and one of row, picture and settings together."""
+"""Kept for each row: a sha256 of the picture's file, and one of row, picture and settings together."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Verdict:
     missing: np.ndarray
     """(n,) bool: the rows that must be made, for whatever reason."""
     changed: list[int]
-    """Those whose picture is a different one now."""
+    """The rows whose picture is now a different one."""
     damaged: list[int]
-    """Those whose numbers or checksums are not what was written."""
+    """The rows whose numbers or checksums are not what was written."""
     whole: bool
     """Whether no row is missing, and the files have their real names, headers and sizes."""
 
@@ -41,10 +41,10 @@ class FeatureRows:
 
     Args:
         folder: the folder of features.
-        name: the split's.
+        name: the name of the split.
         shape: (n, N, F).
-        dtype: of the numbers on disk.
-        settings: whatever else decides what the numbers are, such as the network, as any text.
+        dtype: the type of the numbers on disk.
+        settings: whatever else determines the numbers, such as the network, as any text.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class FeatureRows:
             for row in files.progress(range(self._count), desc=f"verify {self.name}", unit="row"):
                 picture, checksum = sums["picture"][row].tobytes(), sums["row"][row].tobytes()
                 if not (has_its_name or any(checksum)):
-                    continue  # it was never made
+                    continue  # the row was never made
                 file.seek(len(self._header) + row * self._row_bytes)
                 if checksum != self._checksum(picture, file.read(self._row_bytes)):
                     damaged.append(row)
@@ -97,11 +97,11 @@ class FeatureRows:
         return Verdict(missing, changed, damaged, whole and not missing.any())
 
     def are_on_disk(self) -> bool:
-        """Whether there is a file of them, whatever it holds."""
+        """Whether there is a file of the rows, whatever it holds."""
         return self.finished.exists() or self.partial.exists()
 
     def missing_checksums(self) -> str:
-        """Says that the checksums are missing; "" if they are there."""
+        """Say that the checksums are missing; "" if they are there."""
         lacking = "is missing, and without it nothing shows whether the rows are whole"
         return "" if self.checksums.exists() else f"{self.checksums} {lacking}"
 
@@ -110,7 +110,7 @@ class FeatureRows:
         return self.finished.is_file() and _size(self.finished) == self.size
 
     def bytes_to_take(self) -> int:
-        """How many bytes the disk must still have room for."""
+        """Return how many bytes the disk must still have room for."""
         path = self.finished if self.finished.exists() else self.partial
         pairs = ((path, self.size), (self.checksums, self.sums_size))
         return sum(max(0, size - _bytes_on_disk(path)) for path, size in pairs)
@@ -119,7 +119,7 @@ class FeatureRows:
         """Reserve room on disk for all rows and checksums; rows that are there already stay as they are.
 
         A file that had its real name loses it. A process that has it mapped sees rows change when they are
-        made again: to copy 30 GB for the sake of one row would be worse.
+        made again, but copying 30 GB for the sake of one row would be worse.
 
         Raises:
             ValueError: a link, or something other than a file, is where a file should be.
@@ -147,7 +147,7 @@ class FeatureRows:
         """Write some rows, and then their checksums. A process that is killed loses at most these.
 
         Args:
-            start: the place of the first.
+            start: the index of the first of these rows.
             rows: (m, N, F), in the type of the file.
             pictures: for each, the sha256 of the picture that it was made from.
 
@@ -158,7 +158,7 @@ class FeatureRows:
         for place, (row, picture) in enumerate(zip(rows, pictures, strict=True)):
             sums["picture"][place] = np.frombuffer(picture, np.uint8)
             sums["row"][place] = np.frombuffer(self._checksum(picture, row.tobytes()), np.uint8)
-        # Written, not mapped: then a full disk is an error, and does not kill the process without a word.
+        # Written, not mapped, so that a full disk raises an error and does not kill the process silently.
         for path, offset, content in (
             (self.partial, len(self._header) + start * self._row_bytes, rows),
             (self.checksums, len(self._sums_header) + start * CHECKSUMS.itemsize, sums),
@@ -181,7 +181,7 @@ class FeatureRows:
         self.partial.replace(self.finished)
 
     def _read_sums(self) -> tuple[np.ndarray, bool]:
-        """(n,) CHECKSUMS, zeros where there are none, and whether the file is as it should be."""
+        """Return (n,) CHECKSUMS, zeros where there are none, and whether the file is as it should be."""
         content = b""
         if self.checksums.exists():
             with self.checksums.open("rb") as file:
@@ -197,7 +197,7 @@ class FeatureRows:
 
 
 def digest_of(path: Path) -> bytes:
-    """The sha256 of a file's content; b"" for anything but a file."""
+    """Return the sha256 of a file's content; b"" for anything but a file."""
     if not path.is_file():  # a pipe would make us wait for its other end
         return b""
     with path.open("rb") as file:
@@ -205,7 +205,7 @@ def digest_of(path: Path) -> bytes:
 
 
 def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """How a `.npy` file of these numbers begins."""
+    """Return the header of a `.npy` file of these numbers."""
     begin = io.BytesIO()
     description = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     npy.write_array_header_1_0(begin, description)
@@ -217,7 +217,7 @@ def _size(path: Path) -> int:
 
 
 def _bytes_on_disk(path: Path) -> int:
-    """The room that a file has taken, which is less than its size where it holds zeros that nobody wrote."""
+    """Return the room that a file takes, which is less than its size if some of it was never written."""
     if not path.exists():
         return 0
     status = path.stat()
@@ -226,7 +226,7 @@ def _bytes_on_disk(path: Path) -> int:
 
 
 def _take_room(file: int, size: int) -> None:
-    """Reserve room on disk for a file: otherwise a full disk shows only while rows are written."""
+    """Reserve room on disk for a file, so that a full disk is noticed before any row is written."""
     reserve = getattr(os, "posix_fallocate", None)  # macOS and Windows have none
     if reserve is None:
         return
@@ -238,7 +238,7 @@ def _take_room(file: int, size: int) -> None:
 
 
 def refuse_all_but_files(*paths: Path, links: bool = True) -> None:
-    """Refuse anything but a file, or nothing, where a file is to be.
+    """Refuse a path where a file is to be written if anything but a file is there.
 
     Raises:
         ValueError: something else is there.

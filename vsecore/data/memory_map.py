@@ -12,7 +12,7 @@ import numpy as np
 from vsecore.typed import short
 
 _LONGEST_HEADER = 1 << 16
-# numpy reads a header as Python code, which can be wrong in as many ways as code can.
+# numpy parses a header as Python code, which can fail in as many ways as code can.
 _PARSING = (
     ValueError,
     SyntaxError,
@@ -57,11 +57,11 @@ class MappedPictures:
         return self._map.dtype
 
     def __len__(self) -> int:
-        """The number of pictures."""
+        """Return the number of pictures."""
         return len(self.rows)
 
     def __getitem__(self, rows: Any) -> Any:
-        """A slice: fewer pictures, still on disk. A number or an array of numbers: those pictures."""
+        """Return some pictures: a slice stays on disk, a number or an array of numbers is read."""
         if isinstance(rows, slice):
             return MappedPictures(self.path, self.rows[rows])
         if isinstance(rows, tuple) or np.asarray(rows).dtype.kind not in "iu":
@@ -72,7 +72,7 @@ class MappedPictures:
         return np.asarray(np.take(self._map, self.rows.start + self.rows.step * rows, axis=0))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """All of them: the file's own pages, which are read-only, or a copy in memory if one is needed."""
+        """Return all pictures: the file's own pages, which are read-only, or a copy if one is needed."""
         return np.array(self._map[self.rows.start : self.rows.stop : self.rows.step], dtype, copy=copy)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -115,7 +115,7 @@ def _open_npy(path: Path) -> np.ndarray:
 
 
 def _read_header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether the first axis runs fastest, and type; the file is then at its first number."""
+    """Read shape, whether the first axis runs fastest, and type; the file is then at its first number."""
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,

@@ -1,4 +1,4 @@
-"""Photographs from files."""
+"""Read photographs from files."""
 
 import struct
 import warnings
@@ -8,9 +8,9 @@ import numpy as np
 from PIL import Image, ImageFile
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
-"""Plain pictures. The rest of what Pillow knows stays closed: an EPS file, say, is a program to be run."""
+"""Plain pictures. Pillow's other formats are refused: an EPS file, for example, is a program to be run."""
 
-# By EXIF's orientation: what turns the stored picture upright.
+# For each orientation in EXIF, what turns the stored picture upright.
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -22,16 +22,16 @@ _UPRIGHT = {
 }
 _ORIENTATION, _BITS, _WHITE = 274, 258, 262
 
-# Nobody who wants the picture cares about damage in what a camera has noted beside it.
+# Damage in what a camera has noted beside the picture does not matter to whoever wants the picture.
 warnings.filterwarnings("ignore", module=r"PIL\.(TiffImagePlugin|JpegImagePlugin|PngImagePlugin)")
 
 
 def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
     """Read a photograph as people see it.
 
-    It is turned as EXIF says. Transparent pictures are put on white, as on a page. Grey of 16 bits is divided
-    by 257, so that white stays white (of colours with 16 bits, the upper eight are taken, which is at most 1
-    darker). Of an animation, the first picture is taken.
+    The picture is turned as EXIF says. Transparent pictures are put on white, as on a page. Grey of 16 bits
+    is divided by 257, so that white stays white (of colours with 16 bits, the upper eight are taken, which is
+    at most 1 darker). An animation gives its first picture.
 
     Args:
         path: a JPEG, PNG, WebP, BMP, GIF or TIFF file.
@@ -55,7 +55,7 @@ def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
             seen = _in_colour(picture)
             turn = _UPRIGHT.get(_orientation(picture))
             return seen if turn is None else seen.transpose(turn)
-    # What Pillow raises on a damaged file depends on the format and on the damage.
+    # Pillow's exception for a damaged file depends on the format and on the damage.
     except (
         OSError,
         SyntaxError,
@@ -88,7 +88,7 @@ def _in_colour(picture: ImageFile.ImageFile) -> Image.Image:
 
 
 def _orientation(picture: ImageFile.ImageFile) -> int:
-    """What EXIF says; upright if EXIF is damaged, since the picture itself is whole."""
+    """Return EXIF's orientation; upright if EXIF is damaged, since the picture itself is whole."""
     try:
         return picture.getexif().get(_ORIENTATION, 1)
     except (OSError, SyntaxError, ValueError, struct.error):

@@ -27,14 +27,14 @@ class Pictures(Protocol):
         """The numbers' type: floats, or uint8 for pixels."""
 
     def __len__(self) -> int:
-        """The number of pictures."""
+        """Return the number of pictures."""
 
     def __getitem__(self, rows: Any, /) -> Any:
-        """With an array of B rows: those pictures, (B, ...). With a slice: those pictures, as `Pictures`."""
+        """Return the pictures of an array of B rows, (B, ...), or of a slice, as `Pictures`."""
 
 
 LONGEST_CAPTION = 10_000
-"""Characters. What is longer is no caption but a damaged file, and would take minutes to read."""
+"""In characters. Anything longer is a damaged file, not a caption, and would take minutes to read."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,11 +147,11 @@ class Split:
                 )
 
     def __len__(self) -> int:
-        """The number of pictures."""
+        """Return the number of pictures."""
         return int(self.pictures.shape[0])
 
     def __repr__(self) -> str:
-        """One line: the captions of COCO would fill a notebook."""
+        """Summarise the split in one line: the captions of COCO would fill a notebook."""
         count, *rest = self.pictures.shape
         size = f"{rest[1]}×{rest[2]} pixels" if self.has_pixels else f"({rest[0]}, {rest[1]})"
         targets = "" if self.targets is None else f", targets of width {self.targets.shape[1]}"
@@ -159,7 +159,7 @@ class Split:
 
     @property
     def has_pixels(self) -> bool:
-        """Whether its pictures are pixels; else they are features."""
+        """Whether the pictures are pixels rather than features."""
         return len(self.pictures.shape) == 4
 
     @functools.cached_property
@@ -178,7 +178,7 @@ class Split:
         return np.cumsum(self.caption_counts) - self.caption_counts
 
     def captions_of(self, pictures: np.ndarray) -> np.ndarray:
-        """The rows of all captions of some pictures.
+        """Return the rows of all captions of some pictures.
 
         Args:
             pictures: B rows of pictures.
@@ -194,7 +194,7 @@ class Split:
         return self._captions_by_picture[np.repeat(begins, counts) + within]
 
     def subset(self, pictures: int) -> "Split":
-        """A split of the first pictures, with their captions.
+        """Return a split of the first pictures, with their captions.
 
         Raises:
             ValueError: fewer than 1, or more than there are.
@@ -213,9 +213,9 @@ class Split:
         )
 
     def fingerprint(self) -> str:
-        """A sha256 that changes with the captions, their pictures, the targets, or the features.
+        """Return a sha256 that changes with the captions, their pictures, the targets, or the features.
 
-        Of the features it reads only the shape and 64 evenly spaced rows, not all 33 GB on disk.
+        It reads only the shape of the features and 64 evenly spaced rows, not all 33 GB on disk.
         """
         digest = hashlib.sha256()
         for part in (self.name, *self.captions, *self.picture_ids):
@@ -297,12 +297,12 @@ class Dataset:
         return int(self.train.pictures.shape[1 if self.train.has_pixels else 2])
 
     def fingerprint(self) -> str:
-        """A sha256 that changes with any split (see `Split.fingerprint`)."""
+        """Return a sha256 that changes with any split (see `Split.fingerprint`)."""
         parts = [self.name, self.feature_kind, *(s.fingerprint() for s in (self.train, self.dev, self.test))]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _blocks(rows: np.ndarray, size: int = 65536) -> Iterator[tuple[int, np.ndarray]]:
-    """An array in blocks of rows, each with its first row's number; the whole is never copied."""
+    """Yield an array in blocks of rows, each with its first row's number; the whole is never copied."""
     for start in range(0, len(rows), size):
         yield start, rows[start : start + size]

@@ -21,7 +21,7 @@ class _SavedVocabulary:
 class Vocabulary:
     """The words that a model knows, each with its number.
 
-    Numbers 0 to 3 are padding, start, end and the unknown word; then words, the most frequent first.
+    Numbers 0 to 3 are padding, start, end and the unknown word; then the words, the most frequent first.
 
     Args:
         words: the known words, each once.
@@ -67,11 +67,11 @@ class Vocabulary:
         return cls(sorted(kept, key=lambda word: (-counts[word], word)))
 
     def __len__(self) -> int:
-        """The number of words, including the four special ones."""
+        """Return the number of words, including the four special ones."""
         return len(self.words) + 4
 
     def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Captions as numbers: start, the words, end, then padding to the longest.
+        """Turn captions into numbers: start, the words, end, then padding to the longest.
 
         Args:
             captions: C sentences.

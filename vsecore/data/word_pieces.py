@@ -63,11 +63,11 @@ class BERTTokenizer:
         self.special = frozenset({numbers.pad, numbers.cls, numbers.sep})
 
     def __len__(self) -> int:
-        """The number of word pieces."""
+        """Return the number of word pieces."""
         return self._pieces.get_vocab_size()
 
     def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Captions as numbers: [CLS], the pieces, [SEP], then padding to the longest.
+        """Turn captions into numbers: [CLS], the pieces, [SEP], then padding to the longest.
 
         Args:
             captions: C sentences.
@@ -84,7 +84,7 @@ class BERTTokenizer:
         ).bool()
 
     def save(self, folder: str | Path) -> None:
-        """Write `bert_tokenizer.json` into a folder. It is complete: the model's own folder can go."""
+        """Write `bert_tokenizer.json` into a folder. It is complete: the model's own folder may go."""
         content = {"numbers": asdict(self._numbers), "pieces": json.loads(self._pieces.to_str())}
         with files.write_atomically(Path(folder) / self.file_name, "w") as file:
             json.dump(content, file, ensure_ascii=False)
@@ -114,7 +114,7 @@ class BERTTokenizer:
 
 
 def _read_pieces(folder: Path) -> tuple[tokenizers.Tokenizer, _Special]:
-    """A model's tokenizer, and the numbers of its special pieces."""
+    """Load a model's tokenizer, and the numbers of its special pieces."""
     from transformers import AutoTokenizer  # takes seconds, and only BERT needs it
 
     loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -129,7 +129,7 @@ def _read_pieces(folder: Path) -> tuple[tokenizers.Tokenizer, _Special]:
 
 
 def _wrong_with(pieces: tokenizers.Tokenizer, numbers: _Special) -> str:
-    """What keeps a tokenizer from reading captions as BERT's does; "" if nothing."""
+    """Say what keeps a tokenizer from reading captions as BERT's does; "" if nothing."""
     size = pieces.get_vocab_size()
     known = [*pieces.get_vocab().values(), *asdict(numbers).values()]
     if max(known) >= size:

@@ -20,11 +20,11 @@ class VectorReport:
     """Which words of a vocabulary a vectors file has."""
 
     found: int
-    """Words with a vector of their own."""
+    """How many words have a vector in the file."""
     by_lower_case: int
-    """How many of these match a word of the file only if case is ignored."""
+    """How many of the words found match a word of the file only if case is ignored."""
     missing: list[str]
-    """Words without one."""
+    """Words that the file lacks."""
 
     def __str__(self) -> str:
         total = self.found + len(self.missing)
@@ -33,7 +33,7 @@ class VectorReport:
 
 
 def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tuple[Tensor, VectorReport]:
-    """Trained vectors for the words of a vocabulary, from a text file of GloVe or fastText.
+    """Load trained vectors for the words of a vocabulary from a text file of GloVe or fastText.
 
     A file of 400,000 lines takes seconds to read. The result for a vocabulary is cached, so that a second
     call does not read the file again unless it has changed.
@@ -44,9 +44,8 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
     Args:
         path: a row for each word: the word, then d numbers. fastText's first line ("rows d") is understood.
             "glove" means all of GloVe 6B in width 50, from the package that the extra "offline" brings.
-            "glove" means all of GloVe 6B in width 50, from the package that the extra "offline" brings.
-        vocabulary: whose words are wanted; V is its length.
-        seed: of the noise.
+        vocabulary: the words that are wanted; V is its length.
+        seed: the seed of the noise.
 
     Returns:
         The vectors, (V, d) float32, row by number, and what was found.
@@ -85,11 +84,11 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
 def _read_vectors(
     path: Path, version: tuple[int, int], words: tuple[str, ...]
 ) -> tuple[Tensor, tuple[str, ...], int]:
-    """The vectors of some words in a file; cached, since each system of an experiment needs the same.
+    """Read the vectors of some words from a file; cached, since each system of an experiment needs the same.
 
     Args:
         path: as for `load_vectors`.
-        version: when the file was written and its size: a file that has changed is read again.
+        version: when the file was written, and its size, so that a file that has changed is read again.
         words: the known words of the vocabulary.
 
     Returns:
@@ -107,7 +106,7 @@ def _read_vectors(
         except ValueError:
             raise ValueError(f"{path}, line {number} ({word!r}): wanted numbers after the word") from None
         exact.setdefault(word, vector)
-        # The first is the most frequent: both kinds of file are sorted.
+        # Keep the first, which is the most frequent: both kinds of file are sorted.
         folded.setdefault(word.lower(), vector)
 
     rows = {word: exact.get(word, folded.get(word.lower())) for word in words}
@@ -125,11 +124,11 @@ def _read_vectors(
 
 
 def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
-    """Line number, word and values (as text) of each row; every row is checked to have the same width."""
+    """Yield line number, word and values (as text) of each row, after checking its width."""
     width = promised = number = 0
     # newline="\n": some words hold characters that Python would take for an end of line.
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-        # In lines of bounded length: a file that is damaged may have one line as long as the memory.
+        # In lines of bounded length: a single line of a damaged file may be larger than the memory.
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST_ROW), ""), start=1):
             if number == 1 and ("\0" in line or len(line) == _LONGEST_ROW):
                 raise ValueError(
@@ -147,7 +146,7 @@ def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
                     promised, width = map(int, first)
                     continue
                 width = len(first) - 1
-            # From the right: a few words of GloVe 840B contain spaces.
+            # Split from the right, since a few words of GloVe 840B contain spaces.
             word, *values = line.rsplit(" ", width)
             if len(values) < width or not width or _ends_in_number(word):
                 raise ValueError(
@@ -163,7 +162,7 @@ def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
 
 
 def _ends_in_number(word: str) -> bool:
-    """Whether a word with spaces ends in a number: then the row is too wide."""
+    """Whether a word with spaces ends in a number, which means that the row is too wide."""
     _, blank, last = word.rpartition(" ")
     try:
         float(last)

@@ -18,7 +18,7 @@ _WORD = re.compile(r"\w+?(?=n't\b)|n't\b|'\w+|\w+")
 
 
 def tokenize(text: str) -> list[str]:
-    """The words of a sentence, in lower case, without punctuation.
+    """Return the words of a sentence, in lower case, without punctuation.
 
     Contractions are cut where GloVe cuts them: "doesn't" is "does", "n't"; "dog's" is "dog", "'s".
     """
@@ -26,7 +26,7 @@ def tokenize(text: str) -> list[str]:
 
 
 class Tokenizer(Protocol):
-    """Sentences to numbers. `Vocabulary` and `BERTTokenizer` are the two here."""
+    """Turns sentences into numbers. `Vocabulary` and `BERTTokenizer` are the two here."""
 
     pad: int
     unknown: int
@@ -36,10 +36,10 @@ class Tokenizer(Protocol):
     """Numbers that are not words: start, end, padding. They are never hidden."""
 
     def __len__(self) -> int:
-        """The size of the vocabulary: every number is below it."""
+        """Return the size of the vocabulary: every number is below it."""
 
     def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """C captions as numbers (C, L) int64, padded to the longest, and their mask (C, L) bool."""
+        """Return C captions as numbers (C, L) int64, padded to the longest, and their mask (C, L) bool."""
 
     def save(self, folder: str | Path) -> None:
         """Write what `load` needs into a folder."""
@@ -91,7 +91,7 @@ class TokenizedCaptions:
         """
         sentences = checked_sentences(captions)
         numbers, lengths = [], []
-        # In blocks, since a tokenizer pads all its captions to the longest.
+        # In blocks, since a tokenizer pads all the captions that it is given to the longest.
         for start in range(0, len(sentences), 4096):
             tokens, mask = tokenizer.encode(sentences[start : start + 4096])
             numbers.append(tokens[mask].numpy())
@@ -105,15 +105,15 @@ class TokenizedCaptions:
         )
 
     def __len__(self) -> int:
-        """Nc, the number of captions."""
+        """Return Nc, the number of captions."""
         return len(self.lengths)
 
     def rows(self, rows: np.ndarray, width: int | None = None) -> tuple[Tensor, Tensor]:
-        """Some captions, as `Tokenizer.encode` would give them.
+        """Return some captions as `Tokenizer.encode` would give them.
 
         Args:
             rows: C rows of captions.
-            width: L, at least the longest of them; None: the longest.
+            width: L, at least the length of the longest caption; None: that length.
 
         Returns:
             Numbers (C, L) int64 and their mask (C, L) bool.
@@ -128,7 +128,7 @@ class TokenizedCaptions:
 
 
 def checked_sentences(captions: Iterable[str]) -> list[str]:
-    """The captions as a list.
+    """Return the captions as a list.
 
     Raises:
         ValueError: there are none, or they are one string.

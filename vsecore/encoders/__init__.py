@@ -1,4 +1,4 @@
-"""Encoders: a picture or a caption becomes elements, vectors of one width.
+"""Encoders turn a picture or a caption into elements, vectors of one width.
 
 Pooling them to one vector, or predicting a set from them, comes after: see `vsecore.model`.
 """

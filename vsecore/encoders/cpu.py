@@ -1,4 +1,4 @@
-"""Captions read faster on a CPU. You can understand the encoder without it; results agree up to rounding.
+"""A faster GRU on a CPU. The encoder can be understood without it; results agree up to rounding.
 
 On a CPU torch runs a GRU as many small operations, and autograd records each of them. Here a whole reading is
 one operation with its backward pass written out, and the padding is left out of it.
@@ -19,7 +19,7 @@ def can_read(words: Tensor) -> bool:
 
 
 def read_both_ways(words: Tensor, mask: Tensor | None, forwards: nn.GRU, backwards: nn.GRU) -> Tensor:
-    """The mean of two readings of each caption, one from its first word on and one from its last.
+    """Return the mean of two readings of each caption, one from its first word on and one from its last.
 
     Args:
         words: word vectors, (C, L, W).
@@ -33,8 +33,8 @@ def read_both_ways(words: Tensor, mask: Tensor | None, forwards: nn.GRU, backwar
     captions, longest = words.shape[:2]
     lengths = torch.full((captions,), longest) if mask is None else mask.sum(1)  # (C,)
     lengths, order = lengths.sort(descending=True, stable=True)
-    # Step s reads word s of all captions that have so many: the first few, as the longest stand first. The
-    # words of all steps lie behind one another, P in all.
+    # Step s reads word s of all captions that are long enough: the first few, since the longest come first.
+    # The words of all steps follow one another, P in all.
     read = torch.arange(longest).unsqueeze(1) < lengths  # (L, C)
     counts = [count for count in read.sum(1).tolist() if count]
     step, row = read.nonzero().unbind(1)  # (P,) each
@@ -80,8 +80,8 @@ class _Reading(torch.autograd.Function):
             (reset, update), recalled = gates.split(dim, 1), of_state[:, 2 * dim :]
             new = torch.addcmul(of_words[rows, 2 * dim :], reset, recalled).tanh_()  # (c, D)
             if learning:
-                # By these the gradient of the new state becomes that of what was recalled, of the three gates
-                # before their sigmoid or tanh, and of the old state.
+                # Factors that turn the gradient of the new state into those of what was recalled, of the
+                # three gates before their sigmoid or tanh, and of the old state.
                 of_recalled, of_reset, of_update, of_new, of_old = factors[rows].unbind(1)
                 open_gates = 1 - gates
                 torch.mul(open_gates[:, dim:], 1 - new * new, out=of_new)

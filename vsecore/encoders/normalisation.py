@@ -38,7 +38,7 @@ class ElementNorm(nn.Module):
         self.register_buffer("num_batches_tracked", torch.tensor(0))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Normalise (B, N, C). At the padding, x must be finite and the output means nothing."""
+        """Normalise (B, N, C). At the padding, x must be finite, and the output is meaningless."""
         with torch.autocast(x.device.type, enabled=False):  # sums in half precision drift
             wide = x.to(torch.promote_types(x.dtype, torch.float32))  # (B, N, C)
             if self.training:
@@ -66,7 +66,7 @@ class ElementNorm(nn.Module):
 
 
 def sum_over_processes(x: Tensor) -> Tensor:
-    """The sum of x over all processes, with gradient; x itself if there is only one.
+    """Sum x over all processes, with gradient; return x itself if there is only one.
 
     In the backward pass, each process's x gets the sum of the gradients of all. If every process computes the
     same loss of the joint batch, and the gradients of the weights are then averaged over processes (as

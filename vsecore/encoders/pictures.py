@@ -25,8 +25,8 @@ class CellEncoder(nn.Module):
             pixels and the backbone is trained too; without one it reads features extracted beforehand.
             Class and register tokens describe the whole picture, so the first P tokens are left out, where P
             is the backbone's `num_prefix_tokens` (none if it has no such attribute).
-        drop: the share of each cell's features left out in training, so that a model of few pictures does not
-            rely on single ones.
+        drop: the share of each cell's features left out in training, so that a model trained on few pictures
+            does not rely on single features.
 
     Raises:
         ValueError: drop is out of its range.
@@ -93,7 +93,7 @@ class RegionEncoder(nn.Module):
 
 
 def projection(width: int, dim: int) -> nn.Linear:
-    """A linear layer initialised as in VSE++: Xavier-uniform weights, zero bias.
+    """Make a linear layer initialised as in VSE++: Xavier-uniform weights, zero bias.
 
     Source: Faghri et al. 2018, released code.
     """
@@ -107,7 +107,7 @@ def check_features(pictures: Tensor, mask: Tensor | None, width: int) -> None:
     """Refuse pictures that are not (B, N, width), and a mask that is not bool (B, N).
 
     Raises:
-        ValueError: naming what came and what is wanted.
+        ValueError: something else came; the message says what, and what is wanted.
     """
     shape = tuple(pictures.shape)
     if pictures.ndim == 4:

@@ -17,10 +17,10 @@ PAD = Vocabulary.pad
 
 
 class WindowEncoder(nn.Module):
-    """Each word with its neighbours through a small network of two layers; one convolution, in other words.
+    """A small network of two layers that reads each word with its neighbours; in other words, a convolution.
 
-    On a CPU it trains several times as fast as a GRU. It tells "a dog bites a man" from "a man bites a dog",
-    but not what stands further apart than the window. Pool it with "max", as in the source.
+    On a CPU it trains several times as fast as a GRU. It distinguishes "a dog bites a man" from
+    "a man bites a dog", but sees no word order beyond the window. Pool it with "max", as in the source.
 
     Args:
         vocabulary_size: number of words.
@@ -62,18 +62,18 @@ class WindowEncoder(nn.Module):
         self.embedding = embedding_of_words(vocabulary_size, word_dim, vectors)
         self.embedding.padding_idx = PAD
         with torch.no_grad():
-            self.embedding.weight[PAD] = 0  # what lies outside a caption says nothing
+            self.embedding.weight[PAD] = 0  # the padding outside a caption carries no meaning
         self.hidden = nn.Linear(window * word_dim, hidden)
         self.project = projection(hidden, dim)
 
     @classmethod
     def tokenizer(cls, captions: Sequence[str], minimum_count: int = 4) -> Vocabulary:
-        """As `BiGRUEncoder.tokenizer`."""
+        """Make the tokenizer; see `BiGRUEncoder.tokenizer`."""
         return BiGRUEncoder.tokenizer(captions, minimum_count)
 
     @classmethod
     def load_tokenizer(cls, folder: Path) -> Vocabulary:
-        """The vocabulary that a run's folder keeps; raises as `Vocabulary.load`."""
+        """Load the vocabulary that a run's folder keeps; raises as `Vocabulary.load`."""
         return Vocabulary.load(folder)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -97,7 +97,7 @@ class WindowEncoder(nn.Module):
         return torch.where(real.unsqueeze(-1), self._read(windows), 0), mask  # (C, L, D)
 
     def _read(self, windows: Tensor) -> Tensor:
-        """Windows (..., window) of words as vectors (..., D)."""
+        """Turn windows (..., window) of words into vectors (..., D)."""
         hidden = relu(self.hidden(self.embedding(windows).flatten(-2)))  # (..., H)
         states: Tensor = self.project(dropout(hidden, self.drop, self.training))
         return states

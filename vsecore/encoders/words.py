@@ -50,14 +50,14 @@ class BiGRUEncoder(nn.Module):
         super().__init__()
         for name, number in (("vocabulary_size", vocabulary_size), ("word_dim", word_dim), ("dim", dim)):
             _check_positive(name, number)
-        self.backbone: nn.Module | None = None  # only the word vectors may have been trained before
+        self.backbone: nn.Module | None = None  # only word vectors may be pretrained
         self.embedding = embedding_of_words(vocabulary_size, word_dim, vectors)
         self.forwards = nn.GRU(word_dim, dim, batch_first=True)
         self.backwards = nn.GRU(word_dim, dim, batch_first=True)
 
     @classmethod
     def tokenizer(cls, captions: Sequence[str], minimum_count: int = 4) -> Vocabulary:
-        """The words of these captions, which should be those of the training split.
+        """Build the vocabulary of these captions, which should be those of the training split.
 
         Args:
             captions: sentences.
@@ -71,15 +71,15 @@ class BiGRUEncoder(nn.Module):
 
     @classmethod
     def load_tokenizer(cls, folder: Path) -> Vocabulary:
-        """The vocabulary that a run's folder keeps; raises as `Vocabulary.load`."""
+        """Load the vocabulary that a run's folder keeps; raises as `Vocabulary.load`."""
         return Vocabulary.load(folder)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encode captions (C, L), the words of each first and its padding last.
 
         Raises:
-            ValueError: another shape, a caption without a word, or padding before a word (on a GPU, where the
-                answer would have to be waited for, the last two are not looked for).
+            ValueError: another shape, a caption without a word, or padding before a word (the last
+                two are not checked on a GPU, since the answer would have to be waited for).
         """
         check_tokens(tokens, mask)
         _check_words_first(mask)
@@ -88,15 +88,15 @@ class BiGRUEncoder(nn.Module):
         with torch.autocast(words.device.type, enabled=False):
             if cpu.can_read(words):
                 return cpu.read_both_ways(words, mask, self.forwards, self.backwards), mask
-            # Both readings meet the padding last, so that it changes no word. Nothing is packed: that would
-            # take the lengths to the CPU, and its way back takes longer than the padding does.
+            # Both readings reach the padding last, so it changes no word. Nothing is packed: packing needs
+            # the lengths on the CPU, and its backward pass costs more time than the padding.
             ahead, _ = self.forwards(words)  # (C, L, D)
             back, _ = self.backwards(_turned(words, mask))  # (C, L, D)
             return (ahead + _turned(back, mask)) / 2, mask  # (C, L, D)
 
 
 class BERTEncoder(nn.Module):
-    """A pretrained transformer over word pieces, its last layer projected.
+    """A pretrained transformer over word pieces, with its last layer projected.
 
     Its special tokens at the start and end are elements like the others.
 
@@ -124,10 +124,10 @@ class BERTEncoder(nn.Module):
 
     @classmethod
     def tokenizer(cls, captions: Sequence[str], weights: str) -> BERTTokenizer:
-        """The tokenizer that a model was trained with.
+        """Load the tokenizer that a model was trained with.
 
         Args:
-            captions: not looked at: the word pieces are the model's own.
+            captions: not used, since the word pieces are the model's own.
             weights: as for the encoder.
 
         Raises:
@@ -139,7 +139,7 @@ class BERTEncoder(nn.Module):
 
     @classmethod
     def load_tokenizer(cls, folder: Path) -> BERTTokenizer:
-        """The tokenizer that a run's folder keeps; raises as `BERTTokenizer.load`."""
+        """Load the tokenizer that a run's folder keeps; raises as `BERTTokenizer.load`."""
         return BERTTokenizer.load(folder)
 
     def save_architecture(self, folder: str | Path) -> None:
@@ -165,8 +165,8 @@ class BERTEncoder(nn.Module):
             )
         added = None
         if mask is not None:
-            # What the attention adds to its logits. Of a mask (C, L) transformers would ask whether it is all
-            # True, and so wait for a GPU.
+            # What the attention adds to its logits. Given a mask (C, L), transformers would check whether
+            # it is all True, and so wait for a GPU.
             lowest = torch.finfo(self.backbone.dtype).min
             added = (~mask).to(self.backbone.dtype).mul(lowest)[:, None, None]  # (C, 1, 1, L)
         states = self.backbone(input_ids=tokens, attention_mask=added).last_hidden_state  # (C, L, H)
@@ -174,7 +174,7 @@ class BERTEncoder(nn.Module):
 
 
 def embedding_of_words(vocabulary_size: int, word_dim: int, vectors: Tensor | None) -> nn.Embedding:
-    """Word vectors that are trained, from these at the start or from noise.
+    """Make word vectors that are trained, starting from the given ones or from noise.
 
     Raises:
         ValueError: vectors of another shape.
@@ -197,7 +197,7 @@ def check_tokens(tokens: Tensor, mask: Tensor | None) -> None:
     """Refuse tokens that are not whole numbers (C, L) with L > 0, and a mask that is not bool (C, L).
 
     Raises:
-        ValueError: naming what came and what is wanted.
+        ValueError: something else came; the message says what, and what is wanted.
     """
     shape = tuple(tokens.shape)
     if tokens.ndim != 2 or tokens.shape[1] == 0 or tokens.is_floating_point():
@@ -229,7 +229,7 @@ def _check_words_first(mask: Tensor | None) -> None:
 
 
 def _turned(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Captions (C, L, W) with their words in the opposite order, and the padding still behind them."""
+    """Reverse the words of captions (C, L, W), with the padding still behind them."""
     if mask is None:
         return x.flip(1)
     places = torch.arange(x.shape[1], device=x.device)
@@ -270,7 +270,7 @@ def _transformer(weights: str, architecture: Path | None) -> BertModel:
     from transformers.utils import logging
 
     if in_batch():
-        logging.disable_progress_bar()  # it would end up in a stored notebook
+        logging.disable_progress_bar()  # the bar would end up in a stored notebook
     folder = model_folder(weights) if architecture is None else architecture
     path = folder / "config.json"
     read: Architecture = read_json(path, Architecture)
@@ -287,9 +287,9 @@ def _transformer(weights: str, architecture: Path | None) -> BertModel:
     if architecture is not None:
         return BertModel(config, add_pooling_layer=False)
     verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # it would list the weights that are not used, those of the pooling
+    logging.set_verbosity_error()  # it would list the pooling's weights, which are not used
     try:
-        # Safetensors alone, because pickled weights can run code too. Pooling is not used, and several
+        # Only safetensors, because pickled weights can run code too. Pooling is not used, and several
         # processes would wait for the gradients of its weights.
         loaded: Any = BertModel.from_pretrained(
             folder,

@@ -10,7 +10,7 @@ EXPERIMENTS: dict[str, Experiment] = {**two_ad.EXPERIMENTS}
 
 
 def get_experiment(name: str) -> Experiment:
-    """The experiment with this name; raises ValueError if there is none."""
+    """Return the experiment with this name; raise ValueError if there is none."""
     if name not in EXPERIMENTS:
         raise ValueError(f"experiment {name!r} is unknown: there are {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]

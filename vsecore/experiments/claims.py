@@ -16,7 +16,7 @@ from vsecore.typed import from_json
 CLAIMS = assets() / "claims.yml"
 
 Kind = Literal["better", "no worse", "our question"]
-"""What a claim says of its first system; "our question": the paper claims nothing, but a reader will ask."""
+"""What a claim says about its first system; "our question": one that a reader will ask, not the paper."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Claim:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    work: str  # its key, such as "2ad"
-    place: str  # in the paper
-    words: str  # the paper's own; "" for a question of ours
+    work: str  # the paper's key, such as "2ad"
+    place: str  # where the paper says it
+    words: str  # the paper's own words; "" for a question of ours
     kind: Kind
     experiment: str
     system: str  # the arm that the claim is about
@@ -37,7 +37,7 @@ class Claim:
 
 
 def claims(work: str = "") -> list[Claim]:
-    """The claims of `assets/claims.yml`, of one paper or of all.
+    """Read the claims in `assets/claims.yml`, of one paper or of all.
 
     Raises:
         ValueError: an entry lacks a field, has an unknown one, or names no experiment or arm.

@@ -1,4 +1,4 @@
-"""Where the code that a paper released does something else than the paper says."""
+"""Where a paper's released code does something other than what the paper says."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ DEPARTURES = assets() / "departures.yml"
 
 @dataclass(frozen=True)
 class Departure:
-    """One point at which a paper and its released code part ways."""
+    """One point at which a paper and its released code differ."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    work: str  # its key, such as "2ad"
-    place: str  # in the paper
+    work: str  # the paper's key, such as "2ad"
+    place: str  # where the paper says it
     printed: str  # what the paper says
     released: str  # what its code does
-    here: str  # what is done in this repository
+    here: str  # what this repository does
 
 
 def departures(work: str = "") -> list[Departure]:
-    """The entries of `assets/departures.yml`, of one paper or of all.
+    """Read the entries of `assets/departures.yml`, of one paper or of all.
 
     Raises:
         ValueError: an entry lacks a field, has an unknown one, or leaves one empty.

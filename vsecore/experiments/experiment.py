@@ -15,22 +15,22 @@ class Member:
     """One system of an ensemble."""
 
     features: FeatureKind
-    again: int = 0  # 1, 2, ...: the same system, trained once more from another seed
+    again: int = 0  # 1, 2, ...: the same system, trained again from another seed
 
 
 @dataclass(frozen=True)
 class Arm:
     """One system of an experiment."""
 
-    variants: str = ""  # of the experiment's recipe, as `recipes.get` reads them: "+gpo+max_violation"
-    published: str = ""  # what `assets/published.json` calls it; "": the paper has no number
-    members: tuple[Member, ...] = ()  # their similarities are averaged; empty: one, on the features asked for
-    best_of: tuple[str, ...] = ()  # variants too: the one that does best on the development split is taken
+    variants: str = ""  # of the experiment's recipe, in the form of `recipes.get`: "+gpo+max_violation"
+    published: str = ""  # its name in `assets/published.json`; "": the paper has no number
+    members: tuple[Member, ...] = ()  # of an ensemble, by mean similarity; empty: one system, on its features
+    best_of: tuple[str, ...] = ()  # variants, of which the best on the development split is taken
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """What one system of an arm may be: its recipe, or several of which the best on dev is taken."""
+    """The recipes that one system of an arm may have: one, or several of which the best on dev is taken."""
 
     recipes: tuple[str, ...]  # names, as `recipes.get` reads them
     member: Member
@@ -41,12 +41,12 @@ class Experiment:
     """Systems that differ in one thing."""
 
     question: str
-    source: str  # where the paper asks it
-    recipe: str  # what all arms are variants of; "{features}" stands for what an element is
-    arms: dict[str, Arm]  # by the name that the paper gives them
+    source: str  # where the paper asks this question
+    recipe: str  # which all arms vary; "{features}" stands for the kind of features
+    arms: dict[str, Arm]  # by the names that the paper gives them
 
     def systems(self, arm: str, features: FeatureKind) -> list[Candidates]:
-        """What an arm consists of: one system, or the members of an ensemble.
+        """Return the systems of an arm: one, or the members of an ensemble.
 
         Raises:
             ValueError: the arm is unknown.
@@ -68,11 +68,11 @@ class Experiment:
     def trainings(
         self, arm: str, features: FeatureKind, recipe_of: Callable[[Candidates], Recipe | None]
     ) -> list[PlannedTraining]:
-        """What an arm trains.
+        """Return the trainings of an arm.
 
         Args:
-            arm: its name.
-            features: for members that do not name their own.
+            arm: the arm's name.
+            features: the features for members that do not name their own.
             recipe_of: the recipe of a system, see `scales.recipe_at` and `tuning.tuned`; None: not known yet.
 
         Returns:
@@ -98,12 +98,12 @@ class PlannedTraining:
     member: Member
 
     def seed(self, seed: int) -> int:
-        """The seed of a training; a repeated one has its own, far from the usual 0, 1, 2."""
+        """Return the seed of this training; a repeated one has its own, far from the usual 0, 1, 2."""
         return seed + 1000 * self.member.again
 
 
 def title_of(trainings: Sequence[PlannedTraining]) -> tuple[str, str]:
-    """The name and the digest of an arm's record; a single system has those of its recipe."""
+    """Return the name and the digest of an arm's record; a single system has those of its recipe."""
     if len(trainings) == 1:
         return trainings[0].recipe.name, trainings[0].recipe.hash()
     parts = [f"{training.recipe.hash()}-{training.member.again}" for training in trainings]

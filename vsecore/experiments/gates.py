@@ -1,7 +1,7 @@
-"""What must be so before a claim is judged: an unfinished training says nothing of a method.
+"""The conditions for judging a claim: an unfinished training says nothing about a method.
 
-Where the weaker of two arms stays below the linear baseline although its learning rate is tuned and its
-training complete, the claim is judged all the same, and the verdict says that the baseline failed.
+If the weaker of two arms stays below the linear baseline although its learning rate is tuned and its
+training complete, the claim is judged all the same, and the verdict says that this arm failed.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from dataclasses import dataclass
 from vsecore.experiments import tuning
 
 LEVELLED = 0.01
-"""A training has levelled off if the last third of its epochs brought less than this share of its rsum."""
+"""A training has levelled off if the last third of its epochs added less than this share of its rsum."""
 MARGIN = 0.01
 """Differences below this share of a measure are too small to matter; set before any verdict."""
 SEEDS = {"scenes": 5}
-"""How many seeds both arms need, by the data."""
+"""How many seeds both arms need, by data; three where none are named."""
 SEEDS_ELSEWHERE = 3
 MEASURES = {"scenes": ("rsum", "i2t_map_at_r", "t2i_map_at_r")}
-"""What counts, by the data: on the scenes, whose truth is known, also mAP@R on it, in both directions."""
+"""The measures that count, by data: on the scenes, whose truth is known, also mAP@R on it, both ways."""
 MEASURES_ELSEWHERE = ("rsum",)
 
 
 @dataclass(frozen=True)
 class Training:
-    """What is recorded of one system of an arm."""
+    """What is recorded about one system of an arm."""
 
-    name: str  # of its recipe
+    name: str  # the recipe's name
     tried: Mapping[float, float]  # the best rsum on dev at each learning rate
     curves: Sequence[Sequence[float]]  # rsum on dev after each epoch at the best rate, from each seed
     full_length: bool  # whether it took as many epochs as its recipe asks for
-    seconds: float  # of one training, by the clock, the median: one may have been paused
+    seconds: float  # wall time of one training; the median, since one may have been paused
 
 
 @dataclass(frozen=True)
 class Studied:
-    """What is recorded of one arm."""
+    """What is recorded about one arm."""
 
     arm: str
-    trainings: Sequence[Training]  # of its one system, or of each member of an ensemble
-    results: Mapping[str, Mapping[int, float]]  # each measure on the test split by seed
-    baseline: Mapping[str, float]  # measures of a ridge regression on its features, the best of its members'
+    trainings: Sequence[Training]  # one for its system, or one for each member of an ensemble
+    results: Mapping[str, Mapping[int, float]]  # each measure on the test split, by seed
+    baseline: Mapping[str, float]  # of a ridge regression on its features, the best of its members'
     device: str  # what it was trained on
     title: tuple[str, str]  # name and digest of its records: the same if two arms are the same system
 
@@ -62,24 +62,24 @@ class Studied:
 class Shut:
     """A gate that keeps a claim from being judged."""
 
-    gate: str  # in a word or two
+    gate: str  # its name, in a word or two
     why: str
-    trainings: int  # that would open it, if they go well
-    seconds: float  # that those take
+    trainings: int  # how many would open it, if they go well
+    seconds: float  # how long those take
 
 
 def measures_of(data: str) -> tuple[str, ...]:
-    """The measures that count on some data."""
+    """Return the measures that count on some data."""
     return MEASURES.get(data, MEASURES_ELSEWHERE)
 
 
 def seeds_wanted(data: str) -> int:
-    """How many seeds both arms of a claim need on some data."""
+    """Return how many seeds both arms of a claim need on some data."""
     return SEEDS.get(data, SEEDS_ELSEWHERE)
 
 
 def shut(first: Studied, second: Studied, data: str) -> list[Shut]:
-    """The gates that are shut for a comparison of two arms, in order; none if it may be judged."""
+    """Return the gates that are shut for a comparison of two arms, in order; none if it may be judged."""
     found: list[Shut | None] = [same_system(first, second)]
     for arm in (first, second):
         found += [learning_rate(arm), levelled(arm)]
@@ -90,19 +90,19 @@ def shut(first: Studied, second: Studied, data: str) -> list[Shut]:
 
 
 def same_system(first: Studied, second: Studied) -> Shut | None:
-    """The arms are two systems: one that is chosen on dev may turn out to be the other."""
+    """Check that the arms are two systems: one that is chosen on dev may turn out to be the other."""
     if first.title != second.title:
         return None
     return Shut("one system", f"{first.arm} and {second.arm} are the same trainings", 0, 0.0)
 
 
 def weaker(first: Studied, second: Studied) -> Studied:
-    """Of two arms, the one with the lower mean rsum."""
+    """Return the arm with the lower mean rsum."""
     return min(first, second, key=lambda arm: arm.rsum)
 
 
 def learning_rate(arm: Studied) -> Shut | None:
-    """Each learning rate is the best of at least three on dev, and not at the edge of those tried."""
+    """Check that each learning rate is the best of at least three on dev, and not the lowest or highest."""
     for training in arm.trainings:
         if not tuning.is_settled(training.tried):
             missing = tuning.still_to_try(training.tried)
@@ -117,9 +117,9 @@ def learning_rate(arm: Studied) -> Shut | None:
 
 
 def levelled(arm: Studied) -> Shut | None:
-    """The last third of the epochs brought less than 1 % of the rsum, unless the recipe asks for no more.
+    """Check that the last third of the epochs added under 1 % of the rsum, or that the recipe wants no more.
 
-    The rsum is the mean over the arm's seeds, so that one restless seed does not decide.
+    The rsum is the mean over the arm's seeds, so that one noisy seed does not decide.
     """
     for training in arm.trainings:
         if training.full_length:
@@ -129,7 +129,7 @@ def levelled(arm: Studied) -> Shut | None:
         curve = [statistics.mean(epoch) for epoch in zip(*training.curves, strict=True)]
         gain = late_gain(curve)
         if gain >= LEVELLED:
-            trainings = len(tuning.FIRST) + len(arm.seeds) - 1  # all of them, twice as long
+            trainings = len(tuning.FIRST) + len(arm.seeds) - 1  # all of them again, twice as long
             return Shut(
                 f"length of {arm.arm}",
                 f"the last third of {len(curve)} epochs still brought {100 * gain:.1f} % of its rsum",
@@ -140,7 +140,7 @@ def levelled(arm: Studied) -> Shut | None:
 
 
 def late_gain(curve: Sequence[float]) -> float:
-    """The share of its best rsum that a training gained in the last third of its epochs.
+    """Return the share of its best rsum that a training gained in the last third of its epochs.
 
     Args:
         curve: rsum on dev after each epoch, the mean over the seeds.
@@ -150,7 +150,7 @@ def late_gain(curve: Sequence[float]) -> float:
 
 
 def above_baseline(arm: Studied, data: str) -> Shut | None:
-    """Every seed stands clearly above a ridge regression on the same features, by each measure."""
+    """Check that every seed is clearly above a ridge regression on the same features, by each measure."""
     if not _compared(arm, data):
         return Shut(f"baseline of {arm.arm}", "no ridge regression is recorded on its features", 0, 0.0)
     for measure in _below_baseline(arm, data):
@@ -170,12 +170,12 @@ def is_below_baseline(arm: Studied, data: str) -> bool:
 
 
 def _compared(arm: Studied, data: str) -> bool:
-    """Whether it is known how far the linear baseline gets by each measure."""
+    """Whether the linear baseline's result is known for each measure."""
     return set(measures_of(data)) <= arm.baseline.keys()
 
 
 def _below_baseline(arm: Studied, data: str) -> list[str]:
-    """The measures by which some seed is not clearly above the linear baseline."""
+    """Return the measures by which some seed is not clearly above the linear baseline."""
     return [
         measure
         for measure in measures_of(data)
@@ -195,11 +195,11 @@ def is_unfinished(arm: Studied, data: str) -> bool:
 
 
 def seeds(first: Studied, second: Studied, data: str) -> Shut | None:
-    """Both arms were trained from the same seeds, five on the scenes, three on photographs."""
+    """Check that both arms were trained from the same seeds, five on the scenes, three on photographs."""
     wanted, shared = seeds_wanted(data), first.seeds & second.seeds
     if len(shared) >= wanted:
         return None
-    # Seeds that one arm has already cost one training each, new ones two.
+    # A seed that one arm already has costs one training, a new one two.
     lacking = wanted - len(shared)
     of_first = min(lacking, len(first.seeds - shared))
     of_second = min(lacking - of_first, len(second.seeds - shared))
@@ -212,7 +212,7 @@ def seeds(first: Studied, second: Studied, data: str) -> Shut | None:
 
 
 def truth(first: Studied, second: Studied, data: str) -> Shut | None:
-    """Both arms are measured by all that counts on the data, from the same seeds."""
+    """Check that both arms have every measure that counts on the data, from the same seeds."""
     shared = first.seeds & second.seeds
     for measure in measures_of(data):
         for arm in (first, second):

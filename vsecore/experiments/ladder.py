@@ -1,4 +1,4 @@
-"""The ladder on Flickr8k: from chance to an ensemble, each rung with the command that climbs it."""
+"""The ladder on Flickr8k: from chance to an ensemble, each rung with the command that produces it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FOLDER = results() / "ladder"
 
 @dataclass(frozen=True)
 class Rung:
-    """A system of the ladder, and which records are its."""
+    """A system of the ladder, and which records belong to it."""
 
     title: str
     command: str
-    name: str  # of the records
-    members: int = 0  # of an ensemble
+    name: str  # the records' name
+    members: int = 0  # how many an ensemble has
 
 
 RUNGS = (
@@ -39,16 +39,16 @@ RUNGS = (
         4,
     ),
 )
-"""From the bottom up. Every command also takes `--vectors` where it reads words, and `--data`."""
+"""From the bottom up. Every command also takes `--data`, and `--vectors` if it reads words."""
 
 
 def table(folder: Path = FOLDER) -> str:
-    """The ladder as a Markdown table: means over seeds, and the standard deviation of rsum over them.
+    """Return the ladder as a Markdown table: means over seeds, and the standard deviation of rsum.
 
     Rungs without a record are left out.
 
     Args:
-        folder: of the records.
+        folder: the folder of records.
     """
     found = [entry for entry in records.find(folder) if entry.config.get("split", "test") == "test"]
     heads = ("rung", "command", "seeds", "picture to text R@1/5/10", "text to picture R@1/5/10", "rsum")

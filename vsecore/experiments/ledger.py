@@ -1,4 +1,4 @@
-"""What the records say of an experiment: its arms, as they were studied, and a table of them."""
+"""What the records say about an experiment: its arms, as they were studied, and a table of them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def studied(
     scale: Scale = "fair",
     folder: Path = RESULTS,
 ) -> dict[str, Studied]:
-    """What is recorded of each arm of an experiment. Arms without a record are left out.
+    """Collect what is recorded about each arm of an experiment. Arms without a record are left out.
 
     Args:
-        name: of the experiment.
+        name: the experiment's name.
         data: the name of the data, such as "flickr8k".
-        features: what an element is.
+        features: the kind of features.
         scale: "fair" or "lesson".
-        folder: of the records.
+        folder: the folder of records.
 
     Raises:
         ValueError: the experiment is unknown, or its records come from different data or word vectors.
@@ -90,7 +90,7 @@ def measured(
     scale: Scale = "fair",
     folder: Path = RESULTS,
 ) -> dict[str, dict[int, float]]:
-    """One metric of each arm of an experiment by seed. Arms without it are left out; see `studied`."""
+    """Return one metric of each arm of an experiment by seed, without arms that lack it; see `studied`."""
     return {
         arm: dict(found.results[metric])
         for arm, found in studied(name, data, features, scale, folder).items()
@@ -105,15 +105,15 @@ def table(
     scale: Scale = "fair",
     folder: Path = RESULTS,
 ) -> str:
-    """An experiment as a Markdown table: rsum and place of each arm, the paper's and ours, the best first.
+    """Return an experiment as a Markdown table: each arm's rsum and place, the paper's and ours, best first.
 
     The spread is the standard deviation over the seeds. Places count only the systems that both have. At the
-    fair scale, an arm is marked that is not tuned, has not levelled off, or lacks seeds.
+    fair scale, an arm that is not tuned, has not levelled off, or lacks seeds is marked.
     """
     experiment, found = get_experiment(name), studied(name, data, features, scale, folder)
     ours = {arm: seen.rsum for arm, seen in found.items()}
     paper = {arm: rsum for arm, rsum in printed_sums(experiment).items() if arm in found}
-    shared = {arm: ours[arm] for arm in paper}  # places count only the systems that both have
+    shared = {arm: ours[arm] for arm in paper}  # places count only systems that both have
     places = {
         whose: {arm: 1 + sum(other > value for other in numbers.values()) for arm, value in numbers.items()}
         for whose, numbers in (("paper", paper), ("ours", shared))
@@ -145,11 +145,11 @@ def table(
 
 
 def printed_sums(experiment: Experiment) -> dict[str, float]:
-    """The rsum that papers print for each arm, all on the same test pictures of COCO.
+    """Return the rsum that papers print for each arm, all on the same test pictures of COCO.
 
     The test set with the most arms is used; on a tie, all 5,000 pictures rather than folds of them.
     """
-    sums: dict[str, dict[str, float]] = defaultdict(dict)  # by the data
+    sums: dict[str, dict[str, float]] = defaultdict(dict)  # by data, then by arm
     for row in records.published():
         for arm, named in experiment.arms.items():
             if row.system != named.published or not row.data.startswith("coco"):
@@ -162,7 +162,7 @@ def printed_sums(experiment: Experiment) -> dict[str, float]:
 
 
 def _training(planned: PlannedTraining, entries: Iterable[Record], tried: Mapping[float, float]) -> Training:
-    """What is recorded of one system."""
+    """Collect what is recorded about one system."""
     recipe, digest = planned.recipe, planned.recipe.hash()
     mine = [entry for entry in entries if (entry.name, entry.config_hash) == (recipe.name, digest)]
     return Training(
@@ -175,7 +175,7 @@ def _training(planned: PlannedTraining, entries: Iterable[Record], tried: Mappin
 
 
 def _baseline(mine: Iterable[Record], entries: Iterable[Record], data: str) -> dict[str, float]:
-    """What the linear baseline measures on these records' features, the best of several; empty: unknown."""
+    """Return the linear baseline's measures on these records' features, the best of several; {}: unknown."""
     wanted = {(source["fingerprint"], source["feature_kind"]) for entry in mine for source in _sources(entry)}
     known = {
         (entry.data["fingerprint"], entry.data["feature_kind"]): entry.metrics
@@ -209,6 +209,6 @@ def _refuse_mixed(entries: Iterable[Record], what: str) -> None:
 
 
 def _sources(entry: Record) -> Sequence[dict[str, Any]]:
-    """The data of each of a record's systems."""
+    """Return the data of each of a record's systems."""
     sources: Sequence[dict[str, Any]] = entry.data.get("members", [entry.data])
     return sources

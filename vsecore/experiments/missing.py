@@ -1,4 +1,4 @@
-"""What would let a claim be judged that is not judged yet: the trainings, and how long they take."""
+"""What is missing before a claim can be judged: the trainings, and how long they take."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from vsecore.experiments.verdicts import Outcome
 
 
 def missing(outcome: Outcome, found: Mapping[str, Studied], data: str, seconds: float) -> list[Shut]:
-    """The gates that keep a claim from being judged; an arm that was never trained is one too.
+    """Return the gates that keep a claim from being judged; an arm that was never trained is one too.
 
     Args:
-        outcome: of the claim.
-        found: what is recorded of the experiment's arms.
+        outcome: the claim's outcome.
+        found: what is recorded about the experiment's arms.
         data: the name of the data.
-        seconds: what a training takes, for arms that have none. `nan`: nobody knows yet.
+        seconds: how long a training takes, for arms that have none. `nan`: nobody knows yet.
 
     Returns:
         An empty list if the claim is judged.
@@ -40,13 +40,13 @@ def missing(outcome: Outcome, found: Mapping[str, Studied], data: str, seconds: 
 
 
 def needed(experiment: Experiment, arm: str, data: str) -> set[tuple[str, float]]:
-    """The trainings that an arm needs from nothing, if the best of the first three rates is the middle one.
+    """List the trainings that a new arm needs, if the best of the first three rates is the middle one.
 
     Each recipe is tried at three rates from one seed. The other seeds follow; a repeated member of an
-    ensemble has all of them for itself.
+    ensemble needs all seeds of its own.
 
     Returns:
-        For each training a recipe's name, and the rate or the seed in which it differs from the others of it.
+        For each training a recipe's name, and the rate or seed that sets it apart from the recipe's others.
     """
     wanted = set()
     for system in experiment.systems(arm, "grid"):
@@ -59,13 +59,13 @@ def needed(experiment: Experiment, arm: str, data: str) -> set[tuple[str, float]
 
 
 def usual_seconds(arms: Iterable[Studied]) -> float:
-    """What a training of some arms usually takes, the median; `nan` if there is none."""
+    """Return how many seconds a training of some arms takes, the median; `nan` if there is none."""
     seconds = [training.seconds for arm in arms for training in arm.trainings if training.seconds]
     return statistics.median(seconds) if seconds else math.nan
 
 
 def _seeds(arm: Studied, data: str) -> Shut | None:
-    """Whether an arm has as many seeds as a claim about it will need."""
+    """Check that an arm has as many seeds as a claim about it will need."""
     wanted = gates.seeds_wanted(data)
     if (lacking := wanted - len(arm.seeds)) <= 0:
         return None

@@ -1,4 +1,4 @@
-"""What a trained system is held against: the scenes' truth, a linear baseline, an oracle."""
+"""What a trained system is compared with: the scenes' truth, a linear baseline, an oracle."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import evaluate, map_at_r
 
 BASELINE = "ridge"
-"""The record of a ridge regression from the mean element to words, which every system should stand above."""
+"""The record of a ridge regression from the mean element to words, which every system should beat."""
 ORACLE = "oracle"
 """The record of a ranking that knows which captions are true of which scenes, and breaks ties at random."""
 DRAWS = 20
-"""How often the oracle breaks its ties anew; the record holds the mean."""
+"""How many times the oracle breaks its ties at random; the record holds the mean."""
 
 
 def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
-    """MAP@R on the exact truth in both directions, in percent; nothing where the truth is unknown.
+    """Compute MAP@R on the exact truth, both ways, in percent; return nothing where the truth is unknown.
 
     Args:
         scores: similarities of n pictures and Nc captions, (n, Nc).
-        test: the split that they are of.
+        test: the split that they belong to.
         data: the name of the data.
     """
     truth = truth_of(test, data)
@@ -43,12 +43,12 @@ def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
 
 
 def truth_of(test: Split, data: str) -> Tensor | None:
-    """Which captions are true of which pictures, (Nc, n) bool; None unless this is the scenes' test split."""
+    """Return which captions are true of which pictures, (Nc, n) bool; None but for the scenes' test split."""
     if data != "scenes":
         return None
     made = scenes.pictures("test", len(test))
     if [caption.text for picture in made for caption in picture.captions] != test.captions:
-        return None  # another seed of the world
+        return None  # the split comes from another seed of the world
     return torch.from_numpy(_truth(len(test)))
 
 
@@ -64,7 +64,7 @@ def record_references(data: Dataset, folder: Path, tell: Callable[[str], None]) 
 
     Args:
         data: what they are measured on.
-        folder: of the records.
+        folder: the folder of records.
         tell: called with a line about each result.
     """
     described = {

@@ -46,23 +46,23 @@ def run(
     """Train every arm from every seed and record the test split; what is recorded already is left as it is.
 
     At the scale "fair", each system's learning rate is chosen first, on the development split (see `tuning`).
-    What the arms must stand above is recorded too: a ridge regression on the same features.
+    The baseline that the arms must beat is recorded too: a ridge regression on the same features.
 
     Args:
-        name: of the experiment.
+        name: the experiment's name.
         open_data: opens the data with the kind of features that it is given.
-        features: for arms that do not name their own.
+        features: the features for arms that do not name their own.
         seeds: one run each, seed by seed, so that an interrupted experiment has complete comparisons.
         arms: only these; empty: all that the scale can train.
         scale: "fair" or "lesson".
         settings: changes to all arms' recipes in place of the scale's own.
         vectors: makes the word vectors from the tokenizer; None: they start as noise.
-        folder: of the records.
+        folder: the folder of records.
         tell: called with a line about each result.
 
     Raises:
         ValueError: the experiment or an arm is unknown, there is no scale for this data, or a learning rate
-            is set where it is chosen.
+            is set although it is to be chosen.
     """
     experiment = get_experiment(name)
     if scale == "fair" and settings is not None and "training.learning_rate" in settings:
@@ -93,7 +93,7 @@ def run(
     for seed in seeds:
         for arm, trainings in planned.items():
             workshop.record(arm, trainings, seed)
-        workshop.forget()  # what several ensembles of a seed shared
+        workshop.forget()  # the systems that several ensembles of a seed shared
 
 
 class _Workshop:
@@ -111,7 +111,7 @@ class _Workshop:
         self.trained: dict[tuple[str, int], _Trained] = {}
 
     def tune(self, name: str, features: FeatureKind, changes: Mapping[str, Any]) -> dict[float, float]:
-        """The best rsum on dev at each learning rate that a recipe needs to be tried at, from one seed."""
+        """Return the best rsum on dev at each learning rate that a recipe must be tried at, from one seed."""
         results: dict[float, float] = {}
         while rates := tuning.still_to_try(results):
             for rate in rates:
@@ -126,7 +126,7 @@ class _Workshop:
         return results
 
     def record(self, title: str, trainings: Sequence[PlannedTraining], seed: int) -> records.Record:
-        """The record of an arm, which is trained first if there is none."""
+        """Return the record of an arm, which is trained first if there is none."""
         sources = [_sources(training, self.opened, self.vectors, seed) for training in trainings]
         name, digest = title_of(trainings)
         found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
@@ -148,14 +148,14 @@ class _Workshop:
         return entry
 
     def forget(self) -> None:
-        """Let trained systems go."""
+        """Forget the trained systems, to free their memory."""
         self.trained.clear()
 
 
 @dataclass(frozen=True)
 class _Trained:
     run: Run
-    scores: Tensor  # (Ni, Nc) of the test split
+    scores: Tensor  # (Ni, Nc), of the test split
     followed: dict[str, float]
 
 
@@ -184,7 +184,7 @@ def _recorded(
     sources: Sequence[dict[str, Any]],
     seed: int,
 ) -> records.Record:
-    """The record of an arm: of its one system, or of the mean of its members' similarities."""
+    """Make the record of an arm: of its one system, or of the mean of its members' similarities."""
     scores = ensemble(*(part.scores for part in parts))
     metrics = evaluate(scores, test.owner) | on_truth(scores, test, _data(sources)["name"])
     if len(parts) == 1:
@@ -212,7 +212,7 @@ def _sources(
     vectors: Callable[[Any], Tensor] | None,
     seed: int,
 ) -> dict[str, Any]:
-    """What a system is trained on, as its record describes it."""
+    """Describe what a system is trained on in the form that its record has."""
     data = opened(training.member.features)
     tokenizer = training.recipe.tokenizer(data.train.captions)
     begin = None if vectors is None else vectors(tokenizer)
@@ -221,7 +221,7 @@ def _sources(
 
 
 def _data(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A record's entry for the data: of one system, or the name and the entries of all members."""
+    """Return a record's entry for the data: one system's, or the name and the entries of all members."""
     if len(sources) == 1:
         return sources[0]
     return {"name": sources[0]["name"], "members": sources}

@@ -1,4 +1,4 @@
-"""How wide and how long an experiment's arms are trained on some data; all of them share it."""
+"""The width and length of training for an experiment on some data; all its arms share them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FAIR_SCALE: dict[str, dict[str, Any]] = {
 
 
 def changes_of(scale: Scale, data: str) -> dict[str, Any]:
-    """The changes that a scale makes to each recipe on some data.
+    """Return the changes that a scale makes to each recipe on some data.
 
     Raises:
         ValueError: the scale or the data is unknown.
@@ -63,5 +63,5 @@ def changes_of(scale: Scale, data: str) -> dict[str, Any]:
 
 
 def recipe_at(candidates: Candidates, changes: Mapping[str, Any]) -> Recipe | None:
-    """The one recipe of a system, with changes; None if there are several to choose from on dev."""
+    """Return the one recipe of a system, with changes; None if there are several to choose from on dev."""
     return get(candidates.recipes[0], changes) if len(candidates.recipes) == 1 else None

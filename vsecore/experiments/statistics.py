@@ -1,4 +1,4 @@
-"""From paired differences to a verdict: Holm's correction, and a margin within which nothing differs."""
+"""From paired differences to a verdict: t-tests, Holm's correction, and a margin of equivalence."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ SIGNIFICANCE = 0.05
 
 @dataclass(frozen=True)
 class Doubts:
-    """How surprising the differences of two systems were, if each of these were true of their mean."""
+    """How surprising the differences of two systems are under each of these assumptions on their mean."""
 
-    mean: float  # of the differences
+    mean: float  # the mean difference
     margin: float  # what is too small to matter
-    equal: float  # p-value of: it is 0
-    far: float  # of: it is at the margin or beyond, in either direction
-    worse: float  # of: it is at minus the margin or below
-    not_worse: float  # of: it is at minus the margin or above
+    equal: float  # p-value if the true mean is 0
+    far: float  # p-value if it is at the margin or beyond, in either direction
+    worse: float  # p-value if it is at minus the margin or below
+    not_worse: float  # p-value if it is at minus the margin or above
 
 
 def doubts(differences: Sequence[float], margin: float) -> Doubts:
     """Test paired differences by t-tests: against 0, and against the margin on either side.
 
     Args:
-        differences: the one system minus the other, one for each seed, at least two.
+        differences: one system minus the other, one value for each seed, at least two.
         margin: what is too small to matter, in the unit of the measure.
 
     Raises:
@@ -51,10 +51,10 @@ def doubts(differences: Sequence[float], margin: float) -> Doubts:
 
 
 def p_above(differences: Sequence[float], bound: float = 0.0) -> float:
-    """How surprising these differences were if their true mean were not above a bound (paired t-test).
+    """Return how surprising these differences are if their true mean is not above a bound (paired t-test).
 
     Args:
-        differences: one for each seed, at least two.
+        differences: one value for each seed, at least two.
         bound: what the mean is compared with.
 
     Raises:
@@ -71,7 +71,7 @@ def p_above(differences: Sequence[float], bound: float = 0.0) -> float:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % confidence interval of a mean by Student's t; `nan` on both sides for a single value."""
+    """Return the 95 % confidence interval of a mean by Student's t; `nan`, `nan` for a single value."""
     if len(values) < 2:
         return math.nan, math.nan
     from scipy.stats import t
@@ -82,12 +82,12 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def holm(p_values: Sequence[float], questions: int | None = None) -> list[float]:
-    """P-values of several questions, raised so that all answers together err no more often than one.
+    """Raise the p-values of several questions, so that all answers together err no more often than one.
 
-    The smallest of m is multiplied by m, the next by m - 1, and so on; none falls below one before it.
+    The smallest of m is multiplied by m, the next by m - 1, and so on; none may fall below the one before.
 
     Args:
-        p_values: of the questions that can be answered.
+        p_values: one for each question that can be answered.
         questions: m, how many there are; None: as many as p-values.
 
     Source: Holm 1979.
@@ -102,12 +102,12 @@ def holm(p_values: Sequence[float], questions: int | None = None) -> list[float]
 
 
 def corrected(several: Sequence[Doubts], questions: int) -> list[Doubts]:
-    """The doubts of claims by one measure, each kind of doubt after Holm's correction.
+    """Apply Holm's correction to the doubts about claims by one measure, each kind of doubt by itself.
 
     Args:
-        several: of the claims of an experiment that can be judged.
-        questions: how many claims of their kind the experiment has. It counts those that cannot be judged
-            yet, so that no verdict turns when others are added.
+        several: the doubts about each claim of an experiment that can be judged.
+        questions: how many claims of their kind the experiment has. This includes those that cannot
+            be judged yet, so that no verdict changes when others are added.
     """
     raised = [
         holm([getattr(one, doubt) for one in several], questions)
@@ -117,14 +117,14 @@ def corrected(several: Sequence[Doubts], questions: int) -> list[Doubts]:
 
 
 def judge(left: Doubts, kind: Kind) -> Verdict:
-    """The verdict on a claim by one measure.
+    """Return the verdict on a claim by one measure.
 
     Args:
         left: the doubts, after correction, about the claim's system minus the one it is compared with.
-        kind: of the claim.
+        kind: the claim's kind.
 
     Returns:
-        "no difference" if the mean surely lies within the margin, even where it is surely not 0. For
+        "no difference" if the mean surely lies within the margin, even if it is surely not 0. For
         "reproduced" or "contradicted" it must surely not be 0, and lie beyond the margin. A claim of
         "no worse" is reproduced if the mean surely lies above minus the margin, and contradicted if it surely
         lies below. "undecided" if these seeds leave it open.
@@ -141,7 +141,7 @@ def judge(left: Doubts, kind: Kind) -> Verdict:
 
 
 def together(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict of several measures: theirs if they agree.
+    """Combine the verdicts of several measures: theirs if they agree.
 
     "mixed" if two contradict each other; "undecided" if those that are decided agree, but not all are.
     """

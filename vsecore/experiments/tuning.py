@@ -13,16 +13,16 @@ from vsecore.records import Record
 LADDER = tuple(1e-3 * 2.0**step for step in range(-4, 5))
 """The learning rates that can be tried, each twice the one before."""
 FIRST = (1e-3, 2e-3, 4e-3)
-"""Those that are tried of every system; then the neighbours of the best, until it is not at the edge."""
+"""The rates tried for every system; then come the best one's neighbours, until it is not at the edge."""
 SEED = 0
-"""Of the trainings that choose."""
+"""The seed of the trainings that choose a learning rate."""
 
 
 def at_rate(name: str, changes: Mapping[str, Any], rate: float) -> Recipe:
-    """A recipe with this learning rate.
+    """Return a recipe with this learning rate.
 
     Args:
-        name: as `recipes.get` reads it.
+        name: the recipe's name, in the form of `recipes.get`.
         changes: other changes to the recipe.
         rate: the learning rate.
     """
@@ -35,7 +35,7 @@ def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> Re
 
 
 def development_curve(entry: Record) -> list[float]:
-    """The rsum on the development split after each epoch, as the record of a training tells it."""
+    """Return the rsum on the development split after each epoch, from the record of a training."""
     found = {
         int(metric.removeprefix("dev_rsum_")): value
         for metric, value in entry.metrics.items()
@@ -45,11 +45,11 @@ def development_curve(entry: Record) -> list[float]:
 
 
 def recorded(name: str, changes: Mapping[str, Any], entries: Iterable[Record]) -> dict[float, list[Record]]:
-    """The records of a recipe at each learning rate that was trained, from all seeds, lowest rate first.
+    """Return the records of a recipe at each learning rate that was tried, from all seeds, lowest rate first.
 
     Args:
-        name: of the recipe, with its variants.
-        changes: other changes to it.
+        name: the recipe's name, with its variants.
+        changes: other changes to the recipe.
         entries: records of the data; those of other recipes are left out.
     """
     mine = [entry for entry in entries if entry.name == name]
@@ -61,7 +61,7 @@ def recorded(name: str, changes: Mapping[str, Any], entries: Iterable[Record]) -
 
 
 def tried(by_rate: Mapping[float, Iterable[Record]]) -> dict[float, float]:
-    """The best rsum on dev at each learning rate, from the seed that chooses; see `recorded`."""
+    """Return the best rsum on dev at each learning rate, from the seed used for tuning; see `recorded`."""
     return {
         rate: max(curve)
         for rate, entries in by_rate.items()
@@ -71,7 +71,7 @@ def tried(by_rate: Mapping[float, Iterable[Record]]) -> dict[float, float]:
 
 
 def best(results: Mapping[float, float]) -> float:
-    """The learning rate with the highest rsum on dev."""
+    """Return the learning rate with the highest rsum on dev."""
     return max(results, key=lambda rate: results[rate])
 
 
@@ -81,7 +81,7 @@ def is_settled(results: Mapping[float, float]) -> bool:
 
 
 def still_to_try(results: Mapping[float, float]) -> list[float]:
-    """The learning rates to try next: the first three, then the neighbours of the best that lack a result."""
+    """Return the learning rates to try next: the first three, then the best one's untried neighbours."""
     if missing := [rate for rate in FIRST if rate not in results]:
         return missing
     place = LADDER.index(best(results))
@@ -91,15 +91,15 @@ def still_to_try(results: Mapping[float, float]) -> list[float]:
 def tuned(
     candidates: Candidates, changes: Mapping[str, Any], results_of: Callable[[str], Mapping[float, float]]
 ) -> Recipe | None:
-    """The candidate and the learning rate that did best on the development split.
+    """Return the recipe that did best on the development split, with its best learning rate.
 
     Args:
         candidates: the recipes to choose from.
         changes: other changes to them.
-        results_of: the best rsum on dev at each rate that was tried of a recipe, by its name.
+        results_of: maps a recipe's name to its best rsum on dev at each rate that was tried.
 
     Returns:
-        None if a candidate has not been tried, or if there are several and one is not tuned to the end.
+        None if a candidate has not been tried, or if there are several and the tuning of one is unfinished.
     """
     results = {name: results_of(name) for name in candidates.recipes}
     if not all(results.values()) or (len(results) > 1 and any(map(still_to_try, results.values()))):

@@ -26,11 +26,11 @@ class Outcome:
     """What the records say about a claim on some data."""
 
     claim: Claim
-    differences: Mapping[str, Sequence[float]]  # by measure: system minus the other, for each seed of both
+    differences: Mapping[str, Sequence[float]]  # by measure: system minus the other, for each common seed
     shut: Sequence[Shut]  # the gates that keep it from being judged
     judgement: Judgement
-    by_measure: Mapping[str, Verdict] = field(default_factory=dict)  # if it is judged
-    remark: str = ""  # where the weaker arm is not above the linear baseline, though it is finished
+    by_measure: Mapping[str, Verdict] = field(default_factory=dict)  # empty unless it is judged
+    remark: str = ""  # set if the weaker arm is finished but not above the linear baseline
 
     @property
     def told(self) -> str:
@@ -50,14 +50,14 @@ def outcomes(
 
     With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
     Each measure is tested by itself, with Holm's correction over all claims of an experiment, judged or not
-    yet; where the measures contradict each other the verdict is "mixed". "not tried": an arm has no record.
+    yet; if the measures contradict each other the verdict is "mixed". "not tried": an arm has no record.
 
     Args:
         work: the key of a paper, such as "2ad".
         data: the name of the data.
         experiment: only claims of this experiment; "": of all.
-        features: what an element is.
-        folder: of the records.
+        features: the kind of features.
+        folder: the folder of records.
     """
     chosen: dict[str, list[Claim]] = defaultdict(list)
     for claim in claims(work):
@@ -78,7 +78,7 @@ def outcomes(
 def _judged(
     several: Sequence[Claim], everything: Sequence[Claim], found: Mapping[str, Studied], data: str
 ) -> list[Outcome]:
-    """The outcomes of some claims of one experiment, of which everything is claimed."""
+    """Return the outcomes of several claims of one experiment; `everything` is all its claims."""
     shut: list[list[Shut] | None] = []
     for claim in several:
         first, second = found.get(claim.system), found.get(claim.against)
@@ -112,7 +112,7 @@ def _judged(
 
 
 def _remark(first: Studied, second: Studied, data: str) -> str:
-    """What is said of a comparison whose weaker arm is below the linear baseline."""
+    """Return the remark on a comparison whose weaker arm is below the linear baseline."""
     weaker = gates.weaker(first, second)
     if not gates.is_below_baseline(weaker, data):
         return ""
@@ -120,7 +120,7 @@ def _remark(first: Studied, second: Studied, data: str) -> str:
 
 
 def differences(first: Studied, second: Studied, measure: str) -> list[float]:
-    """The one arm minus the other, for each seed that both have, in order."""
+    """Return one arm minus the other, for each seed that both have, in order."""
     one, other = (arm.results.get(measure, {}) for arm in (first, second))
     return [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
 
@@ -134,9 +134,9 @@ def _doubts(first: Studied, second: Studied, measure: str) -> Doubts:
 def verdicts(
     work: str, data: str, experiment: str = "", features: FeatureKind = "grid", folder: Path = RESULTS
 ) -> str:
-    """The claims of a paper with its difference, ours and the verdict, as a Markdown table.
+    """Return a paper's claims as a Markdown table: its difference, ours, and the verdict.
 
-    Claims that are not tried stand in a line below it.
+    A line below the table lists the claims that are not tried.
     """
     lines = [
         "| claim | rsum, difference in the paper | here, mean over seeds | spread | seeds | verdict |",

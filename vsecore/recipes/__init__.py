@@ -1,4 +1,4 @@
-"""Recipes: every system of the course as plain data, and the model each describes. One file per paper."""
+"""Recipes: every system of the course as plain data, and the model that each gives. One file per paper."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VARIANTS: dict[str, dict[str, Any]] = {**two_ad.VARIANTS, **small.VARIANTS}
 
 
 def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
-    """The recipe with this name, changed by the variants that follow it.
+    """Return the recipe with this name, changed by the variants that follow it.
 
     Args:
         name: a key of `RECIPES`, then keys of `VARIANTS`, each after a plus sign; later ones win.

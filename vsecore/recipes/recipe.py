@@ -1,6 +1,6 @@
 """A system as plain data: two towers, how they are compared, what they learn from, and how.
 
-A recipe is frozen. `override` makes another one; `build` makes the model; `hash` tells one from another. Each
+A recipe is frozen. `override` makes another one; `build` makes the model; `hash` identifies it. Each
 part has the name that its registry gives it, and its class says which options it takes.
 """
 
@@ -33,22 +33,22 @@ from vsecore.typed import sentence, short
 
 STRICT = ConfigDict(strict=True, extra="forbid")
 LARGEST = 2**16
-"""The largest whole number that an option of a part may be: no real width or count comes near it."""
+"""The largest whole number allowed as an option of a part: no real width or count comes near it."""
 DEEPEST = 256
 """The most layers that a part may have."""
 
 
 @dataclass(frozen=True, config=STRICT)
 class Part:
-    """A part of a system by name, with the options that are not left at the defaults of its class."""
+    """A part of a system by name, with the options that differ from the defaults of its class."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
-    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0  # of a loss: its factor in the sum
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0  # only for a loss: its factor in the sum
 
 
 def _named(part: Any) -> Any:
-    """A part may be given by its name alone."""
+    """Accept a part that is given by its name alone."""
     return {"name": part} if isinstance(part, str) else part
 
 
@@ -83,7 +83,7 @@ class Training:
     """How the weights are trained."""
 
     epochs: Count = 30
-    batch_size: Annotated[int, Field(ge=2, le=2**30)] = 128  # of the joint batch, over all processes
+    batch_size: Annotated[int, Field(ge=2, le=2**30)] = 128  # the size of the joint batch, over all processes
     batches: Literal["pairs", "pictures"] = (
         "pairs"  # captions with their picture, or pictures with all their captions
     )
@@ -102,7 +102,7 @@ class Training:
 
 @dataclass(frozen=True, config=STRICT)
 class Recipe:
-    """A system. Its `losses` are added up, each times its weight."""
+    """A whole system. Its `losses` are added up, each times its weight."""
 
     name: str
     source: str  # where the numbers come from
@@ -120,7 +120,7 @@ class Recipe:
             try:
                 _check_size(registry.read(part.name, part.options))
                 if registry is not IMAGE_ENCODERS and registry is not TEXT_ENCODERS:
-                    self._try(registry, part)  # encoders would need data, or load their weights
+                    self._try(registry, part)  # not encoders, which need data, or load their weights
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from error
             if registry is not LOSSES and part.weight != 1:
@@ -140,7 +140,7 @@ class Recipe:
                 )
 
     def _try(self, registry: Registry, part: Part) -> None:
-        """Build a part once, without memory, to see whether its constructor accepts the options."""
+        """Build a part once, without using memory, to see whether its constructor accepts the options."""
         try:
             with torch.device("meta"):  # draws nothing from the generator either
                 registry.build(part.name, part.options, dim=self.dim, target_dim=8, vocabulary_size=8)
@@ -148,7 +148,7 @@ class Recipe:
             pass  # the constructor reads values, and on this device there are none
 
     def _parts(self) -> list[tuple[tuple[str | int, ...], Registry, Part]]:
-        """Every part with its place in what `to_dict` writes, and the registry that knows it."""
+        """Yield every part with its place in what `to_dict` writes, and the registry that knows it."""
         places: list[tuple[tuple[str | int, ...], Registry, Part | None]] = [
             (("image", "encoder"), IMAGE_ENCODERS, self.image.encoder),
             (("image", "pool"), POOLS, self.image.pool),
@@ -166,7 +166,7 @@ class Recipe:
         return cast(FeatureKind, getattr(IMAGE_ENCODERS[name], "reads", name))
 
     def override(self, changes: Mapping[str, Any]) -> Recipe:
-        """The same recipe with other values.
+        """Return the same recipe with other values.
 
         Args:
             changes: the full names of fields with their values, which may be text. Change a part by giving
@@ -186,13 +186,13 @@ class Recipe:
         return Recipe.from_dict(content)
 
     def to_dict(self) -> dict[str, Any]:
-        """The recipe as plain JSON data; `from_dict` reads it back."""
+        """Return the recipe as plain JSON data; `from_dict` reads it back."""
         content: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return content
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
-        """The recipe that `to_dict` wrote; a missing field gets its default, but name and source have none.
+        """Read what `to_dict` wrote; a missing field gets its default, but name and source have none.
 
         Raises:
             ValueError: a field is unknown, or of the wrong type or range.
@@ -208,10 +208,10 @@ class Recipe:
             raise ValueError(f"the settings hold something that JSON cannot express ({error})") from error
 
     def portable(self) -> dict[str, Any]:
-        """The recipe as runs and records name it.
+        """Return the recipe as plain data in the form that runs and records keep.
 
-        Options that have their default are left out. Of a folder of weights only the name is kept: its path
-        differs between machines.
+        Options that have their default are left out. Only the name of a folder of weights is kept, since its
+        path differs between machines.
         """
         content = self.to_dict()
         for place, registry, part in self._parts():
@@ -223,16 +223,16 @@ class Recipe:
         return content
 
     def hash(self) -> str:
-        """Twelve hexadecimal digits that change with every setting except the name and the source.
+        """Return twelve hexadecimal digits that change with every setting except the name and the source.
 
-        Only what differs from the defaults counts (also those of the parts' classes), so adding a field later
+        Only what differs from the defaults (also those of the parts' classes) counts, so adding a field later
         does not change the digits of older records.
         """
         content = _changed(self._without_defaults(), Recipe("", "")._without_defaults())
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     def _without_defaults(self) -> dict[str, Any]:
-        """As `portable`, without name and source; of a part only its name and what is not by default."""
+        """Return `portable` without name and source, and of each part only its name and changed options."""
         content = self.portable() | {"name": "", "source": ""}
         for place, _, part in self._parts():
             written = _at(content, place)
@@ -243,7 +243,7 @@ class Recipe:
         return content
 
     def tokenizer(self, captions: Sequence[str]) -> Tokenizer:
-        """The text encoder's tokenizer; a vocabulary is counted in the training captions."""
+        """Make the text encoder's tokenizer; a vocabulary is counted in the training captions."""
         encoder = self.text.encoder
         tokenizer: Tokenizer = TEXT_ENCODERS.call(
             encoder.name, "tokenizer", encoder.options, captions=captions
@@ -251,10 +251,10 @@ class Recipe:
         return tokenizer
 
     def load_tokenizer(self, folder: Path) -> Tokenizer:
-        """The tokenizer that a run's folder keeps.
+        """Load the tokenizer that a run's folder keeps.
 
         Raises:
-            FileNotFoundError: it keeps none.
+            FileNotFoundError: the folder has none.
             ValueError: the file is damaged.
         """
         encoder = self.text.encoder
@@ -270,14 +270,14 @@ class Recipe:
         vectors: Tensor | None = None,
         architecture: Path | None = None,
     ) -> VSE:
-        """The model, with new weights from torch's global generator.
+        """Build the model, with new weights from torch's global generator.
 
         Args:
             feature_dim: width of a picture's elements.
-            tokenizer: whose words the text encoder reads.
+            tokenizer: defines the words that the text encoder reads.
             vectors: initial word vectors, (len(tokenizer), width), for an encoder that takes them.
-            architecture: a run's folder, for weights that come from a checkpoint. In its subfolders
-                `image_encoder` and `text_encoder` is what `save_architecture` wrote, if the encoder has one.
+            architecture: a run's folder, for weights that come from a checkpoint. Its subfolders
+                `image_encoder` and `text_encoder` hold what `save_architecture` wrote, if an encoder has it.
 
         Raises:
             ValueError: vectors that do not fit, or that no encoder reads.
@@ -337,7 +337,7 @@ _READER = TypeAdapter(Recipe)
 
 @functools.cache
 def settings() -> Mapping[str, Any]:
-    """The fields of a recipe by full name, each with its type, including those of nested settings."""
+    """Return the fields of a recipe by full name, each with its type, including those of nested settings."""
     return _fields(Recipe)
 
 
@@ -384,7 +384,7 @@ def _change(content: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _unknown(name: str) -> ValueError:
-    """The error for a field that does not exist: it names those that are spelled nearly so, or else all."""
+    """Make the error for a field that does not exist: it names fields of similar spelling, or else all."""
     likeness = {
         field: max(
             SequenceMatcher(None, name, spelling).ratio() for spelling in (field, field.split(".")[-1])
@@ -404,7 +404,7 @@ def _change_part(part: dict[str, Any], option: str, value: Any) -> None:
 
 
 def _full(value: Any, name: str) -> dict[str, Any]:
-    """A part as `to_dict` writes it, from its name, from such a dictionary, or from a `Part`."""
+    """Return a part as `to_dict` writes it, from its name, from such a dictionary, or from a `Part`."""
     if isinstance(value, Part):
         value = asdict(value)
     if isinstance(value, str):
@@ -428,7 +428,7 @@ def _is_part(hint: Any) -> bool:
 
 
 def _parsed(value: Any) -> Any:
-    """Text read as JSON if it is JSON; all else stays text, even NaN, which only Python takes for JSON."""
+    """Parse text as JSON if it is JSON; all else stays text, even NaN, which only Python takes for JSON."""
     if not isinstance(value, str):
         return value
     try:
@@ -440,14 +440,14 @@ def _parsed(value: Any) -> Any:
 
 
 def _at(content: Any, place: tuple[str | int, ...]) -> dict[str, Any]:
-    """What stands at a place of nested dictionaries and lists."""
+    """Return the dictionary at a place in nested dictionaries and lists."""
     for step in place:
         content = content[step]
     return cast(dict[str, Any], content)
 
 
 def _changed(content: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
-    """The fields that differ from `plain`, including those of nested settings."""
+    """Return the fields that differ from `plain`, including those of nested settings."""
     found = {}
     for key, value in content.items():
         if isinstance(value, dict) and isinstance(plain.get(key), dict):

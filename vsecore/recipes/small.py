@@ -8,7 +8,10 @@ from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
 
 
 def window(feature: Literal["grid", "patch"]) -> Recipe:
-    """Words read with their neighbours, all captions of a picture in a batch, every negative counted."""
+    """Describe a system that reads words with their neighbours.
+
+    A batch has all captions of its pictures, and every negative in it counts.
+    """
     return Recipe(
         name=f"window_{feature}",
         source=(
@@ -34,7 +37,7 @@ def window(feature: Literal["grid", "patch"]) -> Recipe:
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    # VSE++ for one processor and 6,000 pictures. The hardest negatives come late: all steps are early ones.
+    # VSE++ for one processor and 6,000 pictures. The hardest negatives come late, since a run is so short.
     "laptop": {
         "dim": 256,
         "text.encoder.word_dim": 50,

@@ -9,7 +9,7 @@ from vsecore.recipes.vsepp import READERS, Feature, Reader
 
 
 def two_ad(feature: Feature, text: Reader) -> Recipe:
-    """AdPool in both towers, trained with AdOpt.
+    """Describe 2AD: AdPool in both towers, trained with AdOpt.
 
     Source: Zhang et al. 2022 (2AD).
     """
@@ -30,7 +30,7 @@ def two_ad(feature: Feature, text: Reader) -> Recipe:
 
 
 def _pools(name: str, **options: Any) -> dict[str, Any]:
-    """The same pool in both towers."""
+    """Put the same pool into both towers."""
     return dict.fromkeys(("image.pool", "text.pool"), Part(name, options))
 
 

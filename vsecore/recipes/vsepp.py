@@ -14,7 +14,7 @@ READERS = {"gru": Part("gru"), "bert": Part("bert", {"weights": "bert-base-uncas
 
 
 def vsepp(feature: Feature, text: Reader) -> Recipe:
-    """VSE++ on one kind of features, with one kind of caption encoder.
+    """Describe VSE++ on one kind of features, with one kind of caption encoder.
 
     Source: Faghri et al. 2018 (VSE++).
     """

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a run needs to resume, in one file, so that a kill never leaves half of it.
+"""Checkpoints: all that a run needs to resume, in one file, so that a killed run never leaves half of it.
 
 The format is safetensors, not pickle: a checkpoint from someone else can hold wrong numbers, never code.
 """
@@ -48,14 +48,14 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 CHECKPOINT = "checkpoint.safetensors"
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what Adam keeps of each parameter
 DAY = 24 * 3600
-MOMENT = 0.5  # seconds; who only asks whether a folder is free holds its lock for far less
+MOMENT = 0.5  # seconds; a process that only asks whether a folder is free holds its lock for far less
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write tensors and facts (plain JSON data) as one file, whole or not at all.
 
     Tensors that are in the CPU's memory already are not copied, except those that share memory, as tied
-    weights do: safetensors refuses them.
+    weights do, because safetensors refuses those.
     """
     written: dict[str, Tensor] = {}
     taken: set[int] = set()
@@ -85,7 +85,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], str]:
-    """The tensors of a checkpoint, and its facts as text."""
+    """Read the tensors of a checkpoint, and its facts as text."""
     if not path.is_file():
         raise FileNotFoundError(f"checkpoint {path}: there is no such file")
     try:
@@ -111,7 +111,7 @@ def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """An optimizer's moments as named tensors: "3.exp_avg" of parameter 3."""
+    """Return an optimizer's moments as named tensors, such as "3.exp_avg" for parameter 3."""
     return {
         f"{parameter}.{name}": moment
         for parameter, moments in optimizer.state_dict()["state"].items()
@@ -120,7 +120,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def load_optimizer_state(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Give an optimizer back what `optimizer_state` took from it."""
+    """Put back into an optimizer what `optimizer_state` returned."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, moment in tensors.items():
         parameter, name = key.split(".", 1)
@@ -130,18 +130,18 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, tensors: dict[str, Te
 
 @dataclass
 class State:
-    """How far a run has got: all that one step hands to the next, besides weights and moments."""
+    """How far a run has got: all that one step passes to the next, besides weights and moments."""
 
-    epoch: Whole = 0  # the current one, or the next
-    batch: Whole = 0  # how many of its batches are done
+    epoch: Whole = 0  # the current epoch, or the next
+    batch: Whole = 0  # how many batches of this epoch are done
     step: Whole = 0  # how many batches are done in all
-    loss_sums: dict[str, Finite] = field(default_factory=dict)  # over this epoch's batches, by term
+    loss_sums: dict[str, Finite] = field(default_factory=dict)  # the sums over this epoch's batches, by term
     history: list[dict[str, int | Finite]] = field(default_factory=list)  # an entry for each finished epoch
-    seconds: Seconds = 0.0  # of the whole run
-    training_seconds: Seconds = 0.0  # of its steps
-    waiting_seconds: Seconds = 0.0  # for batches, within those
+    seconds: Seconds = 0.0  # how long the whole run took
+    training_seconds: Seconds = 0.0  # how long its steps took
+    waiting_seconds: Seconds = 0.0  # the part of that spent waiting for batches
     device: str = ""  # the name of the hardware
-    processes: Annotated[int, Field(ge=1)] = 1  # that share each batch
+    processes: Annotated[int, Field(ge=1)] = 1  # how many share each batch
 
     @property
     def best(self) -> dict[str, float]:
@@ -180,16 +180,16 @@ class Checkpoint:
     path: Path
     system: dict[str, Tensor]  # weights and state of model and losses
     best: dict[str, Tensor]  # the model's weights at its best epoch; empty before the first ends
-    moments: dict[str, Tensor]  # of the optimizer, see `optimizer_state`
+    moments: dict[str, Tensor]  # the optimizer's moments, see `optimizer_state`
     state: State
 
 
 def read_checkpoint(folder: Path, identity: Mapping[str, Any]) -> Checkpoint:
-    """The checkpoint of the run in a folder.
+    """Read the checkpoint of the run in a folder.
 
     Args:
-        folder: of the run.
-        identity: what `read_identity` says of it.
+        folder: the run's folder.
+        identity: what `read_identity` returns for it.
 
     Raises:
         FileNotFoundError: there is none.
@@ -216,7 +216,7 @@ def load_best(checkpoint: Checkpoint, model: nn.Module) -> None:
 
 
 def refuse_to_overwrite(folder: Path, resume: bool) -> None:
-    """Refuse a folder in which a training may not begin; cheap enough to ask before the data are read.
+    """Refuse a folder in which a training may not begin; fast enough to call before the data are read.
 
     Raises:
         ValueError: it holds a run, and `resume` is False; or a checkpoint without its `run.json`.
@@ -230,7 +230,7 @@ def refuse_to_overwrite(folder: Path, resume: bool) -> None:
 
 @contextlib.contextmanager
 def held(folder: Path | None) -> Iterator[None]:
-    """Keep other trainings out of a run's folder, which is made if it is missing; None: there is none.
+    """Keep other trainings out of a run's folder, which is made if it is missing; None: there is no folder.
 
     Only the main process asks for the lock. If it is refused, all processes end with the same error.
 
@@ -250,7 +250,7 @@ def held(folder: Path | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """The lock of a folder in which nobody else trains; another process may be asking just now too."""
+    """Hold a folder's lock; wait a moment for it, since another process may only be asking for it."""
     patience = time.monotonic() + MOMENT
     with contextlib.ExitStack() as stack:
         while True:
@@ -260,12 +260,12 @@ def _locked(folder: Path) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > patience:
                     raise
-                time.sleep(random.uniform(0, MOMENT / 50))  # two that ask at once do not stay in step
+                time.sleep(random.uniform(0, MOMENT / 50))  # random, so that two do not keep colliding
         yield
 
 
 class RunFolder:
-    """A run on disk: its settings, and one file that is replaced whole, so that a killed run can resume.
+    """A run on disk: its settings, and one file that is only replaced as a whole, so that a run can resume.
 
     Args:
         folder: where; None: nothing is written, and the best weights are kept only in memory.
@@ -286,7 +286,7 @@ class RunFolder:
 
         Raises:
             ValueError: the folder holds a run and `resume` is False, or a run with other settings or tensors,
-                or a file of it is damaged; or it holds no run, but a file that one would overwrite.
+                or a file of it is damaged; or it holds no run, but a file that a run would overwrite.
         """
         if self.folder is None:
             return State()
@@ -348,7 +348,7 @@ class RunFolder:
                 raise ValueError(
                     f"{folder / taken[0]} is there already, and not from a run: choose another folder"
                 )
-            # First what says that the folder is ours: so a run that is killed here can begin again.
+            # First the file that marks the folder as ours, so that a run that is killed here can begin again.
             with write_atomically(folder / RUN, "w") as file:
                 json.dump(self.identity, file, indent=2)
             for own in names:
@@ -356,7 +356,7 @@ class RunFolder:
                     file.write((beside / own).read_bytes())
 
     def _clear(self, folder: Path) -> None:
-        """Remove partial files that a kill left, ours and safetensors'; a recent one may still be in use."""
+        """Remove partial files that a killed run left, ours and safetensors'; a recent one may be in use."""
         for left in (*folder.glob(".*.part"), *folder.glob(".tmp*")):
             with contextlib.suppress(FileNotFoundError):  # it was finished, or removed, a moment ago
                 if time.time() - left.stat().st_mtime > DAY:
@@ -383,7 +383,7 @@ def _under(prefix: str, named: Mapping[str, T]) -> dict[str, T]:
 
 
 def _wanted_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors shaped as an optimizer's moments should be: every kind, for each parameter that has any."""
+    """Return tensors shaped as the moments should be: every kind, for each parameter that has any."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     begun = {name.partition(".")[0] for name in moments}
     return {
@@ -395,7 +395,7 @@ def _wanted_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tens
 
 
 def _check_tensors(path: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Refuse tensors whose names, shapes or types are not those wanted, or that are not finite."""
+    """Refuse tensors whose names, shapes or types are not the wanted ones, or that are not finite."""
     for name in sorted(found.keys() | wanted.keys()):
         shapes = [tuple(named[name].shape) if name in named else "missing" for named in (found, wanted)]
         if shapes[0] == shapes[1]:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 def make_accelerator(
     device: Literal["auto", "cpu"] = "auto", precision: Literal["auto", "float32", "bfloat16"] = "auto"
 ) -> Accelerator:
-    """The machine as accelerate sees it: a CPU, a GPU, or as many of them as there are processes.
+    """Make the `Accelerator` for this machine: a CPU, a GPU, or as many of them as there are processes.
 
     Args:
         device: "auto" uses a GPU if there is one.
@@ -45,7 +45,7 @@ def make_accelerator(
 
 
 def best_device() -> torch.device:
-    """Where a trained model is evaluated fastest: the GPU if there is one, else the CPU."""
+    """Return the device that evaluates a trained model fastest: the GPU if there is one, else the CPU."""
     found = torch.accelerator.current_accelerator(check_available=True)
     return torch.device("cpu") if found is None else found
 
@@ -59,12 +59,12 @@ def is_main_process() -> bool:
 
 
 def precision_of(accelerator: Accelerator) -> str:
-    """The type in which products are computed: "bfloat16" or "float32"."""
+    """Return the type in which products are computed: "bfloat16" or "float32"."""
     return "bfloat16" if accelerator.mixed_precision == "bf16" else "float32"
 
 
 def hardware(device: torch.device) -> str:
-    """The name of the processor behind a device, such as "NVIDIA H200"."""
+    """Return the name of the processor behind a device, such as "NVIDIA H200"."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     cpuinfo = Path("/proc/cpuinfo")
@@ -74,7 +74,7 @@ def hardware(device: torch.device) -> str:
 
 
 def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
-    """The rows of all processes, in order; gradients flow back to the process that each row came from.
+    """Gather the rows of all processes, in order; gradients flow back to the process that each row came from.
 
     With one process this is x. When the same loss of the gathered rows is computed in every process and the
     gradients of the weights are then averaged over processes (as DistributedDataParallel does), each weight
@@ -96,7 +96,7 @@ def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
 
 
 def from_main_process(work: Callable[[], T]) -> T:
-    """Do some work in one process, and give its result to all; if it fails, its error, so that all end.
+    """Do some work in one process, and give all processes its result; if it fails, all raise its error.
 
     Args:
         work: a function without arguments that returns plain data.
@@ -117,12 +117,12 @@ def from_main_process(work: Callable[[], T]) -> T:
 
 
 class _Gather(torch.autograd.Function):
-    """All-gather; the backward pass sums over processes the gradient of each one's rows."""
+    """All-gather; the backward pass sums the gradients of each process's rows over all processes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, sizes: list[int]) -> Tensor:
         ctx.sizes = sizes
-        longest = max(sizes)  # all_gather wants the same shape from everyone
+        longest = max(sizes)  # all_gather needs the same shape from every process
         sent = torch.cat([x, x.new_zeros(longest - len(x), *x.shape[1:])]).contiguous()
         received = [torch.empty_like(sent) for _ in sizes]
         dist.all_gather(received, sent)
@@ -130,7 +130,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        # A copy: all_reduce writes into what it is given, and this gradient is autograd's own.
+        # A copy: all_reduce overwrites its argument, and this gradient belongs to autograd.
         gradient = gradients[0].clone(memory_format=torch.contiguous_format)
         dist.all_reduce(gradient)  # the sum over processes
         return gradient.split(ctx.sizes)[dist.get_rank()], None

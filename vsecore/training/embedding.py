@@ -1,4 +1,4 @@
-"""A split under a trained model: its embedding, its scores, its table row."""
+"""What a trained model makes of a split: its embedding, its scores, its table row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vsecore.evaluation import evaluate
 from vsecore.model import VSE
 
 Captions = Tokenizer | TokenizedCaptions
-"""The tokenizer that a model was trained with, or a split's captions as it tokenises them."""
+"""The tokenizer that a model was trained with, or a split's captions already tokenised by it."""
 
 
 @torch.inference_mode()
@@ -25,7 +25,7 @@ def encode(
     Args:
         model: on any device; its mode, training or not, is as before when this returns.
         split: what to embed.
-        tokenizer: the one that the model was trained with, or this split's captions as it tokenises them.
+        tokenizer: the one that the model was trained with, or this split's captions already tokenised by it.
         batch_size: how many at a time; the result does not depend on it.
 
     Returns:
@@ -41,7 +41,7 @@ def encode(
     tokens = tokenizer
     if not isinstance(tokens, TokenizedCaptions):
         tokens = TokenizedCaptions.encode(tokens, split.captions)
-    order = np.argsort(tokens.lengths, kind="stable")  # captions of one length together: little padding
+    order = np.argsort(tokens.lengths, kind="stable")  # similar lengths together: little padding
     captions = []
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
@@ -77,16 +77,16 @@ def evaluate_split(
     folds: int | None = None,
     batch_size: int = 256,
 ) -> dict[str, float]:
-    """Recalls, ranks and rsum of a model on a split (see `evaluation.evaluate`)."""
+    """Compute recalls, ranks and rsum of a model on a split (see `evaluation.evaluate`)."""
     return evaluate(score_split(model, split, tokenizer, batch_size), split.owner, folds)
 
 
 def _pictures(split: Split, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Some pictures, and which of their elements are real."""
+    """Return some pictures, and which of their elements are real."""
     rows = slice(start, start + count)
     pictures = torch.from_numpy(np.array(split.pictures[rows])).to(device)  # (b, N, F) or (b, 3, H, W)
     if pictures.is_floating_point():
-        pictures = pictures.float()  # on the device: half precision is half as much to copy
+        pictures = pictures.float()  # only on the device: half precision is half as much to copy
     if split.picture_counts is None:
         return pictures, None
     counts = torch.as_tensor(split.picture_counts[rows]).to(device)
@@ -94,7 +94,7 @@ def _pictures(split: Split, start: int, count: int, device: torch.device) -> tup
 
 
 def _kept(model: VSE, embedding: Embedding) -> Embedding:
-    """What the similarity reads, on the CPU; elements always with their mask."""
+    """Keep what the similarity reads, on the CPU; elements always with their mask."""
     kept = embedding.only(model.compares).float().to("cpu")
     if kept.elements is not None and kept.mask is None:
         kept.mask = torch.ones(kept.elements.shape[:2], dtype=torch.bool)
@@ -102,7 +102,7 @@ def _kept(model: VSE, embedding: Embedding) -> Embedding:
 
 
 def _joined(parts: list[Embedding]) -> Embedding:
-    """Embeddings concatenated; smaller sets are padded to the size of the largest."""
+    """Concatenate embeddings; smaller sets are padded to the size of the largest."""
     most = max(0 if part.elements is None else part.elements.shape[1] for part in parts)
 
     def padded(x: Tensor) -> Tensor:

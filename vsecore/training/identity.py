@@ -1,4 +1,4 @@
-"""What a run is: its recipe, data, seed and precision, as `run.json` keeps them."""
+"""What identifies a run: its recipe, data, seed and precision, as `run.json` keeps them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from vsecore.typed import from_json, short
 
 RUN = "run.json"
 AGAIN = "put the run's own file back, or train again in another folder"
-ENCODERS = ("image_encoder", "text_encoder")  # of a model; a run's folder keeps each one's architecture
+ENCODERS = ("image_encoder", "text_encoder")  # a run's folder keeps the architecture of each
 
 
 @dataclass(frozen=True)
 class DataIdentity:
-    """What a run was trained on, see `training.describe_data`."""
+    """The data that a run was trained on, see `training.describe_data`."""
 
     name: str
     fingerprint: str
@@ -36,7 +36,7 @@ class DataIdentity:
 
 @dataclass(frozen=True)
 class Identity:
-    """The types of what `run.json` holds; a run of an older version may lack what has a default."""
+    """The types of what `run.json` holds; an older version's file may lack fields that have a default."""
 
     recipe: dict[str, Any]
     data: DataIdentity
@@ -50,11 +50,11 @@ DIGESTS = {
     "data.vectors": "word vectors",
     "data.negatives": "offline negatives",
 }
-"""Fields that keep only a digest, and what people call the things themselves."""
+"""Fields that keep only a digest, and the plain names of what they stand for."""
 
 
 def read_identity(folder: Path) -> dict[str, Any]:
-    """The recipe, data, seed and precision of the run in a folder, as plain data.
+    """Read the recipe, data, seed and precision of the run in a folder, as plain data.
 
     Raises:
         FileNotFoundError: there is no run.
@@ -73,7 +73,7 @@ def read_identity(folder: Path) -> dict[str, Any]:
 
 
 def read_recipe(folder: Path, identity: Mapping[str, Any]) -> Recipe:
-    """The recipe of the run in a folder.
+    """Read the recipe of the run in a folder.
 
     Raises:
         ValueError: it is damaged, or names a part that is not known here.
@@ -87,7 +87,7 @@ def read_recipe(folder: Path, identity: Mapping[str, Any]) -> Recipe:
 
 
 def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
-    """A digest of the files beside a checkpoint, which it keeps so as not to be taken for another run's.
+    """Return a digest of the files beside a checkpoint. The checkpoint stores it, so a mix-up is noticed.
 
     It covers `run.json`, which names the tokenizer's digest, and the architectures of the encoders. Fields
     that a later version adds do not change it as long as they have their defaults.
@@ -106,7 +106,7 @@ def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
 
 
 def tokenizer_digest(tokenizer: Tokenizer, kept: Path | None = None) -> str:
-    """A digest of the files that a tokenizer saves; or of the same files in a run's folder, `kept`."""
+    """Return a digest of the files that a tokenizer saves, or of the same files in a run's folder, `kept`."""
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(folder)
         paths = sorted(Path(folder).iterdir())
@@ -114,13 +114,13 @@ def tokenizer_digest(tokenizer: Tokenizer, kept: Path | None = None) -> str:
 
 
 def _content(path: Path) -> bytes:
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # reading a pipe would wait for its other end
         raise FileNotFoundError(f"no file {path}: copy the run's whole folder again")
     return path.read_bytes()
 
 
 def digest(content: bytes) -> str:
-    """Twelve hexadecimal digits that tell one content from another."""
+    """Return twelve hexadecimal digits that change with the content."""
     return hashlib.sha256(content).hexdigest()[:12]
 
 
@@ -129,7 +129,7 @@ def check_tokenizer(folder: Path, tokenizer: Tokenizer, identity: Mapping[str, A
 
     Raises:
         FileNotFoundError: its file is missing.
-        ValueError: it is another one, so that words would have other numbers.
+        ValueError: it is another tokenizer, which gives words other numbers.
     """
     if tokenizer_digest(tokenizer, folder) != identity["data"]["tokenizer"]:
         raise ValueError(f"{folder} holds another tokenizer than its {RUN} names: {AGAIN}")
@@ -141,7 +141,7 @@ def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
     Raises:
         ValueError: naming every setting that differs.
     """
-    # Settings that were added since have their defaults in both, and so have options left out.
+    # Settings that were added since then, and options that are left out, have their defaults in both.
     then = flatten({**before, "recipe": read_recipe(folder, before).portable()})
     today = flatten(now)
     differences = [
@@ -157,20 +157,20 @@ def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 
 
 def _difference(name: str, then: Mapping[str, Any], today: Mapping[str, Any]) -> str:
-    """How a setting of a run differs from today's, in words: "seed: 0 in the run, 5 now"."""
+    """Say how a setting of a run differs from today's, such as "seed: 0 in the run, 5 now"."""
     if name in DIGESTS:
         had, has = ("some" if settings.get(name) else "none" for settings in (then, today))
         how = "not the same" if had == has else f"{had} in the run, {has} now"
         return f"{DIGESTS[name]}: {how}"
     had, has = (short(settings[name]) if name in settings else "not set" for settings in (then, today))
-    # As --set names it.
+    # The name that --set uses.
     return f"{name.removeprefix('recipe.').replace('.options.', '.')}: {had} in the run, {has} now"
 
 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings as one level: {"training": {"epochs": 3}} becomes {"training.epochs": 3}.
+    """Flatten nested settings to one level: {"training": {"epochs": 3}} becomes {"training.epochs": 3}.
 
-    A list of parts goes by their names: {"losses": [{"name": "triplet", "weight": 1.0}]} becomes
+    Parts in a list are named after themselves: {"losses": [{"name": "triplet", "weight": 1.0}]} becomes
     {"losses.triplet.weight": 1.0}.
     """
     flat: dict[str, Any] = {}

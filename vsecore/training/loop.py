@@ -34,7 +34,7 @@ from vsecore.training.optimization import LossMeter, advance, check_weights, mak
 from vsecore.training.system import System
 
 SAVE_SECONDS = 600
-"""How much of a long epoch a kill may cost, unless `save_every` says otherwise."""
+"""How many seconds of a long epoch a killed run may lose, unless `save_every` says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Event:
     epoch: int  # counted from 0
     step: int  # steps taken since the beginning
     system: System
-    learning_rate: float  # of the step
-    terms: dict[str, Tensor]  # of the step's loss by name; on a GPU, reading one waits for the GPU
+    learning_rate: float  # the learning rate of this step
+    terms: dict[str, Tensor]  # terms of the step's loss; reading one waits for the GPU
     scores: Tensor  # (B, C) of the step's joint batch
     positives: Tensor  # (B, C) bool, which of them belong together
-    metrics: dict[str, float] | None = None  # of the dev split, when evaluated
+    metrics: dict[str, float] | None = None  # metrics of the dev split, when it is evaluated
 
     @property
     def model(self) -> VSE:
@@ -69,14 +69,14 @@ class Run:
     model: VSE  # with the weights of the best epoch; on the CPU, in eval mode
     tokenizer: Tokenizer
     recipe: Recipe
-    data: dict[str, Any]  # what `describe_data` says of it
+    data: dict[str, Any]  # what `describe_data` returned
     seed: int
     precision: str  # "float32" or "bfloat16"
-    history: list[dict[str, float]]  # of each epoch: epoch, step, learning_rate, loss, and the metrics of dev
+    history: list[dict[str, float]]  # for each epoch: epoch, step, learning_rate, loss, dev's metrics
     best: dict[str, float]  # the entry of the epoch with the highest rsum
     timings: dict[str, float]  # seconds; step_seconds, the mean; data_wait, the share of a step spent waiting
     device: str  # the name of the hardware, such as "NVIDIA H200"
-    processes: int  # that shared each batch
+    processes: int  # how many shared each batch
 
 
 def fit(
@@ -110,12 +110,11 @@ def fit(
         data: what to train on; its features are of the kind that the recipe reads.
         folder: where the run is kept, see `checkpoints.RunFolder`; None: nowhere.
         resume: continue the run in the folder, or start one if there is none yet.
-        tokenizer: of the captions; None: the recipe makes one from the training captions.
+        tokenizer: for the captions; None: the recipe makes one from the training captions.
         vectors: initial word vectors, (len(tokenizer), width).
         negatives: hard negatives from the whole training set; each pair gets new ones (`Batch.offline`).
-        callback: is called with an `Event` after each step and each evaluation. An exception in it ends the
-            run.
-        seed: of the weights, the order, and what is dropped.
+        callback: called with an `Event` after each step and each evaluation. An exception in it ends the run.
+        seed: decides the initial weights, the order, and what is dropped.
         device: "auto" uses a GPU if there is one.
         precision: "auto" uses bfloat16 if the GPU has it in hardware, else float32.
         workers: processes that prepare batches ahead.
@@ -130,7 +129,7 @@ def fit(
             of another recipe, data, tokenizer, vectors, negatives, precision or seed; or the run is damaged.
         BlockingIOError: another process trains in the folder.
         FloatingPointError: the loss, its gradient or a weight became NaN or infinite. The checkpoint is from
-            before.
+            before that.
     """
     folder = None if folder is None else Path(folder)
     _check_arguments(recipe, data, seed, save_every)
@@ -249,7 +248,7 @@ def describe_data(
     vectors: Tensor | None = None,
     negatives: OfflineNegatives | None = None,
 ) -> dict[str, Any]:
-    """The data of a run, as its record describes it: names, and digests of everything that is read."""
+    """Describe the data of a run for its record: names, and digests of everything that is read."""
     described = {
         "name": data.name,
         "fingerprint": data.fingerprint(),
@@ -287,7 +286,7 @@ def _check_arguments(recipe: Recipe, data: Dataset, seed: int, save_every: int |
 
 
 def _check_reached(folder: Path | None, state: State, epochs: int, steps: int) -> None:
-    """Refuse a state that a run of this many epochs, and steps an epoch, never reaches."""
+    """Refuse a state that a run of so many epochs, with so many steps each, never reaches."""
     ends = [(epoch + 1) * steps for epoch in range(state.epoch)]
     if state.epoch > epochs or state.batch >= steps or [entry["step"] for entry in state.history] != ends:
         raise ValueError(
@@ -324,21 +323,21 @@ class _Batches:
         }
 
     def of_epoch(self, epoch: int, start: int = 0) -> Any:
-        """The batches of an epoch, from `start` on."""
+        """Return the batches of an epoch, from `start` on."""
         return make_loader(self.split, self.tokens, epoch=epoch, start=start, **self.options)
 
 
 def _entry(
     state: State, rate: float, losses: dict[str, float], metrics: dict[str, float]
 ) -> dict[str, float]:
-    """An epoch's entry in the history: the loss, its terms if there are several, and the metrics on dev."""
+    """Make an epoch's entry in the history: the loss, its terms if there are several, the metrics on dev."""
     terms = {f"loss_{name}": loss for name, loss in losses.items()} if len(losses) > 1 else {}
     head = {"epoch": state.epoch, "step": state.step, "learning_rate": rate, "loss": sum(losses.values())}
     return {**head, **terms, **metrics}
 
 
 def _timed(loader: Iterable[Batch], state: State) -> Iterator[Batch]:
-    """The batches; adds to the state how long the loop waited for them, and how long steps took in all."""
+    """Yield the batches; add to the state how long the loop waited for them, and how long all steps took."""
     batches = iter(loader)
     asked = time.perf_counter()
     while (batch := next(batches, None)) is not None:
@@ -350,14 +349,14 @@ def _timed(loader: Iterable[Batch], state: State) -> Iterator[Batch]:
 
 
 def _seed_step(seed: int, step: int, rank: int) -> None:
-    """Make a step's dropout a function of seed, step and process: a resumed run repeats it."""
+    """Make a step's dropout a function of seed, step and process, so that a resumed run repeats it."""
     torch.manual_seed(((seed * 1_000_003 + step) * 1_009 + rank) % 2**63)  # torch takes no larger seed
 
 
 def _shown(
     batches: Iterable[Batch], state: State, last: int, epochs: int, accelerator: Accelerator
 ) -> Iterator[Batch]:
-    """The batches, with a progress bar."""
+    """Yield the batches while a progress bar shows how far they are."""
     label = f"epoch {state.epoch + 1}/{epochs}"
     hidden = {} if accelerator.is_local_main_process else {"disable": True}
     yield from progress(

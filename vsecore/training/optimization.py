@@ -14,7 +14,7 @@ from vsecore.training.system import System
 
 
 def make_optimizer(system: System, settings: Training) -> torch.optim.Optimizer:
-    """Adam or AdamW over the trainable weights, with smaller steps for pretrained ones."""
+    """Make Adam or AdamW for the trainable weights, with smaller steps for pretrained ones."""
     pretrained = {id(parameter) for parameter in system.model.pretrained_parameters()}
     trained = [parameter for parameter in system.parameters() if parameter.requires_grad]
     rates = (settings.learning_rate, settings.learning_rate * settings.pretrained_factor)
@@ -23,7 +23,7 @@ def make_optimizer(system: System, settings: Training) -> torch.optim.Optimizer:
         for before, rate in zip((False, True), rates, strict=True)
     ]
     kind = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}[settings.optimizer]
-    # fused: one kernel, not one per weight
+    # fused: one kernel for all weights, rather than one for each
     return kind(
         [group for group in groups if group["params"]], weight_decay=settings.weight_decay, fused=True
     )
@@ -32,7 +32,7 @@ def make_optimizer(system: System, settings: Training) -> torch.optim.Optimizer:
 def make_schedule(
     optimizer: torch.optim.Optimizer, settings: Training, steps_an_epoch: int
 ) -> lr_scheduler.LRScheduler:
-    """The learning rate, step by step: a linear warm-up times a schedule of torch's."""
+    """Make the schedule of the learning rate: a linear warm-up times one of torch's schedules."""
     steps, decay = settings.epochs * steps_an_epoch, settings.decay_epochs * steps_an_epoch
     warmup = settings.warmup_steps
     # The first step is taken at 1/(warmup + 1) of the rate, not at 0, which would change nothing.
@@ -52,9 +52,9 @@ def make_schedule(
 
 
 def advance(schedule: lr_scheduler.LRScheduler, steps: int) -> None:
-    """Bring a new schedule to where it is after some steps.
+    """Bring a new schedule to its state after some steps.
 
-    A schedule depends on nothing but their number, so a checkpoint need not keep it.
+    A schedule depends only on the number of steps, so a checkpoint need not keep it.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
@@ -63,7 +63,7 @@ def advance(schedule: lr_scheduler.LRScheduler, steps: int) -> None:
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Whether no number of a tensor is NaN or infinite."""
+    """Whether all numbers of a tensor are finite: no NaN, no infinity."""
     if not tensor.is_floating_point() or not tensor.numel():
         return True
     low, high = tensor.detach().aminmax()  # NaN if any number is
@@ -87,8 +87,8 @@ def check_weights(system: nn.Module, step: int, learning_rate: float) -> None:
 class LossMeter:
     """Adds up the terms of an epoch's losses and checks that they stay finite.
 
-    Both happen on the losses' device. Reading a number from a GPU waits until it has finished all its work,
-    so it happens only every fifty steps.
+    Both happen on the losses' device. Reading a number from a GPU waits until the GPU has finished all its
+    work, so numbers are read only every fifty steps.
 
     Args:
         totals: the sums over the epoch's steps before the run was resumed, by the term's name.
@@ -117,7 +117,7 @@ class LossMeter:
             self.read()
 
     def read(self) -> dict[str, float]:
-        """The sums so far, by the term's name.
+        """Return the sums so far, by the term's name.
 
         Raises:
             FloatingPointError: a loss or gradient was NaN or infinite.

@@ -21,11 +21,11 @@ from vsecore.training.distributed import gather
 
 
 class System(nn.Module):
-    """All that has weights or state: two towers, their similarity, and the losses.
+    """Everything that has weights or state: two towers, their similarity, and the losses.
 
     Args:
         model: the towers and their similarity.
-        losses: called as `loss(step)`, each by its name.
+        losses: the losses by name, each called as `loss(step)`.
         weights: the factor of each loss in the sum, by its name.
     """
 
@@ -39,7 +39,7 @@ class System(nn.Module):
     def build(
         cls, recipe: Recipe, data: Dataset, tokenizer: Tokenizer, vectors: Tensor | None = None
     ) -> System:
-        """The system that a recipe describes, with new weights from torch's global generator.
+        """Build the system that a recipe describes, with new weights from torch's global generator.
 
         Raises:
             ValueError: recipe and data do not fit.
@@ -73,9 +73,9 @@ class System(nn.Module):
         return terms, Scored(step.scores.detach(), step.positives)
 
     def _step(self, batch: Batch, pairs: list[tuple[Embedding, Embedding]], epoch: int) -> Step:
-        """The embedded shares of all processes as one batch, with gradient."""
+        """Join the embedded shares of all processes to one batch, with gradient."""
         read = set(self.model.compares).union(*(names_read(loss) for loss in self.losses.values()))
-        shares = batch.shares or None  # the captions of each process; pictures are shared evenly
+        shares = batch.shares or None  # captions in each process; pictures are shared evenly
         (v, t), *offline = [
             (_joint(v.float(), read, None), _joint(t.float(), read, shares if place == 0 else None))
             for place, (v, t) in enumerate(pairs)
@@ -103,7 +103,7 @@ class Scored:
 
 
 def _term(name: str, loss: nn.Module, step: Step) -> Tensor:
-    """What a loss returns, if it can be minimised."""
+    """Return the value of a loss after checking that it can be minimised."""
     try:
         term = loss(step)
     except (AttributeError, _NotThere, TypeError) as error:
@@ -120,7 +120,7 @@ def _term(name: str, loss: nn.Module, step: Step) -> Tensor:
 
 
 def _joint(embedding: Embedding, read: set[str], shares: tuple[int, ...] | None) -> Embedding:
-    """The rows of all processes, only of what is read."""
+    """Gather the rows of all processes, but only of the tensors that are read."""
     joint = embedding.only(read).map(lambda tensor: gather(tensor, shares))
     return replace(joint, extra=_Extra(joint.extra))
 
@@ -130,7 +130,7 @@ class _NotThere(KeyError):
 
 
 class _Extra(dict[str, Tensor]):
-    """What heads return besides vectors and elements. What is missing is told from a loss's own mistakes."""
+    """What heads return besides vectors and elements; asking for a missing name raises `_NotThere`."""
 
     def __missing__(self, name: str) -> Tensor:
         raise _NotThere(name)

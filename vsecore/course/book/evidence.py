@@ -96,8 +96,8 @@ def _introduction(work: str, found: Findings) -> str:
         "and so our sums cannot be compared with the paper's. What can be compared is which of two systems "
         f"is better. In all, {trainings(len(found.trained))} took {hours:.1f} hours by the clock, pauses "
         "included. At the *fair* scale, each system has a learning rate of its own and trains long enough "
-        "for most to level off; only these trainings are judged. Trainings at the *lesson* scale take a "
-        "few minutes each; the notebooks show them too.",
+        "for most systems to level off; only these trainings are judged. Trainings at the *lesson* scale "
+        "take a few minutes each; the notebooks show them too.",
         _trained_table(found.trained),
         _RULES,
     ]
@@ -126,25 +126,25 @@ def _trained_table(trained: Iterable[Record]) -> str:
 
 _RULES = f"""## How a verdict comes about
 
-An unfinished training says nothing about a method. So a claim is judged only when these gates are open:
+An unfinished training tells us nothing about a method. So a claim is judged only when these gates are open:
 
 1. **Learning rate.** Each system has a learning rate of its own, the best of at least {len(FIRST)} on the
    development split. The best must lie between two others that were tried.
 2. **Length.** The last third of the epochs brought less than {100 * LEVELLED:.0f} % of the rsum, or the
    training is as long as the paper's.
-3. **Baseline.** By every measure that counts, each system stands clearly above a simple linear model on the
-   same features: a ridge regression that predicts which words a caption has. If the weaker of the two does
-   not, although its learning rate is chosen and its training complete, the verdict adds "against a baseline
-   that failed".
+3. **Baseline.** By every measure that counts, each system is clearly better than a simple linear model on
+   the same features: a ridge regression that predicts which words a caption has. If the weaker of the two
+   systems is not, although its learning rate is chosen and its training complete, the verdict adds "against
+   a baseline that failed".
 4. **Seeds.** Both systems were trained from the same seeds, at least {SEEDS["scenes"]} on the scenes and
    {SEEDS_ELSEWHERE} on photographs. The same seed means the same batches, so the difference is taken seed
    by seed.
 5. **Measures.** On the scenes, whose truth is known, mAP@R counts as much as rsum, in both directions.
 
-Then a t-test asks whether the mean difference could be chance. Ask many such questions, and some answers
-are wrong by luck; Holm's correction takes care of that among all claims of one experiment, judged or not
-yet. Differences
-below {100 * MARGIN:.0f} % of a measure are too small to matter. This margin was set before any verdict.
+Then a t-test asks whether the mean difference could be chance. Among many such answers, some
+are wrong by chance; Holm's correction allows for that, over all claims of one experiment, judged or not
+yet. Differences below {100 * MARGIN:.0f} % of a measure are too small to matter. This margin was set
+before any verdict.
 
 What comes out is one of these: *reproduced*; *contradicted*; *no difference* (surely within the margin:
 a tie, which refutes a claim of "better" too); *mixed* (two measures contradict each other);
@@ -158,8 +158,8 @@ def _departures(work: str) -> str:
     return "\n\n".join(
         [
             "## Where the released code departs from the paper",
-            "A paper is read by people and its code is run by machines, so the two part ways here and there.",
-            table(["where", "the paper", "its code", "here"], rows) if rows else "Nowhere that we know of.",
+            "The code that the authors released does not always do what the paper says.",
+            table(["where", "the paper", "its code", "here"], rows) if rows else "We know of no such place.",
         ]
     )
 
@@ -173,9 +173,7 @@ def _misprints(work: str) -> str:
     return "\n\n".join(
         [
             "## Misprints",
-            "Few papers with hundreds of numbers are without any. These are the ones that we noticed.",
-            table(["system", "data", "what does not fit", "where"], rows)
-            if rows
-            else "None that we know of.",
+            "Few papers with hundreds of numbers are free of misprints. Here are those that we noticed.",
+            table(["system", "data", "what does not fit", "where"], rows) if rows else "We know of none.",
         ]
     )

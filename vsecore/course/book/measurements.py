@@ -27,12 +27,12 @@ def experiments(found: Findings, figures: Path) -> str:
         lines.append(
             f"The dotted line at {oracle:.1f} is the rsum of an *oracle*: it knows which captions are true "
             "of which scene, and breaks ties at random. Recall counts only the five captions that were "
-            "written for a picture and calls all other true ones wrong. So a system gets beyond this line "
+            "written for a picture and calls all other true ones wrong. So a system gets above this line "
             "only by guessing which caption was written, not by knowing better what is true. mAP@R on the "
             "exact truth does not reward such guesses."
         )
     else:
-        lines.append("The oracle, whose line belongs in each figure of the scenes, is not recorded yet.")
+        lines.append("The oracle, whose line belongs in each figure for the scenes, is not recorded yet.")
     for name in found.experiments:
         experiment = EXPERIMENTS[name]
         lines += [f"### {experiment.question}", f"{experiment.source}."]
@@ -73,7 +73,7 @@ def judged_too_early(found: Findings) -> str:
         "## Judged too early",
         "At the lesson scale, systems train for a few minutes, all at one learning rate. Such a training "
         "ranks systems by how fast they learn, not by how good they become. Here are both, for the systems "
-        "that have both; places count only these.",
+        "that have both; places are counted among these systems only.",
     ]
     before = len(lines)
     for data, called in DATA.items():

@@ -26,7 +26,7 @@ def verdicts(found: Findings) -> str:
     lines = ["## The verdicts", _counted(found)]
     lines.append(
         'The column "the paper" has the difference between the two rsums that it prints for COCO, if it '
-        "prints both. The columns of our data have the verdict and, for each measure, the mean difference ± "
+        "prints both. The columns for our data have the verdict and, for each measure, the mean difference ± "
         "its standard deviation over the seeds, and what this measure says by itself. "
         '"To text" means searching captions with a picture, "to picture" the reverse.'
     )
@@ -95,8 +95,9 @@ def shut_gates(found: Findings) -> str:
         "## What is still missing",
         "These claims are not judged yet. Beside each are the gates that are shut, the trainings that "
         "would open them and the hours that these take on the same device as before, if all goes well. If "
-        "the best learning rate is at the edge of those tried, it takes one more. A training that several "
-        "claims need is counted in each of their rows. Where the number is 0, more trainings would not help.",
+        "the best learning rate is at the edge of those tried, another one must be tried. A training that "
+        "several claims need is counted in each of their rows. Where the number is 0, more trainings would "
+        "not help.",
     ]
     for data, called in DATA.items():
         rows = []

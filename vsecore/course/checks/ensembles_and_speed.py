@@ -123,7 +123,7 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(
                 lambda answer: near(answer, 3**0.5, 5e-3),
-                "That is for systems without any correlation: these have 0.5.",
+                "That is for systems without any correlation: these have a correlation of 0.5.",
             ),
             Trial(
                 lambda answer: near(answer, 1.5, 5e-3),
@@ -156,8 +156,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _averages(answer, [5, 2, 4], [1.0, 4.0, 2.0]),
-                "With other weights it is not yet the weighted mean: how often is a weight in the product "
-                "of the two sides?",
+                "With other weights the result is not yet the weighted mean: how often is a weight in the "
+                "product of the two sides?",
             ),
             Trial(
                 lambda answer: _of_length_one(answer, [1.0, 3.0]),
@@ -174,8 +174,8 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: 0 < float(answer) < 3,
-                "Half of the mean is noise without a lead. So it leads by less than the good member, and by "
-                "more than nothing.",
+                "Half of the mean is noise without a lead. So the mean leads by less than the good member, "
+                "but by more than nothing.",
             ),
             Trial(
                 lambda answer: near(answer, _LEAD, 5e-3),
@@ -186,11 +186,11 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(
                 lambda answer: near(answer, 1.5, 5e-3),
-                "That is its lead in spreads of one member: the mean has a smaller spread of its own.",
+                "That is the lead in spreads of one member: the mean has a smaller spread of its own.",
             ),
             Trial(
                 lambda answer: near(answer, 3, 5e-3),
-                "That is so for the cosines. Here the collapsed member's noise has a spread of one.",
+                "That is right for the cosines. Here the collapsed member's noise has a spread of one.",
             ),
             Trial(
                 lambda answer: near(answer, 3 * 2**0.5, 5e-3),

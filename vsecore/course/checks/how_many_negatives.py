@@ -103,7 +103,7 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(
                 _one_direction,
-                "That is one direction: pictures ask for captions, and captions ask for pictures.",
+                "That is only one direction: pictures choose among captions, and captions among pictures.",
             ),
         ),
         reference=_k_hardest,
@@ -170,7 +170,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_k(answer, _made(-1, 0.9, 9)),
-                "A sum below 0 counts as 0: every negative is wanted then.",
+                "A sum γ below 0 counts as 0. Then all negatives are kept.",
             ),
         ),
         reference=adopt_k,
@@ -202,7 +202,7 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(
                 lambda answer: near(answer, 0, 1e-3),
-                "Not 0: the pair is asked to beat itself, and nothing can.",
+                "Not 0: the pair would have to beat itself, and it cannot.",
             ),
             Trial(
                 lambda answer: near(answer, 40, 1e-3) or near(answer, 80, 1e-3),

@@ -201,25 +201,26 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: near(_theta(answer)[1, 0] - _theta(answer)[1, 1], 0, 0.01),
-                "2-max: the first two rows must have one logit. They differ in the first dimension alone.",
+                "2-max: the first two rows must have the same logit. They differ only in the first "
+                "dimension.",
             ),
             Trial(
                 lambda answer: float(_theta(answer)[1, 2]) < 0.01,
-                "2-max: the first two rows have one logit; the third must be far below it.",
+                "2-max: the first two rows have the same logit; the third row's must be far below it.",
             ),
         ),
         mistakes=(
             Trial(
                 lambda answer: torch.as_tensor(answer).shape == (2, 3),
-                "These look like the weights θ of three rows; wanted is W, of which the softmax makes θ.",
+                "These look like the weights θ of three rows. Give W: the softmax turns its products into θ.",
             ),
             Trial(
                 lambda answer: bool((torch.as_tensor(answer) == 0).all()),
-                "W = 0 gives all rows the same: that is the mean.",
+                "W = 0 gives all rows the same weight: that is the mean.",
             ),
             Trial(
                 _right_if_longer,
-                "The direction is right, but a softmax still gives something to all: make W longer.",
+                "The direction is right, but the softmax still gives weight to every row: make W longer.",
             ),
         ),
     ),
@@ -258,7 +259,8 @@ EXERCISES: dict[str, Exercise] = {
                     _same_as_kmax(answer, [6, 1, 3], 6, 4, float("nan"))
                     and _same_as_kmax(answer, [6, 1, 3], 6, 4, float("inf"))
                 ),
-                "The padding got into the result: zero times NaN is NaN; try torch.where or masked_fill.",
+                "A value of the padding got into the result: zero times NaN is NaN. Try torch.where or "
+                "masked_fill.",
             ),
             Trial(
                 _has_gradient,
@@ -275,11 +277,12 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: isinstance(made := answer(6)[0], Tensor) and made.shape == (6,),
-                "Return one weight for each place, (N,). The linear layer leaves a last dimension of one.",
+                "Return one weight for each place, (N,). The linear layer leaves a last dimension of size "
+                "one.",
             ),
             Trial(
                 _adds_up,
-                "Weights are not negative and add up to 1 over the places: which function makes numbers so?",
+                "Weights are not negative and add up to 1 over the places: which function makes them so?",
             ),
             Trial(
                 lambda answer: _same_as_gpo(answer, 6) or _same_as_gpo(answer, 6, 0.1),
@@ -299,10 +302,10 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         mistakes=(
-            Trial(_of_one_direction, "That is one of the two directions alone. Both of them count."),
+            Trial(_of_one_direction, "That is only one of the two directions. Both of them count."),
             Trial(
                 lambda answer: _same_as_gpo(answer, 6, 2.0),
-                "These weights are a little too sharp: you added the directions; take their mean.",
+                "These weights are too sharp: you added the directions; take their mean.",
             ),
         ),
         reference=_gpo_weights,
