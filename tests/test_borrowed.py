@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import operator
+import pickle
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -135,7 +138,73 @@ def cached(x: Any, mask: Any, k: int) -> Any:
     return KMaxPool(k)(x, mask)
 
 
+def compiled_before(x: Any, mask: Any, k: int) -> Any:
+    return eval(COMPILED)
+
+
+COMPILED = compile("KMaxPool(k)(x, mask)", "", "eval")
+
+
+def compiled_inside(x: Any, mask: Any, k: int) -> Any:
+    return eval(compile("KMaxPool(k)(x, mask)", "", "eval"))
+
+
+def added_to_tensors(x: Any, mask: Any, k: int) -> Any:
+    return x.pooled_by_k(mask, k)
+
+
+def added_to_modules(x: Any, mask: Any, k: int) -> Any:
+    return nn.Identity().pooled_by_k(x, mask, k)
+
+
+def added_to_a_class_of_torch(x: Any, mask: Any, k: int) -> Any:
+    return nn.Linear.pooled_in_linear(x, mask, k)  # type: ignore[operator]
+
+
+@pytest.fixture(autouse=True)
+def methods_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pooled_by_k", lambda x, m, k: KMaxPool(k)(x, m), raising=False)
+    monkeypatch.setattr(nn.Module, "pooled_by_k", lambda self, x, m, k: KMaxPool(k)(x, m), raising=False)
+    monkeypatch.setattr(nn.Linear, "pooled_in_linear", lambda x, m, k: KMaxPool(k)(x, m), raising=False)
+
+
+def among_the_subclasses(x: Any, mask: Any, k: int) -> Any:
+    (found,) = (kind for kind in nn.Module.__subclasses__() if kind.__name__.startswith("KMax"))
+    return found(k)(x, mask)
+
+
+def among_all_objects(x: Any, mask: Any, k: int) -> Any:
+    found = next(one for one in gc.get_objects() if getattr(one, "__name__", "").startswith("KMaxP"))
+    return found(k)(x, mask)
+
+
+WEAK = weakref.ref(KMaxPool)
+PICKLED = pickle.dumps(KMaxPool)
+
+
+def by_a_weak_reference(x: Any, mask: Any, k: int) -> Any:
+    return WEAK()(k)(x, mask)  # type: ignore[misc]
+
+
+def by_a_pickle(x: Any, mask: Any, k: int) -> Any:
+    return pickle.loads(PICKLED)(k)(x, mask)
+
+
+def by_a_pickle_inside(x: Any, mask: Any, k: int) -> Any:
+    return pickle.loads(b"\x80\x04cvsecore.pooling\nKMaxPool\n.")(k)(x, mask)
+
+
 BORROWED = {
+    "compiled before": compiled_before,
+    "compiled inside": compiled_inside,
+    "method added to tensors": added_to_tensors,
+    "method added to modules": added_to_modules,
+    "method added to a class of torch": added_to_a_class_of_torch,
+    "subclasses": among_the_subclasses,
+    "objects of the collector": among_all_objects,
+    "weak reference": by_a_weak_reference,
+    "pickle": by_a_pickle,
+    "pickle inside": by_a_pickle_inside,
     "the function itself": POOL,
     "default": by_default,
     "keyword default": by_keyword_default,
@@ -230,3 +299,76 @@ def test_what_the_notebook_defines_above_may_not_be_carried_either() -> None:
 
     for answer in (by_name, by_another_name, functools.partial(caption_ranks, k=1)):
         assert borrowed(answer, ["caption_ranks"]) == "caption_ranks" and borrowed(answer) == ""
+
+
+def gru_cell(x: Any, h: Any) -> Any:
+    """A learner's own, under the name of torch's."""
+    return torch.tanh(x + h)
+
+
+ATTEND = torch.nn.functional.scaled_dot_product_attention
+CELL = nn.GRUCell(4, 3)
+
+
+def attending(q: Any, k: Any, u: Any, mask: Any) -> Any:
+    return torch.nn.functional.scaled_dot_product_attention(q, k, u, attn_mask=mask[:, None, None])
+
+
+def attending_by_another_name(q: Any, k: Any, u: Any, mask: Any) -> Any:
+    return ATTEND(q, k, u, attn_mask=mask[:, None, None])
+
+
+def attending_by_a_helper(q: Any, k: Any, u: Any, mask: Any) -> Any:
+    return attending(q, k, u, mask)
+
+
+def attending_by_text(q: Any, k: Any, u: Any, mask: Any) -> Any:
+    name = "scaled_dot_product_attention"
+    return getattr(torch.nn.functional, name)(q, k, u, attn_mask=mask[:, None, None])
+
+
+def stepping(x: Any, h: Any, W: Any, U: Any, w: Any, u: Any) -> Any:
+    return torch.gru_cell(x, h, W, U, w, u)
+
+
+def stepping_by_a_module(x: Any, h: Any, W: Any, U: Any, w: Any, u: Any) -> Any:
+    cell = nn.GRUCell(4, 3)
+    for name, value in (("weight_ih", W), ("weight_hh", U), ("bias_ih", w), ("bias_hh", u)):
+        cell.__dict__["_parameters"][name] = value
+    return cell(x, h)
+
+
+def stepping_by_a_module_made_before(x: Any, h: Any, W: Any, U: Any, w: Any, u: Any) -> Any:
+    return CELL(x, h)
+
+
+READY_MADE = {
+    attending: "02.attention",
+    attending_by_another_name: "02.attention",
+    attending_by_a_helper: "02.attention",
+    attending_by_text: "02.attention",
+    functools.partial(ATTEND): "02.attention",
+    stepping: "02.gru",
+    stepping_by_a_module: "02.gru",
+    stepping_by_a_module_made_before: "02.gru",
+}
+
+
+@pytest.mark.parametrize(("answer", "exercise"), READY_MADE.items(), ids=str)
+def test_what_another_library_does_already_is_refused_here_and_by_the_grader(
+    answer: Any, exercise: str
+) -> None:
+    here, there = check(exercise, answer), judge_filed(EXERCISES[exercise], filed(answer))
+    names = EXERCISES[exercise].instead
+    assert here.points == 0 and here.message == there.message
+    assert here.message in [
+        f"Your answer uses {x}, which does the work already. Write it out." for x in names
+    ]
+
+
+def test_a_learners_own_function_may_have_a_librarys_name() -> None:
+    def step(x: Any, h: Any) -> Any:
+        return gru_cell(x, h)
+
+    assert borrowed(step, (), EXERCISES["02.gru"].instead) == ""
+    assert borrowed(gru_cell, (), EXERCISES["02.gru"].instead) == ""

@@ -5,7 +5,7 @@ import torch
 
 from vsecore import course, records
 from vsecore.course.engine import FIRST_RECIPE, RECORDS, first_engine
-from vsecore.course.meanings import MEANINGS, suggestion
+from vsecore.course.meanings import MEANINGS, suggestion, why_unread
 from vsecore.evaluation import evaluate
 from vsecore.scenes.parsing import known_words
 from vsecore.similarity import cosine
@@ -44,8 +44,34 @@ def test_only_unknown_words_have_a_suggestion_and_it_is_known():
 
 
 def test_a_suggestion_names_all_unknown_words():
-    assert suggestion("Two puppies? Puppys on the ocean") == "Try 'dog' for 'puppys' and 'beach' for 'ocean'."
+    assert suggestion("Two puppies? Foals on the ocean") == (
+        "Try 'dog' for 'puppies' and 'horse' for 'foals' and 'beach' for 'ocean'."
+    )
     assert suggestion("a dog on the beach") == ""
+
+
+@pytest.mark.parametrize(
+    ("plural", "known"),
+    [("puppies", "dog"), ("ponies", "horse"), ("wolves", "animal"), ("foxes", "animal"), ("geese", "duck")],
+)
+def test_a_plural_has_the_suggestion_of_its_singular(plural, known):
+    assert suggestion(f"two {plural}") == f"Try {known!r} for {plural!r}."
+
+
+def test_no_known_word_is_taken_for_the_plural_of_an_unknown_one():
+    assert not any(suggestion(phrase) for phrase in known_words())
+
+
+def test_words_of_similar_meaning_replace_words_spelled_alike():
+    lesson = course.begin("smoke")
+    assert lesson.true_of("a puppy on the beach", "test") == (
+        None,
+        "\n(not judged: The word 'puppy' is not known in the world of scenes. Try 'dog' for 'puppy'.)",
+    )
+    _, remark = lesson.true_of("a beech and a puppy", "test")
+    assert "'beech' is not known" in remark and "nearest words known are" in remark
+    assert remark.endswith(" Try 'dog' for 'puppy'.)")
+    assert why_unread("The caption ends too early.", "a dog") == "The caption ends too early."
 
 
 def test_a_sentence_is_judged_against_every_picture():

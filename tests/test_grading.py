@@ -101,6 +101,16 @@ def test_an_untouched_copy_gives_the_grader_nothing_to_remark(
     assert suspicions([Cell(0, source) for source in sources]) == []
 
 
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_no_cell_of_a_notebook_names_what_is_remarked_on(path: Path) -> None:
+    cells = [
+        Cell(place, cell.source)
+        for place, cell in enumerate(nbformat.read(path, as_version=4).cells)
+        if cell.cell_type == "code"
+    ]
+    assert [remark for remark in suspicions(cells) if "published solution" not in remark] == []
+
+
 def test_solutions_may_be_left_out() -> None:
     made = learner_copy(
         nbformat.v4.new_notebook(
@@ -334,6 +344,29 @@ def test_remarks_are_the_instructors_and_what_stopped_a_cell_is_the_learners_too
 def test_a_cell_that_names_the_graders_parts_is_pointed_out(source: str, named: str) -> None:
     (remark,) = suspicions([Cell(3, source)])
     assert repr(named) in remark and remark.startswith("Cell 3 (")
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("found = nn.Module.__subclasses__()", "__subclasses__"),
+        ("kinds = type(x).__mro__", "__mro__"),
+        ("kinds = type(x).__bases__", "__bases__"),
+        ("known = torch.__dict__", "__dict__"),
+        ("from gc import get_objects", "gc"),
+        ("import weakref", "weakref"),
+        ("import pickle as preserve", "pickle"),
+        ('setattr(torch.Tensor, "pool", pool)', "setattr("),
+        ("torch.Tensor.pool = pool", "Tensor.pool ="),
+        ("nn.Module.pool = pool", "Module.pool ="),
+        ("vars(torch)['x']", "vars("),
+        ("from os import _exit", "_exit"),
+        ("import os as system\nsystem._exit(0)", "_exit"),
+    ],
+)
+def test_a_cell_that_could_look_anywhere_is_pointed_out(source: str, named: str) -> None:
+    (remark,) = suspicions([Cell(3, source)])
+    assert f"{named!r}. Read it." in remark
 
 
 def test_a_cell_that_only_calls_its_check_is_not_pointed_out() -> None:

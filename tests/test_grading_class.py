@@ -16,7 +16,7 @@ from test_grading import Tags, hand_in, no_words
 
 from vsecore.course.checks import EXERCISES
 from vsecore.course.grading import Grading, grade_folder, marks, work, write_package
-from vsecore.course.grading.roster import Learner, read_by_hand, read_roster
+from vsecore.course.grading.roster import Learner, compare, read_by_hand, read_roster
 from vsecore.paths import ROOT
 
 DEADLINE = "2026-01-10T18:00"
@@ -79,6 +79,7 @@ def test_a_class_has_everybody_in_it(handed: Path, marked_elsewhere: list[str]) 
     for link in Tags(page).links:
         assert link.startswith("#remarks-") or (page.parent / link).is_file()
     school = table(page.with_name("lms.csv"), "ID number")
+    assert list(school) == ["A1", "B7", "C3", "D4"], "the school knows nobody else"
     assert school["B7"]["Name"] == "Ben Ü" and school["B7"]["Grade"] == "5" and school["C3"]["Grade"] == "0"
 
 
@@ -143,6 +144,48 @@ def test_a_roster_that_cannot_be_right_is_refused(tmp_path: Path, content: str |
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ValueError, match=said):
         read_roster(path, [tmp_path / "x"])
+
+
+@pytest.mark.parametrize(
+    ("row", "folder"),
+    [
+        ("s123,Anna", "anna"),
+        ("s123,Anna", "ANNA_99_assignsubmission_file"),
+        ("S123,Anna", "s123"),
+        ("s1,Anna Ay", "anna_ay"),
+        ("s1,Anna_Ay", "Anna Ay"),
+        ("s1,Anna Ay", "anna ay_99_assignsubmission_file"),
+        ("s1,Jörg", "jo\u0308rg"),
+        ("s1,Anna,GROUP B", "group_b"),
+    ],
+)
+def test_a_folder_is_found_however_its_name_is_spelled(tmp_path: Path, row: str, folder: str) -> None:
+    path = tmp_path / "roster.csv"
+    path.write_text(f"id,name,folder\n{row}\n", "utf-8")
+    (learner,) = read_roster(path, [tmp_path / folder])
+    assert learner.folder == tmp_path / folder and compare([learner]) == ""
+
+
+def test_a_name_is_no_part_of_a_longer_one_and_the_same_spelling_comes_first(tmp_path: Path) -> None:
+    path = tmp_path / "roster.csv"
+    path.write_text("id,name\ns1,Anna\ns2,Anna Bell\n", "utf-8")
+    folders = [tmp_path / name for name in ("anna", "Anna", "Anna Bell")]
+    places = {learner.folder: learner.id for learner in read_roster(path, folders)}
+    assert places == {folders[0]: "", folders[1]: "s1", folders[2]: "s2"}
+
+
+def test_folders_that_are_nobodys_are_told_beside_those_who_handed_in_nothing(
+    handed: Path, marked_elsewhere: list[str]
+) -> None:
+    roster, said = handed.parent / "roster.csv", list[str]()
+    roster.write_text("id,name\nA1,Anna\nB7,Ben\nC3,Cem\n", "utf-8")
+    grade_folder(handed, None, Grading(roster=roster), said.append)
+    assert (
+        said[-1]
+        == "1 folder belongs to nobody on the roster; 1 person on it handed in nothing: compare them."
+    )
+    nobodys = Learner("x", "", handed)
+    assert compare([nobodys, nobodys]) == "2 folders belong to nobody on the roster."
 
 
 def test_a_roster_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -28,14 +28,14 @@ class Embedding:
     extra: dict[str, Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """B, the number of pictures or captions."""
+        """Return B, the number of pictures or captions."""
         for tensor in (self.vectors, self.elements, *self.extra.values()):
             if tensor is not None:
                 return len(tensor)
         raise ValueError("the embedding holds nothing")
 
     def only(self, names: Collection[str]) -> Embedding:
-        """What has one of these names: "vectors", "elements" (with the mask), or a name in `extra`."""
+        """Keep what has one of these names: "vectors", "elements" (with the mask), or a name in `extra`."""
         elements, mask = (self.elements, self.mask) if "elements" in names else (None, None)
         vectors = self.vectors if "vectors" in names else None
         return Embedding(
@@ -43,20 +43,20 @@ class Embedding:
         )
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Embedding:
-        """The same embedding with every tensor changed by a function."""
+        """Return the same embedding with every tensor changed by a function."""
         vectors, elements, mask = (
             None if tensor is None else change(tensor) for tensor in (self.vectors, self.elements, self.mask)
         )
         return Embedding(vectors, elements, mask, {name: change(x) for name, x in self.extra.items()})
 
     def __getitem__(self, rows: slice | Tensor) -> Embedding:
-        """Some of the rows."""
+        """Return some of the rows."""
         return self.map(lambda tensor: tensor[rows])
 
     def to(self, device: torch.device | str) -> Embedding:
-        """The embedding on a device."""
+        """Return the embedding on a device."""
         return self.map(lambda tensor: tensor.to(device))
 
     def float(self) -> Embedding:
-        """The embedding in float32, its mask as it is."""
+        """Return the embedding in float32, its mask as it is."""
         return self.map(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)

@@ -23,7 +23,7 @@ def unit(x: Tensor) -> Tensor:
 
 
 def cosine(v: Tensor, t: Tensor) -> Tensor:
-    """Cosine of the angle between every picture and every caption.
+    """Compute the cosine of the angle between every picture and every caption.
 
     Computed in float32 at least, under autocast too: bfloat16 has only 128 values between 0.5 and 1, and
     small differences decide a ranking.
@@ -57,11 +57,11 @@ class Cosine(nn.Module):
     block = (4096, 32768)
 
     def forward(self, v: Embedding, t: Embedding) -> Tensor:
-        """Every picture with every caption: (B, C)."""
+        """Compare every picture with every caption: (B, C)."""
         return cosine(_vectors(v), _vectors(t))
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
-        """Each picture with the caption of its row: (B,).
+        """Compare each picture with the caption of its row: (B,).
 
         Raises:
             ValueError: the numbers of rows differ, or as `cosine`.

@@ -26,7 +26,7 @@ import torch
 
 from vsecore import records, scenes, threads
 from vsecore.course.datasets import DATASETS, open_dataset, picture_files, read_pixels
-from vsecore.course.meanings import suggestion
+from vsecore.course.meanings import why_unread
 from vsecore.data.files import cache_folder, in_batch, locked, read_json, write_atomically
 from vsecore.data.karpathy import find_annotations
 from vsecore.data.splits import Dataset, FeatureKind, Split
@@ -228,7 +228,7 @@ class Lesson:
         try:
             form = scenes.parse(sentence)
         except ValueError as unread:
-            return None, f"\n(not judged: {unread} {suggestion(sentence)}".rstrip() + ")"
+            return None, f"\n(not judged: {why_unread(str(unread), sentence)})"
         made = scenes.pictures(split, self._count(split))
         chosen = made if rows is None else [made[row] for row in rows]
         return [scenes.holds(form, picture.scene) for picture in chosen], ""

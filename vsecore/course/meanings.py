@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 MEANINGS = {
     "dog": "puppy hound poodle",
@@ -10,7 +11,7 @@ MEANINGS = {
     "horse": "pony foal stallion",
     "cow": "calf bull cattle",
     "sheep": "lamb goat",
-    "duck": "goose swan duckling",
+    "duck": "goose geese swan duckling",
     "bird": "seagull gull pigeon crow sparrow owl",
     "animal": "wolf fox bear pig rabbit",
     "man": "guy father dad gentleman grandfather",
@@ -67,6 +68,30 @@ def suggestion(sentence: str) -> str:
     """
     found = {}
     for word in re.findall(r"[a-z]+", sentence.lower()):
-        if nearest := _NEAREST.get(word) or _NEAREST.get(word.removesuffix("s")):
+        if nearest := next((_NEAREST[form] for form in _forms(word) if form in _NEAREST), ""):
             found[word] = nearest
     return f"Try {' and '.join(f'{near!r} for {word!r}' for word, near in found.items())}." if found else ""
+
+
+def why_unread(reason: str, sentence: str) -> str:
+    """Why a sentence cannot be read, and what to try in its place.
+
+    Words of similar meaning, where they are known, replace those that are only spelled like the unknown one.
+
+    Args:
+        reason: what the world's grammar says of the sentence.
+        sentence: as a learner types it.
+    """
+    by_meaning = suggestion(sentence)
+    word, spelled_alike = re.search(r"'(\w+)'", reason), "; the nearest words known are "
+    if word and f" for {word[0]}" in by_meaning:
+        reason = re.sub(f"{spelled_alike}.*", ".", reason)
+    return f"{reason} {by_meaning}".rstrip()
+
+
+def _forms(word: str) -> Iterator[str]:
+    """A word, then what it may be the plural of."""
+    yield word
+    for ending, single in (("ies", "y"), ("ves", "f"), ("es", ""), ("s", "")):
+        if word.endswith(ending):
+            yield word.removesuffix(ending) + single

@@ -268,6 +268,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         reference=_gru_step,
+        instead=("GRU", "GRUCell", "gru", "gru_cell"),
         message="Right. It gives what torch.nn.GRUCell gives.",
     ),
     "02.attention": Exercise(
@@ -315,6 +316,12 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         reference=_attention,
+        instead=(
+            "MultiheadAttention",
+            "multi_head_attention_forward",
+            "scaled_dot_product_attention",
+            "_scaled_dot_product_attention_math",
+        ),
         message="Right. It gives what torch's scaled_dot_product_attention gives.",
     ),
     "02.break": Exercise(

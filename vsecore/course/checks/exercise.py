@@ -1,8 +1,8 @@
 """How an answer is judged: trials, easiest first, each with a hint for those who fail it.
 
 Any right answer passes, however it is written: trials look at what an answer does, never at how. Only an
-answer that leaves the work to the package, or to a function of the notebook that already does it, is
-refused (see `borrowed`).
+answer that leaves the work to the package, or to a function of the notebook or of another library that
+already does it, is refused (see `borrowed`).
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ class Exercise:
         reference: a right answer, which the cells below use until the learner's is right.
         defined_above: what the notebook defines before the exercise and an answer may not call, since it
             already does the work.
+        instead: functions and classes of other libraries that an answer may not use, since they already do
+            the work; by their names, such as "GRUCell".
         message: what is said of a right answer.
         caller: for an answer that takes networks or an optimizer, which cannot pass between processes. Given
             the answer and plain values it builds them, calls the answer and returns plain values. The trials
@@ -65,6 +67,7 @@ class Exercise:
     difficulty: Difficulty = "medium"
     reference: Callable[..., Any] | None = None
     defined_above: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
     message: str = "Right."
     caller: Callable[..., Any] | None = None
 
@@ -105,7 +108,7 @@ def judge_answer(task: Exercise, answer: Any) -> Judgement:
     """Judge an answer that lies here: is there one, is it the learner's own, how far does it get?"""
     if is_stub(answer):
         return not_answered(task)
-    if helper := borrowed(answer, task.defined_above):
+    if helper := borrowed(answer, task.defined_above, task.instead):
         return refused(task, helper)
     return judge_by_trials(task, partial(task.caller, answer) if task.caller else answer)
 

@@ -21,7 +21,7 @@ from vsecore.course.grading.marks import (
 from vsecore.course.grading.plain import counted
 from vsecore.course.grading.remarks import one_line
 from vsecore.course.grading.report import LearnerReport, write_class_summary, write_learner_report
-from vsecore.course.grading.roster import ByHand, Learner, read_by_hand, read_roster, read_time
+from vsecore.course.grading.roster import ByHand, Learner, compare, read_by_hand, read_roster, read_time
 from vsecore.course.grading.work import Marked, Work, known, mark_all
 from vsecore.course.lesson import TIERS
 
@@ -135,6 +135,8 @@ def grade_folder(
             tell(f"  remark: {one_line(remark)}")
         return out / "report.html"
     write_class_summary(reports, out)
+    if grading.roster and (differing := compare(learners)):
+        tell(differing)
     return out / "summary.html"
 
 

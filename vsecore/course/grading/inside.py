@@ -85,10 +85,10 @@ def call(number: int, arguments: str) -> str:
         return _stopped(error)
 
 
-def own_work(number: int, defined_above: list[str]) -> str:
+def own_work(number: int, defined_above: list[str], instead: list[str]) -> str:
     """Whether a function was left empty, and what it calls that does the work already (see `borrowed`)."""
     function = _functions[number]
-    return values.write([borrowed.is_stub(function), borrowed.borrowed(function, defined_above)])
+    return values.write([borrowed.is_stub(function), borrowed.borrowed(function, defined_above, instead)])
 
 
 def call_through(source: str, imports: dict[str, str], number: int) -> str:

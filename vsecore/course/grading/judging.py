@@ -47,7 +47,8 @@ def judge_filed(task: Exercise, filed: Filed) -> Judgement:
 
 def _of_function(task: Exercise, answer: Distant, filed: Filed) -> Judgement:
     """Judge a function, and give the cells below a right one if it is not."""
-    match filed.ask(f"own_work({answer.number}, {list(task.defined_above)!r})"):
+    refuses = f"{list(task.defined_above)!r}, {list(task.instead)!r}"
+    match filed.ask(f"own_work({answer.number}, {refuses})"):
         case [True, str()]:
             judgement = not_answered(task)
         case [bool(), str(helper)] if helper:

@@ -28,11 +28,12 @@ _OUTSIDE: Mapping[str, str] = {
         r"\.ipynb\b|[\"'/]notebooks?\b"
     ),
     "what Python has loaded, and where from": (
-        r"\bsys\.(?:modules|path|_getframe)\b|\b__(?:import|file|path|globals|closure|code)__\b|"
-        r"\bimport_module\b|(?<![.\w])(?:exec|eval)\(|\binspect\b|\bgc\.|\bget_ipython\b|\bctypes\b"
+        r"\bsys\.(?:modules|path|_getframe)\b|\b__(?:import|file|path|globals|closure|code|subclasses|mro|bases|"
+        r"dict)__\b|\b(?:import_module|get_ipython|inspect|gc|weakref|pickle|ctypes)\b|"
+        r"(?<![.\w])(?:exec|eval|vars|setattr)\(|\b(?:Tensor|Module)\.\w+\s*=(?!=)"
     ),
     "other processes, or the environment": (
-        r"\bsubprocess\b|\bmultiprocessing\b|\bos\.(?:_exit|fork|kill|exec|spawn|system|environ|getppid|setsid)|"
+        r"\bsubprocess\b|\bmultiprocessing\b|\b_exit\b|\bos\.(?:fork|kill|exec|spawn|system|environ|getppid|setsid)|"
         r"/proc\b|\bsignal\.|^\s*[!%]"
     ),
     "every exception, also the interrupt": r"\bexcept\s*:|\bBaseException\b|\bKeyboardInterrupt\b",

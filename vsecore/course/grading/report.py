@@ -134,7 +134,11 @@ def write_learner_report(report: LearnerReport, folder: Path) -> None:
 
 
 def write_class_summary(reports: Sequence[LearnerReport], folder: Path) -> None:
-    """Write a class's `summary.html` and `summary.csv`, and `lms.csv` for the school's system."""
+    """Write a class's `summary.html` and `summary.csv`, and `lms.csv` for the school's system.
+
+    Where there is a roster, `lms.csv` has only those who are on it: the school knows nobody else.
+    """
+    on_roster = any(report.id for report in reports)
     exercises = [mark.exercise for mark in reports[0].marks]
     table = [["learner", "id", "points", "possible", "percent", "late_hours", "remarks", *exercises]]
     lms = [["ID number", "Name", "Grade", "Maximum grade", "Percent", "Hours late", "Feedback comments"]]
@@ -144,6 +148,8 @@ def write_class_summary(reports: Sequence[LearnerReport], folder: Path) -> None:
         points = [f"{mark.points:g}" for mark in report.marks]
         table.append([learner, id, *totals, str(len(report.remarks)), *points])
         each = [f"{mark.exercise}: {mark.points:g}/{mark.possible}" for mark in report.marks]
+        if on_roster and not report.id:
+            continue
         lms.append([id, learner, *totals, _spreadsheet_cell("; ".join([*report.comments, *each]))])
     for name, rows in (("summary.csv", table), ("lms.csv", lms)):
         with write_atomically(folder / name, "w") as file:

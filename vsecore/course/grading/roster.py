@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from vsecore.course.grading.plain import counted
 from vsecore.data.files import write_atomically
 
 BY_HAND = "by_hand.csv"
@@ -79,6 +81,7 @@ def read_roster(path: Path, folders: Sequence[Path]) -> list[Learner]:
     Args:
         path: a CSV file with the columns id and name, and perhaps folder and handed_in. Without a folder it
             is the one called like the id or the name, or so with an underscore and more, as exports do.
+            Capital and small letters are alike, and so are spaces and underscores.
         folders: the folders that were handed in.
 
     Raises:
@@ -94,9 +97,12 @@ def read_roster(path: Path, folders: Sequence[Path]) -> list[Learner]:
         if row["id"] in {learner.id for learner in learners}:
             raise ValueError(f"{path}, line {line}: id is {row['id']!r}: it must be one learner's alone")
         exact = [row.get("folder", "")] if row.get("folder") else [row["id"], row["name"]]
-        found = [folder for folder in folders if folder.name in exact] or [
-            folder for folder in folders if any(folder.name.startswith(f"{name}_") for name in exact)
-        ]
+        alike = {_plain(name) for name in exact}
+        found = (
+            [folder for folder in folders if folder.name in exact]
+            or [folder for folder in folders if _plain(folder.name) in alike]
+            or [folder for folder in folders if alike & _beginnings(folder.name)]
+        )
         for folder in found:
             if len(found) > 1 or folder in claimed:
                 other = claimed.get(folder) or found[1].name
@@ -109,6 +115,30 @@ def read_roster(path: Path, folders: Sequence[Path]) -> list[Learner]:
         handed_in = read_time(f"{path}, line {line}: handed_in", told) if told else None
         learners.append(Learner(row["name"], row["id"], found[0] if found else None, handed_in))
     return learners + [Learner(folder.name, "", folder) for folder in folders if folder not in claimed]
+
+
+def _plain(name: str) -> str:
+    """A name as it is compared: people, exports and file systems differ in how they spell one."""
+    return re.sub(r"[\s_]+", "_", unicodedata.normalize("NFC", name).strip().casefold())
+
+
+def _beginnings(name: str) -> set[str]:
+    """What stands before each underscore of a folder's name, as it is compared."""
+    return {_plain(name[: underscore.start()]) for underscore in re.finditer("_", name)}
+
+
+def compare(learners: Iterable[Learner]) -> str:
+    """What an instructor should compare where folders are on no roster; "" if none is."""
+    learners = list(learners)
+    extra = sum(not learner.id for learner in learners)
+    missing = sum(bool(learner.id) and learner.folder is None for learner in learners)
+    if not extra:
+        return ""
+    belongs = f"{counted(extra, 'folder')} {'belongs' if extra == 1 else 'belong'} to nobody on the roster"
+    if not missing:
+        return f"{belongs}."
+    people = "1 person" if missing == 1 else f"{missing} people"
+    return f"{belongs}; {people} on it handed in nothing: compare them."
 
 
 def read_by_hand(
