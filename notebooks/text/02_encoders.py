@@ -19,7 +19,7 @@
 #
 # **You need** the notebook [Start here](00_start_here.ipynb), some PyTorch, and an idea of what a convolution is.
 #
-# **It takes** about 2 minutes and 2 GB of memory on two cores, once the world's pictures are drawn; the exercises take an hour.
+# **It takes** about half a minute and 1 GB of memory on two cores, once the world's pictures are drawn; the exercises take an hour.
 #
 # The map: **encode** → pool → compare → learn.
 

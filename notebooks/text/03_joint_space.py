@@ -21,7 +21,7 @@
 # **You need** the notebooks [Start here](00_start_here.ipynb) and [Pictures and captions](01_pictures_and_captions.ipynb), dot
 # products, and an idea of the normal distribution.
 #
-# **It takes** about 2 minutes and 2 GB of memory on two cores; the exercises take an hour.
+# **It takes** about 1 minute and 1 GB of memory on two cores; the exercises take an hour.
 #
 # *encode → pool →* **compare** *→ learn*: we compare vectors, and measure how well the comparison finds what it should.
 

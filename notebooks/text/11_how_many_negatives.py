@@ -20,7 +20,7 @@
 #
 # **You need** the notebook [Learning to rank](04_learning_to_rank.ipynb) and the softmax.
 #
-# **It takes** about 3 minutes and 1 GB of memory on two cores; the exercises take about an hour.
+# **It takes** about 1 minute and 1 GB of memory on two cores; the exercises take about an hour.
 #
 # *encode → pool → compare →* **learn**: this notebook changes only the loss.
 

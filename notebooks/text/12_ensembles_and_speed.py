@@ -20,7 +20,7 @@
 # **You need** the notebooks [The joint space](03_joint_space.ipynb), [Learning to rank](04_learning_to_rank.ipynb) and
 # [Pooling: sort, weigh, sum](10_pooling.ipynb), and an idea of variance and correlation.
 #
-# **It takes** about 1 minute and 1 GB of memory on two cores; the exercises take an hour.
+# **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour.
 #
 # *encode → pool →* **compare** *→ learn*: this notebook changes how a picture and a caption are compared.
 
