@@ -358,7 +358,7 @@ check("00.explore", (your_expectation, your_finding))
 # One seed says little: train the changed recipe from two or three seeds before you believe a small difference.
 # ```
 #
-# ## In four lines
+# ## Summary
 #
 # - Two networks turn pictures and sentences into vectors of one space, and search compares their directions.
 # - Recall at k counts how often the item that was written for the query comes among the first k.

@@ -21,7 +21,7 @@
 #
 # **It takes** about half a minute and 1 GB of memory on two cores. The exercises take an hour.
 #
-# The map: **pictures and captions** → *encode → pool → compare → learn*. This notebook looks at what goes in.
+# The map: **pictures and captions** → encode → pool → compare → learn. This notebook looks at what goes in.
 
 # %% tags=["parameters"]
 tier = "lesson"

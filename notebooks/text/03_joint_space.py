@@ -23,7 +23,7 @@
 #
 # **It takes** about 1 minute and 1 GB of memory on two cores; the exercises take an hour.
 #
-# *encode → pool →* **compare** *→ learn*: we compare vectors, and measure how well the comparison finds what it should.
+# The map: encode → pool → **compare** → learn. We compare vectors, and measure how well that works.
 
 # %% tags=["parameters"]
 tier = "lesson"

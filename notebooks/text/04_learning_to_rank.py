@@ -22,7 +22,7 @@
 #
 # **It takes** about 2 minutes and 1 GB of memory on two cores; the exercises take an hour.
 #
-# *encode → pool → compare →* **learn**: the first three stages turn a picture and a caption into one number, their
+# The map: encode → pool → compare → **learn**. The first three stages turn a picture and a caption into one number, their
 # similarity. This notebook is about the fourth, which makes that number mean something.
 
 # %% tags=["parameters"]

@@ -22,7 +22,7 @@
 #
 # **It takes** about 1 minute and 1 GB of memory on two cores; the exercises take about an hour.
 #
-# *encode → pool → compare →* **learn**: this notebook changes only the loss.
+# The map: encode → pool → compare → **learn**. This notebook changes only the loss.
 
 # %% tags=["parameters"]
 tier = "lesson"

@@ -22,7 +22,7 @@
 #
 # **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour.
 #
-# *encode → pool →* **compare** *→ learn*: this notebook changes how a picture and a caption are compared.
+# The map: encode → pool → **compare** → learn. This notebook changes how a picture and a caption are compared.
 
 # %% tags=["parameters"]
 tier = "lesson"
