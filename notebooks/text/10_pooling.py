@@ -576,7 +576,8 @@ plots.show(
 )
 
 # %% [markdown]
-# The curves are means over all dimensions of one picture; where they stop, the derivative is zero or below. SoftPool, GPO and AdPool begin alike: much for the first place, less for the next. GPO found this shape by itself.
+# The curves are means over all dimensions of one picture; where they stop, the derivative is zero or below. SoftPool, GPO and AdPool
+# begin alike: much for the first place, less for the next. GPO found this shape by itself.
 #
 # Weights from places and weights from values differ once the size of a set changes. Let every cell appear twice: the picture is still
 # the same.
@@ -922,7 +923,8 @@ Markdown(
 # :class: tip
 #
 # Here are the same systems after a few epochs at one learning rate for all, and after the long training. The early column ranks
-# poolers by how fast they learn, which is another question. Compare the places.
+# poolers by how fast they learn, which is another question. Compare the places, and remember that neighbours may have changed
+# places by chance.
 # ```
 
 # %% tags=["hide-input"]
