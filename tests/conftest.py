@@ -67,8 +67,15 @@ def album(tmp_path: Path) -> Callable[..., Path]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that takes the photographs, so that `-m "not photographs"` leaves it out."""
+    """Mark every test that takes the photographs, so that `-m "not photographs"` leaves it out.
+
+    A name with an address in it is refused: it differs between the processes that share the tests.
+    """
     for item in items:
+        if " at 0x" in item.nodeid:
+            raise pytest.UsageError(
+                f"{item.nodeid}: give its parameters ids that are the same in every process"
+            )
         if "photographs" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.photographs)
 

@@ -354,7 +354,7 @@ READY_MADE = {
 }
 
 
-@pytest.mark.parametrize(("answer", "exercise"), READY_MADE.items(), ids=str)
+@pytest.mark.parametrize(("answer", "exercise"), READY_MADE.items())
 def test_what_another_library_does_already_is_refused_here_and_by_the_grader(
     answer: Any, exercise: str
 ) -> None:
