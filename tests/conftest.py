@@ -74,8 +74,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: its parameters need ids that stay the same")
-                f"{item.nodeid}: give its parameters ids that are the same in every process"
-            )
         if "photographs" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.photographs)
 
