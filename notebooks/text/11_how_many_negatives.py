@@ -729,6 +729,8 @@ Markdown(
 )
 
 # %% [markdown]
+# *Mixed* means that rsum and mAP@R contradict each other.
+#
 # The dotted line is an *oracle*: it knows which captions are true of which scenes, and breaks ties at random. The tables, the results
 # on photographs, and what else the paper claims are on [the evidence page](../evidence/2ad.md).
 #
