@@ -56,8 +56,8 @@ world = scenes.pictures("test", lesson.pick(smoke=200, lesson=1000, full=1000))
 # %% [markdown]
 # ## Five people look at a picture
 #
-# A collection for retrieval is made like this: five people look at a picture, and each describes it in one sentence. Here are three
-# pictures with their captions. Read them, then look for something in the picture that nobody mentions.
+# A collection for retrieval is made like this: five people each describe a picture in one sentence. Here are three pictures with their
+# captions. Read them, then look for something that nobody mentions.
 
 
 # %% tags=["hide-input"]
@@ -104,13 +104,13 @@ print("owners of the first captions of test:", dataset.test.owner[:12].tolist())
 # :class: note dropdown
 #
 # For Flickr8k {cite}`hodosh2013framing`, Flickr30K {cite}`young2014flickr30k` and COCO {cite}`lin2014coco` everybody uses the splits of
-# {cite}`karpathy2015alignments`. Two habits of the field are not written in those files: COCO's fourth split, `restval`, belongs to the training
-# data, and if a picture has six or seven captions, the first five count.
+# {cite}`karpathy2015alignments`. Two habits of the field are not written in those files: COCO's fourth split, `restval`, belongs to the
+# training data, and if a picture has more than five captions, the first five count. The released code of VSE++ divides a caption's row by
+# five to find its picture; here each split stores its `owner`.
 #
-# In natural language the second most frequent word is about half as frequent as the first, the third about a third as frequent, and so
-# on. This is *Zipf's law*. So most words of a collection are rare, and a system cannot learn a word that it has seen once. Rare words are
-# usually replaced by one token for *unknown*; {cite}`faghri2018vsepp` does this to words seen fewer than four times. The next cell counts
-# such words in our training captions; our small world has few of them.
+# In natural language the second most frequent word is about half as frequent as the first, the third a third as frequent, and so on
+# (*Zipf's law*). So most words are rare, and a system cannot learn a word that it has seen once. {cite}`faghri2018vsepp` replaces words
+# seen fewer than four times by one token for *unknown*. The next cell counts such words in our training captions.
 # ```
 
 # %% tags=["hide-input"]
@@ -131,8 +131,8 @@ if data != "scenes":
 # %% [markdown]
 # ## A sentence and all its pictures
 #
-# The embedded world knows what is true of its pictures. So we can ask which pictures any sentence is true of. Write your own
-# sentence and run the cell again.
+# The embedded world knows what is true of its pictures, so we can ask which of them a sentence is true of. Write your own sentence and run
+# the cell again.
 
 # %%
 sentence = "a dog to the left of a child"
@@ -170,7 +170,7 @@ check("01.sentence", your_sentence)
 # ```{solution} ex-01-sentence
 # :class: dropdown
 #
-# The girl, the umbrella that she holds and its colour are enough. The sentence need not be long.
+# The girl, the umbrella that she holds and its colour are enough.
 # ```
 #
 # ## How the world decides
@@ -280,8 +280,8 @@ print("scenes.holds agrees with the cell on", 2 * few * few, "pairs")
 # ````{exercise} Break it
 # :label: ex-01-break
 #
-# Think of `true_of` as a judge. A careless judge forgets rule 2. Find a sentence that this judge calls true of picture 12 although it is
-# false. To try one, copy your `consistent` into a new cell, without rule 2 and without the line `@exercise`, and add this:
+# Suppose that we forget rule 2. Find a sentence that `true_of` would then call true of picture 12 although it is false. To try one, copy
+# your `consistent` into a new cell, without rule 2 and without the line `@exercise`, and add this:
 #
 # ```python
 # true_of(scenes.parse("a girl and a dog"), world[12].scene)
@@ -293,7 +293,7 @@ print("scenes.holds agrees with the cell on", 2 * few * few, "pairs")
 # ```{hint}
 # :class: dropdown
 #
-# The careless judge may match one thing with two entities. What else may a girl be called?
+# Without rule 2, one thing may be matched with two entities. What else may a girl be called?
 # ```
 
 # %%
@@ -306,7 +306,7 @@ check("01.break", your_lie)
 # ```{solution} ex-01-break
 # :class: dropdown
 #
-# A girl is a child, so the one girl fits both entities, and the careless judge matches her with both.
+# A girl is a child, so without rule 2 the one girl is matched with both entities.
 # ```
 #
 # ## What five captions leave out
@@ -509,9 +509,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Together the five name nearly every thing, but only a small part of the relations: a picture has many of them, and each takes a clause to say. A
-# system trained on captions never learns what all five of them leave out. {cite}`yan2019relational` starts from the idea that relations
-# need a design of their own.
+# Together the five name nearly every thing, but only a small part of the relations: a picture has many, and each takes a clause to say. A
+# system trained on captions never learns what all five of them leave out.
 #
 # ## One caption, many pictures
 #
@@ -638,8 +637,8 @@ lesson.report(
 )
 
 # %% [markdown]
-# Most of the true pairs count as wrong. More than half of the captions are true of their own picture alone, but a vague caption is true of
-# very many pictures.
+# Most of the true pairs count as wrong. More than half of the captions are true of their own picture alone, but a vague one is true of
+# very many.
 #
 # ## Whose captions make the false negatives?
 #
@@ -660,9 +659,9 @@ your_prediction = "detail"  # your part: one of the five
 check("01.predict", your_prediction)
 
 # %% [markdown]
-# We count this share for each annotator. And to see which *facts* make a caption exact, we fit a rough model: each further fact multiplies
-# the number of pictures that the caption is true of by a factor, and each kind of fact has its own factor. The report says how many of a
-# hundred pictures remain. (Counts are left out: a caption that says *two dogs* has named both.)
+# To see which *facts* make a caption exact, we fit a rough model: each further fact multiplies the number of pictures that the caption is
+# true of by a factor, one for each kind of fact. The report says how many of a hundred pictures remain. (Counts are left out: a caption
+# that says *two dogs* has named both.)
 
 # %%
 turn = np.arange(Nc) % CAPTIONS_A_PICTURE  # (Nc,)   who speaks
@@ -727,16 +726,16 @@ plots.show(
 # You may have said *detail*, who says the most facts. But *relations* has the smallest share.
 # ```
 #
-# Does it help to say more? Up to a point: *terse* says the fewest facts and has the largest share, but *detail* says the most
-# and is not the best. The right panel shows why. One more *thing* excludes the most pictures; a size, or the side that something looks to, excludes
-# few, and *detail* loves those. What a caption says matters more than how much it says. The horizontal lines are 95 % intervals, from
-# pictures drawn again with repetition (the bootstrap). The model is rough, and the intervals in the middle overlap, so read it as a coarse order.
+# Does it help to say more? Up to a point: *terse* says the fewest facts and has the largest share, but *detail* says the most and is not
+# the best. The right panel shows why. One more *thing* excludes the most pictures; a size, or the side that something looks to, excludes
+# few, and *detail* loves those. The horizontal lines are 95 % intervals, from pictures drawn again with repetition (the bootstrap). The
+# intervals in the middle overlap, so read the panel as a coarse order.
 #
 # ## In a batch
 #
 # Training looks at *batches*: $B$ different pictures, each with one of its captions. Every other pair of the batch counts as a *negative*.
-# How many of these negatives are false? Draw the batch at random, and write its pairs as a matrix with the own pairs on the diagonal. Each
-# cell off the diagonal is a foreign pair, and the share of foreign pairs that are true is
+# How many of them are false? Write the pairs of a random batch as a matrix with the own pairs on the diagonal. Each cell off the diagonal
+# is a foreign pair, and the share of foreign pairs that are true is
 #
 # $$\varphi = \frac{\sum_c (y_c - 1)}{N_{\mathrm{c}} (N_{\mathrm{i}} - 1)}, \qquad \text{so we expect} \qquad B (B - 1)\, \varphi \qquad \text{false negatives.}$$
 #
@@ -856,17 +855,16 @@ plots.show(
 )
 
 # %% [markdown]
-# The crosses lie on the line. In a batch of the usual size many captions meet a picture that they are true of, and the loss pushes that picture
-# away. Larger batches make this more frequent. In a loss that sums over all negatives, a few false ones weigh little. A loss that looks
-# only at the most similar negative is likely to pick a false one, the more so the better the model understands the sentence. Remember this for
+# The crosses lie on the line. In a batch of the usual size many captions meet a picture that they are true of, and the loss pushes that
+# picture away. In a loss that sums over all negatives, a few false ones weigh little. A loss that looks only at the most similar negative
+# is likely to pick a false one, the more so the better the model understands the sentence. Remember this for
 # [Learning to rank](04_learning_to_rank.ipynb).
 #
 # ```{exercise} Change one thing
 # :label: ex-01-explore
 #
-# `expected_false_negatives(truth[kept], owner[kept], B)` counts with a part of the captions. Change one thing: leave out an annotator (`turn`), keep
-# only long captions, or change $B$. First write down what you expect and why, and afterwards what you found. If you choose other captions, each
-# picture should keep equally many, or the formula only comes close. The check sees only whether both texts are there.
+# `expected_false_negatives(truth[kept], owner[kept], B)` counts with a part of the captions. Leave out an annotator (`turn`), or change
+# $B$. First write down what you expect and why, and afterwards what you found. The check sees only whether both texts are there.
 # ```
 
 # %%
@@ -885,8 +883,8 @@ check("01.explore", (your_expectation, your_finding))
 # ```{solution} ex-01-explore
 # :class: dropdown
 #
-# A wrong expectation is a good result if you can say what it overlooked. Here, the expectation forgot that the other four annotators write
-# four fifths of the captions.
+# A wrong expectation is a good result if you can say what it overlooked: here, that the other four annotators write four fifths of the
+# captions.
 # ```
 #
 # ## And photographs?
@@ -907,18 +905,8 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # Neither list is complete: nobody has looked at a pair that no system proposed, and ECCV Caption covers only a part of the split. Our
-# world is smaller and simpler than COCO, so its numbers are not COCO's. But they are of a similar size, which suggests that false
-# negatives are not an oddity of a drawn world. [The joint space](03_joint_space.ipynb) shows which measures use such lists.
-#
-# ```{admonition} Where the code departs from the papers
-# :class: note dropdown
-#
-# - **Whose caption it is.** The released code of VSE++ divides a caption's row by five to find its picture, so all pictures must have
-#   five captions, side by side. Here each split stores its `owner`.
-# - **Which captions count.** Some pictures of COCO have more than five captions, and code that trains from COCO's own annotations uses
-#   all. Here it is always the first five.
-# - **restval.** {cite}`faghri2018vsepp` reports results with and without these pictures. Here they always belong to `train`, as in later work.
-# ```
+# world is smaller and simpler than COCO, but its numbers are of a similar size, which suggests that false negatives are
+# not an oddity of a drawn world. [The joint space](03_joint_space.ipynb) shows which measures use such lists.
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |

@@ -58,12 +58,12 @@ plots.house_style()
 # %% [markdown]
 # ## A word finds its place
 #
-# An *encoder* is a network that turns a picture or a sentence into vectors. It takes each apart into *elements*, parts with one
-# vector each. Here the elements of a picture are the cells of a grid. How much does such a vector already know?
+# An *encoder* is a network that turns a picture or a sentence into *elements*, parts with one vector each. Here the elements of a picture
+# are the cells of a grid. How much does such a vector already know?
 #
 # Take the *mean* of all cells of each training picture, and fit one linear map from these means to the words of the captions. Nothing
-# tells the map where anything is. The map is a *ridge regression*: least squares with a penalty on large weights. The *vocabulary* numbers the
-# words of the training captions.
+# tells the map where anything is. (It is a *ridge regression*: least squares with a penalty on large weights. The *vocabulary* numbers the
+# words of the training captions.)
 
 
 # %%
@@ -86,8 +86,8 @@ means = torch.from_numpy(mean_elements(dataset.train)).double()  # (Ni, F)
 to_words = ridge(means, said)
 
 # %% [markdown]
-# The map can read a single cell just as it reads a mean. So we ask each cell of a test picture how strongly it speaks for a word
-# {cite}`zhou2016cam`. Choose other words or another picture.
+# The map can read a single cell just as well. So we ask each cell of a test picture how strongly it speaks for a word {cite}`zhou2016cam`.
+# Choose other words or another picture.
 
 # %%
 row = 12  # of the test split
@@ -129,8 +129,9 @@ plots.show(
 )
 
 # %% [markdown]
-# Yellow cells speak most strongly for the word. The words have found their places. Is this picture special? For each kind of thing in
-# each test picture, we check whether the middle of the strongest cell for its word lies in the box around the thing, and compare with a random cell:
+# The words have found their places: yellow cells speak most strongly for the word. Is this picture special? For each kind of thing in each
+# test picture, we check whether the middle of the strongest cell for its word lies in the box around the thing, and compare with a random
+# cell:
 
 # %% tags=["hide-input"]
 pointing = {}
@@ -166,9 +167,8 @@ if pointing:
     print(lesson.report("02_pointing", pointing))
 
 # %% [markdown]
-# No. The map learned from captions of whole pictures, so it is the cells that know what is where. The network that made
-# them was trained on the facts of other scenes, cell by cell, so this is an easy case. And the map ignores the order of words, so it
-# cannot understand *left of*.
+# No. The map learned from captions of whole pictures, so it is the cells that know what is where. Their network was trained on the facts
+# of other scenes, cell by cell, so this is an easy case.
 #
 # ## Three kinds of elements
 #
@@ -236,12 +236,12 @@ with torch.no_grad():
 
 # %% [markdown]
 # These are N elements of width F. Cells and patches cover everything, sky and sand too. Regions are few: the whole picture and one for
-# each thing. (Our boxes are the world's own. A detector gets some wrong.)
+# each thing. (Our boxes are exact; a detector gets some wrong.)
 #
 # ## From features to elements
 #
-# The backbone has looked at each picture once, and its vectors lie on disk. Only a small step remains to be learned: it brings each vector
-# to the width D that pictures and sentences share. For cells and patches, one matrix does this.
+# The backbone has looked at each picture once, and its vectors lie on disk. What remains to be learned brings each vector to the width D
+# that pictures and sentences share. For cells and patches, one matrix does this.
 
 
 # %%
@@ -328,8 +328,8 @@ def mean_of_real(x, mask):  # (B, N, D), (B, N) -> (B, D)
 #
 # ## What does a vector see?
 #
-# The drawing suggests that a cell sees its own square. Does it? Paint one square over with the picture's mean colour, run the network
-# again, and see how far each vector moves. What a vector does not see cannot move it.
+# Does a cell see only its own square? Paint one square over with the picture's mean colour, run the network again, and see how far each
+# vector moves. What a vector does not see cannot move it.
 
 
 # %%
@@ -380,7 +380,7 @@ plots.show(
 # %% [markdown]
 # Cells and regions see far beyond their frames, but mostly what is near. A patch sees everything: in each layer it has looked at all other
 # patches. How far could a cell see? Its *receptive field* is the part of the picture that can reach it, and it can be counted. A
-# convolution adds its width, less one, in steps of the map that it reads; a stride makes all later steps larger:
+# convolution adds its width less one, in steps of the map that it reads; a stride makes later steps larger:
 
 # %%
 reach, step = 1, 1  # in pixels
@@ -392,7 +392,7 @@ print(f"a cell stands for {step} pixels, and a square of {reach} pixels can reac
 print(f"the picture is {picture.shape[-1]} pixels wide")
 
 # %% [markdown]
-# So a cell in the middle could see everything, but it hardly uses what is far away.
+# So a cell in the middle could see everything, but hardly uses what is far away.
 #
 # ## What does a vector know?
 #
@@ -513,11 +513,11 @@ if accuracy:
 # **What came out.** All three kinds of vectors know which thing is at their own place. About the farthest thing they know little more than
 # the name of the place gives away, and this holds even for the patches, which have seen it.
 #
-# **What it means.** These networks were trained to say what is in each cell. A vector carries what it was trained to carry, not
-# all that it could see. If a model should know how things *are arranged*, its loss must ask for it.
+# **What it means.** These networks were trained to say what is in each cell. A vector carries what it was trained to carry, not all that
+# it could see.
 #
-# **How sure we are.** The intervals come from resampling the test pictures. But each network was trained only once, and a
-# linear probe finds only what can be read linearly.
+# **How sure we are.** The intervals come from resampling the test pictures. But each network was trained once, and a linear probe finds
+# only what can be read linearly.
 #
 # ```{exercise} Ask another question
 # :label: ex-02-explore
@@ -537,15 +537,15 @@ check("02.explore", (your_expectation, your_finding))
 # ````{solution} ex-02-explore
 # :class: dropdown
 #
-# There is no one right finding. Two questions help: What was the network trained to say? Does the nearest thing reach
-# into the receptive field? Compare with the place alone before you call a number high.
+# Two questions help: What was the network trained to say? Does the nearest thing reach into the receptive field? Compare with the place
+# alone.
 # ````
 #
 # ## Three ways to read a sentence
 #
-# A sentence's elements are its words. A table with a vector for each word is a start. But *left* means little until you know left of what:
-# a word's vector must depend on the other words. A *recurrent* network passes a message from word to word. *Attention* lets
-# each word ask all others at once. The blue arrows show what the middle word's vector depends on:
+# A sentence's elements are its words. A table has one vector for each word. But *left* means little until you know left of what: a word's
+# vector must depend on the other words. A *recurrent* network passes a message from word to word. *Attention* lets each word ask all
+# others at once. The blue arrows show what the middle word's vector depends on:
 
 # %% tags=["hide-input"]
 words = ["a", "girl", "holds", "an", "umbrella"]
@@ -649,9 +649,8 @@ def gru_step(x, h, W, U, w, u):  # (C, Dw), (C, D) -> (C, D)
 # so that $U h$ is one product.
 # ````
 #
-# To read a sentence, repeat the step for each word. Two readers, one from each end, make a *bidirectional* GRU. A word's element is
-# the mean of both states. At padding, the state stays as it is; without the line with `where`, the backward reader would read padding
-# first, and a caption's vectors would depend on its batch.
+# To read a sentence, repeat the step for each word. Two readers, one from each end, make a *bidirectional* GRU. A word's element is the
+# mean of both states. At padding, the state stays as it is (the line with `where`), or a caption's vectors would depend on its batch.
 
 
 # %%
@@ -684,10 +683,10 @@ print("vsecore.encoders.BiGRUEncoder agrees:", tuple(elements.shape))
 # %% [markdown]
 # ## Attention: each word asks all others
 #
-# In a recurrent network, news of a far word passes through all words between. Attention {cite}`vaswani2017attention` asks at once. From
-# its vector $x_i$ each word makes three: a *query* $q_i = W_q x_i$, what it looks for; a *key* $k_i = W_k x_i$, by which it is
-# found; and a *value* $u_i = W_u x_i$, what it says. The better a query fits a key, the larger that word's share $a_{ij}$ of the
-# answer. The *softmax* over $j$ makes shares that add up to one. Equation (1), with $D_h$ the width of a query:
+# In attention {cite}`vaswani2017attention`, each word makes three vectors from its own, $x_i$: a *query* $q_i = W_q x_i$, what it looks
+# for; a *key* $k_i = W_k x_i$, by which it is found; and a *value* $u_i = W_u x_i$, what it says. The better a query fits a key, the
+# larger that word's share $a_{ij}$ of the answer. The *softmax* over $j$ makes shares that add up to one. Equation (1), with $D_h$ the
+# width of a query:
 #
 # $$a_{ij} = \mathrm{softmax}_j \left( \frac{q_i \cdot k_j}{\sqrt{D_h}} \right) , \qquad \bar x_i = \sum_j a_{ij} u_j .$$
 #
@@ -724,9 +723,9 @@ def attention(q, k, u, mask):  # (C, A, L, Dh) each, (C, L) -> (C, A, L, Dh)
 # The mask hides columns, the words that are asked. `mask[:, None, None]` is (C, 1, 1, L).
 # ````
 #
-# A *Transformer layer* is attention, and then a small network of two layers, equation (2), applied to each word by itself. Both
-# are *residual*: their result is added to their input. A *layer norm* before each brings every vector to mean
-# zero and spread one.
+# A *Transformer layer* is attention, and then a small network of two layers, equation (2), applied to each word by itself. Both are
+# *residual*: their result is added to their input. A *layer norm* before each (in the paper, after each) brings every vector to mean zero
+# and spread one.
 
 
 # %%
@@ -759,8 +758,8 @@ torch.testing.assert_close(ours(x, mask)[mask], expected[mask])
 print("torch.nn.TransformerEncoderLayer agrees")
 
 # %% [markdown]
-# Attention asks *what* the other words are, never *where*. So a vector for each *position* is added to each word's. This reader has two
-# layers, as in the thesis whose model a later notebook builds {cite}`yan2019relational`.
+# Attention asks *what* the other words are, never *where*. So a learned vector for each *position* is added to each word's. This reader
+# has two layers, as in the thesis whose model a later notebook builds {cite}`yan2019relational`.
 
 
 # %%
@@ -806,16 +805,16 @@ with torch.no_grad():
 # ````{solution} ex-02-break
 # :class: dropdown
 #
-# Both sentences consist of the same words. Without positions they get the same vectors in another order, so the same mean, and a search
-# would find the same pictures for both.
+# Both sentences have the same words. Without positions they get the same vectors in another order, so the same mean, and a search would
+# find the same pictures for both.
 # ````
 #
 # ## BERT has read before
 #
-# BERT {cite}`devlin2019bert` is such a Transformer, deeper, and trained on a lot of text before any caption: some words are
-# hidden, and it guesses them from all others. A word that is not in its list is split into *word pieces*; `##` marks a piece that
-# continues a word. We use `all-MiniLM-L6-v2`, a small BERT that learned from a large one {cite}`wang2020minilm` and was then trained on the meaning
-# of sentences {cite}`reimers2019sbert`.
+# BERT {cite}`devlin2019bert` is such a Transformer, deeper, and trained on a lot of text: some words are hidden, and it guesses them from
+# all others. A word that is not in its list is split into *word pieces*; `##` marks a piece that continues a word. We use
+# `all-MiniLM-L6-v2`, a small BERT that learned from a large one {cite}`wang2020minilm` and was then trained on the meaning of sentences
+# {cite}`reimers2019sbert`.
 
 # %%
 bert_folder = model_folder("all-MiniLM-L6-v2")
@@ -837,8 +836,8 @@ print(tuple(states.shape), "->", tuple(elements.shape))
 # **Question.** In a table, *left* has one vector. In BERT, is the vector of *left* in *facing left* nearer to another *left* of the same
 # meaning than to the *left* in *a girl left the beach*?
 #
-# **What we do.** We write eight sentences for each meaning and compare vectors by cosine, before the first layer and after the last. We
-# also replace *left* by *right*.
+# **What we do.** We write eight sentences for each meaning and compare cosines before the first layer and after the last. We also replace
+# *left* by *right*.
 
 # %% tags=["hide-input"]
 direction = [
@@ -911,18 +910,18 @@ plots.show(
 lesson.report("02_company", {name: 100 * c[-1].mean().item() for name, c in alike.items()})
 
 # %% [markdown]
-# **What came out.** The report gives cosines times a hundred, after the last layer. The two meanings of *left* begin with almost the same
-# vector and move apart. *Right*, the opposite, comes nearer.
+# **What came out.** (The report gives cosines after the last layer, times a hundred.) The two meanings of *left* begin with almost the
+# same vector and move apart. *Right*, the opposite, comes nearer.
 #
 # **What it means.** Context changes a vector. It does not keep left and right far apart.
 #
-# **How sure we are.** Both movements are larger than the intervals. It is less sure that the same meaning ends nearer than the other
-# meaning: their intervals nearly touch. And we used a few sentences of our own and one small BERT.
+# **How sure we are.** Both movements are larger than the intervals. Whether the same meaning ends nearer than the other is less sure:
+# their intervals nearly touch. And we used a few sentences and one small BERT.
 #
 # ## Which words does a vector depend on?
 #
-# As with the pictures, we take one word away (BERT gets its `[MASK]`) and see how far each vector moves. The
-# GRU and the Transformer are untrained here, since their architecture alone decides which words can matter.
+# We take one word away (BERT gets its `[MASK]`) and see how far each vector moves. The GRU and the Transformer are untrained, since their
+# architecture alone decides which words can matter.
 
 
 # %%
@@ -966,7 +965,7 @@ plots.show(
 
 # %% [markdown]
 # In the table a vector depends on its own word alone. In the BiGRU all words matter, neighbours most. In the untrained Transformer all
-# other words matter about equally. In BERT some words move every vector, such as *girl* and *umbrella*.
+# others matter about equally. In BERT some words, such as *girl* and *umbrella*, move every vector.
 #
 # All three readers must keep one promise: a caption has the same vectors alone and in a batch with longer captions.
 
@@ -1029,17 +1028,8 @@ for name, (network, encoder, run) in encoders.items():
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# Nearly all parameters for pictures are in the backbone, so the field looks at each picture once and keeps the features. Our boxes come
-# for free; on photographs the detector that finds them is large. BERT is larger and does more work than the other two readers together.
-#
-# ```{admonition} Optional: where the code departs from the papers
-# :class: note dropdown
-#
-# - The Transformer's paper normalises after each sum; the thesis, our layer and most of today's code before each part.
-# - The paper adds sines and cosines for positions; BERT, the thesis and our reader learn them.
-# - Our vision transformer has no class token: here the patches are the elements.
-# - VSE∞'s released code normalises its regions over the padding too.
-# ```
+# Nearly all parameters for pictures are in the backbone, so the field runs it once and keeps the features. On photographs, regions need a
+# large detector too. BERT does more work than the other two readers together.
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |
@@ -1059,5 +1049,5 @@ Markdown("\n".join(lines))
 # ## Where to read on
 #
 # - How much of a receptive field is used, measured by gradients: {cite}`luo2016receptive`.
-# - Whether cells can serve as well as regions: {cite}`jiang2020grid`.
+# - Cells in place of regions: {cite}`jiang2020grid`.
 # - [The joint space](03_joint_space.ipynb) compares what the two sides give.

@@ -14,9 +14,8 @@
 # %% [markdown]
 # # The joint space
 #
-# **You will be able to** say what it means that pictures and sentences share a space, compute every number of a retrieval table,
-# spot an evaluation that ties can fool, predict what a recall on few pictures becomes on many, and measure a system against what
-# is true of a picture.
+# **You will be able to** compute every number of a retrieval table, spot an evaluation that ties can fool, predict what a recall on few
+# pictures becomes on many, and measure a system against what is true of a picture.
 #
 # **You need** the notebooks [Start here](00_start_here.ipynb) and [Pictures and captions](01_pictures_and_captions.ipynb), dot
 # products, and an idea of the normal distribution.
@@ -95,14 +94,13 @@ plots.show(
 )
 
 # %% [markdown]
-# That is a good search: all pictures of which the caption is true come first. But the caption was written for only one of them, which is
-# not first, so recall at 1 counts a miss. We come back to this.
+# That is a good search: all pictures of which the caption is true come first. But the one that the caption was written for is not the
+# first, so recall at 1 counts a miss. We come back to this.
 #
 # ## Angle and distance say the same
 #
-# Both networks scale their vectors to length one, so all vectors lie on the *unit sphere*, the points at distance one from
-# the origin. That sphere is the *joint space*: a caption should lie near the pictures it is true of. We can measure how near by the
-# angle between two vectors, or by the straight line from tip to tip.
+# Both networks scale their vectors to length one, so all lie on the *unit sphere*. That sphere is the *joint space*: a caption should lie
+# near the pictures it is true of. We can measure how near by the angle between two vectors, or by the straight line from tip to tip.
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(5.4, 4.2))
@@ -156,9 +154,9 @@ print("nearest is most similar:", torch.equal(squared.argmin(0), S[:, :200].argm
 #
 # ## The rank of a caption
 #
-# Look at one column of the matrix. One picture is the caption's own; all other pictures are its negatives. The *rank* of the caption is the
-# number of negatives that score at least as high as its own picture. The best rank is 0. We need not sort anything: we count what lies to
-# the right of a line.
+# Look at one column of the matrix. One picture is the caption's own; all others are its negatives. The *rank* of the caption is the number
+# of negatives that score at least as high as its own picture. The best rank is 0. We need not sort: we count what lies to the right of a
+# line.
 
 # %% tags=["hide-input"]
 own_scores = S[owner, torch.arange(len(owner))]  # (Nc,)
@@ -192,8 +190,8 @@ plots.show(
 # ```{hint}
 # :class: dropdown
 #
-# Pick one number from each column of `S`, the score with the own picture. Compare the whole matrix with these numbers. Which picture does
-# this count that it should not?
+# Pick from each column of `S` the score with the own picture. Compare the whole matrix with these numbers. Which picture does this count
+# that it should not?
 # ```
 
 # %%
@@ -247,7 +245,7 @@ def picture_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Ni,)
 # ````{solution} ex-03-ranks
 # :class: dropdown
 #
-# Hide the captions of other pictures to find the best own one. Hide the own captions to count the others.
+# Hide other pictures' captions to find the best own one. Hide the own captions to count the others.
 # ````
 #
 # `vsecore.evaluation.ranks` gives both lists of ranks. It reads the matrix in blocks, so that it need not fit into memory.
@@ -303,14 +301,13 @@ check("03.median", your_median)
 # ````{solution} ex-03-median
 # :class: dropdown
 #
-# Sorted they are 0, 0, 1, 2, 7, 30. The middle lies between 1 and 2. Rounded down it is 1, and counted from 1 it is 2. The one bad rank
-# would dominate the mean; here it does not matter.
+# Sorted they are 0, 0, 1, 2, 7, 30. The middle lies between 1 and 2. Rounded down it is 1, and counted from 1 it is 2.
 # ````
 #
 # ## Why ties count against a system
 #
-# What if a negative scores exactly as high as the own picture? We call this a *tie*, and count it against the system. Is that
-# too strict? Here are four ways to compute R@1, all found in real code:
+# What if a negative scores exactly as high as the own picture? We count such a *tie* against the system. Is that too strict? Here are four
+# ways to compute R@1, all found in real code:
 #
 # - **counting** the negatives that score at least as high, as above;
 # - **counting strictly** those that score higher;
@@ -356,12 +353,11 @@ check("03.break", your_scores)
 # ````{solution} ex-03-break
 # :class: dropdown
 #
-# Give all pictures the same score. Then no picture scores higher than the own one, and all score as high: a system that has learned
-# nothing looks perfect.
+# Give all pictures the same score. Then none scores higher than the own one: a system that has learned nothing looks perfect.
 # ````
 #
-# Useful systems have ties too: half precision makes them, and so do scores that are rounded to save memory. We round the scores of our
-# trained system to fewer and fewer decimals and expect the four evaluations to disagree.
+# Useful systems have ties too: half precision makes them. We round the scores of our trained system to fewer and fewer decimals and expect
+# the four evaluations to disagree.
 
 # %% tags=["hide-input"]
 decimals = (5, 4, 3, 2, 1, 0)
@@ -403,12 +399,12 @@ lesson.report("03_folds", {f"R@1 among {small} pictures": in_folds["t2i_r1"]})
 # ```{exercise} Ten times as many pictures
 # :label: ex-03-folds
 #
-# Now the same system searches the whole test split, ten times as many pictures as in a fold. What happens to R@1? Write your
-# prediction before you read on:
+# Now the same system searches the whole test split, ten times as many pictures. What happens to R@1? Write your prediction before you read
+# on:
 #
-# - `"a"`: it stays about the same, since the system is the same;
+# - `"a"`: it stays about the same;
 # - `"b"`: it falls, but to much more than a tenth;
-# - `"c"`: it falls to about a tenth, since there are ten times as many pictures;
+# - `"c"`: it falls to about a tenth;
 # - `"d"`: nobody can tell from the folds.
 # ```
 
@@ -422,15 +418,13 @@ check("03.folds", your_prediction)
 # ````{solution} ex-03-folds
 # :class: dropdown
 #
-# It is b, and it can be computed. Only captions whose own picture leads by little lose the first place. A system that guesses would
-# fall to a tenth.
+# It is b. Only captions whose own picture leads by little lose the first place. A system that guesses would fall to a tenth.
 # ````
 #
-# Only the number of negatives changes. Let $n$ be the number of pictures searched. A caption has $n - 1$ negatives, and each of them has a
-# chance to score higher. Suppose their scores follow the bell curve, a *normal distribution*, with mean zero and standard deviation one; this
-# only sets the unit. Let the score of the own picture follow a normal distribution with mean $\delta$, the *lead*, and standard
-# deviation $\sigma$, the *spread*. Call its density $p(s)$. With $\Phi(s)$ the chance that one negative stays below $s$, all of them stay
-# below with chance $\Phi(s)^{n-1}$, so
+# Only the number of negatives changes: among $n$ pictures, a caption has $n - 1$ negatives, and each of them has a chance to score higher.
+# Suppose their scores follow a *normal distribution* with mean zero and standard deviation one; this only sets the unit. Let the score of
+# the own picture follow a normal distribution with mean $\delta$, the *lead*, and standard deviation $\sigma$, the *spread*. Call its
+# density $p(s)$. With $\Phi(s)$ the chance that one negative stays below $s$, all of them stay below with chance $\Phi(s)^{n-1}$, so
 #
 # $$\mathrm{R@1} = \int p(s)\, \Phi(s)^{\,n-1}\, \mathrm{d}s .$$
 #
@@ -454,8 +448,8 @@ assert math.isclose(recall_law(1000, 1, 0, 1), 100 / 1000, rel_tol=1e-6)  # no l
 # %% [markdown]
 # ## An experiment that could fail
 #
-# Real negatives are not independent numbers from a bell curve: some pictures are nearly the same. So this formula, our *law*, may fail.
-# We test it: we find the lead and the spread that give R@1 and R@10 on the small folds, and predict the recalls on all pictures.
+# Real negatives are not independent numbers from a normal distribution: some pictures are nearly the same. So this formula, our *law*, may
+# fail. We test it: we find the lead and the spread that give R@1 and R@10 on the small folds, and predict the recalls on all pictures.
 
 
 # %%
@@ -538,13 +532,12 @@ lesson.report(
 
 # %% [markdown]
 # We asked whether two numbers from a small search predict the recalls of a large one. They nearly do, here and for five of the six
-# published systems: COCO 1K and 5K hold nearly the same information. SCAN does better at 5K than the law predicts; its table does not say
-# why. Seven systems are few. Use the law to understand tables, not to replace a measurement.
+# published systems: COCO 1K and 5K hold nearly the same information. SCAN does better at 5K than the law predicts. Seven systems are few:
+# use the law to understand tables, not to replace a measurement.
 #
 # ## What is true, and what the protocol counts
 #
-# R@k asks for the *own* picture. But a caption can be true of several pictures, and then each of them is a right answer. Our embedded world
-# knows which.
+# R@k asks for the *own* picture. But a caption can be true of several pictures, and our embedded world knows which.
 #
 # Two measures ask for all right answers. Let $R$ be the number of these *relevant* items, and let $r_i$ be one if the item at place $i$ is
 # relevant, else zero. *R-precision* is the share of relevant items among the first $R$.
@@ -557,8 +550,8 @@ lesson.report(
 # ```{exercise} Average precision at R
 # :label: ex-03-precision
 #
-# `shown` says of every item, in order from the best place, whether it is relevant: a bool tensor (n,). All relevant items are in it. Return
-# the average precision at R of this one query.
+# `shown` says of every item, from the best place on, whether it is relevant: a bool tensor (n,). Return the average precision at R of this
+# one query.
 # ```
 #
 # ```{hint}
@@ -585,7 +578,7 @@ def average_precision_at_r(shown):  # (n,) bool, the best place first -> a numbe
 # ````{solution} ex-03-precision
 # :class: dropdown
 #
-# A wrong item adds nothing itself, and it lowers P at all places after it.
+# A wrong item adds nothing, and it lowers P at all places after it.
 # ````
 #
 # To use your function we need the items in the order of their scores. Ties count against the system: of equal scores, the wrong items come first.
@@ -620,7 +613,7 @@ print("vsecore.evaluation.map_at_r agrees")
 # `vsecore.evaluation.ndcg` computes it.
 # ```
 #
-# Now we ask our system both questions: does a caption find its own picture, and does it find a picture that it is true of?
+# Now we ask our system both questions: does a caption find its own picture, or one that it is true of?
 
 # %%
 first_true = truth[torch.arange(len(owner)), S.argmax(0)].double().mean().item()
@@ -635,8 +628,8 @@ lesson.report(
 )
 
 # %% [markdown]
-# A true picture comes first much more often than the own one: many of the errors that R@1 counts are right answers. How high can R@1 be?
-# An *oracle* knows every true pair, and nothing else: it breaks ties at random.
+# A true picture comes first much more often than the own one: many errors that R@1 counts are right answers. How high can R@1 be? An
+# *oracle* knows every true pair, and nothing else: it breaks ties at random.
 #
 # ```{exercise} The limit of R@1
 # :label: ex-03-limit
@@ -667,9 +660,9 @@ check("03.limit", your_limit)
 #
 # ## Do recall and truth put systems in the same order?
 #
-# An unfair protocol does little harm if it is equally unfair to all systems. So we compare systems of three kinds: ridge regressions
-# (linear maps) with four penalties, and two trainings, one with InfoNCE and one with the loss of the next notebook,
-# measured after different numbers of steps.
+# An unfair protocol does little harm if it is equally unfair to all systems. So we compare systems of three kinds: ridge regressions with
+# four penalties, and two trainings, one with InfoNCE and one with the loss of the next notebook, measured after different numbers of
+# steps.
 
 
 # %%
@@ -733,8 +726,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Each dot is a system; the dotted line is the oracle's R@1 on our test split. *Kendall's rank correlation* says how far two orders agree:
-# it is the share of pairs of systems that both put in the same order, minus the share that they put in opposite orders.
+# Each dot is a system; the dotted line is the oracle's R@1. *Kendall's rank correlation* says how far two orders agree: it is the share of
+# pairs of systems that both put in the same order, minus the share that they put in opposite orders.
 
 
 # %%
@@ -755,18 +748,18 @@ orders = {
 lesson.report("03_order", orders)
 
 # %% [markdown]
-# We asked whether R@1 puts systems in the same order as the truth does. From text to picture it does: the systems lie near one curve.
-# From picture to text it does so within a kind, but less between kinds: the ridge regressions found more of what is true than InfoNCE at
-# the same R@1. A likely reason is that R@1 needs only the best own caption, while mAP@R asks for every true one, and InfoNCE pushes all
-# captions of other pictures away, the true ones too. How sure are we? Each system was trained once, at the size of a lesson. So use R@1
-# to follow a training, but compare systems of different kinds by the truth as well.
+# We asked whether R@1 puts systems in the same order as the truth does. From text to picture it does: the systems lie near one curve. From
+# picture to text it does so within a kind, but less between kinds: the ridge regressions found more of what is true than InfoNCE at the
+# same R@1. A likely reason is that R@1 needs only the best own caption, and InfoNCE pushes all captions of other pictures away, the true
+# ones too. How sure are we? Each system was trained once, at the size of a lesson. So use R@1 to follow a training, but compare systems of
+# different kinds by the truth as well.
 #
 # ```{exercise} Change one thing
 # :label: ex-03-explore
 #
-# Does another measure agree with the truth better? `rank_correlation("i2t_r1", "i2t_map", ~same)` gave the last number above. Change one thing in
-# it: the measure (`"i2t_r10"`, `"i2t_medr"`, `"rsum"`), the direction, or the pairs that count. Write down what you expect before you run
-# the cell, and what you found afterwards.
+# Does another measure agree with the truth better? `rank_correlation("i2t_r1", "i2t_map", ~same)` gave the last number above. Change the
+# measure (`"i2t_r10"`, `"i2t_medr"`, `"rsum"`), the direction, or the pairs that count. Write down what you expect before you run the
+# cell, and afterwards what you found.
 # ```
 
 # %%
@@ -784,14 +777,13 @@ check("03.explore", (expected, found))
 # ````{solution} ex-03-explore
 # :class: dropdown
 #
-# What counts is that you wrote your expectation before you saw the number.
+# What counts is to expect something before you see the number.
 # ````
 #
 # ## What people say about photographs
 #
-# For photographs nobody knows everything that is true, but we can ask people. *Crisscrossed Captions*, CxC {cite}`parekh2021cxc`, had raters
-# judge further pairs of COCO's test split. *ECCV Caption* {cite}`chun2022eccv` let five systems propose pairs and asked people to
-# confirm them.
+# For photographs we can ask people. *Crisscrossed Captions*, CxC {cite}`parekh2021cxc`, had raters judge further pairs of COCO's test
+# split. *ECCV Caption* {cite}`chun2022eccv` let five systems propose pairs and asked people to confirm them.
 
 # %% tags=["hide-input"]
 split = coco_judgements.split_ids()
@@ -808,9 +800,8 @@ print("own pairs:", len(pairs_of["coco"]))
 print("further pairs that people found right:", len(further))
 
 # %% [markdown]
-# People confirmed more further pairs than there are own pairs, and most pairs were never looked at. COCO's own recall counts each of
-# these pairs as a negative. `vsecore.evaluation.coco_benchmarks` measures your scores by all three. Here is what was published for three
-# systems:
+# People confirmed more further pairs than there are own pairs, and most pairs were never looked at. COCO's own recall counts them all as
+# negatives. `vsecore.evaluation.coco_benchmarks` measures your scores by all three. Here is what was published for three systems:
 
 # %% tags=["hide-input"]
 columns = ("eccv_t2i_map_at_r", "eccv_t2i_r_precision", "eccv_t2i_r1", "cxc_t2i_r1")
@@ -831,16 +822,8 @@ for entry in (entry for entry in entries if columns[0] in entry.metrics):
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# VSRN has the lowest rsum of the three and the highest mAP@R from text to picture; from picture to text, which is not in the table, it is
-# last by both. The authors who measured this warn that VSRN is one of the five systems that proposed the pairs, and a proposer's pairs
-# are confirmed more often.
-#
-# ```{admonition} Optional: when a printed rsum is not the sum
-# :class: note dropdown
-#
-# The evaluation code that VSE++, SCAN and VSRN share prints, after five folds, an "rsum" that is six times the mean recall from picture
-# to text. We add up all six recalls. The recalls that the papers print are right.
-# ```
+# VSRN has the lowest rsum of the three and the highest mAP@R from text to picture. But VSRN is one of the five systems that proposed the
+# pairs, and the authors warn that a proposer's pairs are confirmed more often.
 #
 # ## Summary
 #
@@ -852,5 +835,5 @@ Markdown("\n".join(lines))
 # ## Where to read on
 #
 # - [Learning to rank](04_learning_to_rank.ipynb) makes the vectors: it writes the loss that pulls a picture and its caption together.
-# - Ranking as the task, with R@k and the median rank as its measures, comes from {cite}`hodosh2013framing`.
-# - How easily measures mislead is the subject of {cite}`musgrave2020reality`.
+# - Ranking as the task, with R@k and the median rank: {cite}`hodosh2013framing`.
+# - How easily measures mislead: {cite}`musgrave2020reality`.

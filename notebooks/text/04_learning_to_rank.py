@@ -22,8 +22,8 @@
 #
 # **It takes** about 2 minutes and 1 GB of memory on two cores; the exercises take an hour.
 #
-# The map: encode → pool → compare → **learn**. The first three stages turn a picture and a caption into one number, their
-# similarity. This notebook is about the fourth, which makes that number mean something.
+# The map: encode → pool → compare → **learn**. The first three stages turn a picture and a caption into one number, their similarity. The
+# fourth makes that number mean something.
 
 # %% tags=["parameters"]
 tier = "lesson"
@@ -110,11 +110,10 @@ plots.show(
 # %% [markdown]
 # ## What we want, in a picture
 #
-# A picture and its caption are two points on a circle (in a real system, on a sphere in many dimensions). We want the
-# caption to be more similar to the picture than any other caption is, and not just barely: by a *margin* $m$. A caption of
-# another picture is called a *negative*. On the left, only negatives in the shaded zone are too close. The right panel shows the same wish
-# as a cost: it is zero while the negative keeps its distance, then rises in a straight line. That shape is
-# called a *hinge*.
+# A picture and its caption are two points on a circle (in a real system, on a sphere in many dimensions). We want the caption to be more
+# similar to the picture than any *negative*, a caption of another picture, and not just barely: by a *margin* $m$. On the left, only
+# negatives in the shaded zone are too close. The right panel shows the same wish as a cost: it is zero while the negative keeps its
+# distance, then rises in a straight line. That shape is called a *hinge*.
 
 # %% tags=["hide-input"]
 margin, own = 0.2, 30  # the caption is 30 degrees from its picture
@@ -350,9 +349,9 @@ plots.show(
 #
 # ## What a training step does
 #
-# Two networks make the vectors. They are called *towers*, since they stand side by side and meet only at the top. The picture
-# tower projects the cells of a grid and averages them. The caption tower reads the words with a recurrent network in
-# both directions and averages too. Both end on the unit sphere, so a dot product is a cosine.
+# Two networks make the vectors. They are called *towers*, since they stand side by side and meet only at the top. The picture tower
+# projects the cells of a grid and averages them. The caption tower reads the words with a bidirectional GRU and averages too. Both end on
+# the unit sphere, so a dot product is a cosine.
 
 
 # %%
@@ -420,8 +419,8 @@ def training_step(picture_tower, caption_tower, loss, optimizer, batch):
 # ````{solution} ex-04-step
 # :class: dropdown
 #
-# The vectors have length one, so the product `v @ t.T` holds all cosines of the batch. The gradients are cleared before
-# `backward`, since PyTorch adds new ones to old ones.
+# The vectors have length one, so `v @ t.T` holds all cosines of the batch. The gradients are cleared before `backward`, since PyTorch adds
+# new ones to old ones.
 # ````
 #
 # An epoch is such a step for every batch of the training data. We run one with all negatives:
@@ -462,11 +461,11 @@ lesson.report(
 #
 # ## Does the hardest negative win in the end?
 #
-# The paper claims that the hardest negative beats the sum over all. The code of a successor {cite}`chen2021gpo` has a third way: one epoch
-# of all negatives first, then the hardest. If the claim fails here, the line of all negatives ends on top.
+# The paper claims that the hardest negative beats the sum over all. The code of a successor {cite}`chen2021gpo` begins with one epoch of
+# all negatives. If the claim fails here, the line of all negatives ends on top.
 #
-# We trained each way for thirty epochs, from three seeds, on a quarter of the training pictures. That takes too long for a
-# notebook, so it was done beforehand, and the figure is drawn from the records of those runs.
+# We trained each way for thirty epochs, from three seeds, on a quarter of the training pictures. That takes too long for a notebook, so
+# the figure is drawn from the records of those runs.
 
 # %%
 long = records.find(results(), name="vsepp_grid_gru", data="scenes")
@@ -538,10 +537,9 @@ plots.show(
 # with rsum. From picture to text it does not: there, the sum over all negatives does better. A likely reason is that the hardest negative of a
 # picture is often a caption that is true of it too, though written for another one, and it is pushed away all the same.
 #
-# **How sure we are.** Three seeds on a small world, with one learning rate for all, are too few for a verdict on the paper's
-# claim. But they show what the first epoch is good for. (The dotted line is the oracle, which knows every true pair and breaks ties at
-# random. The five-caption protocol counts most true pairs as false, so a higher rsum partly means guessing which caption was written for
-# which picture.)
+# **How sure we are.** Three seeds on a small world, with one learning rate for all, are too few for a verdict on the paper's claim. But
+# they show what the first epoch is good for. (The dotted line is the oracle, which knows every true pair and breaks ties at random. A
+# higher rsum partly means guessing which caption was written for which picture.)
 #
 # ````{admonition} Optional: train these curves yourself
 # :class: note dropdown
@@ -564,8 +562,8 @@ plots.show(
 #
 # ## What a high learning rate does to the hardest negative
 #
-# Why would anybody wait with the hardest negative? We make its start harder: ten times the learning rate, no clipping of long gradients,
-# two epochs. We watch two things: the loss of a batch, and the mean similarity of *all* its pairs, right and wrong.
+# Why wait with the hardest negative? We make its start harder: ten times the learning rate, no clipping of long gradients, two epochs. We
+# watch the loss of a batch, and the mean similarity of *all* its pairs, right and wrong.
 
 # %%
 harsh = {"training.learning_rate": 2e-2, "training.clip_norm": 1e9, "training.epochs": 2}
@@ -606,7 +604,7 @@ check("04.predict", your_prediction)
 # ````{solution} ex-04-predict
 # :class: dropdown
 #
-# `"d"`. Any prediction earns the points; what counts is to have made one. The text below the figure says why it happens.
+# `"d"`. Any prediction earns the points. The text below the figure says why it happens.
 # ````
 
 # %%
@@ -686,8 +684,7 @@ plots.show(
 )
 
 # %% [markdown]
-# Look at the left panel. The two losses hardly differ, although one model ranks well and the other does not. How can that be? The
-# next exercise answers it.
+# Look at the left panel. The two losses hardly differ, although one model ranks well and the other does not. How can that be?
 #
 # ```{exercise} Fool the loss
 # :label: ex-04-break
@@ -712,9 +709,8 @@ check("04.break", your_scores)
 # ````{solution} ex-04-break
 # :class: dropdown
 #
-# Every pair ties with its hardest negative, and the other negatives are far away. This happens in good models too: think of two
-# almost identical pictures. So the loss alone cannot tell a good model from a collapsed one. The mean similarity can, and so
-# can the recall.
+# Every pair ties with its hardest negative, and the other negatives are far away. This happens in good models too: think of two almost
+# identical pictures. So the loss alone cannot tell a good model from a collapsed one. Mean similarity and recall can.
 # ````
 #
 # ```{admonition} Where the code departs from the paper
@@ -729,9 +725,8 @@ check("04.break", your_scores)
 #
 # ## Your own experiment: the margin, or the number of negatives
 #
-# Change one thing and see what it does. On a quarter of the training pictures a try takes seconds. Some ideas:
-# `{"losses.triplet.margin": 0.05}`, `{"training.batch_size": 32}` (31 negatives in place of 127),
-# `{"losses.triplet.warmup_epochs": 3}` (always all negatives).
+# On a quarter of the training pictures a try takes seconds. Some ideas: `{"losses.triplet.margin": 0.05}`, `{"training.batch_size": 32}`
+# (31 negatives in place of 127), `{"losses.triplet.warmup_epochs": 3}` (always all negatives).
 #
 # ```{exercise} Change one thing
 # :label: ex-04-ablation
@@ -770,14 +765,13 @@ check("04.ablation", (expected, found))
 # ````{solution} ex-04-ablation
 # :class: dropdown
 #
-# There is no single right answer. A good answer names what was changed, says what was expected and why, and does not claim more than one
-# seed can show.
+# A good answer names what was changed, says what was expected and why, and does not claim more than one seed can show.
 # ````
 #
 # ## What the paper reports
 #
-# Below are published numbers of VSE++ on photographs. They are not comparable with the sums above, which come from another
-# world, smaller networks and a shorter training.
+# These are published numbers of VSE++ on photographs. The sums above come from another world, smaller networks and a shorter training, so
+# do not compare them.
 
 # %%
 Markdown(course.published("VSE++"))
@@ -788,11 +782,11 @@ Markdown(course.published("VSE++"))
 # - A hinge costs nothing once the right pair leads by the margin; the other rows and columns of a batch serve as negatives for free.
 # - All negatives spread the push over many easy cases; the hardest negative puts it on the worst mistake.
 # - Early in training the hardest negative is hard by accident, and learning from it alone can collapse the space to one point.
-# - An epoch of all negatives prevents that; watch the mean similarity and the recall, since the loss looks much the same with a collapse and without.
+# - An epoch of all negatives prevents that; watch the mean similarity and the recall, since the loss hardly shows a collapse.
 #
 # ## Where to read on
 #
 # - Where the hinge comes from: face recognition {cite}`schroff2015facenet` uses *semi-hard* negatives for the same reason that we
 #   waited an epoch; the sum over all negatives is the loss of {cite}`kiros2014unifying`.
-# - [Pooling](10_pooling.ipynb): what to put in place of the mean in both towers.
+# - [Pooling](10_pooling.ipynb): better than the mean in both towers?
 # - [How many negatives?](11_how_many_negatives.ipynb): between one negative and all of them.

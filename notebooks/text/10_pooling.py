@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Pooling: sort, weigh, sum
 #
-# **You will be able to** say what a pooler weighs, write GPO {cite}`chen2021gpo` and AdPool {cite}`zhang2022adpool` so that padding
-# has no weight, look up what a trained pooler has learned, and read a comparison of poolers with the right doubts.
+# **You will be able to** write GPO {cite}`chen2021gpo` and AdPool {cite}`zhang2022adpool` so that padding has no weight, look up what a
+# trained pooler has learned, and read a comparison of poolers with the right doubts.
 #
 # **You need** the notebooks [Encoders: what the vectors see](02_encoders.ipynb) and [Learning to rank](04_learning_to_rank.ipynb),
 # and the softmax.
@@ -70,10 +70,9 @@ plots.house_style()
 # %% [markdown]
 # ## What a pooler changes
 #
-# An encoder turns a picture into many vectors, one for each cell of a grid. The joint space needs a single one. The part that turns
-# many vectors into one is called a *pooler*. We first train the system of the 2AD paper at the size of this lesson: grid cells, a
-# GRU for the captions, and the paper's pooler, AdPool, in both towers. The loss is the subject of
-# [How many negatives?](11_how_many_negatives.ipynb).
+# An encoder turns a picture into many vectors, one for each cell of a grid. The joint space needs a single one. The part that turns many
+# into one is called a *pooler*. We first train the system of the 2AD paper at the size of this lesson: grid cells, a GRU for the captions,
+# and the paper's pooler, AdPool, in both towers. The loss is the subject of [How many negatives?](11_how_many_negatives.ipynb).
 
 # %%
 dataset = lesson.dataset("grid")
@@ -95,8 +94,8 @@ N = cells.shape[1]  # a grid has no padding
 print("cells", tuple(cells.shape), "words", tuple(words.shape))
 
 # %% [markdown]
-# To compare poolers in seconds, we keep the captions' vectors and train new picture towers, each a linear layer and a pooler, for a
-# few dozen steps.
+# To compare poolers in seconds, we keep the captions' vectors and train new picture towers, a linear layer and a pooler, for a few dozen
+# steps.
 
 
 # %%
@@ -159,8 +158,8 @@ towers = {"mean": train_tower("mean"), "AdPool": train_tower("adpool")}
 lesson.report("10_towers", {name: rsum(tower) for name, tower in towers.items()})
 
 # %% [markdown]
-# These are sums of recalls (rsum) on the development split. Both towers had the same cells, captions and number of steps. Of the
-# captions whose picture AdPool finds first, here is the one on which the mean does worst. Its picture is framed.
+# These are sums of recalls (rsum) on the development split, with the same cells, captions and number of steps. Of the captions whose
+# picture AdPool finds first, here is the one on which the mean does worst. Its picture is framed.
 
 # %% tags=["hide-input"]
 places = {name: ranks(scores_of(tower), dev.owner)[1] for name, tower in towers.items()}
@@ -185,14 +184,13 @@ plots.show(
 )
 
 # %% [markdown]
-# Most things in a picture fill only a few cells. The mean gives each of them no more weight than a cell of empty sky. A pooler
-# that gives more weight to large values loses less of them.
+# Most things fill only a few cells. The mean gives each of them no more weight than a cell of empty sky. A pooler that gives more weight
+# to large values loses less of them.
 #
 # ## One recipe: sort, weigh, sum
 #
-# Many poolers take three steps. They *sort* each dimension by itself, the largest value on top. They *weigh* the sorted values, with
-# one number for each place. Then they *sum*. In the figure, four cells have five dimensions each. Each cell has a colour, which its
-# values keep.
+# Many poolers take three steps. They *sort* each dimension by itself, the largest value on top. They *weigh* the sorted values, with one
+# number for each place. Then they *sum*. In the figure, four cells have five dimensions each. A cell's values keep its colour.
 
 # %% tags=["hide-input"]
 small = np.array([[3, 0, 7, 2, 5], [8, 4, 1, 6, 2], [5, 9, 2, 3, 1], [1, 2, 4, 8, 6]])  # (N, D)
@@ -236,8 +234,8 @@ plots.show(
 )
 
 # %% [markdown]
-# The first row of the second table mixes colours: the largest values of different dimensions may come from different cells. After
-# sorting, a row is no longer a cell but a *place*.
+# The first row of the second table mixes colours: the largest values may come from different cells. After sorting, a row is no longer a
+# cell but a *place*.
 #
 # Let $x_{(i)}$ be the row at place $i$ of $N$. The weights $\theta_i$ of the rows are the whole pooler (the paper's "sort,
 # weight-sum"):
@@ -286,10 +284,9 @@ print("vsecore.pooling.sort_descending sorts the same way")
 # ````{admonition} Optional: sorting with a network
 # :class: note dropdown
 #
-# `torch.sort` decides after each comparison what to compare next, so it sorts one dimension at a time. A *sorting network*
-# {cite}`batcher1968sorting` always compares the same places. Each of its *comparators* puts the larger value of two rows into the
-# upper one, in all dimensions of all sets at once: a `torch.maximum` and a `torch.minimum` (see `vsecore.pooling.sorting`). How few
-# comparators are enough? See {cite}`knuth1998art`.
+# A *sorting network* {cite}`batcher1968sorting` always compares the same places. Each of its *comparators* puts the larger value of two
+# rows into the upper one, in all dimensions of all sets at once: a `torch.maximum` and a `torch.minimum` (see `vsecore.pooling.sorting`).
+# How few comparators are enough? See {cite}`knuth1998art`.
 # ````
 #
 # ```{exercise} k-max under a mask
@@ -323,8 +320,8 @@ def k_max(x, mask, k):  # (B, N, D), (B, N) -> (B, D)
 # ````{solution} ex-10-kmax
 # :class: dropdown
 #
-# Padding becomes the smallest value, so it is taken only where the real values run out. There it must add nothing to the sum,
-# nor to the count that divides it.
+# Padding becomes the smallest value, so it is taken only where the real values run out. There it must add nothing, neither to the sum nor
+# to the count.
 # ````
 #
 # Learned weights come out of a softmax, which gives a share to everything. Its inputs are called *logits*. A logit of zero
@@ -343,9 +340,9 @@ print(safe_softmax(logits, mask)[~mask].sum().item(), "is the weight of all padd
 # %% [markdown]
 # ## GPO: weights from the place
 #
-# The *generalized pooling operator* {cite}`chen2021gpo` learns the list of weights. One fixed list would not do: a caption may have five
-# words or eighteen, and place 5 of 5 is not place 5 of 18. So each place is written as sines and cosines, and a small recurrent
-# network reads the places forwards and backwards and gives each a number. A softmax turns the numbers into weights.
+# The *generalized pooling operator* {cite}`chen2021gpo` learns the list of weights. One fixed list would not do: place 5 of 5 words is not
+# place 5 of 18. So each place is written as sines and cosines, and a small recurrent network reads the places forwards and backwards and
+# gives each a number. A softmax turns the numbers into weights.
 
 
 # %%
@@ -393,15 +390,14 @@ torch.testing.assert_close(theta, gpo.weights(torch.tensor([18]))[0])
 # ````{solution} ex-10-gpo
 # :class: dropdown
 #
-# Dividing by a tenth makes differences ten times as large, so that the weights can be sharp. They depend only on the number of
-# places: nothing here looks at an element.
+# Dividing by a tenth makes differences ten times as large, so that the weights can be sharp. Nothing here looks at an element.
 # ````
 #
 # ## AdPool: weights from the values
 #
-# GPO gives two pictures of the same size the same weights, whatever they show. AdPool {cite}`zhang2022adpool` keeps the sorting and
-# lets the values decide. It has two *levels*. The *token level* gives each sorted row one logit, its product with a learned vector
-# $W_{\mathrm{tok}}$ of width $D$, and a softmax turns the logits into weights, equation (3):
+# GPO gives all pictures of one size the same weights. AdPool {cite}`zhang2022adpool` keeps the sorting and lets the values decide. It has
+# two *levels*. The *token level* gives each sorted row one logit, its product with a learned vector $W_{\mathrm{tok}}$ of width $D$, and a
+# softmax turns the logits into weights, equation (3):
 #
 # $$v_{\mathrm{tok}} = \sum_{i=1}^{N} \theta_i\, x_{(i)}, \qquad \theta = \mathrm{softmax}_i\bigl(x_{(i)} \cdot W_{\mathrm{tok}}\bigr).$$
 #
@@ -434,10 +430,8 @@ def token_level(u, mask, W_tok):  # (B, N, D), (B, N), (D, 1) -> (B, D)
 # ````{solution} ex-10-token
 # :class: dropdown
 #
-# It is sort-weigh-sum once more, with weights that are computed for each set. Padding has a logit of zero; only the mask keeps it out.
+# It is sort-weigh-sum, with weights computed for each set. Padding has a logit of zero; only the mask keeps it out.
 # ````
-#
-# What can $W_{\mathrm{tok}}$ achieve? Try it by hand.
 #
 # ```{exercise} Be the maximum, be 2-max
 # :label: ex-10-weights
@@ -456,9 +450,8 @@ check("10.weights", your_weights)
 # ````{solution} ex-10-weights
 # :class: dropdown
 #
-# The logits are 3a + 2b, a + 2b and b. For the maximum, a large a lets the first row win. For 2-max the first two must be equal, so a
-# is 0, and a large b pushes the third out. This works because the first two rows are equal in the second dimension. For sets in general
-# there is no such W.
+# The logits are 3a + 2b, a + 2b and b. For the maximum, a large a lets the first row win. For 2-max, a is 0 and a large b pushes the third
+# row out. This works only because the first two rows are equal in the second dimension.
 # ````
 #
 # The *embedding level*, equation (4), gives every value a weight of its own, by a softmax over the elements, in each dimension $j$
@@ -466,8 +459,8 @@ check("10.weights", your_weights)
 #
 # $$v_{\mathrm{emb},\,j} = \sum_{i=1}^{N} \mathrm{softmax}_i(x_{ij})\; x_{ij} .$$
 #
-# The larger the values, the closer the embedding level comes to the maximum. A GRU's values lie between minus one and one, where a
-# softmax is nearly even; those of a linear layer may be larger.
+# The larger the values, the closer the embedding level comes to the maximum. A GRU's values lie between minus one and one, where a softmax
+# is nearly even.
 #
 # The *balance* weighs the two results. A learned vector $W_{\mathrm{bal}}$ gives each a logit, and a softmax turns the two logits
 # into their parts $\omega$, equation (5):
@@ -507,7 +500,7 @@ def adpool(token, x, mask, W_bal):  # (B, D), (B, N, D), (B, N), (D, 1) -> (B, D
 # ````{solution} ex-10-balance
 # :class: dropdown
 #
-# The balance is the token level again, on a set of two: one logit for each element, a softmax, a weighted sum.
+# The balance is the token level again, on a set of two.
 # ````
 #
 # Put together, the functions give what the package's pooler gives:
@@ -524,16 +517,16 @@ print("vsecore.pooling.AdPool agrees")
 # ```{admonition} Optional: where the released code departs from these equations
 # :class: note dropdown
 #
-# The released token level's softmax runs over the padding (you will try this below). Its $W_{\mathrm{tok}}$ is a matrix of $D$ times
-# $D$ with a bias, and a ReLU comes before the softmax: every value has a weight of its own. In the package this is
-# `per_dimension=True`. The other departures are on [the evidence page](../evidence/2ad.md).
+# The released token level's softmax runs over the padding (you will try this below). Its $W_{\mathrm{tok}}$ is a matrix of $D$ times $D$
+# with a bias, and a ReLU comes before the softmax: every value has a weight of its own (`per_dimension=True` in the package). More is on
+# [the evidence page](../evidence/2ad.md).
 # ```
 #
 # ## What trained poolers respond to
 #
-# We train towers with some more poolers. *Self-attention* {cite}`wang2020cvse` gives each cell one weight, by how well it agrees
-# with the mean of all cells. (`vsecore.pooling` also has the paper's AdaPool {cite}`stergiou2021adapool`, LIP {cite}`gao2019lip`, recurrent
-# network {cite}`hu2019bison,sutskever2014seq2seq` and graph convolution {cite}`li2019vsrn`.)
+# We train towers with more poolers. *Self-attention* {cite}`wang2020cvse` gives each cell one weight, by how well it agrees with the mean
+# of all cells. (`vsecore.pooling` also has AdaPool {cite}`stergiou2021adapool`, LIP {cite}`gao2019lip`, a recurrent network
+# {cite}`hu2019bison,sutskever2014seq2seq` and graph convolution {cite}`li2019vsrn`.)
 #
 # One question fits them all: *if one value rose a little, by how much would the pooled value of its dimension rise?* That is a
 # derivative. For the mean, k-max and GPO it is the weight itself.
@@ -576,8 +569,8 @@ plots.show(
 )
 
 # %% [markdown]
-# The curves are means over all dimensions of one picture; where they stop, the derivative is zero or below. SoftPool, GPO and AdPool
-# begin alike: much for the first place, less for the next. GPO found this shape by itself.
+# The curves are means over all dimensions of one picture; where they stop, the derivative is zero or below. SoftPool, GPO and AdPool begin
+# alike: much for the first place, less for the next.
 #
 # Weights from places and weights from values differ once the size of a set changes. Let every cell appear twice: the picture is still
 # the same.
@@ -585,8 +578,8 @@ plots.show(
 # ```{exercise} Every cell twice
 # :label: ex-10-double
 #
-# With which pooler does the vector change when every cell appears twice? Write one name, `"mean"`, `"5-max"`, `"AdPool"` or `"GPO"`, before you run the
-# next cell. Any of the four earns the point.
+# With which pooler does the vector change? Write one name, `"mean"`, `"5-max"`, `"AdPool"` or `"GPO"`, before you run the next cell. Any
+# of the four earns the point.
 # ```
 
 # %%
@@ -607,12 +600,12 @@ lesson.report("10_doubled", turned)
 # ````{solution} ex-10-double
 # :class: dropdown
 #
-# With two of them. GPO meets places that it has never seen, and 5-max finds only three different values on its five places. The mean
-# and AdPool depend only on what *share* of the elements has which value, and the shares stay the same.
+# With two of them. GPO meets places that it has never seen, and 5-max finds only three different values on its five places. For the mean
+# and AdPool only the *share* of elements with each value matters, and the shares stay the same.
 # ````
 #
-# The numbers are the degrees by which the vector turns. Grids all have one size; captions and sets of regions do not. So GPO is trained
-# with *size augmentation* {cite}`chen2021gpo`: elements are left out at random, so that it sees sets of many sizes.
+# The numbers are the degrees by which the vector turns. Captions and sets of regions differ in size. So GPO is trained with *size
+# augmentation* {cite}`chen2021gpo`: elements are left out at random.
 #
 # ## What AdPool has learned
 #
@@ -658,8 +651,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Read the balance first. A level whose part is close to zero gets hardly any gradient, so its curve means little. As a test, we
-# replace AdPool by SoftPool and train nothing. Where the token level has no part, this changes nothing.
+# Read the balance first. A level whose part is close to zero gets hardly any gradient, so its curve means little. As a test, we replace
+# AdPool by SoftPool and train nothing. Where the token level has no part, nothing changes.
 
 
 # %%
@@ -679,10 +672,9 @@ lesson.report("10_swapped", swapped)
 # %% [markdown]
 # ## Is the learning rate to blame?
 #
-# Adam divides a gradient by its recent size, so every entry of $W_{\mathrm{bal}}$ moves by about the learning rate at each step. When
-# all $D$ entries move together, the logits move fast. Does the balance move so far because the rate is high? Then a tenth of the
-# rate should leave it about where it began, even with ten times the steps. We ask the small towers, whose balance moves but does not
-# saturate in so few steps.
+# Adam divides a gradient by its recent size, so every entry of $W_{\mathrm{bal}}$ moves by about the learning rate at each step. When all
+# $D$ entries move together, the logits move fast. Does the balance move so far because the rate is high? Then a tenth of the rate should
+# leave it about where it began, even with ten times the steps. We ask the small towers.
 
 
 # %%
@@ -724,8 +716,7 @@ Markdown(
 # ```{exercise} What moves the balance
 # :label: ex-10-explore
 #
-# Change one thing in the cell above: other seeds, another rate, more steps, or a balance that begins in the middle (`nn.init.zeros_`
-# on `tower.pool.balance.weight`, in the folded cell of `train_tower`). Write what you expect before you run it, and afterwards what
+# Change one thing in the cell above: other seeds, another rate, more steps. Write what you expect before you run it, and afterwards what
 # came out.
 # ```
 
@@ -740,14 +731,14 @@ check("10.explore", (your_expectation, your_finding))
 # ````{solution} ex-10-explore
 # :class: dropdown
 #
-# There is no right answer. A good one changes nothing else and compares more than one seed.
+# A good answer changes nothing else and compares more than one seed.
 # ````
 #
 # ## An experiment that could fail: can the token level be k-max?
 #
-# The paper says that the token level lets the model "find the best combination of MeanPool and K-MaxPool". Can it *be* them? A
-# pooler sees the cells of the trained system and learns to imitate a simple pooler. We measure the share of the variance that it
-# misses: almost nothing, if the sentence holds. The token level begins as the mean.
+# The paper says that the token level lets the model "find the best combination of MeanPool and K-MaxPool". Can it *be* them? A pooler sees
+# the cells of the trained system and learns to imitate a simple pooler. We measure the share of the variance that it misses: almost
+# nothing, if the sentence holds. It begins as the mean.
 
 
 # %%
@@ -814,14 +805,14 @@ plots.show(
 )
 
 # %% [markdown]
-# GPO can be both. Both forms of the token level began as exactly the mean, and come close to the maximum. But neither can be k-max:
-# their weights come from the values, so a step between two places needs a gap between the values there, in every set. They find a
-# slope instead. Only half of the paper's sentence holds, the half about the mean.
+# GPO can be both. Both forms of the token level began as exactly the mean, and come close to the maximum. But neither can be k-max: their
+# weights come from the values, so a step between two places needs a gap between the values there, in every set. Here, half of the paper's
+# sentence holds, the half about the mean.
 #
 # ## Break it: let the padding take part
 #
-# Now leave the mask out of the token level's softmax, as the released code does. A row of padding is zero, and so is its logit. It
-# adds nothing to the sum, but it takes weight from the real rows.
+# Now leave the mask out of the token level's softmax, as the released code does. A row of padding is zero, and so is its logit. It adds
+# nothing, but it takes weight from the real rows.
 
 
 # %%
@@ -841,8 +832,7 @@ broken |= {f"{times * L} words": in_batch_with(times * L) for times in (1, 2, 4)
 lesson.report("10_padding", broken)
 
 # %% [markdown]
-# The same caption gets another vector in another batch. A model that is trained with this bug may adapt to it, but only to batches
-# like those of its training.
+# The same caption gets another vector in another batch.
 #
 # ```{exercise} Break it
 # :label: ex-10-break
@@ -862,8 +852,8 @@ check("10.break", your_value)
 # ````{solution} ex-10-break
 # :class: dropdown
 #
-# The words' weights are proportional to 4 and 2, so alone they give (4 · 2 + 2 · 1) / 6. In the batch, six rows of padding have the
-# weight of a zero, 1 each: the same sum is divided by 12. Half of the caption's value is gone.
+# The words' weights are proportional to 4 and 2, so alone they give (4 · 2 + 2 · 1) / 6. In the batch, six rows of padding have weight 1
+# each: the same sum is divided by 12. Half is gone.
 # ````
 #
 # ## Which pooler is best?
@@ -915,16 +905,15 @@ Markdown(
 )
 
 # %% [markdown]
-# The dotted line is an *oracle*: it knows every caption that is true of a picture, but not which five were written for it, and breaks
-# ties at random. A sum above this line partly rewards guessing, so mAP@R on the truth counts too. The parts of AdPool (table 3), fixed balances
-# (table C-2) and the paper's own numbers are on [the evidence page](../evidence/2ad.md).
+# The dotted line is the *oracle*: it knows every true pair and breaks ties at random. A sum above it partly rewards guessing which
+# captions were written for which picture, so mAP@R on the truth counts too. The parts of AdPool (table 3), fixed balances (table C-2) and
+# the paper's own numbers are on [the evidence page](../evidence/2ad.md).
 #
 # ```{admonition} Do not judge too early
 # :class: tip
 #
-# Here are the same systems after a few epochs at one learning rate for all, and after the long training. The early column ranks
-# poolers by how fast they learn, which is another question. Compare the places, and remember that neighbours may have changed
-# places by chance.
+# Here are the same systems after a few epochs at one learning rate for all, and after the long training. The early column ranks poolers by
+# how fast they learn, which is another question. Neighbours may have changed places by chance.
 # ```
 
 # %% tags=["hide-input"]
@@ -965,4 +954,4 @@ Markdown("\n".join(lines))
 # ## Where to read on
 #
 # - [How many negatives?](11_how_many_negatives.ipynb) explains the loss that trained this system, the other half of the paper.
-# - {cite}`kalchbrenner2014dcnn` kept the $k$ largest values of a sentence, long before either paper.
+# - {cite}`kalchbrenner2014dcnn` kept a sentence's $k$ largest values.
