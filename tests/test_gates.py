@@ -13,6 +13,7 @@ from vsecore.experiments.ledger import printed_sums
 SMALL = {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 6}
 BETTER = {0: 310.0, 1: 320.0, 2: 330.0, 3: 315.0, 4: 325.0}
 WORSE = {0: 300.0, 1: 311.0, 2: 319.0, 3: 305.0, 4: 314.0}
+BARELY_BETTER = {seed: rsum + (8.0, 16.0, 1.0, 18.0, 5.0)[seed] for seed, rsum in WORSE.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -270,12 +271,31 @@ def test_a_question_of_ours_is_answered_by_yes_or_no(tmp_path, claimed):
     assert judged(tmp_path / "other").told == "no"
 
 
+def test_a_claim_about_early_training_is_judged_by_the_first_third_of_the_epochs(tmp_path, claimed):
+    claimed({"when": "early in training"})
+    faster = (80.0, 90.0, 95.0, 99.5, 100.0, 100.0)  # LEVEL has 60 and 80 in its first third
+    outcome = judged(tmp_path, WORSE, curve=faster)
+    assert outcome.told == "reproduced"
+    assert outcome.differences == {"early_rsum": [15.0] * 5}
+    claimed({})
+    assert [one.told for one in outcomes("2ad", "small", folder=tmp_path / "records")] == ["no difference"]
+
+
+def test_a_claim_about_early_training_shares_no_doubt_with_one_about_the_end(tmp_path, claimed):
+    claimed({}, {"when": "early in training", "statement": "AdOpt is ahead"})
+    folder = tmp_path / "records"
+    ridge(folder)
+    study(folder, "2ad_parts", "all", BARELY_BETTER)
+    study(folder, "2ad_parts", "without AdOpt", WORSE)
+    at_the_end, early = outcomes("2ad", "small", folder=folder)
+    assert (at_the_end.told, early.told) == ("reproduced", "no difference")
+
+
 def test_several_claims_share_the_doubt(tmp_path, claimed):
     """The mean is 9.6 and its t is 2.97 with 4 degrees of freedom: p = 0.041, and 0.082 for two claims."""
     folder = tmp_path / "records"
     ridge(folder)
-    found = {seed: rsum + (8.0, 16.0, 1.0, 18.0, 5.0)[seed] for seed, rsum in WORSE.items()}
-    study(folder, "2ad_parts", "all", found)
+    study(folder, "2ad_parts", "all", BARELY_BETTER)
     study(folder, "2ad_parts", "without AdOpt", WORSE)
     study(folder, "2ad_parts", "without AdPool", WORSE)
     assert [outcome.told for outcome in outcomes("2ad", "small", folder=folder)] == ["reproduced"]
@@ -313,7 +333,7 @@ def test_every_claim_is_told_once_and_borne_out_by_the_papers_own_numbers():
     for field in ("statement", "place", "refuted_by"):
         assert all(getattr(claim, field).strip() for claim in held)
     assert len({(claim.statement, claim.experiment) for claim in held}) == len(held)
-    assert len({(claim.experiment, claim.system, claim.against) for claim in held}) == len(held)
+    assert len({(claim.experiment, claim.system, claim.against, claim.when) for claim in held}) == len(held)
     told = 0
     for claim in held:
         assert claim.system != claim.against

@@ -17,6 +17,8 @@ CLAIMS = assets() / "claims.yml"
 
 Kind = Literal["better", "no worse", "our question"]
 """What a claim says about its first system; "our question": one that a reader will ask, not the paper."""
+When = Literal["at the end", "early in training"]
+"""When a claim compares its systems."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Claim:
     against: str  # the arm that it is compared with
     statement: str  # what is claimed, in a few plain words
     refuted_by: str  # what would speak against it
+    when: When = "at the end"
 
 
 def claims(work: str = "") -> list[Claim]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vsecore.experiments import tuning
+from vsecore.experiments.claims import When
 
 LEVELLED = 0.01
 """A training has levelled off if the last third of its epochs added less than this share of its rsum."""
@@ -23,6 +24,8 @@ SEEDS_ELSEWHERE = 3
 MEASURES = {"scenes": ("rsum", "i2t_map_at_r", "t2i_map_at_r")}
 """The measures that count, by data: on the scenes, whose truth is known, also mAP@R on it, both ways."""
 MEASURES_ELSEWHERE = ("rsum",)
+EARLY = "early_rsum"
+"""Judges claims about early training: the mean rsum on dev over the first third of the epochs."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Studied:
 
     arm: str
     trainings: Sequence[Training]  # one for its system, or one for each member of an ensemble
-    results: Mapping[str, Mapping[int, float]]  # each measure on the test split, by seed
+    results: Mapping[str, Mapping[int, float]]  # each measure by seed, of the test split except for `EARLY`
     baseline: Mapping[str, float]  # of a ridge regression on its features, the best of its members'
     device: str  # what it was trained on
     title: tuple[str, str]  # name and digest of its records: the same if two arms are the same system
@@ -68,8 +71,10 @@ class Shut:
     seconds: float  # how long those take
 
 
-def measures_of(data: str) -> tuple[str, ...]:
+def measures_of(data: str, when: When = "at the end") -> tuple[str, ...]:
     """Return the measures that count on some data."""
+    if when == "early in training":
+        return (EARLY,)
     return MEASURES.get(data, MEASURES_ELSEWHERE)
 
 
@@ -78,14 +83,14 @@ def seeds_wanted(data: str) -> int:
     return SEEDS.get(data, SEEDS_ELSEWHERE)
 
 
-def shut(first: Studied, second: Studied, data: str) -> list[Shut]:
+def shut(first: Studied, second: Studied, data: str, when: When = "at the end") -> list[Shut]:
     """Return the gates that are shut for a comparison of two arms, in order; none if it may be judged."""
     found: list[Shut | None] = [same_system(first, second)]
     for arm in (first, second):
         found += [learning_rate(arm), levelled(arm)]
         if not _compared(arm, data) or not (arm is weaker(first, second) and is_finished(arm)):
             found.append(above_baseline(arm, data))
-    found += [seeds(first, second, data), truth(first, second, data)]
+    found += [seeds(first, second, data), measured(first, second, data, when)]
     return [gate for gate in found if gate is not None]
 
 
@@ -211,10 +216,10 @@ def seeds(first: Studied, second: Studied, data: str) -> Shut | None:
     return Shut("seeds", f"{len(shared)} in common, {wanted} needed", trainings, seconds)
 
 
-def truth(first: Studied, second: Studied, data: str) -> Shut | None:
+def measured(first: Studied, second: Studied, data: str, when: When = "at the end") -> Shut | None:
     """Check that both arms have every measure that counts on the data, from the same seeds."""
     shared = first.seeds & second.seeds
-    for measure in measures_of(data):
+    for measure in measures_of(data, when):
         for arm in (first, second):
             if missing := shared - arm.results.get(measure, {}).keys():
                 seconds = sum(training.seconds for training in arm.trainings)

@@ -14,7 +14,7 @@ from vsecore.data.splits import FeatureKind
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.experiment import Candidates, Experiment, PlannedTraining, title_of
-from vsecore.experiments.gates import Studied, Training, is_unfinished, measures_of
+from vsecore.experiments.gates import EARLY, Studied, Training, is_unfinished, measures_of
 from vsecore.experiments.references import BASELINE
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.scales import Scale, changes_of, recipe_at
@@ -70,6 +70,8 @@ def studied(
         for entry in mine:
             for metric, value in entry.metrics.items():
                 metrics[metric][entry.seed] = value
+            if curve := tuning.development_curve(entry):
+                metrics[EARLY][entry.seed] = statistics.mean(curve[: max(len(curve) // 3, 1)])
         found[arm] = Studied(
             arm,
             [_training(training, entries, tried(training.recipe.name)) for training in planned],

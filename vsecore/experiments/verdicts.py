@@ -49,8 +49,9 @@ def outcomes(
     """Judge a paper's claims by the records of fair trainings on some data, see `gates` and `statistics`.
 
     With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
-    Each measure is tested by itself, with Holm's correction over all claims of an experiment, judged or not
-    yet; if the measures contradict each other the verdict is "mixed". "not tried": an arm has no record.
+    A claim about early training has a measure of its own, `gates.EARLY`. Each measure is tested by itself,
+    with Holm's correction over all claims of an experiment that it judges, judged or not yet; if the measures
+    contradict each other the verdict is "mixed". "not tried": an arm has no record.
 
     Args:
         work: the key of a paper, such as "2ad".
@@ -82,16 +83,21 @@ def _judged(
     shut: list[list[Shut] | None] = []
     for claim in several:
         first, second = found.get(claim.system), found.get(claim.against)
-        shut.append(None if first is None or second is None else gates.shut(first, second, data))
+        shut.append(None if first is None or second is None else gates.shut(first, second, data, claim.when))
     judged = [claim for claim, gates_shut in zip(several, shut, strict=True) if gates_shut == []]
     by_measure: dict[Claim, dict[str, Verdict]] = {claim: {} for claim in judged}
-    for measure in measures_of(data):
-        for alike in (lambda claim: claim.kind == "no worse", lambda claim: claim.kind != "no worse"):
-            family = [claim for claim in judged if alike(claim)]
-            left = [_doubts(found[claim.system], found[claim.against], measure) for claim in family]
-            questions = sum(alike(claim) for claim in everything)
-            for claim, remaining in zip(family, corrected(left, questions), strict=True):
-                by_measure[claim][measure] = judge(remaining, claim.kind)
+    for when in dict.fromkeys(claim.when for claim in judged):
+        for measure in measures_of(data, when):
+            for no_worse in (True, False):
+                alike = [
+                    claim
+                    for claim in everything
+                    if claim.when == when and (claim.kind == "no worse") == no_worse
+                ]
+                family = [claim for claim in judged if claim in alike]
+                left = [_doubts(found[claim.system], found[claim.against], measure) for claim in family]
+                for claim, remaining in zip(family, corrected(left, len(alike)), strict=True):
+                    by_measure[claim][measure] = judge(remaining, claim.kind)
     held = []
     for claim, gates_shut in zip(several, shut, strict=True):
         if gates_shut is None:
@@ -101,7 +107,7 @@ def _judged(
         held.append(
             Outcome(
                 claim,
-                {measure: differences(first, second, measure) for measure in measures_of(data)},
+                {measure: differences(first, second, measure) for measure in measures_of(data, claim.when)},
                 gates_shut,
                 "too small to say" if gates_shut else together(list(by_measure[claim].values())),
                 {} if gates_shut else by_measure[claim],
@@ -139,7 +145,7 @@ def verdicts(
     A line below the table lists the claims that are not tried.
     """
     lines = [
-        "| claim | rsum, difference in the paper | here, mean over seeds | spread | seeds | verdict |",
+        "| claim | difference in the paper | here, mean over seeds | spread | seeds | verdict |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     untried = []
@@ -147,8 +153,8 @@ def verdicts(
         if outcome.judgement == "not tried":
             untried.append(outcome.claim.statement)
             continue
-        claim, found = outcome.claim, outcome.differences.get("rsum", [])
-        paper = printed_sums(get_experiment(claim.experiment))
+        claim, found = outcome.claim, next(iter(outcome.differences.values()))
+        paper = printed_sums(get_experiment(claim.experiment)) if claim.when == "at the end" else {}
         cells = [
             f"{claim.statement} ({claim.place})",
             f"{paper[claim.system] - paper[claim.against]:+.1f}"

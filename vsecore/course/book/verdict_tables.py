@@ -11,6 +11,7 @@ from typing import get_args
 from vsecore.course.book.findings import DATA, Findings
 from vsecore.course.book.wording import seeds, signed, table, trainings
 from vsecore.experiments import Claim, Outcome, Shut, get_experiment, missing
+from vsecore.experiments.gates import EARLY
 from vsecore.experiments.ledger import printed_sums
 from vsecore.experiments.verdicts import Judgement
 
@@ -28,7 +29,8 @@ def verdicts(found: Findings) -> str:
         'The column "the paper" has the difference between the two rsums that it prints for COCO, if it '
         "prints both. The columns for our data have the verdict and, for each measure, the mean difference ± "
         "its standard deviation over the seeds, and what this measure says by itself. "
-        '"To text" means searching captions with a picture, "to picture" the reverse.'
+        '"To text" means searching captions with a picture, "to picture" the reverse. "Early rsum" is the '
+        "mean rsum on the development split over the first third of the epochs."
     )
     for (words, *rest), several in groups.items():
         claim = several[0][0].claim
@@ -63,7 +65,7 @@ def _claimed(claim: Claim) -> str:
 def _paper(claim: Claim) -> str:
     """The difference that the paper prints."""
     sums = printed_sums(get_experiment(claim.experiment))
-    if not {claim.system, claim.against} <= sums.keys():
+    if claim.when != "at the end" or not {claim.system, claim.against} <= sums.keys():
         return "–"
     return signed(sums[claim.system] - sums[claim.against])
 
@@ -76,7 +78,7 @@ def _ours(outcome: Outcome) -> str:
             spread = f"{_FIXED}±{_FIXED}{statistics.stdev(values):.1f}" if len(values) > 1 else ""
             said = f": {outcome.by_measure[measure]}" if measure in outcome.by_measure else ""
             lines.append(f"{_MEASURES[measure]} {signed(statistics.mean(values))}{spread}{said}")
-    if counted := len(outcome.differences.get("rsum", ())):
+    if counted := max((len(values) for values in outcome.differences.values()), default=0):
         lines.append(seeds(counted))
     return "<br>".join(lines)
 
@@ -85,6 +87,7 @@ _MEASURES = {
     "rsum": "rsum",
     "i2t_map_at_r": "mAP@R to text",
     "t2i_map_at_r": "mAP@R to picture",
+    EARLY: "early rsum",
 }
 _FIXED = "\N{NO-BREAK SPACE}"
 
