@@ -41,39 +41,46 @@ def test_every_heading_begins_a_slide() -> None:
     ]
 
 
+MUCH = "Here are some more words than a slide should hold, and nobody needs them there. " * 4
+
+
 @pytest.mark.parametrize(
     ("paragraph", "shown"),
     [
+        ("One thing. Another. A line without an end", "One thing. Another. A line without an end"),
         (
-            "The hardest negative is the one with the highest similarity. It is alone.",
-            "The hardest negative is the one with the highest similarity.",
-        ),
-        ("Look left. The two losses hardly differ.", "Look left. The two losses hardly differ."),
-        (
-            "Each pair of a batch is compared with its row and its column. Some more. The sum is:",
-            "Each pair of a batch is compared with its row and its column. The sum is:",
+            f"The hardest negative is the one with the highest similarity. {MUCH}So it is alone.",
+            "The hardest negative is the one with the highest similarity. … So it is alone.",
         ),
         (
-            "No end is in $a. b$, in `x. y`, in (brackets. Not here), after e.g. this. But here.",
-            "No end is in $a. b$, in `x. y`, in (brackets. Not here), after e.g. this.",
+            f"Look left. The two losses of these runs hardly differ. {MUCH}How can that be?",
+            "Look left. The two losses of these runs hardly differ. … How can that be?",
         ),
-        ("A line without an end", "A line without an end"),
         (
-            "Three seeds on a small world are too few for a verdict. (The line is the oracle.)",
-            "Three seeds on a small world are too few for a verdict.",
+            f"Each pair of a batch is compared with its row and its column. {MUCH}The sum is:",
+            "Each pair of a batch is compared with its row and its column. … The sum is:",
+        ),
+        (
+            f"No end is in $a. b$, in `x. y`, in (brackets. Not here), after e.g. this. {MUCH}But here.",
+            "No end is in $a. b$, in `x. y`, in (brackets. Not here), after e.g. this. … But here.",
+        ),
+        (
+            "A first sentence is shown alone if the last one is too long to stand beside it on one slide. "
+            f"{MUCH.replace('. ', ', ')}and so it ends.",
+            "A first sentence is shown alone if the last one is too long to stand beside it on one slide.",
         ),
     ],
 )
-def test_a_paragraph_becomes_its_first_sentence_and_what_announces_the_next_thing(
+def test_a_short_paragraph_is_whole_and_a_long_one_becomes_its_first_and_its_last_sentence(
     paragraph: str, shown: str
 ) -> None:
     assert gist(paragraph) == shown
 
 
 def test_the_whole_paragraph_is_among_the_speakers_notes() -> None:
-    told = "The first sentence is long enough to stand alone on a slide. The second is for the speaker."
+    told = f"The first sentence is long enough to stand alone on a slide. {MUCH}The last ends it."
     [_, slide] = slides(new_markdown_cell(f"## A heading\n\n{told}"))
-    assert slide.parts == [Words(told.split(" The second")[0])] and slide.notes == [told]
+    assert slide.parts == [Words(told.replace(MUCH, "… "))] and slide.notes == [told]
 
 
 def test_folded_boxes_hints_and_solutions_are_left_out() -> None:

@@ -790,5 +790,5 @@ Markdown(course.published("VSE++"))
 #
 # - Where the hinge comes from: face recognition {cite}`schroff2015facenet` uses *semi-hard* negatives for the same reason that we
 #   waited an epoch; the sum over all negatives is the loss of {cite}`kiros2014unifying`.
-# - [Pooling](10_pooling.ipynb): better than the mean in both towers?
-# - [How many negatives?](11_how_many_negatives.ipynb): between one negative and all of them.
+# - [Pooling](10_pooling.ipynb): what to put in place of the mean.
+# - [How many negatives?](11_how_many_negatives.ipynb) Between one and all.

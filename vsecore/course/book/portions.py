@@ -10,6 +10,7 @@ from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 MOST_WORDS = 60  # of prose on a slide
+SHORT = 40  # words: such a paragraph is shown whole
 LEAST_LETTERS = 50  # "Look at the left panel." says nothing alone
 
 # No sentence ends within a formula, code, emphasis or brackets, nor with these abbreviations.
@@ -38,16 +39,20 @@ def words_in(text: str) -> int:
 
 
 def gist(paragraph: str) -> str:
-    """The first sentence of a paragraph, and the last one if it announces what follows.
+    """A short paragraph whole; of a long one the first sentence, its point, and the last, its result.
 
-    A first sentence of a few words takes the next one along.
+    A first sentence of a few words takes the next one along. Without the last one if both are too long.
     """
     flat = " ".join(paragraph.split())
+    if words_in(flat) <= SHORT:
+        return flat
     ends = _ends(flat)
     first = next((place for place, end in enumerate(ends) if end >= LEAST_LETTERS), len(ends) - 1)
     said = flat[: ends[first]]
-    if flat[-1:] not in (*'.!?)"”’',) and first < len(ends) - 1:
-        said += flat[ends[-2] :]
+    announces = flat[-1:] not in (*'.!?)"”’',)
+    if first < len(ends) - 1 and (announces or words_in(said + flat[ends[-2] :]) <= MOST_WORDS):
+        between = "" if first == len(ends) - 2 else " …"
+        said += between + flat[ends[-2] :]
     return said
 
 
