@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from answers import joint_space, learning_to_rank, pooling, start_here
+from answers import how_many_negatives, joint_space, learning_to_rank, pooling, start_here
 
 from vsecore.course.checks import EXERCISES, check
 from vsecore.course.checks.exercise import NOT_ANSWERED, Exercise, Trial, judge_answer
@@ -31,10 +31,13 @@ TOLD = [
     ("04.break", torch.ones(4, 4), "each to its own point"),
     ("04.break", torch.zeros(4, 4), "each to its own point"),
     ("04.break", 0.4 * learning_to_rank.TIES + 0.4, "not below 0.5"),
+    ("04.break", 3 * learning_to_rank.TIES, "from -1 to 1"),
     ("10.kmax", pooling.hidden_by_minus_five, "lower than any value"),
     ("10.kmax", pooling.multiplies, "zero times NaN"),
     ("10.gpo", pooling.multiplied_gpo, "multiplied by 0.1"),
     ("10.balance", pooling.adds_nan, "Zero times NaN"),
+    ("11.loss", how_many_negatives.zero_for_a_mask, "below zero"),
+    ("11.loss", how_many_negatives.without_mask, "With all negatives"),
 ]
 
 

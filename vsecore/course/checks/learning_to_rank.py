@@ -98,7 +98,7 @@ def _has_gradient(loss: Callable[..., Any]) -> bool:
 def _trained(step: Callable[..., Any], steps: int) -> tuple[list[Any], list[Tensor]]:
     """What a step returns on a small batch, a few times in a row, and the weights afterwards."""
 
-    class Words(nn.Module):
+    class CaptionTower(nn.Module):
         """A caption tower of one table: small, but it needs the mask."""
 
         def __init__(self) -> None:
@@ -126,7 +126,7 @@ def _trained(step: Callable[..., Any], steps: int) -> tuple[list[Any], list[Tens
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        towers = nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), Words()
+        towers = nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), CaptionTower()
         mask = torch.tensor([[True, True, True], [True, True, False], [True, False, False]])
         batch = SimpleNamespace(
             pictures=torch.randn(3, 2, 3),
@@ -170,6 +170,10 @@ def _learn(trained: Callable[..., Any]) -> tuple[bool, bool]:
 def _cost_of(scores: Any) -> float:
     """The hardest-negative loss of a learner's batch of four."""
     return float(triplet(torch.as_tensor(scores, dtype=torch.float32)))
+
+
+def _is_batch_of_four(answer: Any) -> bool:
+    return tuple(answer.shape) == (4, 4) and bool((answer.abs() <= 1).all())
 
 
 def _lead(scores: Tensor) -> float:
@@ -352,7 +356,7 @@ EXERCISES: dict[str, Exercise] = {
         8,
         (
             Trial(
-                lambda answer: tuple(answer.shape) == (4, 4) and bool((answer.abs() <= 1).all()),
+                _is_batch_of_four,
                 "Give a tensor of shape (4, 4), with similarities from -1 to 1.",
             ),
             Trial(
@@ -368,7 +372,7 @@ EXERCISES: dict[str, Exercise] = {
         ),
         mistakes=(
             Trial(
-                lambda answer: tuple(answer.shape) == (4, 4) and float(answer.max() - answer.min()) < 0.1,
+                lambda answer: _is_batch_of_four(answer) and float(answer.max() - answer.min()) < 0.1,
                 "All similarities are equal, or nearly: that is a collapsed batch. Both towers may have "
                 "collapsed, each to its own point. Push most negatives away.",
             ),
@@ -377,7 +381,11 @@ EXERCISES: dict[str, Exercise] = {
                 "That batch is perfect: its loss is zero. Let a negative come as near as the pair.",
             ),
             Trial(
-                lambda answer: near(_cost_of(answer), 2 * 4 * 0.2) and float(answer.mean()) >= 0.5,
+                lambda answer: (
+                    _is_batch_of_four(answer)
+                    and near(_cost_of(answer), 2 * 4 * 0.2)
+                    and float(answer.mean()) >= 0.5
+                ),
                 "The loss is right, but the mean similarity is not below 0.5. Only the hardest negative of "
                 "each row and column has to tie.",
             ),
