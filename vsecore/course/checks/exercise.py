@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from traceback import walk_tb
 from typing import Any, Literal, get_args
 
 from vsecore.course.checks.borrowed import borrowed, holds_dots, is_stub
@@ -89,7 +90,8 @@ class Judgement:
         title: the exercise's.
         points: trials passed before the first that failed.
         possible: trials there are.
-        message: "Right.", or the hint of the first failure or of a known mistake.
+        message: "Right.", or the hint of the first failure or of a known mistake. If the learner's
+            code stopped, it says so first.
     """
 
     title: str
@@ -110,15 +112,20 @@ class Judgement:
 def judge_answer(task: Exercise, answer: Any) -> Judgement:
     """Judge an answer that lies here: is there one, is it the learner's own, how far does it get?"""
     if is_stub(answer):
-        return not_answered(task)
+        return not_answered(task, answer)
     if helper := borrowed(answer, task.defined_above, task.instead):
         return refused(task, helper)
     return judge_by_trials(task, partial(task.caller, answer) if task.caller else answer)
 
 
-def not_answered(task: Exercise) -> Judgement:
-    """The judgement of an answer that was left as handed out."""
-    return Judgement(task.title, 0, len(task.trials), NOT_ANSWERED)
+def not_answered(task: Exercise, answer: Any = ...) -> Judgement:
+    """The judgement of an answer that was left as handed out; of several parts it names the missing one."""
+    message = NOT_ANSWERED
+    if isinstance(answer, tuple | list):
+        missing = [number for number, part in enumerate(answer, start=1) if is_stub(part)]
+        if len(missing) < len(answer):
+            message += f" Part {missing[0]} of {len(answer)} is still missing."
+    return Judgement(task.title, 0, len(task.trials), message)
 
 
 def refused(task: Exercise, helper: str) -> Judgement:
@@ -139,8 +146,7 @@ def judge_by_trials(task: Exercise, answer: Any) -> Judgement:
         if isinstance(trouble, NameError):
             return Judgement(task.title, points, possible, f"{trouble}. {RUN_ABOVE}")
         if not passed:
-            known = [mistake.hint for mistake in task.mistakes if _tried(mistake, answer)[0]]
-            return Judgement(task.title, points, possible, [*known, trial.hint][0] + _said(trouble, answer))
+            return Judgement(task.title, points, possible, _advice(task, trial, answer, trouble))
     return Judgement(task.title, possible, possible, task.message)
 
 
@@ -190,14 +196,27 @@ def _speaks_of_dots(error: Exception) -> bool:
 def _tried(trial: Trial, answer: Any) -> tuple[bool, Exception | None]:
     """Whether an answer passes a trial, and what stopped the learner's code, if anything did."""
     try:
-        return bool(trial.passes(answer)), None
+        return bool(trial.passes(partial(_call, answer) if callable(answer) else answer)), None
     except Exception as error:  # whatever a learner's code raises is an answer, not the end of the lesson
         return False, error
 
 
-def _said(trouble: Exception | None, answer: Any) -> str:
-    """What is added to a hint if the learner's code raised an exception."""
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a learner's function. That an error passed through here says that it arose in there."""
+    return function(*arguments)
+
+
+def _advice(task: Exercise, trial: Trial, answer: Any, trouble: Exception | None) -> str:
+    """What to tell a learner whose answer fails a trial: what stopped it, if anything did; where to look."""
+    known = [mistake.hint for mistake in task.mistakes if _tried(mistake, answer)[0]]
+    hint = known[0] if known else trial.hint
     if trouble is None:
-        return ""
-    what = "Your code stopped with" if callable(answer) else "Your answer could not be read:"
-    return f" ({what} {type(trouble).__name__}: {trouble})"
+        return hint
+    what = ": ".join(filter(None, (type(trouble).__name__, str(trouble).rstrip("."))))
+    if not callable(answer):
+        return f"Your answer could not be read: {what}. {hint}"
+    if all(frame.f_code is not _call.__code__ for frame, _ in walk_tb(trouble.__traceback__)):
+        return f"{hint} (What your code returned could not be used: {what}.)"
+    if known:
+        return f"Your code stopped with {what}. {hint}"
+    return f"Your code stopped with {what}. (The hint of this trial, which may not be the reason: {hint})"

@@ -246,7 +246,7 @@ def _mark(
 
 
 def _judged(key: str, judgement: Judgement, checks: int, name: str) -> Mark:
-    state: MarkState = "not answered" if judgement.message == NOT_ANSWERED else "no points"
+    state: MarkState = "not answered" if judgement.message.startswith(NOT_ANSWERED) else "no points"
     if judgement.points:
         state = "right" if judgement.passed else "partly right"
     return _mark(key, state, one_line(judgement.message), name, judgement.points, checks)
