@@ -63,6 +63,7 @@ def test_a_class_has_everybody_in_it(handed: Path, marked_elsewhere: list[str]) 
     grading = Grading(roster=handed.parent / "roster.csv", deadline=DEADLINE)
     page = grade_folder(handed, None, grading, no_words)
     rows = table(page.with_name("summary.csv"), "learner")
+    assert rows.pop("possible")["00.rank"] == "2", "what there was to get"
     assert list(rows) == ["anna", "Ben Ü", "Cem", "Dora", "empty"]
     assert [row["points"] for row in rows.values()] == ["5", "5", "0", "0", "0"]
     assert [row["late_hours"] for row in rows.values()] == ["0.0", "24.0", "0.0", "0.0", "0.0"]
@@ -108,7 +109,7 @@ def test_points_and_comments_by_hand_are_taken_up_without_another_run(
     school = table(page.with_name("lms.csv"), "ID number")
     assert (school["A1"]["Grade"], school["B7"]["Grade"], school["C3"]["Grade"]) == ("6.5", "5", "1")
     said_to_anna = school["A1"]["Feedback comments"]
-    assert said_to_anna.startswith("00.rank: Right, said in words.; For the figure.; ")
+    assert said_to_anna.startswith("For the figure.; 00.rank: 2/2, Right, said in words.; 00.")
     made = json.loads((page.parent / "learners" / "anna" / "report.json").read_text("utf-8"))
     assert (
         made["exercises"][0]["state"] == "by hand" and "the grader gave 1" in made["exercises"][0]["message"]
@@ -153,6 +154,8 @@ def test_a_roster_that_cannot_be_right_is_refused(tmp_path: Path, content: str |
         ("s123,Anna", "ANNA_99_assignsubmission_file"),
         ("S123,Anna", "s123"),
         ("s1,Anna Ay", "anna_ay"),
+        ("s1,ANNA  AY", "anna-ay"),
+        ("s1,Anna-Ay", "anna.ay"),
         ("s1,Anna_Ay", "Anna Ay"),
         ("s1,Anna Ay", "anna ay_99_assignsubmission_file"),
         ("s1,Jörg", "jo\u0308rg"),
@@ -178,12 +181,16 @@ def test_folders_that_are_nobodys_are_told_beside_those_who_handed_in_nothing(
     handed: Path, marked_elsewhere: list[str]
 ) -> None:
     roster, said = handed.parent / "roster.csv", list[str]()
-    roster.write_text("id,name\nA1,Anna\nB7,Ben\nC3,Cem\n", "utf-8")
-    grade_folder(handed, None, Grading(roster=roster), said.append)
-    assert (
-        said[-1]
-        == "1 folder belongs to nobody on the roster; 1 person on it handed in nothing: compare them."
+    roster.write_text("id,name,folder,handed_in\nA1,Anna,,\nE5,Ema,empty,\nC3,Cem Benn,,2026-01-10T18:30\n")
+    (handed / "cem-ben").mkdir()
+    page = grade_folder(handed, None, Grading(roster=roster, deadline=DEADLINE), said.append)
+    assert said[-1] == (
+        "2 folders belong to nobody on the roster; 1 person on it has no folder; "
+        "1 person on it has a folder that holds no notebook: cem-ben may be Cem Benn."
     )
+    cem = json.loads((page.parent / "learners" / "C3" / "report.json").read_text("utf-8"))
+    assert cem["remarks"] == ["The roster has a time of hand-in, but no folder fits the name; is it cem-ben?"]
+    assert cem["late_hours"] == 0, "nothing came, so nothing came late"
     nobodys = Learner("x", "", handed)
     assert compare([nobodys, nobodys]) == "2 folders belong to nobody on the roster."
 

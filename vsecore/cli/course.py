@@ -122,11 +122,12 @@ def learner(
     """
     paths.need_checkout("vse learner")
     from vsecore.course.grading import LEARNER_FOLDER, Fate, write_learner_copies, write_package
+    from vsecore.course.grading.plain import counted
 
     folder = out or LEARNER_FOLDER
     check_writable("--out", folder)
     fates = write_learner_copies(notebooks or (), folder, solutions=solutions, force=force)
-    typer.echo(f"{len(fates)} notebooks to work in: {folder}")
+    typer.echo(f"{counted(len(fates), 'notebook')} to work in: {folder}")
     for path, fate in fates.items():
         typer.echo(f"  {path.stem}: {fate}")
     program = f'"{Path(sys.executable).parent / "vse"}"'

@@ -3,6 +3,9 @@
 Any right answer passes, however it is written: trials look at what an answer does, never at how. Only an
 answer that leaves the work to the package, or to a function of the notebook or of another library that
 already does it, is refused (see `borrowed`).
+
+An answer that still holds the dots of the handed-out cell is not answered rather than wrong: it is dots, or a
+function that does nothing, gives dots back, or stops because it tried to work with them.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from functools import partial
 from traceback import walk_tb
 from typing import Any, Literal, get_args
 
-from vsecore.course.checks.borrowed import borrowed, is_stub
+from vsecore.course.checks.borrowed import borrowed, holds_dots, is_stub
 
 ExerciseKind = Literal["predict", "compute", "code", "break", "explore"]
 """What an exercise asks for: a prediction before a cell runs, a number worked out, code written, something
@@ -134,8 +137,12 @@ def refused(task: Exercise, helper: str) -> Judgement:
 def judge_by_trials(task: Exercise, answer: Any) -> Judgement:
     """Run an exercise's trials in their order and say how far the answer gets."""
     possible = len(task.trials)
+    if callable(answer):
+        answer = _stopped_by_dots(answer)
     for points, trial in enumerate(task.trials):
         passed, trouble = _tried(trial, answer)
+        if isinstance(trouble, _DotsLeftError):
+            return Judgement(task.title, points, possible, NOT_ANSWERED)
         if isinstance(trouble, NameError):
             return Judgement(task.title, points, possible, f"{trouble}. {RUN_ABOVE}")
         if not passed:
@@ -152,6 +159,38 @@ RUN_ABOVE = (
 def near(answer: Any, value: float, tolerance: float = 1e-4) -> bool:
     """Whether a number, or a tensor of one number, is this value up to rounding."""
     return abs(float(answer) - value) < tolerance
+
+
+class _DotsLeftError(Exception):
+    """A function met the dots that stand for a part not written yet."""
+
+
+def _stopped_by_dots(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that stops where this one gives dots back, or cannot go on because of them."""
+
+    def watched(*arguments: Any) -> Any:
+        try:
+            result = answer(*arguments)
+        except Exception as error:
+            if isinstance(error, NotImplementedError) or _speaks_of_dots(error):
+                raise _DotsLeftError from error
+            raise
+        if holds_dots(result):
+            raise _DotsLeftError
+        return result
+
+    return watched
+
+
+def _speaks_of_dots(error: Exception) -> bool:
+    """Whether Python, NumPy or PyTorch got dots where they wanted a value.
+
+    Errors of other types may speak of an ellipsis too: one in an index or in the equation of an `einsum`.
+    """
+    said = str(error)
+    return ("ellipsis" in said and isinstance(error, TypeError | AttributeError)) or said.endswith(
+        "dtype of ellipsis"
+    )
 
 
 def _tried(trial: Trial, answer: Any) -> tuple[bool, Exception | None]:

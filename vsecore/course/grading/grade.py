@@ -21,7 +21,15 @@ from vsecore.course.grading.marks import (
 from vsecore.course.grading.plain import counted
 from vsecore.course.grading.remarks import one_line
 from vsecore.course.grading.report import LearnerReport, write_class_summary, write_learner_report
-from vsecore.course.grading.roster import ByHand, Learner, compare, read_by_hand, read_roster, read_time
+from vsecore.course.grading.roster import (
+    ByHand,
+    Learner,
+    compare,
+    like,
+    read_by_hand,
+    read_roster,
+    read_time,
+)
 from vsecore.course.grading.work import Marked, Work, known, mark_all
 from vsecore.course.lesson import TIERS
 
@@ -127,15 +135,18 @@ def grade_folder(
     }
     marked = _mark(works, grading.jobs, tell)
     reports = []
+    nobodys = [learner for learner in learners if not learner.id]
     for learner in learners:
-        reports.append(report_on(learner, marked.get(learner), wanted, by_hand[learner], grading))
+        nearest = like(learner, nobodys) if learner.folder is None else ""
+        reports.append(report_on(learner, marked.get(learner), wanted, by_hand[learner], grading, nearest))
         write_learner_report(reports[-1], out if alone else out / "learners" / learner.place)
     if alone:
         for remark in reports[0].remarks:  # the report is the learner's
             tell(f"  remark: {one_line(remark)}")
         return out / "report.html"
     write_class_summary(reports, out)
-    if grading.roster and (differing := compare(learners)):
+    empty = {learner for learner in learners if learner.folder and learner not in works}
+    if grading.roster and (differing := compare(learners, empty)):
         tell(differing)
     return out / "summary.html"
 
@@ -146,8 +157,18 @@ def report_on(
     wanted: Iterable[str],
     by_hand: Sequence[ByHand],
     grading: Grading,
+    nearest: str = "",
 ) -> LearnerReport:
-    """Put together what was marked and what an instructor has added."""
+    """Put together what was marked and what an instructor has added.
+
+    Args:
+        learner: whose report it is.
+        marked: what was marked; None if there was nothing to mark.
+        wanted: numbers of notebooks, and exercises.
+        by_hand: what the instructor has added.
+        grading: how it was graded.
+        nearest: a folder on no roster, called much like a learner who has none.
+    """
     notebooks = marked.notebooks if marked else ()
     marks = {mark.exercise: mark for mark in best_marks(notebooks, wanted)}
     added, comments = 0.0, []
@@ -159,8 +180,8 @@ def report_on(
         elif line.points is not None:
             added += line.points
         if line.comment:
-            comments.append(f"{line.exercise}: {line.comment}" if line.exercise else line.comment)
-    return LearnerReport(
+            comments.append((line.exercise, line.comment))
+    report = LearnerReport(
         learner=learner.name,
         id=learner.id,
         place=learner.place,
@@ -169,10 +190,12 @@ def report_on(
         tier=grading.tier,
         date=marked.date if marked else datetime.now(UTC).date().isoformat(),
         late=_hours_late(learner, grading.deadline),
+        late_by_roster=learner.handed_in is not None,
+        nothing="" if notebooks else _in_place_of_notebooks(learner),
         added=added,
         comments=tuple(comments),
-        remarks=tuple(_remarks(learner, notebooks, marks, grading)),
     )
+    return replace(report, remarks=tuple(_remarks(report, learner, grading, nearest)))
 
 
 def best_marks(marked: Iterable[NotebookMarks], wanted: Iterable[str]) -> tuple[Mark, ...]:
@@ -205,28 +228,48 @@ def _mark(works: Mapping[Learner, Work], jobs: int, tell: Callable[[str], None])
     return marked | {learner: now for learner, work in works.items() if (now := known(work))}
 
 
-def _remarks(
-    learner: Learner, notebooks: Iterable[NotebookMarks], marks: Iterable[str], grading: Grading
-) -> Iterator[str]:
+def _remarks(report: LearnerReport, learner: Learner, grading: Grading, nearest: str) -> Iterator[str]:
     """What the instructor should know, with the file that it is about."""
-    if learner.folder is None or not any(True for _ in notebooks):
-        yield "Nothing was handed in."
+    if report.nothing and learner.folder is None:
+        found = "The roster has a time of hand-in, but" if learner.handed_in else "Nothing was handed in:"
+        yield f"{found} no folder fits the name{f'; is it {nearest}?' if nearest else '.'}"
+    elif report.nothing:
+        yield report.nothing
     if grading.roster and not learner.id:
         yield "Not on the roster."
-    if late := _hours_late(learner, grading.deadline):
-        source = "roster" if learner.handed_in else "file's date, which anybody can set"
-        yield f"Handed in {late:.1f} hours late, by the {source}."
-    for one in notebooks:
+    if report.late:
+        source = "roster" if report.late_by_roster else "file's date, which anybody can set"
+        yield f"Handed in {report.late:.1f} hours late, by the {source}."
+    if report.summed < 0:
+        yield f"By hand the sum became {report.summed:g}: it is given as 0."
+    for one in report.notebooks:
         yield from (f"{one.name}: {remark}" for remark in (*one.remarks, *one.troubles))
-    for key in marks:
-        holding = [one.name for one in notebooks if key in {found.exercise for found in one.marks}]
+    for key in (mark.exercise for mark in report.marks):
+        holding = [one.name for one in report.notebooks if key in {found.exercise for found in one.marks}]
         if len(holding) > 1:
             yield f"{key} is in {' and in '.join(holding)}: it counts where it has most points."
 
 
+def _in_place_of_notebooks(learner: Learner) -> str:
+    """What a learner handed in who handed in no notebook."""
+    folder = learner.folder
+    inside = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) if folder else []
+    names = [name for name in inside if folder and (folder / name).is_file() and not _is_hidden(name)]
+    if not names:
+        return "Nothing was handed in."
+    more = f" and {counted(len(names) - 3, 'more file')}" if len(names) > 3 else ""
+    return f"No notebook was handed in; the folder holds {', '.join(names[:3])}{more}."
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))
+
+
 def _hours_late(learner: Learner, deadline: str) -> float:
-    """By how many hours work came too late; 0 if it did not, or if nobody knows."""
-    found = learner.folder.rglob("*.ipynb") if learner.folder else ()
+    """By how many hours work came too late; 0 if it did not, if nobody knows, or if there is none."""
+    if learner.folder is None:
+        return 0.0
+    found = learner.folder.rglob("*.ipynb")
     files = [path for path in found if ".ipynb_checkpoints" not in path.parts]
     dates = [datetime.fromtimestamp(path.lstat().st_mtime).astimezone() for path in files]
     handed_in = learner.handed_in or max(dates, default=None)

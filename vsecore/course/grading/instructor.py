@@ -42,20 +42,25 @@ PLANNED = {
     "19": "A search engine",
 }
 
-# For each length of a course in weeks: a week's notebooks, all of which exist, and what the week is for.
+# For each length of a course in weeks: a week's notebooks, all of which exist, and what the week is for. One
+# that stands in two weeks is read half in each.
 COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
     3: (
         (("00", "01"), "See the goal, then the data, and what five captions leave out."),
         (("02", "03"), "From a picture and a sentence to two vectors; how retrieval is measured."),
-        (("04",), "The loss that later systems start from. Change one thing, predict, measure."),
+        (("03", "04"), "What measures miss. The loss that later systems start from: predict, then measure."),
     ),
     6: (
-        (("00", "01"), "See the goal, then the data."),
+        (("00", "01"), "Before the meeting, see the goal in notebook 00; then the data."),
         (("02", "03"), "Encoders and measures."),
-        (("04",), "The hardest negative, and how a training collapses."),
+        (("03", "04"), "What measures miss; the hardest negative, and how a training collapses."),
         (("10",), "From many vectors to one."),
         (("11",), "How many negatives to learn from."),
-        (("12",), "Ensembles, and what a query costs. Each learner presents an ablation of their own."),
+        (
+            ("12",),
+            "Ensembles, and what a query costs. Learners present ablations of their own, in groups of four "
+            "or as posters.",
+        ),
     ),
     12: (
         (("00",), "See the goal: everybody trains a search engine and breaks it."),
@@ -72,7 +77,7 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
         ),
         (("12",), "Ensembles, and what a query costs."),
         ((), "Projects: run the experiments, ask for help."),
-        ((), "Projects: each learner presents what was predicted and what came out."),
+        ((), "Projects: groups of four, or posters, show what was predicted and what came out."),
     ),
 }
 
@@ -194,10 +199,18 @@ def _timings_table(lessons: dict[str, LessonPlan], named: Callable[[str], str]) 
 
 def _weeks_table(length: int, lessons: dict[str, LessonPlan], named: Callable[[str], str]) -> str:
     lines = ["| week | notebooks | to read and do | what for |", "| --- | --- | --- | --- |"]
+    every = [number for numbers, _ in COURSES[length] for number in numbers]
+    begun: set[str] = set()
     for week, (numbers, purpose) in enumerate(COURSES[length], start=1):
-        minutes = sum(lessons[number].reading + lessons[number].working for number in numbers)
+        minutes, shown = 0.0, []
+        for number in numbers:
+            halves = every.count(number)
+            minutes += (lessons[number].reading + lessons[number].working) / halves
+            half = f", {'second' if number in begun else 'first'} half" if halves == 2 else ""
+            shown.append(f"{named(number)}{half}")
+        begun |= set(numbers)
         time = f"{minutes / 60:.1f}{GLUE}h" if numbers else "–"
-        lines.append(f"| {week} | {'; '.join(map(named, numbers)) or '–'} | {time} | {purpose} |")
+        lines.append(f"| {week} | {'; '.join(shown) or '–'} | {time} | {purpose} |")
     return "\n".join(lines)
 
 

@@ -132,7 +132,7 @@ def run_cells(
             cells = [other for other in cells if other != place and other not in slow]
             if made.trouble.keys() >= set(cells):
                 return made
-    made.end = f"its cells have ended {KERNELS} kernels"
+    made.end = f"its cells have ended Python {KERNELS} times"
     return made
 
 
@@ -169,7 +169,7 @@ class _Client(NotebookClient):
         try:
             self.execute_cell(cell, place)
         except DeadKernelError:
-            raise self._lost("the kernel ended here: no memory was left, or it was told to") from None
+            raise self._lost("Python ended in this cell: out of memory, or the cell ended it") from None
         except CellTimeoutError:
             self.until += INTERRUPT_SECONDS  # it waited for that long
             raise self._lost("went on after it was interrupted") from None
@@ -221,7 +221,7 @@ class _Client(NotebookClient):
                     break
             except Empty:
                 if self.km is None or not await ensure_async(self.km.is_alive()):
-                    raise self._lost("the kernel ended while an answer was tried") from None
+                    raise self._lost("Python ended while an answer was tried") from None
             except _MALFORMED as error:
                 raise self._lost(f"a message that is not Jupyter's ({type(error).__name__})") from error
             if time.monotonic() > until and interrupted:

@@ -22,10 +22,10 @@ from vsecore.course.checks import EXERCISES, Judgement
 from vsecore.course.checks.exercise import NOT_ANSWERED
 from vsecore.course.grading.judging import judge_filed
 from vsecore.course.grading.kernel import CellsRun, Filed, run_cells
+from vsecore.course.grading.parts import in_quotes
 from vsecore.course.grading.plain import counted
 from vsecore.course.grading.remarks import (
     Cell,
-    in_quotes,
     is_tagged,
     one_line,
     suspicions,
@@ -33,7 +33,7 @@ from vsecore.course.grading.remarks import (
 )
 
 MarkState = Literal[
-    "right", "partly right", "no points", "by hand", "not answered", "not run", "not handed in"
+    "right", "noted", "partly right", "no points", "by hand", "not answered", "not run", "not handed in"
 ]
 
 LARGEST_NOTEBOOK = 50_000_000  # bytes
@@ -46,10 +46,11 @@ class Mark:
     Attributes:
         exercise: its key, such as "04.read".
         title: what the learner sees it called.
-        kind: "compute", "code" or "break".
+        kind: what it asks for, such as "code".
         points: trials passed in the last check of the run, or what an instructor gave.
         possible: trials there are.
-        state: in words; "not run" where no answer was handed in.
+        state: in words; "noted" where no check can say whether an answer is right; "not run" where no
+            answer was handed in.
         message: what the judge said, or why there was nothing to judge.
         checks: how often the exercise was checked in the run; the last counts.
         notebook: the file, relative to the learner's folder; "" if none was handed in.
@@ -190,7 +191,7 @@ def run_and_mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterabl
         for place, cell in enumerate(notebook.cells)
         if cell.cell_type == "code"
     }
-    remarks += suspicions(cells.values())
+    remarks += suspicions(cells.values(), held)
     if handed_in.parameters is None:
         remarks.append("No cell is tagged as parameters, so its tier is what its own code says.")
     first = 0 if handed_in.parameters is None else handed_in.parameters + 1
@@ -247,8 +248,10 @@ def _mark(
 
 def _judged(key: str, judgement: Judgement, checks: int, name: str) -> Mark:
     state: MarkState = "not answered" if judgement.message.startswith(NOT_ANSWERED) else "no points"
-    if judgement.points:
-        state = "right" if judgement.passed else "partly right"
+    if judgement.passed:
+        state = "noted" if EXERCISES[key].kind in ("predict", "explore") else "right"
+    elif judgement.points:
+        state = "partly right"
     return _mark(key, state, one_line(judgement.message), name, judgement.points, checks)
 
 

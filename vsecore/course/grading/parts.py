@@ -12,6 +12,11 @@ _VALUE = re.compile(rf"(?P<name>\s*[A-Za-z_]\w* = )(?P<value>.+?)(?P<mark>  {BEG
 _KEY = re.compile(r"\b(?P<judge>exercise|check)\(\s*[\"'](?P<key>\d\d\.\w+)[\"']")
 
 
+def in_quotes(text: str, source: str) -> bool:
+    """Whether code holds a text in quotes, such as an exercise's key."""
+    return f'"{text}"' in source or f"'{text}'" in source
+
+
 def key_of(source: str) -> str:
     """The exercise that a cell answers; "" if it has no part for the learner.
 

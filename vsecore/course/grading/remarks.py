@@ -12,7 +12,9 @@ import nbformat
 from nbformat import NotebookNode
 
 from vsecore.course.batch import notebooks
-from vsecore.course.grading.parts import key_of, without_marks
+from vsecore.course.checks import EXERCISES
+from vsecore.course.grading.parts import BEGINS, key_of, with_import, without_marks, without_parts
+from vsecore.course.grading.ready_made import ready_made_in
 
 LONGEST_MESSAGE = 400  # characters
 LONGEST_QUOTE = 40
@@ -30,11 +32,16 @@ _OUTSIDE: Mapping[str, str] = {
     "what Python has loaded, and where from": (
         r"\bsys\.(?:modules|path|_getframe)\b|\b__(?:import|file|path|globals|closure|code|subclasses|mro|bases|"
         r"dict)__\b|\b(?:import_module|get_ipython|inspect|gc|weakref|pickle|ctypes)\b|"
-        r"(?<![.\w])(?:exec|eval|vars|setattr)\(|\b(?:Tensor|Module)\.\w+\s*=(?!=)"
+        r"(?<![.\w])(?:exec|eval|vars|globals|locals|setattr)\(|\b(?:Tensor|Module)\.\w+\s*=(?!=)"
     ),
     "other processes, or the environment": (
         r"\bsubprocess\b|\bmultiprocessing\b|\b_exit\b|\bos\.(?:fork|kill|exec|spawn|system|environ|getppid|setsid)|"
         r"/proc\b|\bsignal\.|^\s*[!%]"
+    ),
+    "what computes elsewhere than where it is called": (
+        r"\bthreading\b|\b(?:import [^\n]*|from )\b(?:queue|_thread|asyncio|contextvars|concurrent)\b|"
+        r"\btorch\.(?:library|ops|overrides)\b|\bfrom torch import [^\n]*\b(?:library|ops|overrides)\b|"
+        r"\bcustom_op\b|\bTorch(?:Function|Dispatch)Mode\b|__torch_(?:function|dispatch)__|\bshowwarning\b"
     ),
     "every exception, also the interrupt": r"\bexcept\s*:|\bBaseException\b|\bKeyboardInterrupt\b",
 }
@@ -66,19 +73,38 @@ def one_line(text: object, longest: int = LONGEST_MESSAGE) -> str:
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
-def suspicions(cells: Iterable[Cell]) -> list[str]:
-    """What to read before a grade is trusted: copies of published solutions, cells that look outside."""
-    remarks, published = [], []
+def suspicions(cells: Iterable[Cell], exercises: Iterable[str] = ()) -> list[str]:
+    """What to read before a grade is trusted: copies of solutions, cells that look outside or name too much.
+
+    Args:
+        cells: a learner's.
+        exercises: the keys of those that they should hold. Cells that the learner changed are searched for
+            what does their work already.
+    """
+    remarks, copied, maybe_chance = [], [], []
+    exercises = list(exercises)
     for cell in cells:
-        if key := _published_solutions().get(_shape(cell.source)):
-            published.append(key)
+        if solution := _published_solutions().get(_shape(cell.source)):
+            if solution.says_much:
+                copied.append(solution.exercise)
+            elif not solution.says_little:
+                maybe_chance.append(solution.exercise)
         for what, pattern in _OUTSIDE.items():
             if named := re.search(pattern, cell.source, re.MULTILINE):
                 remarks.append(f"{cell} names {what}: {one_line(named[0], LONGEST_QUOTE)!r}. Read it.")
-    if published:
+        if _shape(cell.source) not in _published_cells():
+            names, keys = ready_made_in(cell.source, exercises, _published_lines())
+            if names:
+                does = "does" if len(names) == 1 else "do"
+                remarks.append(
+                    f"{cell} names {_listed(names)}, which {does} the work of {_listed(keys)}. Read it."
+                )
+    if copied:
+        remarks.append(f"Word for word the published solution: {', '.join(copied)}.")
+    if maybe_chance:
         remarks.append(
-            f"Word for word the published solution: {', '.join(published)}. "
-            "In a short answer that may be chance."
+            f"Word for word the published solution: {', '.join(maybe_chance)}. "
+            "In so short an answer that may be chance."
         )
     return remarks
 
@@ -111,11 +137,6 @@ def what_stopped(cells: Mapping[int, Cell], trouble: Mapping[int, str]) -> list[
     return [said for _, said in sorted(remarks, key=lambda remark: remark[0])]
 
 
-def in_quotes(text: str, source: str) -> bool:
-    """Whether code holds a text in quotes, such as an exercise's key."""
-    return f'"{text}"' in source or f"'{text}'" in source
-
-
 def _listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
@@ -137,15 +158,62 @@ def _bound(source: str) -> set[str]:
     return names
 
 
+@dataclass(frozen=True)
+class _Solution:
+    """A published solution.
+
+    Attributes:
+        exercise: the key of what it solves.
+        lines: how many of its lines are the learner's to write.
+    """
+
+    exercise: str
+    lines: int
+
+    @property
+    def says_little(self) -> bool:
+        """Whether anybody who answers rightly may well write just this: an option, or a number."""
+        return self.lines == 1 and EXERCISES[self.exercise].kind in ("predict", "compute")
+
+    @property
+    def says_much(self) -> bool:
+        """Whether nobody writes just this by chance: three lines of code, or sentences."""
+        return self.lines >= 3 or EXERCISES[self.exercise].kind == "explore"
+
+
 @cache
-def _published_solutions() -> dict[str, str]:
-    """The shape of each published solution, and the exercise that it solves."""
+def _published_solutions() -> dict[str, _Solution]:
+    """The published solutions by their shapes."""
     found = {}
-    for path in notebooks():
-        for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type == "code" and (key := key_of(cell.source)):
-                found[_shape(without_marks(cell.source))] = key
+    for source in _published_code():
+        if key := key_of(source):
+            gone = source.count("\n") - without_parts(source).count("\n")  # a part, with its second mark
+            found[_shape(without_marks(source))] = _Solution(key, gone - 1 if gone else source.count(BEGINS))
     return found
+
+
+@cache
+def _published_cells() -> frozenset[str]:
+    """The shapes of all code cells as they are published, and as they are handed out."""
+    sources = _published_code()
+    handed_out = [without_parts(with_import(source)) for source in sources]
+    solved = [without_marks(with_import(source)) for source in sources]
+    return frozenset(map(_shape, [*sources, *handed_out, *solved]))
+
+
+@cache
+def _published_lines() -> frozenset[str]:
+    return frozenset(line.strip() for source in _published_code() for line in source.split("\n"))
+
+
+@cache
+def _published_code() -> tuple[str, ...]:
+    return tuple(
+        cell.source
+        for path in notebooks()
+        for cell in nbformat.read(path, as_version=4).cells
+        if cell.cell_type == "code"
+    )
 
 
 def is_tagged(cell: NotebookNode, tag: str) -> bool:

@@ -24,6 +24,7 @@ from vsecore.data.files import write_atomically
 # A sign for each state, so that nobody needs colour to tell them apart.
 SIGNS: dict[MarkState, str] = {
     "right": "✓",
+    "noted": "•",
     "partly right": "◐",
     "no points": "✗",
     "by hand": "✎",
@@ -46,8 +47,11 @@ class LearnerReport:
         date: year-month-day.
         id: what the school's system calls them; "" if there is no roster.
         late: by how many hours the work came too late.
+        late_by_roster: whether the roster says so; otherwise it is the date of a file, which proves little.
+        nothing: what there was in place of a notebook, in a sentence; "" if one was handed in.
         added: points that an instructor has added to the sum.
-        comments: what an instructor has written to the learner.
+        comments: what an instructor has written to the learner, each after the exercise that it is about; ""
+            if it is about none.
         remarks: for the instructor alone: they do not stand on the learner's page.
     """
 
@@ -59,13 +63,20 @@ class LearnerReport:
     date: str
     id: str = ""
     late: float = 0.0
+    late_by_roster: bool = False
+    nothing: str = ""
     added: float = 0.0
-    comments: tuple[str, ...] = ()
+    comments: tuple[tuple[str, str], ...] = ()
     remarks: tuple[str, ...] = ()
 
     @property
     def points(self) -> float:
-        """Points of all exercises, and what was added to them."""
+        """Points of all exercises, and what was added to them: never below 0, which schools refuse."""
+        return max(0.0, self.summed)
+
+    @property
+    def summed(self) -> float:
+        """The same, which an instructor's points may make negative."""
         return sum(mark.points for mark in self.marks) + self.added
 
     @property
@@ -91,13 +102,15 @@ class ExerciseSummary:
     Attributes:
         exercise: its key.
         title: what the learners see it called.
-        right: how many have every point.
-        percent: the share of the possible points.
+        handed_in: how many handed it in.
+        right: how many of them have every point.
+        percent: their share of the possible points.
         hint: the one most often given; "" if none was.
     """
 
     exercise: str
     title: str
+    handed_in: int
     right: int
     percent: float
     hint: str
@@ -111,8 +124,9 @@ def write_learner_report(report: LearnerReport, folder: Path) -> None:
         "points": report.points,
         "possible": report.possible,
         "late_hours": round(report.late, 1),
+        "late_by": ("roster" if report.late_by_roster else "file") if report.late else "",
         "added": report.added,
-        "comments": [one_line(comment) for comment in report.comments],
+        "comments": [{"exercise": exercise, "text": one_line(text)} for exercise, text in report.comments],
         "tier": report.tier,
         "date": report.date,
         "vsecore": importlib.metadata.version("vsecore"),
@@ -138,19 +152,23 @@ def write_class_summary(reports: Sequence[LearnerReport], folder: Path) -> None:
 
     Where there is a roster, `lms.csv` has only those who are on it: the school knows nobody else.
     """
-    on_roster = any(report.id for report in reports)
+    counting = [report for report in reports if report.id] or list(reports)
     exercises = [mark.exercise for mark in reports[0].marks]
-    table = [["learner", "id", "points", "possible", "percent", "late_hours", "remarks", *exercises]]
+    possible = [str(mark.possible) for mark in reports[0].marks]
+    total = str(reports[0].possible)
+    table = [
+        ["learner", "id", "points", "possible", "percent", "late_hours", "remarks", *exercises],
+        ["possible", "", total, total, "100.0", "", "", *possible],
+    ]
     lms = [["ID number", "Name", "Grade", "Maximum grade", "Percent", "Hours late", "Feedback comments"]]
     for report in reports:
         learner, id = map(_spreadsheet_cell, (report.learner, report.id))
-        totals = [f"{report.points:g}", str(report.possible), f"{report.percent:.1f}", f"{report.late:.1f}"]
+        totals = [f"{report.points:g}", str(report.possible), f"{report.percent:.1f}"]
         points = [f"{mark.points:g}" for mark in report.marks]
-        table.append([learner, id, *totals, str(len(report.remarks)), *points])
-        each = [f"{mark.exercise}: {mark.points:g}/{mark.possible}" for mark in report.marks]
-        if on_roster and not report.id:
-            continue
-        lms.append([id, learner, *totals, _spreadsheet_cell("; ".join([*report.comments, *each]))])
+        table.append([learner, id, *totals, f"{report.late:.1f}", str(len(report.remarks)), *points])
+        if report in counting:
+            late = f"{report.late:.1f}" if report.late_by_roster or not report.late else ""
+            lms.append([id, learner, *totals, late, _spreadsheet_cell(feedback(report))])
     for name, rows in (("summary.csv", table), ("lms.csv", lms)):
         with write_atomically(folder / name, "w") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
@@ -158,25 +176,44 @@ def write_class_summary(reports: Sequence[LearnerReport], folder: Path) -> None:
         "Summary of the class",
         report=None,
         reports=reports,
-        exercises=exercises,
-        hardest_first=sorted(summarise_exercises(reports), key=lambda exercise: exercise.percent),
+        heads=[f"{mark.exercise} /{mark.possible}" for mark in reports[0].marks],
+        hardest_first=sorted(summarise_exercises(counting), key=lambda exercise: exercise.percent),
+        on_roster=" and are on the roster" if len(counting) < len(reports) else "",
         legend=f"Learners. {', '.join(f'{sign} {state}' for state, sign in SIGNS.items())}.",
     )
     with write_atomically(folder / "summary.html", "w") as file:
         file.write(page)
 
 
+def feedback(report: LearnerReport) -> str:
+    """What the learner reads in the school's system: comments, and the points of each exercise."""
+    said = [text for exercise, text in report.comments if not exercise]
+    states = {mark.state for mark in report.marks}
+    about = {exercise for exercise, _ in report.comments if exercise}
+    if report.nothing and not about and states == {"not handed in"}:
+        return "; ".join([*said, report.nothing])
+    if not about and states == {"not answered"}:
+        return "; ".join([*said, "Handed in without answers."])
+    for mark in report.marks:
+        own = [text for exercise, text in report.comments if exercise == mark.exercise]
+        said.append(", ".join([f"{mark.exercise}: {mark.points:g}/{mark.possible}", *own]))
+    return "; ".join(said)
+
+
 def summarise_exercises(reports: Sequence[LearnerReport]) -> list[ExerciseSummary]:
-    """Say how a class did in each exercise, in the order of the reports' marks."""
+    """Say how those who handed in an exercise did in it, in the order of the reports' marks."""
     summaries = []
-    for marks in zip(*(report.marks for report in reports), strict=True):
+    for every in zip(*(report.marks for report in reports), strict=True):
+        marks = [mark for mark in every if mark.state != "not handed in"]
         hints = [mark.message for mark in marks if mark.state in ("no points", "partly right")]
+        points, possible = sum(mark.points for mark in marks), sum(mark.possible for mark in marks)
         summaries.append(
             ExerciseSummary(
-                marks[0].exercise,
-                marks[0].title,
-                right=sum(mark.state == "right" for mark in marks),
-                percent=100 * sum(mark.points for mark in marks) / (len(marks) * marks[0].possible),
+                every[0].exercise,
+                every[0].title,
+                handed_in=len(marks),
+                right=sum(mark.state in ("right", "noted") for mark in marks),
+                percent=100 * points / possible if possible else 0.0,
                 hint=max(hints, key=hints.count, default=""),
             )
         )

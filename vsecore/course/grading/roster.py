@@ -6,9 +6,10 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 
 from vsecore.course.grading.plain import counted
@@ -81,7 +82,7 @@ def read_roster(path: Path, folders: Sequence[Path]) -> list[Learner]:
     Args:
         path: a CSV file with the columns id and name, and perhaps folder and handed_in. Without a folder it
             is the one called like the id or the name, or so with an underscore and more, as exports do.
-            Capital and small letters are alike, and so are spaces and underscores.
+            Capital and small letters are alike, and so are spaces, underscores, hyphens and dots.
         folders: the folders that were handed in.
 
     Raises:
@@ -119,7 +120,7 @@ def read_roster(path: Path, folders: Sequence[Path]) -> list[Learner]:
 
 def _plain(name: str) -> str:
     """A name as it is compared: people, exports and file systems differ in how they spell one."""
-    return re.sub(r"[\s_]+", "_", unicodedata.normalize("NFC", name).strip().casefold())
+    return re.sub(r"[\s_.-]+", "_", unicodedata.normalize("NFC", name).strip().casefold())
 
 
 def _beginnings(name: str) -> set[str]:
@@ -127,18 +128,44 @@ def _beginnings(name: str) -> set[str]:
     return {_plain(name[: underscore.start()]) for underscore in re.finditer("_", name)}
 
 
-def compare(learners: Iterable[Learner]) -> str:
-    """What an instructor should compare where folders are on no roster; "" if none is."""
+def like(learner: Learner, others: Iterable[Learner]) -> str:
+    """The one of others whose name is most like a learner's: a person's folder, or a folder's person."""
+    names = {_plain(name): other for other in others for name in other.known_as}
+    found = [get_close_matches(_plain(name), names, 1) for name in sorted(learner.known_as)]
+    return next((names[close[0]].name for close in found if close), "")
+
+
+def compare(learners: Iterable[Learner], without_notebook: Container[Learner] = ()) -> str:
+    """What an instructor should compare where folders are on no roster; "" if none is.
+
+    Args:
+        learners: see `read_roster`.
+        without_notebook: those of them whose folder holds no notebook.
+    """
     learners = list(learners)
-    extra = sum(not learner.id for learner in learners)
-    missing = sum(bool(learner.id) and learner.folder is None for learner in learners)
+    extra = [learner for learner in learners if not learner.id]
+    missing = [learner for learner in learners if learner.id and learner.folder is None]
+    empty = sum(bool(learner.id) and learner in without_notebook for learner in learners)
     if not extra:
         return ""
-    belongs = f"{counted(extra, 'folder')} {'belongs' if extra == 1 else 'belong'} to nobody on the roster"
-    if not missing:
-        return f"{belongs}."
-    people = "1 person" if missing == 1 else f"{missing} people"
-    return f"{belongs}; {people} on it handed in nothing: compare them."
+    said = [
+        f"{counted(len(extra), 'folder')} {'belongs' if len(extra) == 1 else 'belong'} to nobody on the "
+        "roster"
+    ]
+    if missing:
+        said.append(f"{_people(len(missing))} on it {'has' if len(missing) == 1 else 'have'} no folder")
+    if empty:
+        said.append(
+            f"{_people(empty)} on it {'has' if empty == 1 else 'have'} a folder that holds no notebook"
+        )
+    pairs = [f"{one.name} may be {other}" for one in extra if (other := like(one, missing))]
+    if len(said) > 1:
+        pairs = pairs or ["compare them"]
+    return "; ".join(said) + (f": {', '.join(pairs)}." if pairs else ".")
+
+
+def _people(count: int) -> str:
+    return "1 person" if count == 1 else f"{count} people"
 
 
 def read_by_hand(
@@ -149,35 +176,55 @@ def read_by_hand(
     The first time, the file is made, with a line of headings alone.
 
     Raises:
-        ValueError: a line names nobody, several, no exercise, or no points.
+        ValueError: lines name nobody, several, no exercise, or no points; it says so of all such lines.
     """
     path, learners, exercises = out / BY_HAND, list(learners), list(exercises)
     found: dict[Learner, list[ByHand]] = {learner: [] for learner in learners}
     if not path.is_file():
         with write_atomically(path, "w") as file:
             file.write(f"{','.join(_BY_HAND_COLUMNS)}\n")
+    wrong = []
     for line, row in _rows(path, _BY_HAND_COLUMNS):
-        where = f"{path}, line {line}"
-        meant = [learner for learner in learners if row["learner"] in learner.known_as]
-        if len(meant) != 1:
-            whose = "nobody" if not meant else "several learners"
-            raise ValueError(
-                f"{where}: learner is {row['learner']!r}, which is {whose}: it must be the id, the name or "
-                "the folder of one learner"
-            )
-        if row["exercise"] and row["exercise"] not in exercises:
-            raise ValueError(
-                f"{where}: exercise is {row['exercise']!r}: it must be one that was set "
-                f"({', '.join(exercises)})"
-            )
         try:
-            points = float(row["points"].replace(",", ".")) if row["points"] else None
-        except ValueError:
-            raise ValueError(f"{where}: points is {row['points']!r}: it must be a number or empty") from None
-        if points is not None and not -1000 <= points <= 1000:
-            raise ValueError(f"{where}: points is {row['points']}: it must be from -1000 to 1000")
-        found[meant[0]].append(ByHand(row["learner"], row["exercise"], points, row["comment"]))
+            learner, said = _line_by_hand(row, learners, exercises)
+            found[learner].append(said)
+        except ValueError as error:
+            wrong.append(f"{path}, line {line}: {error}")
+    if wrong:
+        raise ValueError("\n".join(wrong))
     return found
+
+
+def _line_by_hand(
+    row: Mapping[str, str], learners: Sequence[Learner], exercises: Sequence[str]
+) -> tuple[Learner, ByHand]:
+    """Whom a line means, and what it says.
+
+    Raises:
+        ValueError: it names nobody, several, no exercise, or no points.
+    """
+    name = row["learner"]
+    meant = [learner for learner in learners if name in learner.known_as] or [
+        learner for learner in learners if _plain(name) in map(_plain, learner.known_as)
+    ]
+    if len(meant) != 1:
+        whose = "nobody" if not meant else "several learners"
+        near = like(Learner(name), learners) if name and not meant else ""
+        raise ValueError(
+            f"learner is {name!r}, which is {whose}: it must be the id, the name or the folder of one learner"
+            + (f"; is it {near}?" if near else "")
+        )
+    if row["exercise"] and row["exercise"] not in exercises:
+        raise ValueError(
+            f"exercise is {row['exercise']!r}: it must be one that was set ({', '.join(exercises)})"
+        )
+    try:
+        points = float(row["points"].replace(",", ".")) if row["points"] else None
+    except ValueError:
+        raise ValueError(f"points is {row['points']!r}: it must be a number or empty") from None
+    if points is not None and not -1000 <= points <= 1000:
+        raise ValueError(f"points is {row['points']}: it must be from -1000 to 1000")
+    return meant[0], ByHand(name, row["exercise"], points, row["comment"])
 
 
 def _rows(path: Path, needed: Sequence[str]) -> list[tuple[int, Mapping[str, str]]]:

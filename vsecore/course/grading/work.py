@@ -20,8 +20,8 @@ from typing import Any
 import nbformat
 
 from vsecore.course.grading.marks import HandedIn, NotebookMarks, run_and_mark
+from vsecore.course.grading.parts import in_quotes
 from vsecore.course.grading.processes import end_with_parent
-from vsecore.course.grading.remarks import in_quotes
 from vsecore.data.files import read_json, write_atomically
 from vsecore.data.splits import FeatureKind
 from vsecore.paths import PACKAGE
@@ -54,9 +54,10 @@ class Work:
     @property
     def digest(self) -> str:
         """Changes with what was handed in, how it is run, and how it is judged."""
-        judging = [path.read_text("utf-8") for path in sorted((PACKAGE / "course" / "checks").glob("*.py"))]
+        folders = [PACKAGE / "course" / name for name in ("checks", "grading")]
+        grader = [path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))]
         handed_in = [(one.name, one.digest) for one in self.notebooks]
-        content = [self.tier, self.seconds, self.wanted, judging, handed_in]
+        content = [self.tier, self.seconds, self.wanted, grader, handed_in]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
