@@ -864,7 +864,7 @@ plots.show(
 # :label: ex-01-explore
 #
 # `expected_false_negatives(truth[kept], owner[kept], B)` counts only some of the captions. Leave out an annotator (`turn`), or change $B$.
-# First write down what you expect and why, and afterwards what you found. The check sees only whether both texts are there.
+# First write down what you expect and why, and afterwards what you found. The check sees only whether each text has three words.
 # ```
 
 # %%

@@ -760,7 +760,6 @@ def missed(pool: nn.Module, wanted: torch.Tensor) -> float:
 
 
 # %%
-# %%
 def imitate(pool: nn.Module, wanted: torch.Tensor, rate: float) -> float:
     count = lesson.pick(smoke=20, lesson=300, full=600)
     optimizer = torch.optim.Adam(pool.parameters(), rate)
