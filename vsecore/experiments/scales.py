@@ -29,7 +29,7 @@ LESSON_SCALE: dict[str, dict[str, Any]] = {
         "training.schedule": "cosine",
     },
 }
-"""Changes that let the papers' recipes, meant for days on a GPU, run in minutes on two cores."""
+"""Changes that let the papers' recipes, meant for COCO and a GPU, run in minutes on two cores."""
 
 FAIR_SCALE: dict[str, dict[str, Any]] = {
     "scenes": {
