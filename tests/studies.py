@@ -24,7 +24,9 @@ CLAIM = {
 }
 
 
-def study(folder, experiment, arm, values, data="small", rates=RATES, curve=LEVEL, seconds=60.0):
+def study(
+    folder, experiment, arm, values, data="small", rates=RATES, curve=LEVEL, seconds=60.0, features="grid"
+):
     """Records of one arm: a training at each rate, and one from each seed at the best.
 
     Args:
@@ -36,15 +38,17 @@ def study(folder, experiment, arm, values, data="small", rates=RATES, curve=LEVE
         rates: the best rsum on dev at each learning rate.
         curve: rsum on dev after each epoch of the best, as shares of it.
         seconds: of each training.
+        features: the kind of features.
     """
-    (system,) = EXPERIMENTS[experiment].systems(arm, "grid")
+    (system,) = EXPERIMENTS[experiment].systems(arm, features)
     for rate, best in rates.items():
         seeds = values if rate == tuning.best(rates) else {tuning.SEED: 1.0}
         recipe = tuning.at_rate(system.recipes[0], FAIR_SCALE[data], rate)
         for seed, metrics in seeds.items():
             found = dict(metrics) if isinstance(metrics, dict) else {"rsum": metrics}
             found |= {f"dev_rsum_{epoch + 1}": best * share / 100 for epoch, share in enumerate(curve)}
-            write(folder, recipe.name, recipe.hash(), data, seed, found, seconds, vectors="")
+            more = {"vectors": "", "feature_kind": features}
+            write(folder, recipe.name, recipe.hash(), data, seed, found, seconds, **more)
 
 
 def ridge(folder, data="small", truth=10.0):

@@ -5,7 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from vsecore.data.batches import Batch, OfflineNegatives, make_loader, noise
+from vsecore.data.batches import Batch, make_loader
+from vsecore.data.noise import noise
+from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.words import TokenizedCaptions

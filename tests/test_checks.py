@@ -1,6 +1,12 @@
 """Exercise checks: right answers pass, each typical mistake gets a message of its own."""
 
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
+import torch
 from answers import (
     encoders,
     ensembles_and_speed,
@@ -13,6 +19,7 @@ from answers import (
 )
 
 from vsecore.course.checks import EXERCISES, check
+from vsecore.course.checks.exercise import NOT_ANSWERED
 
 NOTEBOOKS = (
     start_here,
@@ -53,6 +60,81 @@ def test_the_untouched_cell_is_not_answered_yet(exercise: str) -> None:
     for untouched in (..., None):
         judgement = check(exercise, untouched)
         assert judgement.points == 0 and "Not answered yet" in judgement.message
+
+
+def named(*_: Any) -> Any:
+    result = ...
+    return result
+
+
+def named_as_an_argument(S: Any, *_: Any) -> Any:
+    S = ...
+    return S
+
+
+def named_none(*_: Any) -> Any:
+    _first = second = None
+    return second
+
+
+def raised(*_: Any) -> Any:
+    raise NotImplementedError("write me")
+
+
+def not_implemented(*_: Any) -> Any:
+    return NotImplemented
+
+
+def half(*_: Any) -> Any:
+    weights = torch.softmax(torch.ones(3), 0)
+    return weights * ...
+
+
+STUBS: list[Callable[..., Any]] = [
+    named,
+    named_as_an_argument,
+    named_none,
+    raised,
+    not_implemented,
+    half,
+    lambda *_: (torch.ones(2), [...]),
+    lambda *_: ... + 1,
+    lambda *_: (...).sum(),
+    lambda S, *_: torch.softmax(..., dim=0),
+    lambda *_: torch.tensor(...),
+    lambda *_: np.mean(...),
+    lambda *_: math.sqrt(...),
+]
+
+
+@pytest.mark.parametrize("exercise", [key for key, task in EXERCISES.items() if task.reference])
+def test_a_function_that_still_holds_dots_is_not_answered_yet(exercise: str) -> None:
+    for number, stub in enumerate(STUBS):
+        judgement = check(exercise, stub)
+        assert (judgement.points, judgement.message) == (0, NOT_ANSWERED), f"{exercise}, stub {number}"
+
+
+def uses_dots_as_an_index(S: Any, *_: Any) -> Any:
+    ...  # what was handed out may stay above one's own lines
+    index = (..., None)
+    return S[index].sum() + S[...].sum() + torch.einsum("...i->...", S).sum()
+
+
+def einsum_of_the_wrong_shape(S: Any, *_: Any) -> Any:
+    return torch.einsum("abcd->a", S)  # its error speaks of an ellipsis that was not given
+
+
+def forgets_to_return(S: Any, *_: Any) -> None:
+    S.sum()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [uses_dots_as_an_index, einsum_of_the_wrong_shape, forgets_to_return, lambda S, *_: S],
+)
+def test_an_attempt_is_wrong_rather_than_not_answered(answer: Callable[..., Any]) -> None:
+    judgement = check("04.siblings", answer)
+    assert not judgement.passed and judgement.message != NOT_ANSWERED
 
 
 @pytest.mark.parametrize("notebook", sorted({key.split(".")[0] for key in EXERCISES}))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -257,7 +258,7 @@ def test_learner_copies_are_written_and_what_became_of_each_is_told(tmp_path: Pa
     copy.write_text(copy.read_text().replace("your_place = ...", "your_place = 3"))
     said = run("learner", "00", "03", "--out", folder)
     assert "  00_start_here: kept: " in said and "  03_joint_space: new\n" in said and "newer" not in said
-    copy.write_text(copy.read_text().replace('"sources": "', '"sources": "older'))
+    copy.write_text(re.sub(r'"(sources|version)": "', r'"\1": "older', copy.read_text()))
     said = run("learner", "00", "--out", folder)
     assert "  00_start_here: behind: " in said and f'vse" learner 00 --out "{folder}-newer"' in said
     assert "  00_start_here: lost: " in run("learner", "00", "--out", folder, "--force")

@@ -1,6 +1,7 @@
 """The page of a paper: what it says is what the records say, and it says what is missing."""
 
 import re
+import shutil
 import statistics
 import sys
 from dataclasses import replace
@@ -106,7 +107,7 @@ def test_each_verdict_stands_beside_its_claim(kept, page_of, claimed, arms, kind
     assert outcome.told == verdict
     (row,) = [line for line in section(page_of(kept), "The verdicts").splitlines() if "AdOpt helps" in line]
     here, elsewhere = row.strip("| ").split(" | ")[-2:]
-    assert here.startswith(f"**{verdict}**<br>") and elsewhere == "**not tried**"
+    assert here.startswith(f"**{verdict}**<br>") and elsewhere == "**not tried**<br>at the fair scale"
 
 
 def test_the_numbers_of_a_verdict_are_those_of_the_records(kept, page_of):
@@ -175,9 +176,11 @@ def test_an_arm_that_is_not_tried_is_reckoned_from_those_that_are(kept, page_of)
     study(kept, "2ad_parts", "all", measured(HIGH[:2]), "scenes", seconds=3600.0)
     told = section(page_of(kept), "What is still missing")
     here, elsewhere = told.split("### On Flickr8k")
-    assert "without AdOpt not tried" in here and "*seeds of all*: 2 so far, 5 needed" in here
+    assert "*fair trainings of without AdOpt*: none yet<br>*seeds of all*: 2 so far, 5 needed" in here
     assert "| 10 | 10.0 |" in here  # three rates and four more seeds; three seeds more
-    assert "all and without AdOpt not tried" in elsewhere and "| 10 | unknown |" in elsewhere
+    assert (
+        "*fair trainings of all and without AdOpt*: none yet" in elsewhere and "| 10 | unknown |" in elsewhere
+    )
     assert "ask for about 14 trainings at the fair scale; 0 are recorded" in here  # they have no recipe here
 
 
@@ -282,36 +285,92 @@ def test_without_records_the_page_is_empty_and_says_so(tmp_path, page_of, exists
     assert "is not recorded yet" in section(page, "The experiments")
 
 
+def with_recipes(folder):
+    """Write recipes, a device and its cores into the records of a system."""
+    config = {"dim": 128, "training": {"epochs": 15, "batch_size": 128}, "text": {"encoder": {"name": "gru"}}}
+    for entry in records.find(folder, name="2ad_grid_gru"):
+        records.write(replace(entry, config=config, device="A processor", cpus=2), folder)
+
+
 def test_the_introduction_adds_up_the_hours(kept, page_of):
     study(kept, "2ad_parts", "all", measured(HIGH), "scenes", seconds=1800.0)
-    trained = {"dim": 128, "training": {"epochs": 15, "batch_size": 128}}
-    for entry in records.find(kept, name="2ad_grid_gru"):
-        records.write(replace(entry, config=trained, device="A processor", cpus=2), kept)
+    with_recipes(kept)
     page = page_of(kept)
     count = len(RATES) + len(HIGH) - 1
     assert f"{count} trainings took {count / 2:.1f} hours by the clock, pauses included" in page
     assert (
-        f"| drawn scenes | fair | 15 | 128 | 128 | A processor, 2 cores | {count} | {count / 2:.1f} |" in page
+        f"| drawn scenes | grid | BiGRU | fair | 15 | 128 | 128 | A processor, 2 cores | {count} "
+        f"| {count / 2:.1f} |" in page
     )
+
+
+def lesson(folder, arm, sums, data="scenes"):
+    """Records of an arm at the lesson scale, one for each seed."""
+    planned = EXPERIMENTS["2ad_parts"].trainings(
+        arm, "grid", lambda candidates: recipe_at(candidates, LESSON_SCALE[data])
+    )
+    for seed, rsum in enumerate(sums):
+        write(folder, *title_of(planned), data, seed, {"rsum": rsum}, 1.0, vectors="")
 
 
 def test_what_is_judged_too_early_stands_beside_what_is_not(kept, page_of):
     both(kept)
-    for arm, rsum in (("all", 200.0), ("without AdOpt", 210.0)):
-        planned = EXPERIMENTS["2ad_parts"].trainings(
-            arm, "grid", lambda candidates: recipe_at(candidates, LESSON_SCALE["scenes"])
-        )
-        write(kept, *title_of(planned), "scenes", 0, {"rsum": rsum}, 1.0, vectors="")
+    lesson(kept, "all", [200.0])
+    lesson(kept, "without AdOpt", [210.0])
     told = section(page_of(kept), "Judged too early")
     assert "| all | 200.0 | 2 | 1 | 320.0 | 1 | 5 |" in told
     assert "| without AdOpt | 210.0 | 1 | 1 | 309.8 | 2 | 5 |" in told
 
 
-def test_arms_that_are_not_tried_are_named_with_the_papers_sums(kept, page_of):
+def test_every_sum_at_the_lesson_scale_is_shown_on_all_data(kept, page_of):
+    lesson(kept, "all", [200.0, 202.0])
+    lesson(kept, "without AdPool", [190.0])
+    lesson(kept, "all", [100.0], "flickr8k")
+    lesson(kept, "without AdOpt", [20.0], "flickr8k")
+    told = section(page_of(kept), "Judged too early").replace("\N{NO-BREAK SPACE}", " ")
+    rows = [
+        "| all | 201.0 ± 1.4<br>2 seeds | 100.0<br>1 seed |",
+        "| without AdPool | 190.0<br>1 seed | – |",
+        "| without AdOpt | – | 20.0<br>1 seed |",
+    ]
+    assert "\n".join(rows) in told.split("{dropdown} All sums at the lesson scale")[1]
+
+
+def test_arms_without_a_fair_training_are_named_with_the_papers_sums(kept, page_of):
     both(kept)
+    lesson(kept, "without AdPool", [190.0])
     told = section(page_of(kept), "The experiments").split("### What is each part")[1].split("###")[0]
-    assert re.search(r"Not tried on drawn scenes .*: without token level 420\.1; without emb.* 423\.1;", told)
-    assert re.search(r"Not tried on Flickr8k .*: all 426\.9; without token level 420\.1;", told)
+    assert re.search(
+        r"No fair training on drawn scenes yet, only at the lesson scale \(.*\): without AdPool 419\.1\.\n",
+        told,
+    )
+    assert re.search(
+        r"No separate training on drawn scenes yet \(.*\): without token .* 420\.1; without emb.* 423\.1\.\n",
+        told,
+    )
+    assert re.search(r"No separate training on Flickr8k yet \(.*\): all 426\.9; without token level", told)
+    assert "Not tried" not in told
+
+
+def test_the_page_says_where_the_features_are_not_the_papers_until_there_are_others(kept, page_of, tmp_path):
+    both(kept)
+    with_recipes(kept)
+    page = page_of(kept)
+    question = EXPERIMENTS["2ad_parts"].question
+    assert f"cells of a grid:\n\n- {question} (table 3)\n" in section(page, "What was trained")
+    assert "now with regions" not in page
+    for arm in ("all", "without AdOpt"):
+        study(kept, "2ad_parts", arm, measured(HIGH), "scenes", features="region")
+        shutil.rmtree(tmp_path / "pages")
+        page = page_of(kept)
+        assert ("cells of a grid:" in page) == (arm == "all"), "one system on regions is no comparison"
+    added = page.split("On drawn scenes again, now with regions")[1]
+    assert table("2ad_parts", "scenes", "region", folder=kept) in added
+
+
+def test_paper_and_page_agree_on_which_features_the_systems_see():
+    assert findings.printed_kinds(EXPERIMENTS["2ad_pooling"]) == {"region"}
+    assert findings.printed_kinds(EXPERIMENTS["2ad_ensembles"]) == {"region", "grid", "patch"}
 
 
 def test_every_departure_and_every_misprint_of_the_paper_is_on_the_page(kept, page_of):
@@ -319,9 +378,11 @@ def test_every_departure_and_every_misprint_of_the_paper_is_on_the_page(kept, pa
     assert departures("2ad")
     for departure in departures("2ad"):
         for words in (departure.printed, departure.released, departure.here):
-            assert f"| {words} |" in section(page, "Where the released code departs from the paper")
+            assert f"| {words} |" in section(page, "Where the paper, its code and this course differ")
     misprints = [row.misprint for row in records.published() if row.misprint]
-    assert misprints and all(f"| {words} |" in section(page, "Misprints") for words in misprints)
+    assert misprints and all(
+        f"| {words} |" in section(page, "Numbers that do not fit together") for words in misprints
+    )
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def from_an_older_course(path: Path) -> None:
 
     notebook = nbformat.read(path, as_version=4)
     notebook.cells[-1].source = "What stood here before."
-    notebook.metadata["vsecore"]["sources"] = digest(notebook.cells)
+    notebook.metadata["vsecore"] = dict.fromkeys(("sources", "version"), digest(notebook.cells))
     nbformat.write(notebook, path)
 
 
@@ -53,8 +53,11 @@ def test_given_again_new_notebooks_come_and_work_stays(folder: Path) -> None:
     fates = write_learner_copies((), folder)
     assert [path.name for path in fates] == [path.name for path in notebooks()]
     assert first.read_bytes() == mine and fates.pop(first) is Fate.KEPT
-    assert fates.pop(next(folder.glob("03_*"))) is Fate.CURRENT
+    assert fates.pop(next(folder.glob("03_*"))) is Fate.RENEWED, (
+        "its links to new notebooks lead somewhere now"
+    )
     assert set(fates.values()) == {Fate.NEW} and all(path.is_file() for path in fates)
+    assert set(write_learner_copies((), folder).values()) == {Fate.KEPT, Fate.CURRENT}
 
 
 def test_running_cells_is_no_work_and_what_they_showed_stays(folder: Path) -> None:
@@ -134,6 +137,23 @@ def test_every_link_of_the_copies_leads_to_a_notebook_or_to_the_web(copies: list
         assert re.findall(r"\]\(https://[^)\s]+\)", text), f"{path.name} cites nothing"
         for link in re.findall(r"\]\(([^)\s]+)\)", text):
             assert link.startswith("https://") or path.parent / link in copies, f"{link} in {path.name}"
+
+
+def test_a_link_to_a_notebook_that_was_not_handed_out_is_words(tmp_path: Path) -> None:
+    first = next(iter(write_learner_copies(["04"], tmp_path)))
+    alone = first.read_text("utf-8")
+    assert ".ipynb)" not in alone and "*Pooling* (notebook 10)" in alone
+    write_learner_copies(["10"], tmp_path)
+    beside = (tmp_path / "10_pooling.ipynb").read_text("utf-8")
+    assert f"[Learning to rank]({first.name})" in beside and "11_how_many_negatives.ipynb" not in beside
+    assert write_learner_copies(["04"], tmp_path) == {first: Fate.RENEWED}
+    assert "[Pooling](10_pooling.ipynb)" in first.read_text("utf-8")
+
+
+def test_a_link_that_now_leads_somewhere_makes_no_newer_version_of_ones_work(tmp_path: Path) -> None:
+    first = next(iter(write_learner_copies(["04"], tmp_path)))
+    mine = work_in(first)
+    assert write_learner_copies((), tmp_path)[first] is Fate.KEPT and first.read_bytes() == mine
 
 
 # ---------------------------------------------------------------- after a restart

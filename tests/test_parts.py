@@ -121,7 +121,7 @@ def test_what_was_left_empty_is_not_answered():
 
     for empty in (..., None, (1, ...), returns_nothing, returns_dots, lambda x: None):
         assert is_stub(empty)
-        assert judge_answer(EXERCISES["10.kmax"], empty).message == NOT_ANSWERED
+        assert judge_answer(EXERCISES["10.kmax"], empty).message.startswith(NOT_ANSWERED)
     for answer in (0, (), [1], counts, lambda x: x):
         assert not is_stub(answer)
 
@@ -194,7 +194,7 @@ def test_until_then_one_that_is_right_stands_in(doubling, capsys):
 
     assert exercise("99.double")(tripled) is twice
     said = capsys.readouterr().out
-    assert said.startswith("… Double it: 0 of 1. Twice.") and "use a right tripled" in said
+    assert said.startswith("… Double it: 0 of 1. Twice.") and "use the solution's `tripled`." in said
 
 
 def test_an_unknown_kind_or_difficulty_is_refused():

@@ -11,7 +11,7 @@ from small import recipe, small_data, small_split, train
 from torch import nn
 from torch.nn.functional import logsigmoid, normalize
 
-from vsecore.data.batches import OfflineNegatives
+from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.encoders import IMAGE_ENCODERS
 from vsecore.losses import LOSSES, Step, triplet

@@ -11,7 +11,8 @@ from vsecore.course import batch
 from vsecore.course.batch import CourseError
 from vsecore.course.book.browser import browser, find_chromium, open_page
 from vsecore.course.book.deck import deck, write_slides
-from vsecore.course.book.slides import Code, Picture, Printed, Slide, Words, gist, slides_of
+from vsecore.course.book.portions import MOST_WORDS, gist, portions, words_in
+from vsecore.course.book.slides import Code, Picture, Printed, Slide, Words, slides_of
 from vsecore.course.grading.plain import citations
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
@@ -40,35 +41,46 @@ def test_every_heading_begins_a_slide() -> None:
     ]
 
 
+MUCH = "Here are some more words than a slide should hold, and nobody needs them there. " * 4
+
+
 @pytest.mark.parametrize(
     ("paragraph", "shown"),
     [
+        ("One thing. Another. A line without an end", "One thing. Another. A line without an end"),
         (
-            "The hardest negative is the one with the highest similarity. It is alone.",
-            "The hardest negative is the one with the highest similarity.",
-        ),
-        ("Look left. The two losses hardly differ.", "Look left. The two losses hardly differ."),
-        (
-            "Each pair of a batch is compared with its row and its column. Some more. The sum is:",
-            "Each pair of a batch is compared with its row and its column. The sum is:",
+            f"The hardest negative is the one with the highest similarity. {MUCH}So it is alone.",
+            "The hardest negative is the one with the highest similarity. … So it is alone.",
         ),
         (
-            "No end is in $a. b$, in `x. y`, in (brackets. Not here), after e.g. this. But here.",
-            "No end is in $a. b$, in `x. y`, in (brackets. Not here), after e.g. this.",
+            f"Look left. The two losses of these runs hardly differ. {MUCH}How can that be?",
+            "Look left. The two losses of these runs hardly differ. … How can that be?",
         ),
-        ("A line without an end", "A line without an end"),
+        (
+            f"Each pair of a batch is compared with its row and its column. {MUCH}The sum is:",
+            "Each pair of a batch is compared with its row and its column. … The sum is:",
+        ),
+        (
+            f"No end is in $a. b$, in `x. y`, in (brackets. Not here), after e.g. this. {MUCH}But here.",
+            "No end is in $a. b$, in `x. y`, in (brackets. Not here), after e.g. this. … But here.",
+        ),
+        (
+            "A first sentence is shown alone if the last one is too long to stand beside it on one slide. "
+            f"{MUCH.replace('. ', ', ')}and so it ends.",
+            "A first sentence is shown alone if the last one is too long to stand beside it on one slide.",
+        ),
     ],
 )
-def test_a_paragraph_becomes_its_first_sentence_and_what_announces_the_next_thing(
+def test_a_short_paragraph_is_whole_and_a_long_one_becomes_its_first_and_its_last_sentence(
     paragraph: str, shown: str
 ) -> None:
     assert gist(paragraph) == shown
 
 
 def test_the_whole_paragraph_is_among_the_speakers_notes() -> None:
-    told = "The first sentence is long enough to stand alone on a slide. The second is for the speaker."
+    told = f"The first sentence is long enough to stand alone on a slide. {MUCH}The last ends it."
     [_, slide] = slides(new_markdown_cell(f"## A heading\n\n{told}"))
-    assert slide.parts == [Words(told.split(" The second")[0])] and slide.notes == [told]
+    assert slide.parts == [Words(told.replace(MUCH, "… "))] and slide.notes == [told]
 
 
 def test_folded_boxes_hints_and_solutions_are_left_out() -> None:
@@ -83,6 +95,68 @@ def test_folded_boxes_hints_and_solutions_are_left_out() -> None:
         new_markdown_cell("After it."),
     ]
     assert parts(*cells) == [Words("After it.")]
+
+
+def test_folded_boxes_and_hints_are_among_the_notes_and_solutions_are_not() -> None:
+    hidden = [
+        "```{admonition} Optional\n:class: note dropdown\n\nA detour.\n```",
+        "```{hint}\n:class: dropdown\n\nLook left.\n```",
+        "```{solution} ex-04-all\n:class: dropdown\n\nThe secret.\n```",
+    ]
+    [_, slide] = slides(new_markdown_cell("## A heading\n\n" + "\n\n".join(hidden)))
+    assert slide.notes == ["**Optional**\n\nA detour.", "**Hint**\n\nLook left."]
+
+
+def words(count: int) -> str:
+    return " ".join(["word"] * count)
+
+
+def test_a_long_list_goes_on_under_the_same_title_in_even_parts() -> None:
+    items = [f"- {words(20)}" for _ in range(5)]
+    [_, first, second] = slides(new_markdown_cell("## A heading\n\n" + "\n".join(items)))
+    assert first.title == second.title == "A heading" and (first.level, second.level) == (2, 3)
+    assert [slide.words for slide in (first, second)] == [60, 40]
+    assert "\n".join(part.text for slide in (first, second) for part in slide.parts) == "\n".join(items)
+
+
+def test_sentences_that_are_too_many_words_for_a_slide_go_on_the_next() -> None:
+    told = "\n\n".join(f"{words(25)}." for _ in range(3))
+    made = slides(new_markdown_cell(f"## A heading\n\n{told}"))[1:]
+    assert [slide.words for slide in made] == [50, 25]
+
+
+def test_a_long_list_takes_along_the_sentence_that_announces_it() -> None:
+    text = f"## A heading\n\n{words(20)}.\n\nChoose one:\n\n- {words(30)}\n- {words(15)}"
+    [_, first, second] = slides(new_markdown_cell(text))
+    assert first.parts == [Words(f"{words(20)}.")]
+    assert second.parts[0] == Words("Choose one:") and second.words == 47
+
+
+def test_an_exercise_that_takes_two_slides_keeps_its_title_and_its_code() -> None:
+    task = f"```{{exercise}} The sum\n:label: ex-04-all\n\n{words(50)}.\n\n{words(30)}.\n```"
+    answer = '@exercise("04.all")\ndef f(S):\n    # your part\n    return S.sum()\n    # end of your part\n'
+    [_, _, first, second] = slides(new_markdown_cell(f"## A heading\n\n{task}"), new_code_cell(answer))
+    assert first.title == second.title == "Try it: The sum"
+    assert len(first.parts) == 1 and isinstance(second.parts[-1], Code)
+
+
+def test_what_a_cell_tells_at_length_takes_several_slides() -> None:
+    told = new_output("display_data", data={"text/markdown": f"{words(40)}.\n\n{words(40)}."})
+    [_, first, second] = slides(new_markdown_cell("## A heading"), new_code_cell("tell()", outputs=[told]))
+    assert first.words == second.words == 40
+
+
+def test_a_paragraph_is_split_between_its_sentences_if_it_alone_is_too_long() -> None:
+    short, long = f"{words(25)}.", " ".join([f"{words(30)}."] * 3)
+    assert portions(f"{short}\n\n{short}") == [f"{short}\n\n{short}"]
+    parts = portions(long)
+    assert " ".join(parts) == long and [words_in(part) for part in parts] == [60, 30]
+    assert portions(words(90)) == [words(90)], "one sentence stays whole"
+
+
+def test_what_is_no_prose_counts_no_words() -> None:
+    table, code = "| a | b |\n| --- | --- |\n| c | d |", "```python\nx = 1\n```"
+    assert words_in(f"{table}\n\n{code}\n\n$$a b c$$\n\nA [link to](https://there.org) $x = y$ – yes.") == 5
 
 
 def test_an_exercise_is_shown_unsolved_and_the_figure_of_its_cell_stays() -> None:
@@ -135,6 +209,12 @@ def test_what_is_seen_in_a_figure_stands_below_it() -> None:
 def test_a_notebook_without_a_heading_is_refused() -> None:
     with pytest.raises(ValueError, match="does not begin with a heading"):
         slides_of(new_notebook(cells=[new_markdown_cell("Words.")]), str)
+
+
+@pytest.mark.parametrize("path", batch.notebooks(), ids=lambda path: path.stem)
+def test_no_slide_of_a_stored_notebook_holds_more_words_than_people_read(path: Path) -> None:
+    made = slides_of(nbformat.read(path, as_version=4), citations())
+    assert {slide.title: slide.words for slide in made if slide.words > MOST_WORDS + 10} == {}
 
 
 @pytest.mark.parametrize("path", batch.notebooks(), ids=lambda path: path.stem)

@@ -22,9 +22,10 @@ import safetensors.torch
 import torch
 from small import make_bert, recipe, small_data, small_split, train
 
-from vsecore.data.batches import OfflineNegatives, make_loader
+from vsecore.data.batches import make_loader
 from vsecore.data.features import MappedPictures
 from vsecore.data.files import locked
+from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.word_pieces import BERTTokenizer

@@ -17,7 +17,7 @@
 # **You will be able to** search pictures with a sentence, say in three steps how that works, and train the
 # network that does it.
 #
-# **You need** nothing yet.
+# **You need** a little Python. One exercise uses PyTorch.
 #
 # **It takes** about 2 minutes and 1 GB of memory on two cores, the first time. The first search comes within a minute.
 # The exercises take half an hour.
@@ -217,10 +217,12 @@ run = lesson.trained(recipe, lesson.dataset("grid"))
 
 # %% [markdown]
 # The pictures of the *test split* took no part in the training. So the test asks whether the network understands pictures that it has never
-# seen. From now on `index` and `captions` are those of the network that you have just trained.
+# seen. (A third part of the data, the *development split*, is for choosing settings.) From now on, the search uses the network that you
+# have just trained: run a search above once more, and compare.
 
 # %%
-index, captions = (side.vectors for side in encode(run.model, test, run.tokenizer))
+model, tokenizer = run.model, run.tokenizer
+index, captions = (side.vectors for side in encode(model, test, tokenizer))
 S = cosine(index, captions)  # (Ni, Nc)   every picture with every caption
 print("similarities", tuple(S.shape))
 

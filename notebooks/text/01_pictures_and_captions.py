@@ -509,8 +509,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Together the five name nearly every thing, but only a small part of the relations: a picture has many, and each takes a clause to say. A
-# system trained on captions never learns what all five of them leave out.
+# Together the five name nearly every thing, but few of the relations: a picture has many, and each takes a clause to say. A system trained
+# on captions never learns what all five of them leave out.
 #
 # ## One caption, many pictures
 #
@@ -587,8 +587,8 @@ np.testing.assert_array_equal(piece, truth[: 5 * few, :few])
 print("scenes.relevance agrees with the double loop; it has shape", truth.shape)
 
 # %% [markdown]
-# Here is a piece of the matrix, with the pictures ordered by place. (A *foreign* picture is one that the caption was not written for.) The
-# protocol knows the blue pairs; the orange pairs are the false negatives.
+# Here is a piece of the matrix, ordered by place. (A *foreign* picture is one that the caption was not written for.) The protocol knows
+# the blue pairs; the orange pairs are the false negatives.
 
 # %% tags=["hide-input"]
 Nc, Ni = truth.shape
@@ -620,7 +620,8 @@ plots.show(
 )
 
 # %% [markdown]
-# A few captions have many orange cells. Guess before you look: what share of all true pairs is orange: a tenth, a half, or more?
+# A few captions have many orange cells. With more pictures, a caption meets more that it is true of, but it still owns one. Guess before
+# you look: among all pictures of the split, what share of the true pairs is orange: a tenth, a half, or more?
 
 # %%
 y = truth.sum(1)  # (Nc,)   y_c
@@ -655,13 +656,12 @@ lesson.report(
 # %%
 from vsecore.course.checks import check
 
-your_prediction = "detail"  # your part: one of the five
+your_prediction = "relations"  # your part: one of the five
 check("01.predict", your_prediction)
 
 # %% [markdown]
 # To see which *facts* make a caption exact, we fit a rough model: each further fact multiplies the number of pictures that the caption is
-# true of by a factor, one for each kind of fact. The report says how many of a hundred pictures remain. (Counts are left out: a caption
-# that says *two dogs* has named both.)
+# true of by a factor, one for each kind of fact. The report says how many of a hundred pictures remain.
 
 # %%
 turn = np.arange(Nc) % CAPTIONS_A_PICTURE  # (Nc,)   who speaks
@@ -723,19 +723,20 @@ plots.show(
 # ```{solution} ex-01-predict
 # :class: dropdown
 #
-# You may have said *detail*, who says the most facts. But *relations* has the smallest share.
+# *Detail* says the most facts, but *relations* has the smallest share.
 # ```
 #
 # Does it help to say more? Up to a point: *terse* says the fewest facts and has the largest share, but *detail* says the most and is not
-# the best. The right panel shows why. One more *thing* excludes the most pictures; a size, or the side that something looks to, excludes
-# few, and *detail* loves those. The horizontal lines are 95 % intervals, from pictures drawn again with repetition (the bootstrap). The
-# intervals in the middle overlap, so read the panel as a coarse order.
+# the best. The right panel shows a part of why. One more *thing* excludes the most pictures; a size, or the side that something looks to,
+# excludes few, and *detail* loves those. And a few vague captions make most of the false pairs: *counter* often names much, but *I count
+# one person* is true of very many pictures. The horizontal lines are 95 % intervals, from pictures drawn again with repetition (the
+# bootstrap). The intervals in the middle overlap, so read the panel as a coarse order.
 #
 # ## In a batch
 #
-# Training looks at *batches*: $B$ different pictures, each with one of its captions. Every other pair of the batch counts as a *negative*.
-# How many of them are false? Write the pairs of a random batch as a matrix with the own pairs on the diagonal. Each cell off the diagonal
-# is a foreign pair, and the share of foreign pairs that are true is
+# Training looks at *batches*. Suppose that each has $B$ different pictures, each with one of its captions. (Ours may meet a picture
+# twice.) Every other pair of the batch counts as a *negative*. How many of them are false? Write the pairs of a random batch as a matrix
+# with the own pairs on the diagonal. Each cell off the diagonal is a foreign pair. The share of them that are true is
 #
 # $$\varphi = \frac{\sum_c (y_c - 1)}{N_{\mathrm{c}} (N_{\mathrm{i}} - 1)}, \qquad \text{so we expect} \qquad B (B - 1)\, \varphi \qquad \text{false negatives.}$$
 #
@@ -782,7 +783,6 @@ def expected_false_negatives(truth, owner, B):  # (Nc, Ni), (Nc,), a whole numbe
 #
 # $$\prod_{j=0}^{B-2} \frac{N_{\mathrm{i}} - y_c - j}{N_{\mathrm{i}} - 1 - j} .$$
 #
-# The folded cell computes this.
 # ````
 
 
@@ -855,10 +855,10 @@ plots.show(
 )
 
 # %% [markdown]
-# The crosses lie on the line. In a batch of the usual size many captions meet a picture that they are true of, and the loss pushes that
-# picture away. In a loss that sums over all negatives, a few false ones weigh little. A loss that looks only at the most similar negative
-# is likely to pick a false one, the more so the better the model understands the sentence. Remember this for
-# [Learning to rank](04_learning_to_rank.ipynb).
+# The crosses lie on the line. In a batch of the usual size, 128, many captions meet a picture that they are true of. Training makes a
+# caption less similar to its negatives, and so to this picture too. In a loss that sums over all negatives, a few false ones weigh little.
+# A loss that looks only at the most similar negative is likely to pick a false one. Remember this for [Learning to
+# rank](04_learning_to_rank.ipynb).
 #
 # ```{exercise} Change one thing
 # :label: ex-01-explore
@@ -889,9 +889,9 @@ check("01.explore", (your_expectation, your_finding))
 #
 # ## And photographs?
 #
-# Nobody knows all facts of a photograph, but people have looked. For COCO's test split, *CxC* (Crisscrossed Captions, {cite}`parekh2021cxc`) had
-# people rate pairs that were chosen for being alike, and *ECCV Caption* {cite}`chun2022eccv` let five retrieval systems propose pairs and people
-# confirm them. The protocol knows five captions a picture and one picture a caption. How many right answers do these two lists know?
+# Nobody knows all facts of a photograph, but people have looked. For COCO's test split, *CxC* (Crisscrossed Captions,
+# {cite}`parekh2021cxc`) had people rate pairs that were chosen for being alike, and *ECCV Caption* {cite}`chun2022eccv` let five retrieval
+# systems propose pairs and people confirm them. How many right answers do these lists know?
 
 # %%
 lines = ["| right by | captions of a picture | pictures of a caption |", "| --- | --- | --- |"]

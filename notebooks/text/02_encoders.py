@@ -129,9 +129,9 @@ plots.show(
 )
 
 # %% [markdown]
-# The words have found their places: yellow cells speak most strongly for the word. Is this picture special? For each kind of thing in each
-# test picture, we check whether the middle of the strongest cell for its word lies in the box around the thing, and compare with a random
-# cell:
+# The words have found their places: the yellow cells of each map speak most strongly for its word. Is this picture special? For each kind
+# of thing in each test picture, we check whether the middle of the strongest cell for its word lies in the box around the thing, and
+# compare with a random cell:
 
 # %% tags=["hide-input"]
 pointing = {}
@@ -172,7 +172,7 @@ if pointing:
 #
 # ## Three kinds of elements
 #
-# The network that looks at the pixels is called the *backbone*. It makes elements of one of three kinds:
+# The network that looks at the pixels, the *backbone*, makes one of three kinds of elements:
 #
 # - *cells*: the last map of a convolutional network is a coarse grid {cite}`jiang2020grid`;
 # - *regions*: a detector draws a box around each thing, and each box gets a vector {cite}`anderson2018bottomup`;
@@ -380,7 +380,8 @@ plots.show(
 # %% [markdown]
 # Cells and regions see far beyond their frames, but mostly what is near. A patch sees everything: in each layer it has looked at all other
 # patches. How far could a cell see? Its *receptive field* is the part of the picture that can reach it, and it can be counted. A
-# convolution adds its width less one, in steps of the map that it reads; a stride makes later steps larger:
+# convolution of width $w$ reaches $w - 1$ steps further. A step is one cell of the map that it reads, and each stride makes it larger in
+# pixels:
 
 # %%
 reach, step = 1, 1  # in pixels
@@ -405,14 +406,14 @@ print(f"the picture is {picture.shape[-1]} pixels wide")
 # ```{exercise} The farthest thing
 # :label: ex-02-far
 #
-# How often will a probe on a patch name the farthest thing? Write `"rarely"`, `"half the time"` or `"mostly"` before you run the
-# next cells. Any answer earns the points.
+# How often will it name the farthest thing from a patch? Write `"rarely"`, `"half the time"` or `"mostly"` before you run the next cells.
+# Any answer earns the points.
 # ```
 
 # %%
 from vsecore.course.checks import check
 
-your_guess = "mostly"  # your part: one of the three
+your_guess = "rarely"  # your part: one of the three
 check("02.far", your_guess)
 
 
@@ -602,13 +603,13 @@ sentence = captions[-1]
 # The *gated recurrent unit* {cite}`cho2014gru` carries a *state* $h$, its memory, from word to word. At word $i$, with the vector $x_i$, it
 # makes a proposal $\tilde h_i$ and mixes it with its memory. Two *gates*, numbers between zero and one in each dimension, decide:
 # $r$ says how much of the past the proposal may use, $z$ how much of the past stays. With $\sigma$ the logistic function and $W$, $U$
-# learned matrices, these are the paper's equations (5) to (8), the last as torch has it:
+# learned matrices, these are the paper's equations (5) to (8), (8) as torch has it:
 #
 # $$\begin{aligned}
 # r_i &= \sigma(W_r x_i + U_r h_{i-1}) & (5)\\
 # z_i &= \sigma(W_z x_i + U_z h_{i-1}) & (6)\\
-# h_i &= z_i \odot h_{i-1} + (1 - z_i) \odot \tilde h_i & (7)\\
-# \tilde h_i &= \tanh(W x_i + r_i \odot (U h_{i-1})) & (8)
+# \tilde h_i &= \tanh(W x_i + r_i \odot (U h_{i-1})) & (8)\\
+# h_i &= z_i \odot h_{i-1} + (1 - z_i) \odot \tilde h_i & (7)
 # \end{aligned}$$
 #
 # ```{exercise} One step of a GRU
@@ -645,12 +646,11 @@ def gru_step(x, h, W, U, w, u):  # (C, Dw), (C, D) -> (C, D)
 # ````{solution} ex-02-gru
 # :class: dropdown
 #
-# Two products serve all three equations. The paper prints $U (r_i \odot h_{i-1})$; torch, and with it the field, applies the gate after $U$,
-# so that $U h$ is one product.
+# The paper prints $U (r_i \odot h_{i-1})$; torch, and with it the field, applies the gate after $U$, so that $U h$ is one product.
 # ````
 #
-# To read a sentence, repeat the step for each word. Two readers, one from each end, make a *bidirectional* GRU. A word's element is the
-# mean of both states. At padding, the state stays as it is (the line with `where`), or a caption's vectors would depend on its batch.
+# To read a sentence, repeat the step for each word. Two readers, one from each end, make a *bidirectional* GRU; a word's element is their
+# mean. At padding, the state stays as it is (the line with `where`), or a caption's vectors would depend on its batch.
 
 
 # %%
@@ -684,23 +684,24 @@ print("vsecore.encoders.BiGRUEncoder agrees:", tuple(elements.shape))
 # ## Attention: each word asks all others
 #
 # In attention {cite}`vaswani2017attention`, each word makes three vectors from its own, $x_i$: a *query* $q_i = W_q x_i$, what it looks
-# for; a *key* $k_i = W_k x_i$, by which it is found; and a *value* $u_i = W_u x_i$, what it says. The better a query fits a key, the
-# larger that word's share $a_{ij}$ of the answer. The *softmax* over $j$ makes shares that add up to one. Equation (1), with $D_h$ the
-# width of a query:
+# for; a *key* $k_i = W_k x_i$, by which it is found; and a *value* $u_i = W_u x_i$, what it says (papers call it $v$; here $v$ is a
+# picture). The better a query fits a key, the larger that word's share $a_{ij}$ of the answer. The *softmax* over $j$ makes shares that
+# add up to one. Equation (1), with $D_h$ the width of a query:
 #
 # $$a_{ij} = \mathrm{softmax}_j \left( \frac{q_i \cdot k_j}{\sqrt{D_h}} \right) , \qquad \bar x_i = \sum_j a_{ij} u_j .$$
 #
 # ```{exercise} Attention
 # :label: ex-02-attention
 #
-# Write equation (1). `q`, `k` and `u` are (C, A, L, Dh): A *heads* do the same side by side, each in a slice of the width. `mask`
+# Write equation (1). There are A *heads*; each does the same in its own slice of the width. So `q`, `k` and `u` are (C, A, L, Dh). `mask`
 # is (C, L). Padding gets no share. Do it without torch's own attention.
 # ```
 #
 # ```{hint}
 # :class: dropdown
 #
-# `q @ k.mT` is (C, A, L, L), queries in the rows. Zero is not a small fit, since $\exp(0) = 1$; minus infinity is.
+# `q @ k.mT` (`.mT` swaps the last two axes) is (C, A, L, L), queries in the rows. Zero is not a small fit, since $\exp(0) = 1$; minus
+# infinity is.
 # ```
 
 # %%
@@ -812,9 +813,9 @@ with torch.no_grad():
 # ## BERT has read before
 #
 # BERT {cite}`devlin2019bert` is such a Transformer, deeper, and trained on a lot of text: some words are hidden, and it guesses them from
-# all others. A word that is not in its list is split into *word pieces*; `##` marks a piece that continues a word. We use
-# `all-MiniLM-L6-v2`, a small BERT that learned from a large one {cite}`wang2020minilm` and was then trained on the meaning of sentences
-# {cite}`reimers2019sbert`.
+# all others. A word that is not in its list is split into *word pieces*; `##` marks a piece that continues a word. `[CLS]` and `[SEP]` are
+# its start and end tokens. We use `all-MiniLM-L6-v2`, a small BERT that learned from a large one {cite}`wang2020minilm` and was then
+# trained on the meaning of sentences {cite}`reimers2019sbert`.
 
 # %%
 bert_folder = model_folder("all-MiniLM-L6-v2")
@@ -915,8 +916,8 @@ lesson.report("02_company", {name: 100 * c[-1].mean().item() for name, c in alik
 #
 # **What it means.** Context changes a vector. It does not keep left and right far apart.
 #
-# **How sure we are.** Both movements are larger than the intervals. Whether the same meaning ends nearer than the other is less sure:
-# their intervals nearly touch. And we used a few sentences and one small BERT.
+# **How sure we are.** Both movements are larger than the intervals. Whether the same meaning ends nearer than the other is less sure. And
+# we used few sentences.
 #
 # ## Which words does a vector depend on?
 #
@@ -1029,7 +1030,7 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # Nearly all parameters for pictures are in the backbone, so the field runs it once and keeps the features. On photographs, regions need a
-# large detector too. BERT does more work than the other two readers together.
+# large detector too.
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |

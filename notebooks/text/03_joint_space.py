@@ -432,7 +432,7 @@ check("03.folds", your_prediction)
 
 
 # %%
-def recall_law(n: int, k: int, lead: float, spread: float) -> float:
+def expected_recall(n: int, k: int, lead: float, spread: float) -> float:
     s = torch.linspace(-8, 14, 2201, dtype=torch.float64)  # (2201,)   the own picture's score
     density = torch.exp(-(((s - lead) / spread) ** 2) / 2) / (spread * math.sqrt(2 * math.pi))
     higher, below = torch.special.ndtr(-s), torch.special.log_ndtr(s)  # 1 − Φ and log Φ
@@ -443,32 +443,34 @@ def recall_law(n: int, k: int, lead: float, spread: float) -> float:
     return 100 * torch.trapezoid(density * sum(chances), s).item()
 
 
-assert math.isclose(recall_law(1000, 1, 0, 1), 100 / 1000, rel_tol=1e-6)  # no lead: guessing
+assert math.isclose(
+    expected_recall(1000, 1, 0, 1), 100 / 1000, rel_tol=1e-6
+)  # no lead: guessing
 
 # %% [markdown]
 # ## An experiment that could fail
 #
-# Real negatives are not independent numbers from a normal distribution: some pictures are nearly the same. So this formula, our *law*, may
-# fail. We test it: we find the lead and the spread that give R@1 and R@10 on the small folds, and predict the recalls on all pictures.
+# Real negatives are not independent numbers from a normal distribution: some pictures are nearly the same. So the formula may fail. We
+# test it: we find the lead and the spread that give R@1 and R@10 on the small folds, and predict the recalls on all pictures.
 
 
 # %%
-def fit_law(n: int, r1: float, r10: float) -> tuple[float, float]:
+def fit_recalls(n: int, r1: float, r10: float) -> tuple[float, float]:
     def off(pair):
-        return [recall_law(n, 1, *pair) - r1, recall_law(n, 10, *pair) - r10]
+        return [expected_recall(n, 1, *pair) - r1, expected_recall(n, 10, *pair) - r10]
 
     lead, spread = fsolve(off, (3.0, 1.0))
     return float(lead), float(spread)
 
 
-law = fit_law(small, in_folds["t2i_r1"], in_folds["t2i_r10"])
-predicted = {f"R@{k}, predicted": recall_law(len(S), k, *law) for k in (1, 5, 10)}
+fitted = fit_recalls(small, in_folds["t2i_r1"], in_folds["t2i_r10"])
+predicted = {f"R@{k}, predicted": expected_recall(len(S), k, *fitted) for k in (1, 5, 10)}
 measured = {f"R@{k}, measured": table[f"t2i_r{k}"] for k in (1, 5, 10)}
 lesson.report("03_predicted", predicted | measured)
 
 # %% [markdown]
-# R@1 falls, but to far more than a tenth, and the law predicts it to within a few points. Does it also hold for published systems? For six
-# of them we take R@1 and R@10 at COCO 1K and predict the three recalls at COCO 5K.
+# R@1 falls, but to far more than a tenth, and the formula predicts it to within a few points. Does it also hold for published systems? For
+# six of them we take R@1 and R@10 at COCO 1K and predict the three recalls at COCO 5K.
 
 # %% tags=["hide-input"]
 systems = (
@@ -484,15 +486,15 @@ pairs = {}  # predicted and published
 for system in systems:
     coco = [row for row in entries if row.system == system and row.data.startswith("coco")]
     (one,), (five,) = ([row for row in coco if size in row.data] for size in ("1,000", "5,000"))
-    its_law = fit_law(1000, one.metrics["t2i_r1"], one.metrics["t2i_r10"])
+    its_fit = fit_recalls(1000, one.metrics["t2i_r1"], one.metrics["t2i_r10"])
     for k in (1, 5, 10):
-        pairs[system, k] = recall_law(5000, k, *its_law), five.metrics[f"t2i_r{k}"]
+        pairs[system, k] = expected_recall(5000, k, *its_fit), five.metrics[f"t2i_r{k}"]
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 4.0))
 cuts = {len(S) // folds: evaluate(S, owner, folds=folds) for folds in (20, 10, 5, 4, 2, 1)}
 across = torch.logspace(math.log10(min(cuts)), math.log10(len(S)), 30).round().int()
 for k, colour, marker in zip((1, 5, 10), plots.COLOURS, plots.MARKERS, strict=False):
-    left.plot(across, [recall_law(int(n), k, *law) for n in across], color=colour)
+    left.plot(across, [expected_recall(int(n), k, *fitted) for n in across], color=colour)
     heights = [row[f"t2i_r{k}"] for row in cuts.values()]
     left.plot(
         cuts.keys(), heights, marker, color=colour, markerfacecolor="white", label=f"R@{k}"
@@ -500,7 +502,7 @@ for k, colour, marker in zip((1, 5, 10), plots.COLOURS, plots.MARKERS, strict=Fa
 left.axvline(small, color="0.6", linestyle=":")
 left.annotate("fitted here", (small, 3), ha="right", va="bottom", rotation=90, color="0.4")
 left.set(xscale="log", ylim=(0, 102), xlabel="pictures searched, n", ylabel="recall (%)")
-left.set_title("Our system. Lines: the law")
+left.set_title("Our system. Lines: the formula")
 left.legend(loc="lower left", bbox_to_anchor=(0.28, 0))
 right.plot([25, 95], [25, 95], color="0.7", linewidth=1)
 for system, colour, marker in zip(systems, plots.COLOURS, plots.MARKERS, strict=False):
@@ -513,13 +515,13 @@ right.set_title("Published systems: R@1, R@5, R@10")
 right.legend(fontsize=8, loc="upper left")
 plots.show(
     figure,
-    alt="Left: recalls of our system fall as more pictures are searched, and the dots lie near the lines of the law fitted at a tenth of "
+    alt="Left: recalls of our system fall as more pictures are searched, and the dots lie near the lines of the formula fitted at a tenth of "
     "the pictures. Right: predicted against published recalls at COCO 5K for six systems; nearly all points lie on the diagonal, those "
     "of SCAN a little above.",
 )
 
 # %% tags=["hide-input"]
-off = {key: published - law for key, (law, published) in pairs.items()}
+off = {key: published - formula for key, (formula, published) in pairs.items()}
 others = [abs(value) for (system, _), value in off.items() if system != "SCAN"]
 lesson.report(
     "03_published",
@@ -532,8 +534,8 @@ lesson.report(
 
 # %% [markdown]
 # We asked whether two numbers from a small search predict the recalls of a large one. They nearly do, here and for five of the six
-# published systems: COCO 1K and 5K hold nearly the same information. SCAN does better at 5K than the law predicts. Seven systems are few:
-# use the law to understand tables, not to replace a measurement.
+# published systems: COCO 1K and 5K hold nearly the same information. SCAN does better at 5K than it predicts. Seven systems are few: use
+# the formula to understand tables, not to replace a measurement.
 #
 # ## What is true, and what the protocol counts
 #
@@ -758,8 +760,8 @@ lesson.report("03_order", orders)
 # :label: ex-03-explore
 #
 # Does another measure agree with the truth better? `rank_correlation("i2t_r1", "i2t_map", ~same)` gave the last number above. Change the
-# measure (`"i2t_r10"`, `"i2t_medr"`, `"rsum"`), the direction, or the pairs that count. Write down what you expect before you run the
-# cell, and afterwards what you found.
+# measure (`"i2t_r10"`, `"rsum"`, or `"i2t_medr"`, which is best when low), the direction, or the pairs that count. Write down what you
+# expect before you run it, and afterwards what you found.
 # ```
 
 # %%

@@ -17,8 +17,8 @@
 # **You will be able to** write the loss of VSE++ {cite}`faghri2018vsepp` and a training step from scratch, say why one hard negative can
 # teach more than many easy ones, and recognise, explain and prevent a collapse.
 #
-# **You need** the notebook [Start here](00_start_here.ipynb), gradients, some PyTorch, and an idea of what a recurrent
-# network is.
+# **You need** the notebooks [Start here](00_start_here.ipynb) and [Pictures and captions](01_pictures_and_captions.ipynb), gradients, and
+# some PyTorch. One figure shows mAP@R, from [The joint space](03_joint_space.ipynb).
 #
 # **It takes** about 2 minutes and 1 GB of memory on two cores; the exercises take an hour.
 #
@@ -75,8 +75,8 @@ recipe = get("vsepp_grid_gru").override(
 run = lesson.trained(recipe, dataset)
 
 # %% [markdown]
-# We ask one query twice: first the networks with random weights, before any training, then the trained ones. A
-# frame and a tick mark the pictures of which the sentence is true.
+# We ask one query twice: first networks with random weights, then the trained ones. A frame and a tick mark the pictures of which the
+# sentence is true.
 
 # %%
 torch.manual_seed(seed)
@@ -141,7 +141,7 @@ left.annotate("too\nclose", (-0.24, 0.66), ha="center", fontsize=9)
 left.set(xlim=(-1.5, 1.5), ylim=(-1.05, 1.25), aspect="equal")
 left.axis("off")
 
-positive = 0.6
+positive = np.cos(np.radians(own))
 similarity = torch.linspace(-0.2, 1, 121)
 plots.curves(
     right,
@@ -174,10 +174,10 @@ plots.show(
 #
 # ## All the negatives of a batch
 #
-# A batch holds $B$ pictures and their $B$ captions, so the captions of the other pictures serve as negatives for free. All
-# similarities form one matrix $S$, with the right pairs on its diagonal. Each pair is compared with its row (other
-# captions for this picture) and with its column (other pictures for this caption). The sum over *all* negatives is the older
-# loss, equation (5) of the paper:
+# A batch holds $B$ pictures (all different, for now) and a caption of each, so the captions of the other pictures serve as negatives for
+# free. All similarities form one matrix $S$, with the right pairs on its diagonal. Each pair is compared with its row (other captions for
+# this picture) and its column (other pictures for this caption). The sum of hinges, SH, over *all* negatives is the older loss, equation
+# (5) of the paper:
 #
 # $$\ell_{SH} = \sum_{t'} [m + s(v,t') - s(v,t)]_+ + \sum_{v'} [m + s(v',t) - s(v,t)]_+ .$$
 
@@ -220,8 +220,8 @@ def all_negatives(S, margin=0.2):  # (B, B) -> ()
 #
 # ## Why one negative can be better than many
 #
-# VSE++ changes one thing: it keeps only the *hardest negative* of each row and column, the one with the highest
-# similarity. This is equation (6):
+# VSE++ changes one thing: it keeps only the *hardest negative* of each row and column, the one with the highest similarity. This maximum
+# of hinges, MH, is equation (6):
 #
 # $$\ell_{MH} = \max_{t'} [m + s(v,t') - s(v,t)]_+ + \max_{v'} [m + s(v',t) - s(v,t)]_+ .$$
 
@@ -249,8 +249,8 @@ check("04.read", your_loss)
 # $[0.2 + 0.6 - 0.5]_+$, and caption 1 costs $[0.2 + 0.4 - 0.9]_+$, which is zero.
 # ````
 #
-# A picture of our data has five captions, and a batch may hold several of them. A second caption of the same picture is right, so it
-# must never be pushed away. The matrix `positives` says which pairs belong together.
+# A picture of our data has five captions, and a batch may hold several. All of them are right, so none may be pushed away. The matrix
+# `positives` says which pairs belong together.
 
 # %% [markdown]
 # ```{exercise} The hardest negative
@@ -343,9 +343,8 @@ plots.show(
 )
 
 # %% [markdown]
-# On the left the push is spread over many cells, and the worst mistake (in the box) gets no more of it than a mild one. On
-# the right, each picture and each caption puts its whole push on its own worst mistake. That is why one hard negative
-# can teach more than many easy ones.
+# On the left the push is spread over many cells, and the worst mistake (in the box) gets no more than a mild one. On the right, each
+# picture and each caption puts its whole push on its own worst mistake. That is why one hard negative can teach more than many easy ones.
 #
 # ## What a training step does
 #
@@ -423,7 +422,8 @@ def training_step(picture_tower, caption_tower, loss, optimizer, batch):
 # new ones to old ones.
 # ````
 #
-# An epoch is such a step for every batch of the training data. We run one with all negatives:
+# An epoch is such a step for every batch of the training data. We run one with all negatives. (`all_negatives` knows only the diagonal, so
+# now and then it pushes a right caption away. The package's loss takes `positives`.)
 
 # %%
 torch.manual_seed(seed)
@@ -530,16 +530,16 @@ plots.show(
 )
 
 # %% [markdown]
-# **What came out.** By rsum, both ways that end with the hardest negative finish above the sum over all, for every seed. The
-# hardest from the start needs about half of the training to catch up; after an epoch of all negatives, hardly any time is lost.
+# **What came out.** By rsum, both ways that end with the hardest negative finish above the sum over all, for every seed. (The development
+# split has half as many pictures as the test split, so its sums are higher.) The hardest from the start needs about half of the training
+# to catch up; after an epoch of all negatives, hardly any time is lost.
 #
-# mAP@R counts every caption that is true of a picture, not only the five that were written for it. From text to picture it agrees
-# with rsum. From picture to text it does not: there, the sum over all negatives does better. A likely reason is that the hardest negative of a
-# picture is often a caption that is true of it too, though written for another one, and it is pushed away all the same.
+# mAP@R counts every caption that is true of a picture. From text to picture it agrees with rsum. From picture to text, the sum over all
+# negatives does better. A likely reason is that the hardest negative of a picture is often a caption that is true of it too, though
+# written for another one.
 #
-# **How sure we are.** Three seeds on a small world, with one learning rate for all, are too few for a verdict on the paper's claim. But
-# they show what the first epoch is good for. (The dotted line is the oracle, which knows every true pair and breaks ties at random. A
-# higher rsum partly means guessing which caption was written for which picture.)
+# **How sure we are.** Three seeds on a small world, with one learning rate for all, are too few for a verdict. But they show what the
+# first epoch is good for. (The dotted line is an oracle: it knows every true pair and breaks ties at random.)
 #
 # ````{admonition} Optional: train these curves yourself
 # :class: note dropdown
@@ -632,12 +632,12 @@ plots.show(
 )
 
 # %% [markdown]
-# The model is on its way to giving the same vector to everything: a *collapse*. If all vectors were the same, every similarity would be
-# one and every hinge would equal the margin. $B$ pairs with two hinges each would then cost
+# The model is on its way to giving the same vector to everything: a *collapse*. Then every similarity would be one and every hinge would
+# equal the margin, so $B$ pairs with two hinges each would cost
 #
 # $$2 \cdot B \cdot m ,$$
 #
-# the dashed line. (A batch with two captions of one picture has more than $B$ right pairs and costs a little more.)
+# the dashed line.
 #
 # Why does the model go there? Early in training the embeddings are close to random, so the hardest negative is hard only by
 # accident, and is usually more similar than the right caption. Such a hinge is larger than the margin. The quickest way to lower it is to
@@ -649,8 +649,8 @@ plots.show(
 #
 # ## How one epoch of all negatives prevents it
 #
-# So we first let the sum over all negatives spread the vectors out. The learning rate and the number of steps are the same, but the first
-# epoch uses all negatives and the second the hardest:
+# So we first let the sum over all negatives spread the vectors out. The learning rate is the same, but the first epoch uses all negatives
+# and the second the hardest:
 
 # %%
 opened, held = watched({"losses.triplet.warmup_epochs": 1})
@@ -672,7 +672,7 @@ for axes, key, label in zip(panels, ("loss", "alike"), labels, strict=True):
     plots.curves(
         axes,
         {name: (second, seen[key][half:]) for name, seen in lines.items()},
-        x="step of the second epoch",
+        x="step, in the second epoch only",
         y=label,
     )
 panels[0].set_ylim(0, 2 * rest)
@@ -684,13 +684,14 @@ plots.show(
 )
 
 # %% [markdown]
-# Look at the left panel. The two losses hardly differ, although one model ranks well and the other does not. How can that be?
+# Look at the left panel. The two losses hardly differ, although one model ranks well and the other does not.
 #
 # ```{exercise} Fool the loss
 # :label: ex-04-break
 #
 # Show that the loss is no reliable warning sign. Write a matrix of similarities, (4, 4), all between −1 and 1, whose hardest-negative loss
-# is exactly that of a collapsed batch, $2 \cdot 4 \cdot 0.2$, although its mean similarity is below $0.5$.
+# is exactly that of a collapsed batch, $2 \cdot 4 \cdot 0.2$, although each pair is clearly more similar than its negatives on average,
+# and the mean similarity is below $0.5$.
 # ```
 #
 # ```{hint}
@@ -709,8 +710,9 @@ check("04.break", your_scores)
 # ````{solution} ex-04-break
 # :class: dropdown
 #
-# Every pair ties with its hardest negative, and the other negatives are far away. This happens in good models too: think of two almost
-# identical pictures. So the loss alone cannot tell a good model from a collapsed one. Mean similarity and recall can.
+# Every pair ties with its hardest negative, and the other negatives are far away: think of two almost identical pictures. So the loss
+# cannot tell a good model from a collapsed one. Nor can the mean similarity alone: all pictures may fall on one point and all captions on
+# another. The spread of the similarities can, and so can recall.
 # ````
 #
 # ```{admonition} Where the code departs from the paper
@@ -719,8 +721,8 @@ check("04.break", your_scores)
 # - **Captions of the same picture.** The released code of VSE++ treats everything off the diagonal as a negative, so now and then a right
 #   caption is pushed away. Here a right caption is never a negative; `losses.triplet.siblings_are_negatives=true` gives the
 #   released behaviour.
-# - **The first epoch.** The paper uses the hardest negative from the start. An epoch of all negatives first comes from the code
-#   of its successors. It is our default, for the reason that you saw above.
+# - **The first epoch.** The paper uses the hardest negative from the start. An epoch of all negatives first comes from the code of its
+#   successors, and is our default.
 # ```
 #
 # ## Your own experiment: the margin, or the number of negatives
@@ -770,8 +772,8 @@ check("04.ablation", (expected, found))
 #
 # ## What the paper reports
 #
-# These are published numbers of VSE++ on photographs. The sums above come from another world, smaller networks and a shorter training, so
-# do not compare them.
+# These are published numbers of VSE++ on photographs, not to be compared with the sums above: another world, smaller networks, a shorter
+# training. Three numbers in a cell are R@1, R@5 and R@10.
 
 # %%
 Markdown(course.published("VSE++"))
@@ -782,11 +784,11 @@ Markdown(course.published("VSE++"))
 # - A hinge costs nothing once the right pair leads by the margin; the other rows and columns of a batch serve as negatives for free.
 # - All negatives spread the push over many easy cases; the hardest negative puts it on the worst mistake.
 # - Early in training the hardest negative is hard by accident, and learning from it alone can collapse the space to one point.
-# - An epoch of all negatives prevents that; watch the mean similarity and the recall, since the loss hardly shows a collapse.
+# - An epoch of all negatives prevents that; watch recall and the spread of the similarities, since the loss hardly shows a collapse.
 #
 # ## Where to read on
 #
 # - Where the hinge comes from: face recognition {cite}`schroff2015facenet` uses *semi-hard* negatives for the same reason that we
 #   waited an epoch; the sum over all negatives is the loss of {cite}`kiros2014unifying`.
-# - [Pooling](10_pooling.ipynb): better than the mean in both towers?
-# - [How many negatives?](11_how_many_negatives.ipynb): between one negative and all of them.
+# - [Pooling](10_pooling.ipynb): what to put in place of the mean.
+# - [How many negatives?](11_how_many_negatives.ipynb) Between one and all.

@@ -35,6 +35,11 @@ def captions_of_the_diagonal(S, owner):
     return (own <= S).sum(0) - 1
 
 
+def captions_hidden_by_zero(S, owner):
+    mine = torch.arange(len(S))[:, None] == owner
+    return (((S * mine).amax(0) <= S) & ~mine).sum(0)
+
+
 def right_ranks(S, owner):
     own = owner == torch.arange(len(S))[:, None]
     best = torch.where(own, S, -torch.inf).amax(1)
@@ -70,6 +75,17 @@ def ranks_of_the_first(S, owner):
     own = owner == torch.arange(len(S))[:, None]
     mine = S.gather(1, first[:, None])
     return ((mine <= S) & ~own).sum(1)
+
+
+def ranks_hidden_by_zero(S, owner):
+    own = owner == torch.arange(len(S))[:, None]
+    return (torch.where(own, -torch.inf, S) >= (S * own).amax(1)[:, None]).sum(1)
+
+
+def ranks_hidden_by_minus_one(S, owner):
+    own = owner == torch.arange(len(S))[:, None]
+    best = S.masked_fill(~own, -1).amax(1)
+    return ((best[:, None] <= S) & ~own).sum(1)
 
 
 def sorted_ranks(S, owner):
@@ -136,6 +152,7 @@ WRONG = {
         strict_captions,
         captions_with_own,
         captions_of_the_diagonal,
+        captions_hidden_by_zero,
         lambda S, owner: right_ranks(S, owner),
     ],
     "03.folds": [3, "e", "a or b", 0.5],
@@ -153,6 +170,8 @@ WRONG = {
         ranks_with_own,
         ranks_of_the_first,
         sorted_ranks,
+        ranks_hidden_by_zero,
+        ranks_hidden_by_minus_one,
         lambda S, owner: right_ranks(S, owner).double().mean(),
     ],
     "03.precision": [whole_list, r_precision, every_place, by_those_found, lambda shown: 100.0],

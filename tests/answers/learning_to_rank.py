@@ -34,6 +34,12 @@ def with_the_diagonal(S, margin=0.2):
     return ((margin + S - own[:, None]).relu() + (margin + S - own[None, :]).relu()).sum()
 
 
+def mean_of_hinges(S, margin=0.2):
+    own = S.diag()
+    cost = (margin + S - own[:, None]).relu() + (margin + S - own[None, :]).relu()
+    return cost.fill_diagonal_(0).mean()
+
+
 def right_step(picture_tower, caption_tower, loss, optimizer, batch):
     cost = loss(picture_tower(batch.pictures) @ caption_tower(batch.tokens, batch.token_mask).T)
     optimizer.zero_grad()
@@ -79,6 +85,31 @@ def stepped_twice(picture_tower, caption_tower, loss, optimizer, batch):
     optimizer.step()
     optimizer.step()
     return cost
+
+
+def without_a_gradient_for_captions(picture_tower, caption_tower, loss, optimizer, batch):
+    with torch.no_grad():
+        t = caption_tower(batch.tokens, batch.token_mask)
+    cost = loss(picture_tower(batch.pictures) @ t.T)
+    optimizer.zero_grad()
+    cost.backward()
+    optimizer.step()
+    return cost.item()
+
+
+def without_a_gradient_for_pictures(picture_tower, caption_tower, loss, optimizer, batch):
+    def frozen(pictures):
+        return picture_tower(pictures).detach()
+
+    return right_step(frozen, caption_tower, loss, optimizer, batch)
+
+
+def transposed(picture_tower, caption_tower, loss, optimizer, batch):
+    return right_step(picture_tower, caption_tower, lambda S: loss(S.T), optimizer, batch)
+
+
+def without_the_mask_of_words(picture_tower, caption_tower, loss, optimizer, batch):
+    return loss(picture_tower(batch.pictures) @ caption_tower(batch.tokens).T).item()
 
 
 def a_tensor(picture_tower, caption_tower, loss, optimizer, batch):
@@ -130,7 +161,20 @@ def without_a_mask(S, positives, margin=0.2):
     return cost[positives].sum()
 
 
+def hidden_by_zero(S, positives, margin=0.2):
+    negatives = S * ~positives
+    caption, picture = negatives.amax(1, keepdim=True), negatives.amax(0, keepdim=True)
+    return ((margin + caption - S).relu() + (margin + picture - S).relu())[positives].sum()
+
+
+def with_the_diagonal_of_a_square(S, positives, margin=0.2):
+    negatives = S.masked_fill(positives, -torch.inf)
+    cost = (margin + negatives.amax(1) - S.diag()).relu() + (margin + negatives.amax(0) - S.diag()).relu()
+    return cost.sum()
+
+
 TIES = torch.kron(torch.eye(2), torch.ones(2, 2))  # two pictures that nobody can tell apart, twice
+COLUMN = torch.tensor([0.6, 0.6, 0.5, 0.5])  # pictures and captions that all point in one direction
 
 
 RIGHT = {
@@ -139,7 +183,7 @@ RIGHT = {
     "04.siblings": [right_siblings, looped_siblings, by_rows_of_pairs],
     "04.step": [right_step, cleared_afterwards, by_hand_of_gradients],
     "04.predict": ["a", "d", " B "],
-    "04.break": [1.8 * TIES - 0.9, 2 * TIES - 1, torch.zeros(4, 4)],
+    "04.break": [1.8 * TIES - 0.9, 2 * TIES - 1, 0.8 * TIES - 0.3],
     "04.ablation": [
         ("a wider margin will learn faster", "it did not, from one seed"),
         ["fewer negatives will rank worse", "they did, in this run at least"],
@@ -153,6 +197,7 @@ WRONG = {
         rows_only,
         lambda S, margin=0.2: rows_only(S.T, margin),
         lambda S, margin=0.2: right_sum(S, margin) / 2,
+        mean_of_hinges,
         lambda S, margin=0.2: right_sum(S),
         lambda S, margin=0.2: torch.tensor(float(right_sum(S, margin))),
     ],
@@ -162,12 +207,24 @@ WRONG = {
         lambda S, positives, margin=0.2: right_siblings(S, positives) / 2,
         lambda S, positives, margin=0.2: right_siblings(S, torch.zeros_like(positives)),
         without_a_mask,
+        hidden_by_zero,
+        with_the_diagonal_of_a_square,
         diagonal_only,
         one_caption_a_picture,
         lambda S, positives, margin=0.2: right_siblings(S, positives, 0.2),
         lambda S, positives, margin=0.2: right_siblings(S, positives, margin).item(),
     ],
-    "04.step": [a_tensor, halved, never_stepped, stepped_twice, never_cleared],
+    "04.step": [
+        a_tensor,
+        halved,
+        never_stepped,
+        stepped_twice,
+        never_cleared,
+        transposed,
+        without_a_gradient_for_captions,
+        without_a_gradient_for_pictures,
+        without_the_mask_of_words,
+    ],
     "04.predict": [4, "it collapses", "x"],
     "04.break": [
         0,
@@ -175,6 +232,9 @@ WRONG = {
         3 * TIES,
         2 * torch.eye(4) - 1,
         torch.ones(4, 4),
+        torch.zeros(4, 4),
+        torch.tensor([0.4, 0.4, -0.4, -0.4])[:, None].expand(4, 4),
+        torch.outer(COLUMN, COLUMN),
         torch.rand(4, 4),
         0.4 * TIES + 0.4,
     ],

@@ -104,7 +104,7 @@ WRONG = {
     ],
     "01.predict": ["nobody", 7, "relations or detail"],
     "01.explore": [("", ""), (EXPECTED, "yes"), (EXPECTED, EXPECTED), 3],
-    "01.share": [0.4, 60, 33.33, 22.2, 4, 25],
+    "01.share": [0, 0.4, 60, 33.33, 22.2, 4, 25],
     "01.sentence": [
         "A zebra on the beach",
         "A girl holds a kite.",

@@ -49,10 +49,16 @@ def counts_from_the_left(x, mask, k):
     return torch.stack(pooled)
 
 
+def hidden_by_minus_five(x, mask, k):
+    top = x.masked_fill(~mask[:, :, None], -5.0).topk(min(k, x.shape[1]), dim=1).values
+    there = top > -5
+    return top.where(there, 0).sum(1) / there.sum(1)
+
+
 def multiplies(x, mask, k):
-    hidden = x * mask[:, :, None] - 1e4 * ~mask[:, :, None]
+    hidden = x * mask[:, :, None] - 1e9 * ~mask[:, :, None]
     top = hidden.topk(min(k, x.shape[1]), dim=1).values
-    there = top > -1e3
+    there = top > -1e8
     return top.where(there, 0).sum(1) / there.sum(1)
 
 
@@ -76,6 +82,11 @@ def exponential_gpo(places, gru, linear):
 def too_even(places, gru, linear):
     forwards, backwards = gru(places)[0].chunk(2, -1)
     return linear((forwards + backwards) / 2).squeeze(-1).softmax(0)
+
+
+def multiplied_gpo(places, gru, linear):
+    forwards, backwards = gru(places)[0].chunk(2, -1)
+    return (linear((forwards + backwards) / 2).squeeze(-1) * 0.1).softmax(0)
 
 
 def too_sharp(places, gru, linear):
@@ -169,6 +180,11 @@ def soft(x, mask):
     return (x.masked_fill(~mask[..., None], -torch.inf).softmax(1) * x).sum(1)
 
 
+def adds_nan(token, x, mask, W_bal):
+    both = torch.stack([token, soft(x, mask)], 1)
+    return ((both @ W_bal).softmax(1) * both).sum(1)
+
+
 def across_dimensions(token, x, mask, W_bal):
     both = torch.stack([token, (x.softmax(2) * x).sum(1)], 1)
     return ((both @ W_bal).softmax(1) * both).sum(1)
@@ -214,6 +230,7 @@ WRONG = {
         divides_by_k,
         counts_from_the_left,
         multiplies,
+        hidden_by_minus_five,
         lambda x, mask, k: right_kmax(x.detach(), mask, k),
     ],
     "10.break": [10 / 6, 10 / 14, 3 / 8, 1.5, 4],
@@ -222,6 +239,7 @@ WRONG = {
         no_softmax,
         only_forwards,
         too_even,
+        multiplied_gpo,
         too_sharp,
         lambda places, gru, linear: right_gpo(places, gru, linear).detach(),
     ],
@@ -242,6 +260,7 @@ WRONG = {
         swapped,
         unmasked_balance,
         leaks,
+        adds_nan,
         lambda token, x, mask, W_bal: right_balance(token, x, mask, W_bal.detach()),
     ],
     "10.explore": [

@@ -37,6 +37,7 @@ WRONG = {
         lambda v, query, k: by_sorting(v, query, 1),
         lambda v, query, k: by_sorting(v, -query, k),
         lambda v, query, k: (v @ query).topk(k).indices,
+        lambda v, query, k: (v / v.norm() @ query).topk(k).indices,
     ],
     "00.break": [0, 0.001, 0.02, 100, 50],
     "00.predict": ["neither", 7, "own or true"],

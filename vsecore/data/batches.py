@@ -5,7 +5,6 @@ function of the seed, the epoch and the row, so that neither the number of worke
 changes what a model sees.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -16,6 +15,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
+from vsecore.data.noise import noise
+from vsecore.data.offline_negatives import OfflineNegatives, draw_offline
 from vsecore.data.splits import Split
 from vsecore.data.words import TokenizedCaptions, Tokenizer
 
@@ -80,51 +81,6 @@ class Batch:
             name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
         return replace(self, **tensors)
-
-
-@dataclass(frozen=True, eq=False)
-class OfflineNegatives:
-    """For each picture the hardest captions that are not its own, and for each caption the hardest pictures.
-
-    They are mined from the whole training set; a batch has only what happens to be in it.
-
-    Source: Chen, Deng and Luo 2020 (AOQ), section 3.2; there 300 captions and 60 pictures.
-    """
-
-    texts: np.ndarray
-    """(n, k) whole numbers: rows of captions, for each picture."""
-    pictures: np.ndarray
-    """(Nc, k) whole numbers: rows of pictures, for each caption."""
-
-    def check(self, split: Split) -> None:
-        """Check the rows against a split.
-
-        Raises:
-            ValueError: shapes or types do not fit, a row does not exist, or one is the anchor's own.
-        """
-        own = np.arange(len(split))
-        for name, rows, anchors, items in (
-            ("texts", self.texts, len(split), len(split.captions)),
-            ("pictures", self.pictures, len(split.captions), len(split)),
-        ):
-            if rows.ndim != 2 or len(rows) != anchors or not rows.size or rows.dtype.kind not in "iu":
-                raise ValueError(
-                    f"{name} of the offline negatives is {rows.dtype} {rows.shape}: wanted whole numbers "
-                    f"({anchors}, k) for split {split.name!r}, k at least 1"
-                )
-            if rows.min() < 0 or rows.max() >= items:
-                raise ValueError(
-                    f"{name} of the offline negatives names rows {rows.min()} to {rows.max()}: "
-                    f"split {split.name!r} has 0 to {items - 1}"
-                )
-        own_texts = (split.owner[self.texts] == own[:, None]).any(1)
-        own_pictures = (self.pictures == split.owner[:, None]).any(1)
-        for name, anchor, is_own in (("texts", "picture", own_texts), ("pictures", "caption", own_pictures)):
-            if is_own.any():
-                raise ValueError(
-                    f"{name} of the offline negatives, row {is_own.argmax()}: one belongs to that {anchor}; "
-                    "wanted only negatives"
-                )
 
 
 def make_loader(
@@ -285,10 +241,10 @@ class _BatchMaker(TorchDataset[Batch]):
         self, negatives: OfflineNegatives, captions: np.ndarray, joint: np.ndarray
     ) -> tuple[Batch, Batch]:
         """Return, for each pair, a hard caption with its picture and a hard picture with a caption."""
-        texts, of_pictures = _draw_offline(negatives, self.split, captions, self.seed, self.epoch)
+        texts, of_pictures = draw_offline(negatives, self.split, captions, self.seed, self.epoch)
         text_width = picture_width = None
         if self.world > 1:
-            others = _draw_offline(negatives, self.split, joint, self.seed, self.epoch)
+            others = draw_offline(negatives, self.split, joint, self.seed, self.epoch)
             text_width, picture_width = map(self._longest, others)
         shares = self._shares(joint)
         return self._pairs(texts, text_width, shares), self._pairs(of_pictures, picture_width, shares)
@@ -381,73 +337,3 @@ def _drop(mask: np.ndarray, luck: np.ndarray, probability: float) -> np.ndarray:
     rows = np.arange(len(mask))
     kept[rows, luckiest] = mask[rows, luckiest]
     return kept
-
-
-def _draw_offline(
-    negatives: OfflineNegatives, split: Split, captions: np.ndarray, seed: int, epoch: int, tries: int = 10
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw two captions for each pair of a batch: a hard caption, and a caption of a hard picture.
-
-    Args:
-        negatives: what to draw from.
-        split: the split that their rows refer to.
-        captions: the captions of the pairs, (C,).
-        seed: decides the draw.
-        epoch: decides it too.
-        tries: how often to draw until caption and picture do not belong together; the last draw is kept in
-            any case.
-
-    Returns:
-        Rows of captions, (C,) each: T_o, and a caption of I_o. Their owners are I(T_o) and I_o.
-    """
-    luck = noise(seed, epoch, "offline texts", captions, tries)  # (C, tries)
-    hard_texts = _draw_from(negatives.texts, split.owner[captions], luck)
-    luck = noise(seed, epoch, "offline pictures", captions, tries)
-    hard_pictures = _draw_from(negatives.pictures, captions, luck)
-    apart = split.owner[hard_texts] != hard_pictures
-    attempt = np.where(apart.any(1), apart.argmax(1), tries - 1)  # the first at which they are apart
-    rows = np.arange(len(captions))
-    hard_text, hard_picture = hard_texts[rows, attempt], hard_pictures[rows, attempt]  # (C,)
-
-    counts = split.caption_counts[hard_picture]
-    which = noise(seed, epoch, "offline captions", captions) * counts
-    own = split.captions_of(hard_picture)[np.cumsum(counts) - counts + which.astype(np.int64)]
-    return hard_text.astype(np.int64), own
-
-
-def _draw_from(options: np.ndarray, anchors: np.ndarray, luck: np.ndarray) -> np.ndarray:
-    """Draw from row `anchors[c]` of the options (A, k), once for each number of luck (C, T) in [0, 1)."""
-    places = (luck * options.shape[1]).astype(np.int64)
-    return options[anchors[:, None], places]
-
-
-def noise(seed: int, epoch: int, purpose: str, rows: np.ndarray, width: int | None = None) -> np.ndarray:
-    """Return uniform numbers in [0, 1) that depend only on their own place, not on what was drawn before.
-
-    A counter (seed, epoch, purpose, row, column) is scrambled by the finaliser of SplitMix64: no state, hence
-    the same numbers in any process, for any order and any batch.
-
-    Args:
-        seed: any whole number.
-        epoch: any whole number.
-        purpose: keeps one use apart from another.
-        rows: R row numbers.
-        width: how many numbers each row gets; None: one, without an axis for it.
-
-    Returns:
-        (R, width) float64, or (R,).
-
-    Source: Steele, Lea and Flood 2014, Fast Splittable Pseudorandom Number Generators.
-    """
-    key = hashlib.sha256(f"{seed}/{epoch}/{purpose}".encode()).digest()
-    state = _scramble(rows.astype(np.uint64) + np.uint64(int.from_bytes(key[:8], "little")))
-    if width is not None:
-        golden = np.uint64(0x9E3779B97F4A7C15)
-        state = _scramble(state[:, None] + golden * np.arange(1, width + 1, dtype=np.uint64))
-    return (state >> np.uint64(11)) * 2.0**-53
-
-
-def _scramble(x: np.ndarray) -> np.ndarray:
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

@@ -32,7 +32,7 @@ def missing(outcome: Outcome, found: Mapping[str, Studied], data: str, seconds: 
     untried = [arm for arm in arms if arm not in found]
     count = len(set[tuple[str, float]]().union(*(needed(experiment, arm, data) for arm in untried)))
     held: list[Shut | None] = [
-        Shut(f"{' and '.join(untried)} not tried", "no fair training yet", count, count * seconds)
+        Shut(f"fair trainings of {' and '.join(untried)}", "none yet", count, count * seconds)
     ]
     for arm in (found[arm] for arm in arms if arm in found):
         held += [gates.learning_rate(arm), gates.levelled(arm), _seeds(arm, data)]

@@ -12,8 +12,9 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from vsecore.data.batches import Batch, OfflineNegatives, make_loader
+from vsecore.data.batches import Batch, make_loader
 from vsecore.data.files import progress
+from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset
 from vsecore.data.words import TokenizedCaptions, Tokenizer
 from vsecore.model import VSE

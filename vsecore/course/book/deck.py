@@ -24,7 +24,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from vsecore.course.batch import notebooks
-from vsecore.course.book.slides import Code, Part, Picture, Printed, Slide, parser, slides_of
+from vsecore.course.book.portions import parser
+from vsecore.course.book.slides import Code, Part, Picture, Printed, Slide, slides_of
 from vsecore.course.grading.plain import citations
 from vsecore.data.files import write_atomically
 from vsecore.paths import ROOT

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsecore import records
-from vsecore.course.book.findings import DATA, Findings, is_fair
+from vsecore.course.book.findings import DATA, Findings, is_fair, printed_kinds
 from vsecore.course.book.measurements import experiments, judged_too_early
 from vsecore.course.book.verdict_tables import shut_gates, verdicts
-from vsecore.course.book.wording import table, trainings
-from vsecore.experiments import RESULTS, departures
+from vsecore.course.book.wording import CAPTIONS, table, trainings
+from vsecore.experiments import RESULTS, departures, get_experiment
 from vsecore.experiments.gates import LEVELLED, MARGIN, SEEDS, SEEDS_ELSEWHERE
 from vsecore.experiments.tuning import FIRST
+from vsecore.recipes import get
 from vsecore.records import Record
 
 
@@ -26,6 +27,8 @@ class Work:
     cited: str  # its entry in the book's references
     source: str  # how `assets/published.json` names it
     notebooks: tuple[str, ...]  # that teach it
+    recipe: str  # of its own system at full size
+    code: str  # a sentence on its released code
 
 
 WORKS = {
@@ -34,6 +37,9 @@ WORKS = {
         "zhang2022adpool",
         "Zhang et al. 2022",
         ("10_pooling", "11_how_many_negatives", "12_ensembles_and_speed"),
+        "2ad_region_gru",
+        "The README of the code carries another title than the paper, *Adaptive Context-aware Pooling and "
+        "Adaptive Clustering Objective*, so some differences may come from another version of the work.",
     )
 }
 """The papers that have a page, by key."""
@@ -90,27 +96,56 @@ def _introduction(work: str, found: Findings) -> str:
         return "\n\n".join(
             [*lines, "No training is recorded yet. `vse experiment` trains and records.", _RULES]
         )
-    hours = sum(entry.seconds for entry in found.trained) / 3600
+    hours, printed = sum(entry.seconds for entry in found.trained) / 3600, get(paper.recipe)
     lines += [
-        "The paper trains on COCO and Flickr30K, for days on GPUs. We train smaller systems on less data, "
-        "and so our sums cannot be compared with the paper's. What can be compared is which of two systems "
-        f"is better. In all, {trainings(len(found.trained))} took {hours:.1f} hours by the clock, pauses "
-        "included. At the *fair* scale, each system has a learning rate of its own and trains long enough "
-        "for most systems to level off; only these trainings are judged. Trainings at the *lesson* scale "
-        "take a few minutes each; the notebooks show them too.",
+        f"The paper trains on COCO and Flickr30K, at width {printed.dim} and for {printed.training.epochs} "
+        "epochs. We train smaller systems on less data, and so our sums cannot be compared with the paper's. "
+        "What can be compared is which of two systems is better. In all, "
+        f"{trainings(len(found.trained))} took {hours:.1f} hours by the clock, pauses included. At the "
+        "*fair* scale, each system has a learning rate of its own and trains long enough for most systems to "
+        "level off; only these trainings are judged. Trainings at the *lesson* scale take a few minutes "
+        "each. The notebooks show some of them; the sums of all are at the end of the section *Judged too "
+        "early*.",
         _trained_table(found.trained),
+        *_other_features(found),
         _RULES,
     ]
     return "\n\n".join(lines)
 
 
+def _other_features(found: Findings) -> list[str]:
+    """In which experiments the paper's systems see regions, and ours, so far, the cells of a grid."""
+    unlike = [
+        experiment
+        for name in found.experiments
+        if printed_kinds(experiment := get_experiment(name)) == {"region"}
+        and any(len(found.fair[data][name]) > 1 for data in DATA)
+        and not any("region" in found.elsewhere[data][name] for data in DATA)
+    ]
+    if not unlike:
+        return []
+    listed = "\n".join(
+        f"- {experiment.question} ({experiment.source.partition('), ')[2]})" for experiment in unlike
+    )
+    return [
+        "The features differ too. In these experiments of the paper, the systems see detected regions; in "
+        "the trainings of ours that are judged so far, they see the cells of a grid:",
+        listed,
+        "Some cells show only background, and the mean counts them like all others. So a pooler that can "
+        "leave them out may be worth more on a grid than on regions, and beside it a loss may seem to matter "
+        "less.",
+    ]
+
+
 def _trained_table(trained: Iterable[Record]) -> str:
-    """What was trained, by data, scale and device."""
+    """What was trained, by data, encoders, scale and device."""
     groups: dict[tuple[str, ...], list[Record]] = defaultdict(list)
     for entry in trained:
         training, data = entry.config["training"], entry.data["name"]
         groups[
             DATA[data],
+            entry.data["feature_kind"],
+            CAPTIONS[entry.config["text"]["encoder"]["name"]],
             "fair" if is_fair(entry.config, data) else "lesson",
             str(training["epochs"]),
             str(entry.config["dim"]),
@@ -121,7 +156,8 @@ def _trained_table(trained: Iterable[Record]) -> str:
         [*group, str(len(entries)), f"{sum(entry.seconds for entry in entries) / 3600:.1f}"]
         for group, entries in sorted(groups.items())
     ]
-    return table(["data", "scale", "epochs", "width", "batch", "device", "trainings", "hours"], rows)
+    heads = ["data", "features", "captions", "scale", "epochs", "width", "batch", "device"]
+    return table([*heads, "trainings", "hours"], rows)
 
 
 _RULES = f"""## How a verdict comes about
@@ -150,8 +186,9 @@ before any verdict.
 
 What comes out is one of these: *reproduced*; *contradicted*; *no difference* (surely within the margin:
 a tie, which refutes a claim of "better" too); *mixed* (two measures contradict each other);
-*undecided* (these seeds leave it open); *too small to say* (a gate is shut); *not tried*. To a question
-that is ours and not the paper's, the answer is *yes* or *no* in place of *reproduced* or
+*undecided* (these seeds leave it open); *too small to say* (a gate is shut); *not tried* (at least one of
+the two systems has no training at the fair scale yet, though it may have some at the lesson scale). To a
+question that is ours and not the paper's, the answer is *yes* or *no* in place of *reproduced* or
 *contradicted*."""
 
 
@@ -159,8 +196,9 @@ def _departures(work: str) -> str:
     rows = [[one.place, one.printed, one.released, one.here] for one in departures(work)]
     return "\n\n".join(
         [
-            "## Where the released code departs from the paper",
-            "The code that the authors released does not always do what the paper says.",
+            "## Where the paper, its code and this course differ",
+            "The authors released their code, and it answers much that a paper has no room for. Here are the "
+            f"places where the two differ, or where we chose something else. {WORKS[work].code}",
             table(["where", "the paper", "its code", "here"], rows) if rows else "We know of no such place.",
         ]
     )
@@ -174,8 +212,10 @@ def _misprints(work: str) -> str:
     ]
     return "\n\n".join(
         [
-            "## Misprints",
-            "Few papers with hundreds of numbers are free of misprints. Here are those that we noticed.",
+            "## Numbers that do not fit together",
+            "Few papers with hundreds of numbers are free of misprints. Here are those that we noticed, and "
+            "places where a sentence and a table, or two papers, say different things. Some of these may "
+            "have a reason that we do not see.",
             table(["system", "data", "what does not fit", "where"], rows) if rows else "We know of none.",
         ]
     )

@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from vsecore import records
+from vsecore.data.splits import FeatureKind
 from vsecore.experiments import (
     EXPERIMENTS,
     FAIR_SCALE,
+    Experiment,
     Outcome,
     Studied,
     get_experiment,
@@ -27,6 +29,7 @@ from vsecore.records import Record
 
 DATA = {"scenes": "drawn scenes", "flickr8k": "Flickr8k"}
 """The data that papers are tried on, and what a reader calls them."""
+KINDS: tuple[FeatureKind, ...] = get_args(FeatureKind)
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,9 @@ class Findings:
     ensembles: Sequence[Record]
     outcomes: Mapping[str, Sequence[Outcome]]
     fair: Mapping[str, Mapping[str, Mapping[str, Studied]]]
-    lesson: Mapping[str, Mapping[str, Mapping[str, Studied]]]  # where at least two arms are in `fair`
+    lesson: Mapping[str, Mapping[str, Mapping[str, Studied]]]
     tables: Mapping[str, Mapping[str, str]]  # where an arm is in `fair`
+    elsewhere: Mapping[str, Mapping[str, Mapping[str, str]]]  # tables by kind of features, but for the grid
     oracles: Mapping[str, float]  # the rsum of the oracle by data, where the truth is known
 
     @classmethod
@@ -62,17 +66,14 @@ class Findings:
             {data: outcomes(work, data, folder=folder) for data in DATA},
             fair,
             {
-                data: {
-                    name: studied(name, data, scale="lesson", folder=folder)
-                    for name in names
-                    if len(fair[data][name]) > 1
-                }
+                data: {name: studied(name, data, scale="lesson", folder=folder) for name in names}
                 for data in DATA
             },
             {
                 data: {name: table(name, data, folder=folder) for name in names if fair[data][name]}
                 for data in DATA
             },
+            {data: {name: _elsewhere(name, data, mine, folder) for name in names} for data in DATA},
             {
                 entry.data["name"]: entry.metrics["rsum"]
                 for entry in entries
@@ -107,6 +108,25 @@ class Findings:
             for arm in (outcome.claim.system, outcome.claim.against):
                 wanted |= needed(get_experiment(outcome.claim.experiment), arm, data)
         return len(wanted)
+
+
+def printed_kinds(experiment: Experiment) -> set[str]:
+    """The kinds of features that the systems of an experiment see in the paper."""
+    systems = {arm.published for arm in experiment.arms.values() if arm.published}
+    backbones = [row.backbone for row in records.published() if row.system in systems]
+    return {kind for kind in KINDS for backbone in backbones if kind in backbone}
+
+
+def _elsewhere(name: str, data: str, entries: Sequence[Record], folder: Path) -> dict[str, str]:
+    """An experiment's tables on other features than the grid, where two arms or more have fair trainings."""
+    if all(arm.members for arm in get_experiment(name).arms.values()):
+        return {}  # its arms name their own features
+    seen = {entry.data.get("feature_kind") for entry in entries if entry.data["name"] == data}
+    return {
+        kind: table(name, data, kind, folder=folder)
+        for kind in KINDS
+        if kind in seen - {"grid"} and len(studied(name, data, kind, folder=folder)) > 1
+    }
 
 
 def is_fair(config: Mapping[str, Any], data: str) -> bool:

@@ -9,14 +9,14 @@ import matplotlib.pyplot as plt
 
 from vsecore.course.book import dots
 from vsecore.course.book.findings import DATA, Findings
-from vsecore.course.book.wording import table
+from vsecore.course.book.wording import FEATURES, seeds, spread, table
 from vsecore.course.plots import house_style
-from vsecore.experiments import EXPERIMENTS, get_experiment
+from vsecore.experiments import EXPERIMENTS, Studied, get_experiment
 from vsecore.experiments.ledger import printed_sums
 
 
 def experiments(found: Findings, figures: Path) -> str:
-    """Each experiment: a figure and a table for each data, and what was not tried."""
+    """Each experiment: a figure and tables for each data, and what has no fair training yet."""
     lines = [
         "## The experiments",
         "In the figures each row is a system, the best on top: a dot for each seed, and their mean with its "
@@ -38,7 +38,6 @@ def experiments(found: Findings, figures: Path) -> str:
         lines += [f"### {experiment.question}", f"{experiment.source}."]
         for data, called in DATA.items():
             arms = found.fair[data][name]
-            untried = [arm for arm in experiment.arms if arm not in arms]
             if arms:
                 picture, oracle = f"{name}-{data}.svg", found.oracles.get(data)
                 with plt.rc_context():
@@ -51,8 +50,12 @@ def experiments(found: Findings, figures: Path) -> str:
                     f"On {called}, beside the paper's sums on COCO:",
                     found.tables[data][name],
                 ]
-            if untried:
-                lines.append(_untried(untried, printed_sums(experiment), called))
+            for kind, rows in found.elsewhere[data][name].items():
+                lines += [
+                    f"On {called} again, now with {FEATURES[kind]}. The verdicts rest on the grid alone.",
+                    rows,
+                ]
+            lines += _unfinished(found, name, data)
     return "\n\n".join(lines)
 
 
@@ -60,15 +63,30 @@ def _figure(picture: str, words: str) -> str:
     return f":::{{div}} wide-frame\n```{{image}} {picture}\n:alt: {words}\n:class: figure\n```\n:::"
 
 
-def _untried(arms: Sequence[str], paper: Mapping[str, float], called: str) -> str:
+def _unfinished(found: Findings, name: str, data: str) -> list[str]:
+    """Which arms have no fair training yet: those with lesson trainings, and those without any."""
+    fair, early = found.fair[data][name], found.lesson[data][name]
+    rest = [arm for arm in EXPERIMENTS[name].arms if arm not in fair]
+    paper = printed_sums(EXPERIMENTS[name])
+    return [
+        f"No {which} training on {DATA[data]} yet{but}{_named(arms, paper)}"
+        for which, but, arms in (
+            ("fair", ", only at the lesson scale", [arm for arm in rest if arm in early]),
+            ("separate", "", [arm for arm in rest if arm not in early]),
+        )
+        if arms
+    ]
+
+
+def _named(arms: Sequence[str], paper: Mapping[str, float]) -> str:
     """Arms by name, with the paper's sums where it has them."""
     sums = " (with the paper's sum, where it has one)" if set(arms) & paper.keys() else ""
     named = [f"{arm} {paper[arm]:.1f}" if arm in paper else arm for arm in arms]
-    return f"Not tried on {called}{sums}: {'; '.join(named)}."
+    return f"{sums}: {'; '.join(named)}."
 
 
 def judged_too_early(found: Findings) -> str:
-    """What a few epochs say, beside what complete trainings say."""
+    """What a few epochs say, beside what complete trainings say; then all that a few epochs said."""
     lines = [
         "## Judged too early",
         "At the lesson scale, systems train for a few minutes, all at one learning rate. Such a training "
@@ -78,7 +96,7 @@ def judged_too_early(found: Findings) -> str:
     before = len(lines)
     for data, called in DATA.items():
         for name, fair in found.fair[data].items():
-            early = found.lesson[data].get(name, {})
+            early = found.lesson[data][name]
             both = [arm for arm in dots.by_rsum(fair) if arm in early]
             if len(both) < 2:
                 continue
@@ -99,4 +117,29 @@ def judged_too_early(found: Findings) -> str:
             lines += [f"**{get_experiment(name).question}** On {called}:", table(heads, rows)]
     if len(lines) == before:
         lines.append("No two systems of an experiment have both yet.")
+    if any(found.lesson[data][name] for data in DATA for name in found.experiments):
+        lines.append(_all_lessons(found))
     return "\n\n".join(lines)
+
+
+def _all_lessons(found: Findings) -> str:
+    """The sums of every system at the lesson scale, on all data, folded."""
+    lines = [
+        "::::{dropdown} All sums at the lesson scale",
+        "Each cell has the mean rsum on the test split ± its standard deviation over the seeds. No verdict "
+        "rests on these numbers. A system that takes part in several experiments is in each of their "
+        "tables.",
+    ]
+    for name in found.experiments:
+        studied = {data: found.lesson[data][name] for data in DATA}
+        arms = list(dict.fromkeys(arm for data in DATA for arm in dots.by_rsum(studied[data])))
+        if arms:
+            rows = [[arm, *(_lesson(studied[data].get(arm)) for data in DATA)] for arm in arms]
+            lines += [f"**{get_experiment(name).question}**", table(["system", *DATA.values()], rows)]
+    return "\n\n".join([*lines, "::::"])
+
+
+def _lesson(arm: Studied | None) -> str:
+    if arm is None:
+        return "–"
+    return f"{arm.rsum:.1f}{spread(arm.results['rsum'].values())}<br>{seeds(len(arm.seeds))}"

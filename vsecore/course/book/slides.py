@@ -1,7 +1,8 @@
 """Slides from a stored notebook: which words, code and figures an instructor shows, and which are notes.
 
 A slide has a title, what leads to its one object, and that object: a figure, a table, a few lines of code. Of
-a paragraph the slide shows the first sentence. The whole paragraph is in the speaker's notes.
+a paragraph the slide shows the first sentence. The whole paragraph is in the speaker's notes, and so are
+folded boxes. A slide holds about sixty words (see `portions`).
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbformat import NotebookNode
 
+from vsecore.course.book.portions import MOST_WORDS, gist, pieces, portions, words_in
 from vsecore.course.checks import EXERCISES
 from vsecore.course.grading.parts import key_of, without_parts
 from vsecore.course.grading.plain import Directive, blocks, facts_of, key_of_label, plain_markdown
@@ -24,7 +24,6 @@ LONGEST_PRINT = 12
 MOST_SENTENCES = 4  # on a slide without an object
 MOST_BESIDE = 2  # above an object
 CODE_BESIDE = 4  # lines of code above the figure that they make
-LEAST_LETTERS = 50  # "Look at the left panel." says nothing alone
 
 
 @dataclass(frozen=True)
@@ -78,17 +77,18 @@ class Slide:
     notes: list[str] = field(default_factory=list)
     full: bool = False
 
-
-def parser() -> MarkdownIt:
-    """What reads the notebooks' Markdown: CommonMark with tables and formulas between dollars."""
-    return MarkdownIt("commonmark").enable("table").use(dollarmath_plugin, allow_labels=True)
+    @property
+    def words(self) -> int:
+        """How many words of prose it shows."""
+        return sum(words_in(part.text) for part in self.parts if isinstance(part, Words))
 
 
 def slides_of(notebook: NotebookNode, cite: Callable[[str], str]) -> list[Slide]:
     """Turn a notebook into slides.
 
-    Folded boxes, hints, solutions and folded code are left out, and the learner's part of an exercise is cut
-    out of its cell. Every figure is shown, also one that an answer's cell made.
+    Solutions and folded code are left out, and the learner's part of an exercise is cut out of its cell.
+    Hints and folded boxes are in the speaker's notes. Every figure is shown, also one that an answer's cell
+    made.
 
     Args:
         notebook: a stored notebook, with its outputs; it is not changed.
@@ -135,14 +135,34 @@ class _Deck:
     def say(self, sentence: str, paragraph: str) -> None:
         """Add a sentence; one that says what a figure shows stands below the figure."""
         slide = self.slides[-1] if self.slides else self.last()
+        fits = not slide.parts or slide.words + words_in(sentence) <= MOST_WORDS
         said_of_figure = slide.parts and isinstance(slide.parts[-1], Picture) and sentence[-1:] in ".!?)"
-        if not said_of_figure:
+        if not (said_of_figure and fits):
             slide = self.last()
-            if len(slide.parts) >= MOST_SENTENCES:
-                slide.full = True
+            if len(slide.parts) >= MOST_SENTENCES or not fits:
+                self.close()
                 slide = self.last()
         slide.parts.append(Words(sentence))
         slide.notes.append(paragraph)
+
+    def note(self, text: str) -> None:
+        """Add to what only the speaker sees."""
+        slide = self.slides[-1] if self.slides else self.last()
+        slide.notes.append(text)
+
+    def tell(self, text: str) -> None:
+        """Add a list, a box, a formula; what the slide has no room for goes on more, under the same title."""
+        slide = self.last()
+        title = slide.title
+        if slide.parts and slide.words + words_in(text) > MOST_WORDS:
+            leads = slide.parts.pop() if _announces(slide.parts[-1]) else None
+            if slide.parts:
+                self.begin(title, 3)
+            self.slides[-1].parts += [leads] if leads else []
+        for number, portion in enumerate(portions(text, self.slides[-1].words)):
+            if number:
+                self.begin(title, 3)
+            self.slides[-1].parts.append(Words(portion, whole=True))
 
     def put(self, part: Part) -> None:
         """Put an object below the words that lead to it, and no more than these."""
@@ -173,24 +193,26 @@ def _announces(part: Part) -> bool:
 def _tell(deck: _Deck, block: str | Directive, cite: Callable[[str], str]) -> None:
     """Add a stretch of text or a fenced block."""
     if isinstance(block, str):
-        for piece in _pieces(plain_markdown(block, cite)):
+        for piece in pieces(plain_markdown(block, cite)):
             _tell_piece(deck, piece)
     elif block.name == "exercise":
         key = key_of_label(block.options.get("label", ""))
         deck.begin(f"Try it: {block.argument}", 3)
         if body := plain_markdown("\n".join(_unfolded(block)), cite).strip():
-            deck.last().parts.append(Words(body, whole=True))
+            deck.tell(body)
         if key in EXERCISES:
             deck.last().notes.append(facts_of(key))
-    elif block.name in ("solution", "hint") or _is_folded(block):
-        pass
-    elif block.name:
+    elif block.name and block.name != "solution":
         title = block.argument if block.name == "admonition" else block.name.capitalize()
-        deck.close()
         body = plain_markdown("\n".join(block.body), cite)
-        deck.last().parts.append(Words(f"**{title}**\n\n{body}", whole=True))
-        deck.close()
-    elif len(block.body) <= LONGEST_CODE:
+        text = f"**{title}**\n\n{body}"
+        if block.name == "hint" or _is_folded(block):
+            deck.note(text)
+        else:
+            deck.close()
+            deck.tell(text)
+            deck.close()
+    elif not block.name and len(block.body) <= LONGEST_CODE:
         deck.put(Code("\n".join(block.body)))
 
 
@@ -207,14 +229,6 @@ def _is_folded(box: Directive) -> bool:
     return "dropdown" in box.options.get("class", "")
 
 
-def _pieces(text: str) -> Iterator[tuple[Token, str]]:
-    """The paragraphs, headings, formulas, lists and tables of a text: how each begins, and its lines."""
-    lines = text.split("\n")
-    for token in parser().parse(text):
-        if token.level == 0 and token.map and token.nesting >= 0:
-            yield token, "\n".join(lines[slice(*token.map)]).strip()
-
-
 def _tell_piece(deck: _Deck, piece: tuple[Token, str]) -> None:
     token, text = piece
     if token.type == "heading_open":
@@ -224,29 +238,7 @@ def _tell_piece(deck: _Deck, piece: tuple[Token, str]) -> None:
     elif token.type == "table_open":
         deck.put(Words(text, whole=True))
     elif token.type != "hr":
-        deck.last().parts.append(Words(text, whole=True))
-
-
-def gist(paragraph: str) -> str:
-    """The first sentence of a paragraph, and the last one if it announces what follows.
-
-    A first sentence of a few words takes the next one along.
-    """
-    flat = " ".join(paragraph.split())
-    hidden = _NO_END.sub(lambda found: "x" * len(found[0]), flat)
-    ends = [found.end() for found in _END.finditer(hidden)]
-    if not ends or ends[-1] < len(flat):
-        ends.append(len(flat))
-    first = next((place for place, end in enumerate(ends) if end >= LEAST_LETTERS), len(ends) - 1)
-    said = flat[: ends[first]]
-    if not _END.search(hidden[-3:]) and first < len(ends) - 1:
-        said += flat[ends[-2] :]
-    return said
-
-
-# No sentence ends within a formula, code, emphasis or brackets, nor with these abbreviations.
-_NO_END = re.compile(r"\$[^$]*\$|`[^`]*`|\*\*[^*]+\*\*|\*[^*]+\*|\([^()]*\)|\b(?:e\.g|i\.e|et al|vs)\.")
-_END = re.compile(r"[.!?][\"”’]*(?=\s|$)")
+        deck.tell(text)
 
 
 # ---------------------------------------------------------------- code cells
@@ -272,7 +264,10 @@ def _show(deck: _Deck, cell: NotebookNode) -> None:
         deck.put(Code(source))
     if not tags & {"hide-output", "remove-output"}:
         for part in made:
-            if isinstance(part, Picture) or not key:
+            if isinstance(part, Words) and words_in(part.text):
+                deck.close()
+                deck.tell(part.text)
+            elif isinstance(part, Picture) or not key:
                 deck.put(part)
     deck.close()
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from vsecore.course.book.findings import DATA, Findings
-from vsecore.course.book.wording import seeds, signed, table, trainings
+from vsecore.course.book.wording import seeds, signed, spread, table, trainings
 from vsecore.experiments import Claim, Outcome, Shut, get_experiment, missing
 from vsecore.experiments.gates import EARLY
 from vsecore.experiments.ledger import printed_sums
@@ -73,11 +73,12 @@ def _paper(claim: Claim) -> str:
 def _ours(outcome: Outcome) -> str:
     """The verdict and the differences that it rests on."""
     lines = [f"**{outcome.told}**"]
+    if outcome.judgement == "not tried":
+        lines.append("at the fair scale")
     for measure, values in outcome.differences.items():
         if values:
-            spread = f"{_FIXED}±{_FIXED}{statistics.stdev(values):.1f}" if len(values) > 1 else ""
             said = f": {outcome.by_measure[measure]}" if measure in outcome.by_measure else ""
-            lines.append(f"{_MEASURES[measure]} {signed(statistics.mean(values))}{spread}{said}")
+            lines.append(f"{_MEASURES[measure]} {signed(statistics.mean(values))}{spread(values)}{said}")
     if counted := max((len(values) for values in outcome.differences.values()), default=0):
         lines.append(seeds(counted))
     return "<br>".join(lines)
@@ -89,7 +90,6 @@ _MEASURES = {
     "t2i_map_at_r": "mAP@R to picture",
     EARLY: "early rsum",
 }
-_FIXED = "\N{NO-BREAK SPACE}"
 
 
 def shut_gates(found: Findings) -> str:

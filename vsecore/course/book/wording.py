@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Collection, Iterable, Sequence
+
+FEATURES = {"grid": "the cells of a grid", "region": "regions", "patch": "patches"}
+"""What the systems see of a picture, by the name in a record."""
+CAPTIONS = {"gru": "BiGRU", "window": "words with their neighbours", "bert": "BERT"}
+"""What reads the captions, by the name in a recipe."""
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], style: str = "") -> str:
@@ -15,6 +21,14 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], style: str = "") 
 def signed(value: float) -> str:
     """A difference with its sign; none that is 0 is negative."""
     return f"{round(value, 1) + 0.0:+.1f}"
+
+
+def spread(values: Collection[float]) -> str:
+    """The standard deviation as it follows a mean, on the same line; of one value there is none."""
+    return f"{_FIXED}±{_FIXED}{statistics.stdev(values):.1f}" if len(values) > 1 else ""
+
+
+_FIXED = "\N{NO-BREAK SPACE}"
 
 
 def seeds(count: int) -> str:

@@ -57,7 +57,7 @@ def exercise(key: str) -> Callable[[Answer], Answer]:
         reference: Any = EXERCISES[key].reference
         if judgement.passed or reference is None:
             return answer
-        print(f"Until then, the cells below use a right {answer.__name__}.")
+        print(f"Until then, the cells below use the solution's `{answer.__name__}`.")
         return reference
 
     return judged

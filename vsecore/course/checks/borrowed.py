@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import dis
 import gc
+import inspect
 import re
 import sys
 import sysconfig
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-_EMPTY = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP"}
+_EMPTY = {"RESUME", "NOP", "COPY", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP"}
 _PACKAGE = "vsecore"
 _NAMED = re.compile(rf"\A\s*{_PACKAGE}[.:\w]*\s*\Z|\b(?:from|import)\s+{_PACKAGE}\b")  # text that imports it
 _BY_TEXT = {"globals", "vars", "locals", "getattr", "attrgetter", "__dict__", "eval", "exec"}
@@ -28,12 +29,32 @@ _STANDARD = sysconfig.get_path("stdlib")
 def is_stub(answer: Any) -> bool:
     """Whether an answer was left as handed out: dots, None, or a function that returns nothing else."""
     if isinstance(answer, FunctionType):
-        steps = list(dis.get_instructions(answer))
-        given = {step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")}
-        return all(step.opname in _EMPTY for step in steps) and given <= {None, ...}
+        return _does_nothing(answer.__code__)
     if isinstance(answer, tuple | list):
         return any(is_stub(part) for part in answer)
-    return answer is ... or answer is None
+    return answer is None or holds_dots(answer)
+
+
+def holds_dots(value: Any) -> bool:
+    """Whether a value is `...` or `NotImplemented`, or a tuple or list that holds one."""
+    if isinstance(value, tuple | list):
+        return any(holds_dots(part) for part in value)
+    return value is ... or value is NotImplemented
+
+
+def _does_nothing(code: CodeType) -> bool:
+    """Whether a function only passes None and dots on, perhaps under names of its own."""
+    steps = list(dis.get_instructions(code))
+    given = {step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")}
+    named = [step for step in steps if step.opname.startswith(("LOAD_FAST", "STORE_FAST"))]
+    names: set[str] = set()  # newer Pythons join two steps, which then have two names
+    names.update(*([step.argval] if isinstance(step.argval, str) else step.argval for step in named))
+    taken = inspect.getargs(code)
+    return (
+        all(step.opname in _EMPTY or step in named for step in steps)
+        and given <= {None, ...}
+        and names.isdisjoint({*taken.args, taken.varargs, taken.varkw})
+    )
 
 
 def borrowed(answer: Any, defined_above: Collection[str] = (), instead: Collection[str] = ()) -> str:

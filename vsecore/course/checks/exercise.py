@@ -3,6 +3,9 @@
 Any right answer passes, however it is written: trials look at what an answer does, never at how. Only an
 answer that leaves the work to the package, or to a function of the notebook or of another library that
 already does it, is refused (see `borrowed`).
+
+An answer that still holds the dots of the handed-out cell is not answered rather than wrong: it is dots, or a
+function that does nothing, gives dots back, or stops because it tried to work with them.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from traceback import walk_tb
 from typing import Any, Literal, get_args
 
-from vsecore.course.checks.borrowed import borrowed, is_stub
+from vsecore.course.checks.borrowed import borrowed, holds_dots, is_stub
 
 ExerciseKind = Literal["predict", "compute", "code", "break", "explore"]
 """What an exercise asks for: a prediction before a cell runs, a number worked out, code written, something
@@ -86,7 +90,8 @@ class Judgement:
         title: the exercise's.
         points: trials passed before the first that failed.
         possible: trials there are.
-        message: "Right.", or the hint of the first failure or of a known mistake.
+        message: "Right.", or the hint of the first failure or of a known mistake. If the learner's
+            code stopped, it says so first.
     """
 
     title: str
@@ -107,15 +112,20 @@ class Judgement:
 def judge_answer(task: Exercise, answer: Any) -> Judgement:
     """Judge an answer that lies here: is there one, is it the learner's own, how far does it get?"""
     if is_stub(answer):
-        return not_answered(task)
+        return not_answered(task, answer)
     if helper := borrowed(answer, task.defined_above, task.instead):
         return refused(task, helper)
     return judge_by_trials(task, partial(task.caller, answer) if task.caller else answer)
 
 
-def not_answered(task: Exercise) -> Judgement:
-    """The judgement of an answer that was left as handed out."""
-    return Judgement(task.title, 0, len(task.trials), NOT_ANSWERED)
+def not_answered(task: Exercise, answer: Any = ...) -> Judgement:
+    """The judgement of an answer that was left as handed out; of several parts it names the missing one."""
+    message = NOT_ANSWERED
+    if isinstance(answer, tuple | list):
+        missing = [number for number, part in enumerate(answer, start=1) if is_stub(part)]
+        if len(missing) < len(answer):
+            message += f" Part {missing[0]} of {len(answer)} is still missing."
+    return Judgement(task.title, 0, len(task.trials), message)
 
 
 def refused(task: Exercise, helper: str) -> Judgement:
@@ -127,13 +137,16 @@ def refused(task: Exercise, helper: str) -> Judgement:
 def judge_by_trials(task: Exercise, answer: Any) -> Judgement:
     """Run an exercise's trials in their order and say how far the answer gets."""
     possible = len(task.trials)
+    if callable(answer):
+        answer = _stopped_by_dots(answer)
     for points, trial in enumerate(task.trials):
         passed, trouble = _tried(trial, answer)
+        if isinstance(trouble, _DotsLeftError):
+            return Judgement(task.title, points, possible, NOT_ANSWERED)
         if isinstance(trouble, NameError):
             return Judgement(task.title, points, possible, f"{trouble}. {RUN_ABOVE}")
         if not passed:
-            known = [mistake.hint for mistake in task.mistakes if _tried(mistake, answer)[0]]
-            return Judgement(task.title, points, possible, [*known, trial.hint][0] + _said(trouble, answer))
+            return Judgement(task.title, points, possible, _advice(task, trial, answer, trouble))
     return Judgement(task.title, possible, possible, task.message)
 
 
@@ -148,17 +161,62 @@ def near(answer: Any, value: float, tolerance: float = 1e-4) -> bool:
     return abs(float(answer) - value) < tolerance
 
 
+class _DotsLeftError(Exception):
+    """A function met the dots that stand for a part not written yet."""
+
+
+def _stopped_by_dots(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that stops where this one gives dots back, or cannot go on because of them."""
+
+    def watched(*arguments: Any) -> Any:
+        try:
+            result = answer(*arguments)
+        except Exception as error:
+            if isinstance(error, NotImplementedError) or _speaks_of_dots(error):
+                raise _DotsLeftError from error
+            raise
+        if holds_dots(result):
+            raise _DotsLeftError
+        return result
+
+    return watched
+
+
+def _speaks_of_dots(error: Exception) -> bool:
+    """Whether Python, NumPy or PyTorch got dots where they wanted a value.
+
+    Errors of other types may speak of an ellipsis too: one in an index or in the equation of an `einsum`.
+    """
+    said = str(error)
+    return ("ellipsis" in said and isinstance(error, TypeError | AttributeError)) or said.endswith(
+        "dtype of ellipsis"
+    )
+
+
 def _tried(trial: Trial, answer: Any) -> tuple[bool, Exception | None]:
     """Whether an answer passes a trial, and what stopped the learner's code, if anything did."""
     try:
-        return bool(trial.passes(answer)), None
+        return bool(trial.passes(partial(_call, answer) if callable(answer) else answer)), None
     except Exception as error:  # whatever a learner's code raises is an answer, not the end of the lesson
         return False, error
 
 
-def _said(trouble: Exception | None, answer: Any) -> str:
-    """What is added to a hint if the learner's code raised an exception."""
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a learner's function. That an error passed through here says that it arose in there."""
+    return function(*arguments)
+
+
+def _advice(task: Exercise, trial: Trial, answer: Any, trouble: Exception | None) -> str:
+    """What to tell a learner whose answer fails a trial: what stopped it, if anything did; where to look."""
+    known = [mistake.hint for mistake in task.mistakes if _tried(mistake, answer)[0]]
+    hint = known[0] if known else trial.hint
     if trouble is None:
-        return ""
-    what = "Your code stopped with" if callable(answer) else "Your answer could not be read:"
-    return f" ({what} {type(trouble).__name__}: {trouble})"
+        return hint
+    what = ": ".join(filter(None, (type(trouble).__name__, str(trouble).rstrip("."))))
+    if not callable(answer):
+        return f"Your answer could not be read: {what}. {hint}"
+    if all(frame.f_code is not _call.__code__ for frame, _ in walk_tb(trouble.__traceback__)):
+        return f"{hint} (What your code returned could not be used: {what}.)"
+    if known:
+        return f"Your code stopped with {what}. {hint}"
+    return f"Your code stopped with {what}. (The hint of this trial, which may not be the reason: {hint})"

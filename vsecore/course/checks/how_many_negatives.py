@@ -49,6 +49,13 @@ def _one_direction(loss: Callable[..., Any]) -> bool:
     return near(both, float(_k_hardest(scores, 5)))
 
 
+def _hides_too_high(loss: Callable[..., Any]) -> bool:
+    """Whether it is right only if similarities are above zero: it hides the pairs by a number such as 0."""
+    high, low = (_batch(6, seed=6).mul(0.4) + shift for shift in (0.5, -0.5))
+    right_if_high, right_if_low = (near(loss(S, 5), float(_k_hardest(S, 5))) for S in (high, low))
+    return right_if_high and not right_if_low
+
+
 def _made(own: float, others: float, size: int = 128) -> Tensor:
     return torch.full((size, size), float(others)).fill_diagonal_(own)
 
@@ -104,6 +111,11 @@ EXERCISES: dict[str, Exercise] = {
             Trial(
                 _one_direction,
                 "That is only one direction: pictures choose among captions, and captions among pictures.",
+            ),
+            Trial(
+                _hides_too_high,
+                "Your loss is wrong where negatives are below zero: what hides a pair must be smaller than "
+                "any similarity.",
             ),
         ),
         reference=_k_hardest,

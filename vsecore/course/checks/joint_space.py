@@ -27,22 +27,6 @@ def _shape(made: Any) -> tuple[int, ...] | None:
     return None if made is None else tuple(torch.as_tensor(made).shape)
 
 
-def _same_ranks(answer: Callable[..., Any], captions_each: int, ties: bool = False) -> bool:
-    return all(
-        torch.as_tensor(answer(*_scores(captions_each, seed, ties))).tolist()
-        == ranks(*_scores(captions_each, seed, ties))[0].tolist()
-        for seed in range(5)
-    )
-
-
-def _same_caption_ranks(answer: Callable[..., Any], captions_each: int, ties: bool = False) -> bool:
-    return all(
-        torch.as_tensor(answer(*_scores(captions_each, seed, ties))).tolist()
-        == ranks(*_scores(captions_each, seed, ties))[1].tolist()
-        for seed in range(5)
-    )
-
-
 def caption_ranks(S: Tensor, owner: Tensor) -> Tensor:
     """The rank of each caption, (Nc,), as the notebook's exercise asks for it."""
     return ranks(S, owner)[1]
@@ -51,6 +35,33 @@ def caption_ranks(S: Tensor, owner: Tensor) -> Tensor:
 def picture_ranks(S: Tensor, owner: Tensor) -> Tensor:
     """The rank of each picture, (Ni,), as the notebook's exercise asks for it."""
     return ranks(S, owner)[0]
+
+
+def _same_ranks(
+    answer: Callable[..., Any],
+    expected: Callable[[Tensor, Tensor], Tensor],
+    captions_each: int,
+    ties: bool = False,
+    shift: float = 0.0,
+) -> bool:
+    """Whether an answer's ranks are right on random similarities with a number added to all of them."""
+    batches = [_scores(captions_each, seed, ties) for seed in range(5)]
+    return all(
+        torch.as_tensor(answer(S + shift, owner)).tolist() == expected(S, owner).tolist()
+        for S, owner in batches
+    )
+
+
+def _hides_too_high(answer: Callable[..., Any], expected: Callable[[Tensor, Tensor], Tensor]) -> bool:
+    """Whether it is right only if similarities are high: it hides others by a number such as 0 or -1."""
+    high, low = (_same_ranks(answer, expected, 1, shift=shift) for shift in (10.0, -10.0))
+    return high and not low
+
+
+HIDES_TOO_HIGH = (
+    "You hid some similarities by a number, and then took it for the largest: similarities may be below "
+    "zero, and here also below -1. What is lower than all of them?"
+)
 
 
 def average_precision_at_r(shown: Tensor) -> float:
@@ -88,18 +99,19 @@ EXERCISES: dict[str, Exercise] = {
                 "A perfect system has rank 0 everywhere: do not count a caption's own picture.",
             ),
             Trial(
-                lambda answer: _same_caption_ranks(answer, 1),
+                lambda answer: _same_ranks(answer, caption_ranks, 1),
                 "With one caption a picture, count how many pictures in the column score higher.",
             ),
             Trial(
-                lambda answer: _same_caption_ranks(answer, 5),
+                lambda answer: _same_ranks(answer, caption_ranks, 5),
                 "Captions come in any order: `owner` says which row has the own picture of a column.",
             ),
             Trial(
-                lambda answer: _same_caption_ranks(answer, 5, ties=True),
+                lambda answer: _same_ranks(answer, caption_ranks, 5, ties=True),
                 "Ties count against the system: another picture with the same score comes first.",
             ),
         ),
+        mistakes=(Trial(lambda answer: _hides_too_high(answer, caption_ranks), HIDES_TOO_HIGH),),
         difficulty="easy",
         reference=caption_ranks,
     ),
@@ -109,7 +121,7 @@ EXERCISES: dict[str, Exercise] = {
         4,
         (
             Trial(
-                lambda answer: int(answer) == answer >= 1,
+                lambda answer: int(answer) == answer >= 1 or float(answer) in (1.5, 2.5),
                 "A median rank is a whole number and counts from 1: round down, then add one.",
             ),
             Trial(
@@ -145,18 +157,19 @@ EXERCISES: dict[str, Exercise] = {
                 "A perfect system has rank 0 everywhere: do not count a picture's own caption.",
             ),
             Trial(
-                lambda answer: _same_ranks(answer, 1),
+                lambda answer: _same_ranks(answer, picture_ranks, 1),
                 "With one caption a picture, count how many other captions in the row score higher.",
             ),
             Trial(
-                lambda answer: _same_ranks(answer, 5),
+                lambda answer: _same_ranks(answer, picture_ranks, 5),
                 "With five captions a picture, find its own by `owner`, take the best, count none of them.",
             ),
             Trial(
-                lambda answer: _same_ranks(answer, 5, ties=True),
+                lambda answer: _same_ranks(answer, picture_ranks, 5, ties=True),
                 "Ties count against the system: another caption with the same score comes first.",
             ),
         ),
+        mistakes=(Trial(lambda answer: _hides_too_high(answer, picture_ranks), HIDES_TOO_HIGH),),
         reference=picture_ranks,
         defined_above=("caption_ranks",),
     ),
@@ -211,7 +224,7 @@ EXERCISES: dict[str, Exercise] = {
         5,
         (
             Trial(
-                lambda answer: 25 <= float(answer) <= 100,
+                lambda answer: 25 <= float(answer) <= 100 or near(answer, 11 / 16, 0.01),
                 "Give a percentage: the worst of the four captions alone would give 25, the best 100.",
             ),
             Trial(
@@ -221,7 +234,7 @@ EXERCISES: dict[str, Exercise] = {
         ),
         mistakes=(
             Trial(
-                lambda answer: near(answer, 0.6875, 0.01) or near(answer, 11 / 16, 0.01),
+                lambda answer: near(answer, 11 / 16, 0.01),
                 "That is right as a fraction; R@1 is a percentage.",
             ),
             Trial(

@@ -60,6 +60,14 @@ def _sums_one_direction(loss: Callable[..., Any]) -> bool:
     return any(near(loss(scores), float(side.sum()), 1e-3) for side in (cost, other))
 
 
+def _is_a_multiple(loss: Callable[[Tensor, Tensor], Any], right: Callable[[Tensor, Tensor], Tensor]) -> bool:
+    """Whether it is wrong by the same factor on batches of one size, as a mean is in place of a sum."""
+    first, second = (
+        float(loss(*batch)) / float(right(*batch)) for batch in (random_batch(5, 1, seed) for seed in (1, 2))
+    )
+    return first > 0 and abs(first / second - 1) < 1e-4 and abs(first - 1) > 1e-4
+
+
 def _same_as_triplet(
     loss: Callable[..., Any], pictures: int, captions_each: int, margin: float = 0.2
 ) -> bool:
@@ -75,6 +83,13 @@ def _ignores_siblings(loss: Callable[..., Any]) -> bool:
     return near(loss(scores, positives), 0.0)
 
 
+def _right_between(loss: Callable[..., Any], low: float, high: float) -> bool:
+    """Whether it is right on a batch with all similarities between two numbers."""
+    scores, positives = random_batch(4, 2, seed=3)
+    scores = low + (high - low) * (scores + 1) / 2
+    return near(loss(scores, positives), float(triplet(scores, positives=positives)))
+
+
 def _has_gradient(loss: Callable[..., Any]) -> bool:
     scores, positives = random_batch(4, 2, seed=1)
     return bool(gradient_of(lambda S: loss(S, positives), scores).abs().sum() > 0)
@@ -83,7 +98,7 @@ def _has_gradient(loss: Callable[..., Any]) -> bool:
 def _trained(step: Callable[..., Any], steps: int) -> tuple[list[Any], list[Tensor]]:
     """What a step returns on a small batch, a few times in a row, and the weights afterwards."""
 
-    class Words(nn.Module):
+    class CaptionTower(nn.Module):
         """A caption tower of one table: small, but it needs the mask."""
 
         def __init__(self) -> None:
@@ -111,7 +126,7 @@ def _trained(step: Callable[..., Any], steps: int) -> tuple[list[Any], list[Tens
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        towers = nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), Words()
+        towers = nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), CaptionTower()
         mask = torch.tensor([[True, True, True], [True, True, False], [True, False, False]])
         batch = SimpleNamespace(
             pictures=torch.randn(3, 2, 3),
@@ -120,7 +135,12 @@ def _trained(step: Callable[..., Any], steps: int) -> tuple[list[Any], list[Tens
         )
     weights = [weight for tower in towers for weight in tower.parameters()]
     optimizer = Descent(weights, 0.1)
-    given = [step(*towers, lambda S: triplet(S, 1.0, hardest=False), optimizer, batch) for _ in range(steps)]
+
+    def loss(S: Tensor) -> Tensor:
+        """Each picture chooses its caption: unlike most losses it has another value if S is transposed."""
+        return -S.log_softmax(1).diag().sum()
+
+    given = [step(*towers, loss, optimizer, batch) for _ in range(steps)]
     return given, [weight.detach() for weight in weights]
 
 
@@ -134,9 +154,32 @@ def _same_losses(trained: Callable[..., Any]) -> bool:
     return all(near(mine, theirs) for mine, theirs in pairs)
 
 
+def _transposed_step(
+    picture_tower: nn.Module, caption_tower: nn.Module, loss: Callable[[Tensor], Tensor], *rest: Any
+) -> float:
+    return one_step(picture_tower, caption_tower, lambda S: loss(S.T), *rest)
+
+
+def _learn(trained: Callable[..., Any]) -> tuple[bool, bool]:
+    """Whether a step changes the picture tower, and whether it changes the caption tower."""
+    before, after = trained(0)[1], trained(1)[1]
+    *pictures, captions = (not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    return any(pictures), captions
+
+
 def _cost_of(scores: Any) -> float:
     """The hardest-negative loss of a learner's batch of four."""
     return float(triplet(torch.as_tensor(scores, dtype=torch.float32)))
+
+
+def _is_batch_of_four(answer: Any) -> bool:
+    return tuple(answer.shape) == (4, 4) and bool((answer.abs() <= 1).all())
+
+
+def _lead(scores: Tensor) -> float:
+    """By how much a pair is more similar than its negatives are on average, where that is least."""
+    own, size = scores.diag(), len(scores)
+    return min(float((own - (scores.sum(side) - own) / (size - 1)).min()) for side in (0, 1))
 
 
 EXERCISES: dict[str, Exercise] = {
@@ -171,8 +214,15 @@ EXERCISES: dict[str, Exercise] = {
                 "You counted one direction: pictures have hinges along rows, captions along columns.",
             ),
             Trial(
-                lambda answer: near(answer(PERFECT), 2 * 5 * 0.2) or near(answer(PERFECT), 5 * 0.2),
+                lambda answer: any(
+                    near(answer(PERFECT), cost / count) for cost in (1.0, 2.0) for count in (1, 5, 25)
+                ),
                 "The diagonal counts too: there each hinge is m + s - s, the margin. Leave it out.",
+            ),
+            Trial(
+                lambda answer: _is_a_multiple(lambda S, _: answer(S), lambda S, _: sum_of_hinges(S)),
+                "Your loss is a constant factor away from the right one: equation (5), summed over the "
+                "batch, is a sum, not a mean.",
             ),
         ),
         reference=sum_of_hinges,
@@ -219,11 +269,11 @@ EXERCISES: dict[str, Exercise] = {
                 "Another caption of the same picture costs something: mask every positive.",
             ),
             Trial(
-                lambda answer: _same_as_triplet(answer, 4, 5),
+                lambda answer: _same_as_triplet(answer, 4, 5) and _right_between(answer, -0.9, -0.1),
                 "Every positive pair has its two hinges, not only one pair for each picture.",
             ),
             Trial(
-                lambda answer: _same_as_triplet(answer, 4, 2, margin=0.5),
+                lambda answer: _same_as_triplet(answer, 4, 5, margin=0.5),
                 "The margin is an argument: use it.",
             ),
             Trial(
@@ -236,6 +286,18 @@ EXERCISES: dict[str, Exercise] = {
                 lambda answer: near(answer(PERFECT, PERFECT > 0), 2 * 5 * 0.2),
                 "A pair counts as its own hardest negative: then even a perfect model costs 2·B·margin. Hide "
                 "the positives.",
+            ),
+            Trial(
+                lambda answer: _right_between(answer, 0.1, 0.9) and not _right_between(answer, -0.9, -0.1),
+                "Your loss is wrong where all negatives are below zero: there it finds a larger one. What "
+                "hides a positive must be smaller than any similarity.",
+            ),
+            Trial(
+                lambda answer: _is_a_multiple(
+                    answer, lambda S, positives: hardest_of_hinges(S, positives=positives)
+                ),
+                "Your loss is a constant factor away from the right one: take the sum over the positive "
+                "pairs, not a mean.",
             ),
         ),
         reference=hardest_of_hinges,
@@ -267,6 +329,21 @@ EXERCISES: dict[str, Exercise] = {
                 "The first step is right and later ones are wrong: old gradients are still there.",
             ),
         ),
+        mistakes=(
+            Trial(
+                lambda answer: near(answer(1)[0][0], _trained(_transposed_step, 1)[0][0]),
+                "You gave the loss the matrix with captions in rows: pictures belong in rows, captions in "
+                "columns.",
+            ),
+            Trial(
+                lambda answer: _learn(answer) == (True, False),
+                "Only the picture tower changed: a gradient must reach both towers.",
+            ),
+            Trial(
+                lambda answer: _learn(answer) == (False, True),
+                "Only the caption tower changed: a gradient must reach both towers.",
+            ),
+        ),
         reference=one_step,
         caller=_trained,
     ),
@@ -279,7 +356,7 @@ EXERCISES: dict[str, Exercise] = {
         8,
         (
             Trial(
-                lambda answer: tuple(answer.shape) == (4, 4) and bool((answer.abs() <= 1).all()),
+                _is_batch_of_four,
                 "Give a tensor of shape (4, 4), with similarities from -1 to 1.",
             ),
             Trial(
@@ -288,19 +365,29 @@ EXERCISES: dict[str, Exercise] = {
                 "margin, so each pair must tie with its hardest negative.",
             ),
             Trial(
-                lambda answer: float(answer.mean()) < 0.5,
-                "The loss is right, but the mean similarity is not below 0.5. Only the hardest negative "
-                "of each row and column has to tie.",
+                lambda answer: float(answer.mean()) < 0.5 and _lead(answer) >= 0.2,
+                "The loss is right, but some pair is not clearly more similar than its negatives are on "
+                "average. Only the hardest negative of each row and column has to tie.",
             ),
         ),
         mistakes=(
             Trial(
-                lambda answer: bool((answer == answer.flatten()[0]).all()) and float(answer.mean()) >= 0.5,
-                "That is the collapsed batch itself: all similarities are equal. Push most negatives away.",
+                lambda answer: _is_batch_of_four(answer) and float(answer.max() - answer.min()) < 0.1,
+                "All similarities are equal, or nearly: that is a collapsed batch. Both towers may have "
+                "collapsed, each to its own point. Push most negatives away.",
             ),
             Trial(
                 lambda answer: near(_cost_of(answer), 0),
                 "That batch is perfect: its loss is zero. Let a negative come as near as the pair.",
+            ),
+            Trial(
+                lambda answer: (
+                    _is_batch_of_four(answer)
+                    and near(_cost_of(answer), 2 * 4 * 0.2)
+                    and float(answer.mean()) >= 0.5
+                ),
+                "The loss is right, but the mean similarity is not below 0.5. Only the hardest negative of "
+                "each row and column has to tie.",
             ),
         ),
     ),

@@ -176,8 +176,8 @@ EXERCISES: dict[str, Exercise] = {
         4,
         (
             Trial(
-                lambda answer: 1 < float(answer) <= 100,
-                "Give a percentage: how many of a hundred true pairs are called false?",
+                lambda answer: 0 < float(answer) <= 100,
+                "Give a percentage above 0: how many of a hundred true pairs are called false?",
             ),
             Trial(
                 lambda answer: near(answer, 40),

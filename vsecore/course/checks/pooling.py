@@ -49,10 +49,17 @@ def _sets(counts: list[int], elements: int, filler: float, seed: int) -> tuple[T
 
 
 def _same_as_kmax(
-    pool: Callable[..., Any], counts: list[int], elements: int, k: int, filler: float = 0.0
+    pool: Callable[..., Any], counts: list[int], elements: int, k: int, filler: float = 0.0, scale: float = 1
 ) -> bool:
     x, mask = _sets(counts, elements, filler, seed=k)
+    x = scale * x
     return torch.allclose(pool(x, mask, k), KMaxPool(k)(x, mask), atol=1e-5)
+
+
+def _hides_too_high(pool: Callable[..., Any]) -> bool:
+    """Whether it is right only if values are near zero: it hides the padding by a number such as -5."""
+    small, large = (_same_as_kmax(pool, [6, 1, 2], 6, 4, scale=scale) for scale in (1, 1000))
+    return small and not large
 
 
 def _right_in_any_place(pool: Callable[..., Any]) -> bool:
@@ -249,7 +256,9 @@ EXERCISES: dict[str, Exercise] = {
                 "No set of five has seven largest values: take the mean of the five.",
             ),
             Trial(
-                lambda answer: _same_as_kmax(answer, [6, 1, 2], 6, 4),
+                lambda answer: all(
+                    _same_as_kmax(answer, [6, 1, 2], 6, 4, scale=scale) for scale in (1, 1000)
+                ),
                 "A row with one real element and k = 4: only real values count, in the sum and in the number "
                 "that divides it.",
             ),
@@ -265,6 +274,13 @@ EXERCISES: dict[str, Exercise] = {
             Trial(
                 _has_gradient,
                 "No gradient arrives: stay with torch's operations, without .item(), detach or numpy.",
+            ),
+        ),
+        mistakes=(
+            Trial(
+                _hides_too_high,
+                "Values between -2 and -1 come out right, values between -2000 and -1000 do not: what hides "
+                "the padding must be lower than any value.",
             ),
         ),
         reference=_k_max,
@@ -306,6 +322,10 @@ EXERCISES: dict[str, Exercise] = {
             Trial(
                 lambda answer: _same_as_gpo(answer, 6, 2.0),
                 "These weights are too sharp: you added the directions; take their mean.",
+            ),
+            Trial(
+                lambda answer: _same_as_gpo(answer, 6, 0.01),
+                "These weights are much too even: you multiplied by 0.1; divide by it.",
             ),
         ),
         reference=_gpo_weights,
@@ -380,8 +400,12 @@ EXERCISES: dict[str, Exercise] = {
                 "A set with padding: it has a share in the embedding level's softmax. Hide it first.",
             ),
             Trial(
-                lambda answer: _same_as_adpool(answer, [6, 3, 1], filler=7.0),
-                "Padding may hold anything, also large values: it must have no share and add nothing.",
+                lambda answer: all(
+                    _same_as_adpool(answer, [6, 3, 1], filler=filler)
+                    for filler in (7.0, float("nan"), float("inf"))
+                ),
+                "Padding may hold anything, also large values, infinity and NaN: it must have no share and "
+                "add nothing. Zero times NaN is NaN.",
             ),
             Trial(
                 _balance_learns,

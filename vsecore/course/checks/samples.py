@@ -14,12 +14,20 @@ NOTED = "Noted. Now run the next cell and compare."
 
 EXPLORED = (
     Trial(
-        lambda answer: len(answer) == 2 and all(isinstance(text, str) for text in answer),
+        lambda answer: (
+            isinstance(answer, tuple | list)
+            and len(answer) == 2
+            and all(isinstance(text, str) for text in answer)
+        ),
         "Two texts are wanted: what you expect, and what you found.",
     ),
-    Trial(lambda answer: _says(answer[0]), "Say in a few words what you expect, before you run it, and why."),
     Trial(
-        lambda answer: _says(answer[1]) and answer[0] != answer[1], "Say in a few words what came out of it."
+        lambda answer: _says(answer[0]),
+        "Say what you expect, before you run it, and why. Use at least three words.",
+    ),
+    Trial(
+        lambda answer: _says(answer[1]) and answer[0] != answer[1],
+        "Say what came out of it. Use at least three words, and not those of your expectation.",
     ),
 )
 """The trials of an ablation of the learner's own, told as an expectation and a finding. A person reads it."""
@@ -29,7 +37,11 @@ def one_of(*options: str) -> tuple[Trial]:
     """The trial of a prediction: any of these counts, in whatever case."""
     quoted = " or ".join(f'"{option}"' for option in options)
     known = {option.lower() for option in options}
-    return (Trial(lambda answer: answer.strip().lower() in known, f"Answer {quoted}."),)
+    return (
+        Trial(
+            lambda answer: isinstance(answer, str) and answer.strip().lower() in known, f"Answer {quoted}."
+        ),
+    )
 
 
 def _says(text: str) -> bool:

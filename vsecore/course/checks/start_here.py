@@ -73,7 +73,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _finds(answer, 9.0),
-                "In your search long vectors win: compare by cosine, not by dot product.",
+                "In your search long vectors win: compare by cosine, not by dot product. Divide each row by "
+                "its own length; a norm without `dim` is one number for the whole matrix.",
             ),
         ),
         difficulty="easy",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 
@@ -35,7 +35,8 @@ def write_learner_copies(
     """Write a copy of each stored notebook for a learner to work in.
 
     A copy that somebody has worked in is never written over, and the others are brought up to date all the
-    same. Running cells is no work: a copy whose cells are as they were written counts as unchanged.
+    same. Running cells is no work: a copy whose cells are as they were written counts as unchanged. A link to
+    a notebook that is neither written nor in the folder becomes words.
 
     Args:
         names: beginnings of notebooks' names, such as "04"; none: all.
@@ -51,17 +52,19 @@ def write_learner_copies(
             nothing is written.
     """
     cite = citations()
+    chosen = notebooks(names)
+    beside = {path.name for path in (*chosen, *folder.glob("*.ipynb"))}
     made = {}
-    for path in notebooks(names):
+    for path in chosen:
         try:
             made[folder / path.name] = learner_copy(
-                nbformat.read(path, as_version=4), cite, solutions=solutions
+                nbformat.read(path, as_version=4), cite, solutions=solutions, beside=beside
             )
         except ValueError as error:
             raise ValueError(f"{path.name}: {error}") from error
     fates = {}
     for path, copy in made.items():
-        fates[path] = _fate(path, copy.metadata["vsecore"]["sources"], force)
+        fates[path] = _fate(path, copy.metadata["vsecore"], force)
         if fates[path] in (Fate.NEW, Fate.RENEWED, Fate.LOST):
             with write_atomically(path, "w") as file:
                 file.write(nbformat.writes(copy) + "\n")
@@ -82,19 +85,25 @@ def write_package(folder: Path) -> Path:
     return Path(next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])))
 
 
-def _fate(path: Path, newest: str, force: bool) -> Fate:
-    """What will become of a copy, by the digest of the newest version's cells."""
+def _fate(path: Path, newest: Mapping[str, str], force: bool) -> Fate:
+    """What will become of a copy, by the digests of the newest version's cells."""
     if not path.exists():
         return Fate.NEW
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        written, now = content["metadata"]["vsecore"]["sources"], digest(content["cells"])
-    except (ValueError, KeyError, TypeError):  # not one of ours: whoever wrote it, it is theirs
-        written, now = "", "unknown"
-    if now == newest:
+        made, now = content["metadata"]["vsecore"], digest(content["cells"])
+        written, version = made["sources"], made.get("version", made["sources"])
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ):  # not one of ours: whoever wrote it, it is theirs
+        written, version, now = "", "", "unknown"
+    if now == newest["sources"]:
         return Fate.CURRENT
     if now == written:
         return Fate.RENEWED
     if force:
         return Fate.LOST
-    return Fate.KEPT if written == newest else Fate.BEHIND
+    return Fate.KEPT if version == newest["version"] else Fate.BEHIND

@@ -42,7 +42,7 @@ def judge_filed(task: Exercise, filed: Filed) -> Judgement:
     except Exception as error:  # whatever the form is
         hint = f"{task.trials[0].hint} (Your answer could not be read: {error}.)"
         return Judgement(task.title, 0, len(task.trials), hint)
-    return not_answered(task) if is_stub(answer) else judge_by_trials(task, answer)
+    return not_answered(task, answer) if is_stub(answer) else judge_by_trials(task, answer)
 
 
 def _of_function(task: Exercise, answer: Distant, filed: Filed) -> Judgement:

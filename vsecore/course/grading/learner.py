@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import nbformat
@@ -14,9 +15,15 @@ from nbformat import NotebookNode
 from vsecore.course.grading.parts import key_of, with_import, without_marks, without_parts
 from vsecore.course.grading.plain import Directive, blocks, folded, key_of_label, plain_markdown
 
+_LINK = re.compile(r"\[(?P<title>[^\]]+)\]\((?P<file>(?P<number>\d\d)_\w+\.ipynb)\)")
+
 
 def learner_copy(
-    notebook: NotebookNode, cite: Callable[[str], str], *, solutions: bool = True
+    notebook: NotebookNode,
+    cite: Callable[[str], str],
+    *,
+    solutions: bool = True,
+    beside: Collection[str] | None = None,
 ) -> NotebookNode:
     """Cut the learner's parts out of a notebook, clear its outputs and say its text in plain Markdown.
 
@@ -28,6 +35,8 @@ def learner_copy(
         notebook: a stored notebook; it is not changed.
         cite: see `plain.citations`.
         solutions: whether the folded solutions stay.
+        beside: the files of the notebooks that the learner has; a link to any other becomes words. None: all
+            links stay.
 
     Raises:
         ValueError: a part begins or ends where it should not, an exercise's solution does not follow its
@@ -57,7 +66,10 @@ def learner_copy(
     # The pairing with the text source would write files beside the copy; widgets' states are outputs.
     for name in ("jupytext", "widgets"):
         made.metadata.pop(name, None)
-    made.metadata["vsecore"] = {"sources": digest(made.cells)}
+    version = digest(made.cells)  # the same whatever lies beside it
+    if beside is not None:
+        _unlink(made.cells, beside)
+    made.metadata["vsecore"] = {"sources": digest(made.cells), "version": version}
     nbformat.validate(made)
     return made
 
@@ -89,6 +101,17 @@ def _with_solutions(text: str, solved: dict[str, str] | None, cite: Callable[[st
             waiting += f"{block if isinstance(block, str) else block.source}\n"
     made.append(plain_markdown(waiting, cite))
     return "\n\n".join(part for part in made if part.strip())
+
+
+def _unlink(cells: Iterable[NotebookNode], beside: Collection[str]) -> None:
+    """Make words of links to notebooks that the learner does not have."""
+
+    def said(link: re.Match[str]) -> str:
+        return link[0] if link["file"] in beside else f"*{link['title']}* (notebook {link['number']})"
+
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            cell.source = _LINK.sub(said, cell.source)
 
 
 def digest(cells: Iterable[Any]) -> str:

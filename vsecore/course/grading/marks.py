@@ -247,7 +247,7 @@ def _mark(
 
 
 def _judged(key: str, judgement: Judgement, checks: int, name: str) -> Mark:
-    state: MarkState = "not answered" if judgement.message == NOT_ANSWERED else "no points"
+    state: MarkState = "not answered" if judgement.message.startswith(NOT_ANSWERED) else "no points"
     if judgement.passed:
         state = "noted" if EXERCISES[key].kind in ("predict", "explore") else "right"
     elif judgement.points:

@@ -46,7 +46,7 @@ def encode(
         return int(value) if abs(value) < 2**63 else {"other": "a number with too many digits"}
     if isinstance(value, float):
         return float(value)
-    if value is ...:
+    if value is ... or value is NotImplemented:  # both stand for a part that is not written yet
         return {"dots": True}
     if callable(value) and functions is not None:
         functions.append(value)
