@@ -299,8 +299,8 @@ def test_the_introduction_adds_up_the_hours(kept, page_of):
     count = len(RATES) + len(HIGH) - 1
     assert f"{count} trainings took {count / 2:.1f} hours by the clock, pauses included" in page
     assert (
-        f"| drawn scenes | grid | BiGRU | fair | 15 | 128 | 128 | A processor, 2 cores | {count} "
-        f"| {count / 2:.1f} |" in page
+        f"| drawn scenes | grid | BiGRU | fair | 15 | 128 | 128 | {count} | {count / 2:.1f} "
+        "| A processor, 2 cores |" in page
     )
 
 
@@ -345,11 +345,20 @@ def test_arms_without_a_fair_training_are_named_with_the_papers_sums(kept, page_
         told,
     )
     assert re.search(
-        r"No separate training on drawn scenes yet \(.*\): without token .* 420\.1; without emb.* 423\.1\.\n",
+        r"No training on drawn scenes yet \(.*\): without token .* 420\.1; without emb.* 423\.1\.\n",
         told,
     )
-    assert re.search(r"No separate training on Flickr8k yet \(.*\): all 426\.9; without token level", told)
+    assert re.search(r"No training on Flickr8k yet \(.*\): all 426\.9; without token level", told)
     assert "Not tried" not in told
+
+
+def test_an_arm_that_is_chosen_on_dev_is_not_called_untrained(kept, page_of, few_experiments):
+    few_experiments["2ad_pooling"] = EXPERIMENTS["2ad_pooling"]
+    told = section(page_of(kept), "The experiments")
+    assert "Not yet chosen on drawn scenes: simple, chosen on dev.\n" in told
+    assert re.search(
+        r"No training on drawn scenes yet \(.*\): AdPool 426\.9; .*; 5-max; AdPool, released; GeM;", told
+    )
 
 
 def test_the_page_says_where_the_features_are_not_the_papers_until_there_are_others(kept, page_of, tmp_path):

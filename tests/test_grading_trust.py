@@ -147,6 +147,12 @@ def test_too_much_is_no_answer() -> None:
         values.read("[" * 100_000 + "]" * 100_000)
 
 
+def test_an_answer_with_a_part_left_out_is_not_answered_and_the_part_is_named(tmp_path: Path) -> None:
+    cell = 'from vsecore.course.checks import check\ncheck("00.explore", ("I expect no change", ...))'
+    (mark,) = [mark for mark in graded(tmp_path, cell).marks if mark.exercise == "00.explore"]
+    assert mark.state == "not answered" and "Part 2 of 2" in mark.message
+
+
 def test_after_a_call_that_took_too_long_no_other_is_tried() -> None:
     asked = []
 

@@ -154,8 +154,8 @@ by_hand
 # ````{exercise} Write the search
 # :label: ex-00-search
 #
-# The search above is one line long. Write it with torch alone: `v` holds the vectors of the pictures, one row each, and `query` is
-# one vector. Return the numbers of the `k` rows with the largest cosine, the best first. Neither `v` nor `query` has length one.
+# The search above is one line long. Write it with torch alone: `v` holds the vectors of the pictures, one row each, and `query` is one
+# vector. Return the row numbers of the `k` largest cosines, the best first. Neither `v` nor `query` has length one.
 # ````
 #
 # ```{hint}
@@ -305,7 +305,7 @@ lesson.report("00_truth", measured)
 #
 # The report shows the numbers of our stored run, and says whether yours agree. Training on another machine gives slightly different
 # numbers, and the tolerance says how different they may be. The whole course asks both questions: did the search find the caption's own
-# picture, as papers report it, and is what it found true?
+# picture, as papers ask, and is the caption true of what it found?
 
 # %%
 lesson.report("00_rsum", {"rsum of the test split": metrics["rsum"]})
@@ -337,7 +337,7 @@ check("00.break", your_recall)
 # :class: dropdown
 #
 # Only the five captions of that one picture find their own. In the experiment, picture 7 is first for the captions whose vectors make an
-# acute angle with its own. For all others the dot product with the long vector is far below zero, and picture 7 comes last.
+# acute angle with its vector. For all others the dot product with the long vector is far below zero, and picture 7 comes last.
 # ````
 #
 # ```{exercise} Change one thing
@@ -364,7 +364,7 @@ check("00.explore", (your_expectation, your_finding))
 #
 # - Two networks turn pictures and sentences into vectors of one space, and search compares their directions.
 # - Recall at k counts how often the item that was written for the query comes among the first k.
-# - Many answers that recall counts as errors are true.
+# - Many answers that recall counts as errors are right.
 # - Training means lowering a loss on batches of pictures and captions; the test uses pictures that were never trained on.
 #
 # ## Where to read on

@@ -514,7 +514,7 @@ plots.show(
 #
 # ## One caption, many pictures
 #
-# An annotator looks at one picture. But the sentence is also true or false of every other picture:
+# An annotator describes one picture. But the sentence is also true or false of every other picture:
 
 # %% tags=["hide-input"]
 rows, picked = [12, 37, 60], [(12, 0), (12, 4), (37, 0), (37, 1), (60, 0), (60, 4)]
@@ -578,7 +578,7 @@ check("01.share", your_share)
 # There are ten ones. Six of them are captions with their own pictures; the protocol knows no others.
 # ```
 #
-# The obvious way to compute this matrix is a double loop. `relevance` looks most of its values up in tables, which is faster:
+# The obvious way to compute the relevance is a double loop. `relevance` looks most of its values up in tables, which is faster:
 
 # %%
 truth = scenes.relevance(captions, [picture.scene for picture in world])  # (Nc, Ni)
@@ -727,16 +727,16 @@ plots.show(
 # ```
 #
 # Does it help to say more? Up to a point: *terse* says the fewest facts and has the largest share, but *detail* says the most and is not
-# the best. The right panel shows a part of why. One more *thing* excludes the most pictures; a size, or the side that something looks to,
+# the best. The right panel shows part of the reason. One more *thing* excludes the most pictures; a size, or the way that something faces,
 # excludes few, and *detail* loves those. And a few vague captions make most of the false pairs: *counter* often names much, but *I count
-# one person* is true of very many pictures. The horizontal lines are 95 % intervals, from pictures drawn again with repetition (the
+# one person* is true of very many pictures. The horizontal lines are 95 % intervals, from resampling the pictures with replacement (the
 # bootstrap). The intervals in the middle overlap, so read the panel as a coarse order.
 #
 # ## In a batch
 #
-# Training looks at *batches*. Suppose that each has $B$ different pictures, each with one of its captions. (Ours may meet a picture
-# twice.) Every other pair of the batch counts as a *negative*. How many of them are false? Write the pairs of a random batch as a matrix
-# with the own pairs on the diagonal. Each cell off the diagonal is a foreign pair. The share of them that are true is
+# Training looks at *batches*. Suppose that each has $B$ different pictures, each with one of its captions. (Ours may hold a picture
+# twice.) Every other pair of the batch counts as a *negative*. How many are false negatives? Write the pairs of a random batch as a matrix
+# with the own pairs on the diagonal. Cells off the diagonal are foreign pairs. Over the whole split, the share of true ones is
 #
 # $$\varphi = \frac{\sum_c (y_c - 1)}{N_{\mathrm{c}} (N_{\mathrm{i}} - 1)}, \qquad \text{so we expect} \qquad B (B - 1)\, \varphi \qquad \text{false negatives.}$$
 #
@@ -855,16 +855,16 @@ plots.show(
 )
 
 # %% [markdown]
-# The crosses lie on the line. In a batch of the usual size, 128, many captions meet a picture that they are true of. Training makes a
+# The crosses lie on the line. In a batch of the usual size, 128, many captions meet a foreign picture they are true of. Training makes a
 # caption less similar to its negatives, and so to this picture too. In a loss that sums over all negatives, a few false ones weigh little.
-# A loss that looks only at the most similar negative is likely to pick a false one. Remember this for [Learning to
+# A loss that looks only at the most similar negative picks false ones more often. Remember this for [Learning to
 # rank](04_learning_to_rank.ipynb).
 #
 # ```{exercise} Change one thing
 # :label: ex-01-explore
 #
-# `expected_false_negatives(truth[kept], owner[kept], B)` counts with a part of the captions. Leave out an annotator (`turn`), or change
-# $B$. First write down what you expect and why, and afterwards what you found. The check sees only whether both texts are there.
+# `expected_false_negatives(truth[kept], owner[kept], B)` counts only some of the captions. Leave out an annotator (`turn`), or change $B$.
+# First write down what you expect and why, and afterwards what you found. The check sees only whether each text has three words.
 # ```
 
 # %%
@@ -904,9 +904,9 @@ lines.append(f"| exact truth, embedded world | {truth.sum(0).mean():.1f} | {y.me
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# Neither list is complete: nobody has looked at a pair that no system proposed, and ECCV Caption covers only a part of the split. Our
-# world is smaller and simpler than COCO, but its numbers are of a similar size, which suggests that false negatives are
-# not an oddity of a drawn world. [The joint space](03_joint_space.ipynb) shows which measures use such lists.
+# Neither list is complete: most pairs were never looked at, and ECCV Caption covers only a part of the split. Our world is smaller and
+# simpler than COCO, but its numbers are of a similar size, which suggests that false negatives are not an oddity of a drawn world. [The
+# joint space](03_joint_space.ipynb) shows which measures use such lists.
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |

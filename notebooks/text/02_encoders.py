@@ -174,7 +174,7 @@ if pointing:
 #
 # The network that looks at the pixels, the *backbone*, makes one of three kinds of elements:
 #
-# - *cells*: the last map of a convolutional network is a coarse grid {cite}`jiang2020grid`;
+# - *cells*: a convolutional network's last feature map is a coarse grid {cite}`jiang2020grid`;
 # - *regions*: a detector draws a box around each thing, and each box gets a vector {cite}`anderson2018bottomup`;
 # - *patches*: a *vision transformer* cuts the picture into squares, which then exchange information {cite}`dosovitskiy2021vit`.
 
@@ -240,8 +240,8 @@ with torch.no_grad():
 #
 # ## From features to elements
 #
-# The backbone has looked at each picture once, and its vectors lie on disk. What remains to be learned brings each vector to the width D
-# that pictures and sentences share. For cells and patches, one matrix does this.
+# The backbone has looked at each picture once, and its vectors lie on disk. A learned layer then brings each vector to the width D that
+# pictures and sentences share. For cells and patches, one matrix does this.
 
 
 # %%
@@ -379,9 +379,9 @@ plots.show(
 
 # %% [markdown]
 # Cells and regions see far beyond their frames, but mostly what is near. A patch sees everything: in each layer it has looked at all other
-# patches. How far could a cell see? Its *receptive field* is the part of the picture that can reach it, and it can be counted. A
-# convolution of width $w$ reaches $w - 1$ steps further. A step is one cell of the map that it reads, and each stride makes it larger in
-# pixels:
+# patches. How far could a cell see? Its *receptive field* is the part of the picture that can reach it, and we can compute it. A
+# convolution of width $w$ reaches $w - 1$ steps further. A step is one cell of the convolution's input, and each stride makes steps larger
+# in pixels:
 
 # %%
 reach, step = 1, 1  # in pixels
@@ -406,8 +406,8 @@ print(f"the picture is {picture.shape[-1]} pixels wide")
 # ```{exercise} The farthest thing
 # :label: ex-02-far
 #
-# How often will it name the farthest thing from a patch? Write `"rarely"`, `"half the time"` or `"mostly"` before you run the next cells.
-# Any answer earns the points.
+# Given a patch, how often will it name the farthest thing? Write `"rarely"`, `"half the time"` or `"mostly"` before you run the next
+# cells. Any answer earns the points.
 # ```
 
 # %%
@@ -589,7 +589,7 @@ plots.show(
 
 # %% [markdown]
 # First the words become numbers, and each sentence gets a start token and an end token. The longest caption decides the width of the
-# batch, L. Each line begins with its mask: a one for a word, a zero for padding.
+# batch, L. Each line begins with its mask: a one for a token, a zero for padding.
 
 # %%
 tokens, mask = vocabulary.encode(captions)  # (C, L) each
@@ -616,8 +616,7 @@ sentence = captions[-1]
 # :label: ex-02-gru
 #
 # Return the new states, (C, D), for one word `x` of each caption, (C, Dw), and the old states `h`, (C, D). `W` holds the three matrices
-# $W_r$, $W_z$, $W$ below each other, (3D, Dw), and `U` the three others, (3D, D). Each has a bias, `w` and `u`, (3D,). Do it
-# without `nn.GRUCell`.
+# $W_r$, $W_z$, $W$ stacked, (3D, Dw), and `U` the three others, (3D, D). Each has a bias, `w` and `u`, (3D,). Do it without `nn.GRUCell`.
 # ```
 #
 # ```{hint}
@@ -649,8 +648,8 @@ def gru_step(x, h, W, U, w, u):  # (C, Dw), (C, D) -> (C, D)
 # The paper prints $U (r_i \odot h_{i-1})$; torch, and with it the field, applies the gate after $U$, so that $U h$ is one product.
 # ````
 #
-# To read a sentence, repeat the step for each word. Two readers, one from each end, make a *bidirectional* GRU; a word's element is their
-# mean. At padding, the state stays as it is (the line with `where`), or a caption's vectors would depend on its batch.
+# To read a sentence, repeat the step for each word. Two readers, one from each end, make a *bidirectional* GRU; a word's element averages
+# their states. At padding, the state stays as it is (the line with `where`), or a caption's vectors would depend on its batch.
 
 
 # %%
@@ -904,7 +903,7 @@ figure.legend(loc="outside upper left", ncols=2)
 plots.show(
     figure,
     alt="Cosines of vectors of left with three others, before the first and after the last layer, with intervals. Before, both kinds of left "
-    "are nearly the same and right is at a half. After, left of the same meaning and right are far above left that means went away.",
+    "are nearly the same and right is at a half. After, left of the same meaning and right are above left that means went away, with wide intervals.",
 )
 
 # %%
@@ -916,8 +915,8 @@ lesson.report("02_company", {name: 100 * c[-1].mean().item() for name, c in alik
 #
 # **What it means.** Context changes a vector. It does not keep left and right far apart.
 #
-# **How sure we are.** Both movements are larger than the intervals. Whether the same meaning ends nearer than the other is less sure. And
-# we used few sentences.
+# **How sure we are.** Both movements are larger than the intervals. That the same meaning of *left* ends nearer is less certain. And we
+# used few sentences.
 #
 # ## Which words does a vector depend on?
 #
@@ -966,7 +965,7 @@ plots.show(
 
 # %% [markdown]
 # In the table a vector depends on its own word alone. In the BiGRU all words matter, neighbours most. In the untrained Transformer all
-# others matter about equally. In BERT some words, such as *girl* and *umbrella*, move every vector.
+# others matter about equally. In BERT all words matter, and *girl* and *umbrella* matter most.
 #
 # All three readers must keep one promise: a caption has the same vectors alone and in a batch with longer captions.
 

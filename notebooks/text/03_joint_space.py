@@ -71,7 +71,9 @@ S = cosine(v, t)  # (Ni, Nc)
 # %% tags=["hide-input"]
 relevance = lesson.relevance("test")  # (Nc, Ni)
 if relevance is None:
-    print("Photographs: nobody knows what is true, so below the own picture stands for it.")
+    print(
+        "Photographs: nobody knows what is true, so below, a caption's own picture stands for it."
+    )
     relevance = (owner[:, None] == torch.arange(len(S))).numpy()
 truth = torch.from_numpy(relevance)
 found = S.topk(5, dim=0).indices.T  # (Nc, 5)
@@ -190,7 +192,7 @@ plots.show(
 # ```{hint}
 # :class: dropdown
 #
-# Pick from each column of `S` the score with the own picture. Compare the whole matrix with these numbers. Which picture does this count
+# From each column of `S`, pick the score of its own picture. Compare the whole matrix with these numbers. Which picture does this count
 # that it should not?
 # ```
 
@@ -210,7 +212,7 @@ def caption_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Nc,)
 # ````{solution} ex-03-captions
 # :class: dropdown
 #
-# The own picture scores as high as itself, so the sum counts it once. Take one away.
+# Each caption's picture is counted too, since it ties with itself. Take one away.
 # ````
 #
 # A picture has several captions of its own. Its rank is that of the *best* of them, and the others are not its negatives.
@@ -245,7 +247,7 @@ def picture_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Ni,)
 # ````{solution} ex-03-ranks
 # :class: dropdown
 #
-# Hide other pictures' captions to find the best own one. Hide the own captions to count the others.
+# Hide other pictures' captions to find a picture's best. Hide its own to count the others.
 # ````
 #
 # `vsecore.evaluation.ranks` gives both lists of ranks. It reads the matrix in blocks, so that it need not fit into memory.
@@ -306,13 +308,13 @@ check("03.median", your_median)
 #
 # ## Why ties count against a system
 #
-# What if a negative scores exactly as high as the own picture? We count such a *tie* against the system. Is that too strict? Here are four
-# ways to compute R@1, all found in real code:
+# What if a negative scores as high as the caption's own picture? We count such a *tie* against the system. Is that too strict? Here are
+# four ways to compute R@1, all found in real code:
 #
 # - **counting** the negatives that score at least as high, as above;
 # - **counting strictly** those that score higher;
-# - **sorting**, and looking up the place of the own picture;
-# - **listing the own picture first**, then all pictures, and asking whether `argmax` returns the first of the list.
+# - **sorting**, and finding the place of the caption's own picture;
+# - **listing its own picture first**, then all pictures, and asking whether `argmax` returns the first of the list.
 
 
 # %%
@@ -334,7 +336,7 @@ def four_evaluations(S: torch.Tensor, owner: torch.Tensor) -> dict[str, float]:
 # :label: ex-03-break
 #
 # Fool the evaluation that counts strictly. Make scores for 20 pictures with five captions each, `(20, 100)`, *without knowing which belong
-# together*, so that strict counting finds the own picture of every caption. Counting as we do it must find none.
+# together*, so that strict counting finds every caption's own picture. Counting as we do it must find none.
 # ```
 #
 # ```{hint}
@@ -353,7 +355,7 @@ check("03.break", your_scores)
 # ````{solution} ex-03-break
 # :class: dropdown
 #
-# Give all pictures the same score. Then none scores higher than the own one: a system that has learned nothing looks perfect.
+# Give all pictures the same score. Then none scores higher than a caption's own: a system that has learned nothing looks perfect.
 # ````
 #
 # Useful systems have ties too: half precision makes them. We round the scores of our trained system to fewer and fewer decimals and expect
@@ -377,7 +379,7 @@ axes.set(ylim=(0, 103))
 plots.show(
     figure,
     alt="R@1 against the number of decimals kept. With many decimals the four evaluations agree. With fewer, counting and sorting "
-    "fall, while counting strictly and listing the own picture first climb towards a hundred percent.",
+    "fall, while counting strictly and listing the caption's own picture first climb towards a hundred percent.",
 )
 
 # %% [markdown]
@@ -423,8 +425,8 @@ check("03.folds", your_prediction)
 #
 # Only the number of negatives changes: among $n$ pictures, a caption has $n - 1$ negatives, and each of them has a chance to score higher.
 # Suppose their scores follow a *normal distribution* with mean zero and standard deviation one; this only sets the unit. Let the score of
-# the own picture follow a normal distribution with mean $\delta$, the *lead*, and standard deviation $\sigma$, the *spread*. Call its
-# density $p(s)$. With $\Phi(s)$ the chance that one negative stays below $s$, all of them stay below with chance $\Phi(s)^{n-1}$, so
+# the caption's picture follow a normal distribution with mean $\delta$, the *lead*, and standard deviation $\sigma$, the *spread*. Call
+# its density $p(s)$. With $\Phi(s)$ the chance that one negative stays below $s$, all of them stay below with chance $\Phi(s)^{n-1}$, so
 #
 # $$\mathrm{R@1} = \int p(s)\, \Phi(s)^{\,n-1}\, \mathrm{d}s .$$
 #
@@ -448,7 +450,7 @@ assert math.isclose(
 )  # no lead: guessing
 
 # %% [markdown]
-# ## An experiment that could fail
+# ## Does the formula hold?
 #
 # Real negatives are not independent numbers from a normal distribution: some pictures are nearly the same. So the formula may fail. We
 # test it: we find the lead and the spread that give R@1 and R@10 on the small folds, and predict the recalls on all pictures.
@@ -534,8 +536,8 @@ lesson.report(
 
 # %% [markdown]
 # We asked whether two numbers from a small search predict the recalls of a large one. They nearly do, here and for five of the six
-# published systems: COCO 1K and 5K hold nearly the same information. SCAN does better at 5K than it predicts. Seven systems are few: use
-# the formula to understand tables, not to replace a measurement.
+# published systems: COCO 1K and 5K hold nearly the same information. SCAN does better at 5K than predicted. Seven systems are few: use the
+# formula to understand tables, not to replace a measurement.
 #
 # ## What is true, and what the protocol counts
 #
@@ -608,7 +610,7 @@ print("vsecore.evaluation.map_at_r agrees")
 # :class: note dropdown
 #
 # Where relevance comes in degrees, *normalised discounted cumulative gain*, nDCG {cite}`jarvelin2002cumulated`, gives an item of relevance
-# $r_i$ the gain $2^{r_i} - 1$ {cite}`burges2005ranknet`, discounts it by its place, and divides by what the best order would reach:
+# $r_i$ the gain $2^{r_i} - 1$ {cite}`burges2005ranknet`, discounts it by its place, and divides this sum by the best order's:
 #
 # $$\sum_{i=1}^{k} \frac{2^{r_i} - 1}{\log_2 (i + 1)} .$$
 #
@@ -630,7 +632,7 @@ lesson.report(
 )
 
 # %% [markdown]
-# A true picture comes first much more often than the own one: many errors that R@1 counts are right answers. How high can R@1 be? An
+# A true picture comes first much more often than the caption's own: many errors that R@1 counts are right answers. How high can R@1 be? An
 # *oracle* knows every true pair, and nothing else: it breaks ties at random.
 #
 # ```{exercise} The limit of R@1
@@ -643,7 +645,7 @@ lesson.report(
 # ```{hint}
 # :class: dropdown
 #
-# Take the captions one by one. With what chance does the own picture come first?
+# Take the captions one by one. With what chance does its own picture come first?
 # ```
 
 # %%
@@ -656,15 +658,14 @@ check("03.limit", your_limit)
 # ````{solution} ex-03-limit
 # :class: dropdown
 #
-# The own picture of a caption with R true pictures comes first with chance 1/R. The mean of 1, 1, 1/2 and 1/4 is 11/16. More is possible
-# only by guessing for which of the true pictures the caption was written.
+# A caption with R true pictures finds its own first with chance 1/R. The mean of 1, 1, 1/2 and 1/4 is 11/16. More is possible only by
+# guessing for which of the true pictures the caption was written.
 # ````
 #
 # ## Do recall and truth put systems in the same order?
 #
 # An unfair protocol does little harm if it is equally unfair to all systems. So we compare systems of three kinds: ridge regressions with
-# four penalties, and two trainings, one with InfoNCE and one with the loss of the next notebook, measured after different numbers of
-# steps.
+# four penalties, and two training runs, with InfoNCE and with the loss of the next notebook, measured after different numbers of steps.
 
 
 # %%
@@ -753,7 +754,7 @@ lesson.report("03_order", orders)
 # We asked whether R@1 puts systems in the same order as the truth does. From text to picture it does: the systems lie near one curve. From
 # picture to text it does so within a kind, but less between kinds: the ridge regressions found more of what is true than InfoNCE at the
 # same R@1. A likely reason is that R@1 needs only the best own caption, and InfoNCE pushes all captions of other pictures away, the true
-# ones too. How sure are we? Each system was trained once, at the size of a lesson. So use R@1 to follow a training, but compare systems of
+# ones too. How sure are we? Each system was trained once, at the size of a lesson. So use R@1 to follow training, but compare systems of
 # different kinds by the truth as well.
 #
 # ```{exercise} Change one thing
@@ -830,9 +831,9 @@ Markdown("\n".join(lines))
 # ## Summary
 #
 # - On the unit sphere the nearest is the most similar, and the cosine is all we need to compare.
-# - A rank counts the negatives that score at least as high as the own item; every number of the table summarises ranks.
+# - A rank counts negatives that score at least as high as a query's own item; every number of the table summarises ranks.
 # - Ties count against the system, and recalls can be compared only for the same number of pictures.
-# - R@1 asks for the own item, mAP@R for all that is true; systems of different kinds need both.
+# - R@1 asks for a query's own item, mAP@R for all relevant items; systems of different kinds need both.
 #
 # ## Where to read on
 #

@@ -75,8 +75,8 @@ recipe = get("vsepp_grid_gru").override(
 run = lesson.trained(recipe, dataset)
 
 # %% [markdown]
-# We ask one query twice: first networks with random weights, then the trained ones. A frame and a tick mark the pictures of which the
-# sentence is true.
+# We run one query twice: first with random weights, then with the trained ones. A frame and a tick mark the pictures of which the sentence
+# is true.
 
 # %%
 torch.manual_seed(seed)
@@ -562,7 +562,7 @@ plots.show(
 #
 # ## What a high learning rate does to the hardest negative
 #
-# Why wait with the hardest negative? We make its start harder: ten times the learning rate, no clipping of long gradients, two epochs. We
+# Why delay the hardest negative? We make the start harder: ten times the learning rate, no clipping of long gradients, two epochs. We
 # watch the loss of a batch, and the mean similarity of *all* its pairs, right and wrong.
 
 # %%
@@ -772,7 +772,7 @@ check("04.ablation", (expected, found))
 #
 # ## What the paper reports
 #
-# These are published numbers of VSE++ on photographs, not to be compared with the sums above: another world, smaller networks, a shorter
+# These are published numbers of VSE++ on photographs, not to be compared with our sums from drawn scenes, smaller networks and shorter
 # training. Three numbers in a cell are R@1, R@5 and R@10.
 
 # %%

@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Pooling: sort, weigh, sum
 #
-# **You will be able to** write GPO {cite}`chen2021gpo` and AdPool {cite}`zhang2022adpool` so that padding has no weight, look up what a
-# trained pooler has learned, and read a comparison of poolers with the right doubts.
+# **You will be able to** write GPO {cite}`chen2021gpo` and AdPool {cite}`zhang2022adpool` so that padding has no weight, see what a
+# trained pooler has learned, and read a comparison of poolers critically.
 #
 # **You need** the notebooks [Encoders: what the vectors see](02_encoders.ipynb) and [Learning to rank](04_learning_to_rank.ipynb),
 # and the softmax.
@@ -72,8 +72,8 @@ plots.house_style()
 # ## What a pooler changes
 #
 # An encoder turns a picture into many vectors, one for each cell of a grid. The joint space needs a single one. The part that turns many
-# into one is called a *pooler*. We first train the system of the 2AD paper at the size of this lesson: grid cells, a GRU for the captions,
-# and the paper's pooler, AdPool, in both towers. The loss is the subject of [How many negatives?](11_how_many_negatives.ipynb).
+# into one is called a *pooler*. We first train 2AD, the system of AdPool's paper, at the size of this lesson: grid cells, a GRU for the
+# captions, and the paper's pooler, AdPool, in both towers. The loss is the subject of [How many negatives?](11_how_many_negatives.ipynb).
 
 # %%
 dataset = lesson.dataset("grid")
@@ -194,8 +194,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Most things fill only a few cells. The mean gives each of them no more weight than a cell of empty sky. A pooler that gives more weight
-# to large values loses less of them.
+# Most things fill only a few cells. The mean gives each of them no more weight than a cell of empty sky. A pooler that favours large
+# values loses less of such things.
 #
 # ## One recipe: sort, weigh, sum
 #
@@ -405,7 +405,7 @@ torch.testing.assert_close(theta, gpo.weights(torch.tensor([18]))[0])
 #
 # ## AdPool: weights from the values
 #
-# GPO gives all pictures of one size the same weights. AdPool {cite}`zhang2022adpool` keeps the sorting and lets the values decide. Simple
+# GPO gives all sets of one size the same weights. AdPool {cite}`zhang2022adpool` keeps the sorting and lets the values decide. Simple
 # poolers do well, its authors found, but the best one had to be tuned by hand, for pictures and for captions. AdPool learns that choice.
 # It has two *levels*. The *token level* gives each sorted row one logit, its product with a learned vector $W_{\mathrm{tok}}$ of width
 # $D$, and a softmax turns the logits into weights, equation (3):
@@ -684,8 +684,8 @@ lesson.report("10_swapped", swapped)
 # ## What moves the balance?
 #
 # Adam moves every entry of $W_{\mathrm{bal}}$ by about the learning rate at each step, and when all $D$ move together, the logits move
-# fast. Is that why the balance moves so far? Then it should move less at a tenth of the rate, and hardly at all if $W_{\mathrm{bal}}$ is
-# frozen. We ask the small towers.
+# fast. Is that why the pictures' balance tipped over? Then it should move less at a tenth of the rate, and hardly at all if
+# $W_{\mathrm{bal}}$ is frozen. We ask the small towers.
 
 
 # %%
@@ -760,7 +760,6 @@ def missed(pool: nn.Module, wanted: torch.Tensor) -> float:
 
 
 # %%
-# %%
 def imitate(pool: nn.Module, wanted: torch.Tensor, rate: float) -> float:
     count = lesson.pick(smoke=20, lesson=300, full=600)
     optimizer = torch.optim.Adam(pool.parameters(), rate)
@@ -823,7 +822,7 @@ plots.show(
 )
 
 # %% [markdown]
-# GPO becomes either. Both forms of the token level begin as the mean and come close. From 5-max they miss a few percent, because their
+# GPO becomes either. Both forms of the token level begin as the mean and come close. Of 5-max they miss a few percent, because their
 # weights follow the values: a sharp step between two places needs a dimension that marks it. In training, the encoder may learn such a
 # dimension; here the cells are fixed.
 #
@@ -876,7 +875,7 @@ check("10.break", your_value)
 #
 # ## Which pooler is best?
 #
-# The trainings above were short. Here are long ones of the whole system, all with the same loss.
+# The runs above were short. Here are long ones of the whole system, all with the same loss.
 
 # %% tags=["hide-input"]
 found = experiments.studied("2ad_pooling", "scenes")
@@ -917,7 +916,7 @@ Markdown(
         if told
         else "No comparison can be judged yet.\n\n"
     )
-    + f"On COCO, the paper reports {printed['all'] - printed['without AdPool']:+.1f} over the mean (table 3) and "
+    + f"On COCO, the paper reports for AdPool a gain in rsum of {printed['all'] - printed['without AdPool']:+.1f} over the mean (table 3) and "
     f"{table_4['AdPool'] - table_4['GPO']:+.1f} over GPO (table 4).\n\n"
     + (
         "**What it means.** On these scenes AdPool is far better than the mean. "
@@ -927,7 +926,7 @@ Markdown(
     + (
         ""
         if "simple, chosen on dev" in found
-        else "Whether it is better than an unlearned pooler that favours large values, such as the maximum or k-max, is not judged yet; "
+        else "Whether AdPool is better than an unlearned pooler that favours large values, such as the maximum or k-max, is not judged yet; "
         "the paper finds that well-chosen simple poolers come close (appendix A.1). "
     )
     + "Where poolers lie close together, the choice matters less.\n\n"
@@ -984,5 +983,5 @@ Markdown("\n".join(lines))
 #
 # ## Where to read on
 #
-# - [How many negatives?](11_how_many_negatives.ipynb) explains the loss that trained this system, the other half of the paper.
+# - [How many negatives?](11_how_many_negatives.ipynb) explains this system's loss, the other half of the paper.
 # - {cite}`kalchbrenner2014dcnn` kept a sentence's $k$ largest values.

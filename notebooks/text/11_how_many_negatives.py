@@ -179,10 +179,10 @@ plots.show(
 )
 
 # %% [markdown]
-# There is a second reason. A tower with random weights makes some items similar to everything, whatever they show. Such an item
-# is called a *hub*, and many queries have the same hub as their hardest negative. The next cell looks at the first batch of the
-# training, and counts how many different items are the hardest negative of any query. If each query's hardest negative were
-# drawn at random, about 63 % of the batch would be among them.
+# There is a second reason. A tower with random weights makes some items similar to everything, whatever they show. Such an item is called
+# a *hub*, and many queries have the same hub as their hardest negative. The next cell looks at the first batch of the training, and counts
+# how many different items are the hardest negative of at least one query. If each query's hardest negative were drawn at random, about 63
+# % of the batch would be among them.
 
 # %%
 S = seen["AdOpt"]["scores"][0]  # (B, B)   rows: pictures, columns: captions
@@ -406,7 +406,7 @@ together = k_hardest(random, how_many(random))
 print(f"the loss with K from the batch: {together:.3f}, and adopt gives {adopt(random):.3f}")
 
 # %% [markdown]
-# ## What K does over a training
+# ## What K does during training
 #
 # We kept the scores of batches from AdOpt's training at the top, so we can now apply your rule to each of them. First, predict:
 #
@@ -502,9 +502,9 @@ lesson.report(
 #
 # ## Does the softmax already do the work?
 #
-# This suggests an explanation and a test. If the softmax chooses the few by itself, a schedule adds little at the usual
-# temperature of $0.05$. At a higher temperature the softmax chooses less sharply, and there the schedule must help: AdOpt must end
-# further above the same loss with all negatives in every step. If it does not, the explanation is wrong.
+# The effective number fell without any rule, which suggests a hypothesis and a test. If the softmax chooses the few by itself, a schedule
+# adds little at the usual temperature of $0.05$. At a higher temperature the softmax chooses less sharply, and there the schedule must
+# help: AdOpt must end further above the same loss with all negatives in every step. If it does not, the hypothesis is wrong.
 
 # %%
 hot = {"losses.adopt.temperature": 0.2}
@@ -545,9 +545,9 @@ lesson.report(
 )
 
 # %% [markdown]
-# Compare the first two numbers. The explanation holds if the second is clearly above the first, as it is in the stored run.
-# Here, a schedule and a low temperature do similar work: both come down from many negatives to the few that matter. But one seed and
-# one epoch are little evidence.
+# Compare the first two numbers. The hypothesis survives if the second is clearly above the first, as it is in the stored run. Here, a
+# schedule and a low temperature do similar work: both come down from many negatives to the few that matter. But one seed and one epoch are
+# little evidence.
 #
 # ## When the hardest negative is right
 #
@@ -738,7 +738,7 @@ keep_more = [
     and one.by_measure["i2t_map_at_r"] == "contradicted"
 ]
 if keep_more:
-    meaning += f" By mAP@R from picture to text, what keeps more negatives to the end does better ({'; '.join(keep_more)})."
+    meaning += f" By mAP@R from picture to text, learning from more negatives to the end does better ({'; '.join(keep_more)})."
 epochs = experiments.FAIR_SCALE["scenes"]["training.epochs"]
 Markdown(
     f"**What we did.** Each loss has a learning rate of its own, chosen on the development split, and trains for {epochs} epochs, from "

@@ -158,7 +158,7 @@ panels[0].set_ylabel("similarity")
 plots.show(
     figure,
     alt="Bars: the similarities of the same pictures with the caption, for each system and for their mean. The caption's own picture has a "
-    "high bar everywhere, and each system has one higher bar, at another picture. In the mean the own picture is the highest.",
+    "high bar everywhere, and each system has one higher bar, at another picture. In the mean, the caption's own picture has the highest bar.",
 )
 
 # %% [markdown]
@@ -200,8 +200,8 @@ check("12.gain", your_prediction)
 # ````{solution} ex-12-gain
 # :class: dropdown
 #
-# Different features should make more different mistakes. But trainings from different seeds make different mistakes too. Only
-# a measurement can say how much each is worth.
+# Different features should make more different mistakes. But runs with different seeds make different mistakes too. Only a measurement can
+# say how much each is worth.
 # ````
 
 
@@ -316,8 +316,8 @@ lesson.report("12_leads", told)
 #
 # ## An ensemble is one embedding
 #
-# An ensemble need not be $M$ systems that each search their own index. Put the unit vectors of a picture one behind the other,
-# $[v_1, \dots, v_M]$, do the same with those of a caption, and divide both by $\sqrt{M}$. They have length one, and
+# An ensemble need not be $M$ systems that each search their own index. Put the unit vectors of a picture one after the other, $[v_1,
+# \dots, v_M]$, do the same with those of a caption, and divide both by $\sqrt{M}$. They have length one, and
 #
 # $$\frac{[v_1, \dots, v_M]}{\sqrt{M}} \cdot \frac{[t_1, \dots, t_M]}{\sqrt{M}} = \frac{1}{M} \sum_{i=1}^{M} v_i \cdot t_i ,$$
 #
@@ -371,9 +371,9 @@ print("the ensemble is the cosine of", tuple(pictures.shape), "and", tuple(capti
 # | average similarity, section 4.3 | `mean_of` | `vsecore.evaluation.ensemble` |
 # | the same as one embedding | `as_one` | `vsecore.evaluation.ensemble`, of cosines |
 #
-# One index and one product, but $M$ times as wide. Do we need all that width? The members say much the same, so most of
-# it should be unnecessary. A *singular value decomposition* finds the directions in which the vectors of the development split spread most, in
-# order. We keep the first few of them and measure on the test split.
+# So the ensemble needs only one index and one product, both $M$ times as wide. Do we need all that width? The members say much the same,
+# so most of it should be unnecessary. A *singular value decomposition* finds the directions in which the vectors of the development split
+# spread most, in order. We keep the first few of them and measure on the test split.
 
 # %%
 developed = [vectors_of(kind, "dev") for kind in kinds]
@@ -613,7 +613,7 @@ print("The clock agrees with arithmetic to within a factor of ten:", within)
 lesson.report("12_query", {"cross-attention over cached vectors, by arithmetic": arithmetic})
 
 # %% [markdown]
-# The clock and arithmetic agree about the order of magnitude, no better: small products run poorly, and large ones leave the
+# The clock and arithmetic agree on the order of magnitude and no better: small products run inefficiently, and large ones leave the
 # processor's cache. Re-ranking adds a cost that does not depend on $n$, so it matters less as the index grows.
 #
 # ## What a pooler costs
@@ -666,7 +666,7 @@ places = [
     for values in (printed, {name: 1 / seconds for name, seconds in alone.items()})
 ]
 Markdown(
-    f"**What came out.** Of these {len(names)}, AdPool has place {places[0]} in the paper and {places[1]} here. Our ratios span orders of "
+    f"**What came out.** Of these {len(names)}, AdPool is number {places[0]} in the paper and number {places[1]} here. Our ratios span orders of "
     "magnitude, the paper's less than one."
 )
 
@@ -679,7 +679,7 @@ Markdown(
 #
 # ## Results: are three kinds of features better than one kind three times?
 #
-# One epoch and one seed are not enough to judge. Our recorded trainings ask the same question at greater length.
+# One epoch and one seed are not enough to judge. Our recorded runs ask the same question at greater length.
 
 # %% tags=["hide-input"]
 found = experiments.studied("2ad_ensembles", "scenes")
@@ -706,8 +706,8 @@ Markdown(
 )
 
 # %% [markdown]
-# **What it means.** A comparison of RGP with R mixes three things: more models, better features and different features. With
-# RRR, the number of models is the same. PPP also asks whether one kind of good features would do, used three times.
+# **What it means.** A comparison of RGP with R mixes three things: more models, better features and different features. With RRR, the
+# number of models is the same. PPP also asks whether one good kind of features, used three times, would do.
 
 # %% tags=["hide-input"]
 judged = [

@@ -44,7 +44,7 @@ def train(
     ] = "auto",
     save_every: Annotated[
         int | None,
-        typer.Option(min=1, help="Save every N steps. [default: every epoch, and every ten minutes]"),
+        typer.Option(min=1, help="Save every N steps, and after each epoch. [default: every ten minutes]"),
     ] = None,
     seed: Seed = 0,
     record: RecordOption = None,

@@ -153,11 +153,11 @@ def _trained_table(trained: Iterable[Record]) -> str:
             f"{entry.device}, {entry.cpus} cores",
         ].append(entry)
     rows = [
-        [*group, str(len(entries)), f"{sum(entry.seconds for entry in entries) / 3600:.1f}"]
-        for group, entries in sorted(groups.items())
+        [*group, str(len(entries)), f"{sum(entry.seconds for entry in entries) / 3600:.1f}", device]
+        for (*group, device), entries in sorted(groups.items())
     ]
-    heads = ["data", "features", "captions", "scale", "epochs", "width", "batch", "device"]
-    return table([*heads, "trainings", "hours"], rows)
+    heads = ["data", "features", "captions", "scale", "epochs", "width", "batch"]
+    return table([*heads, "trainings", "hours", "device"], rows)
 
 
 _RULES = f"""## How a verdict comes about

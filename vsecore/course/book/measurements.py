@@ -64,15 +64,20 @@ def _figure(picture: str, words: str) -> str:
 
 
 def _unfinished(found: Findings, name: str, data: str) -> list[str]:
-    """Which arms have no fair training yet: those with lesson trainings, and those without any."""
-    fair, early = found.fair[data][name], found.lesson[data][name]
-    rest = [arm for arm in EXPERIMENTS[name].arms if arm not in fair]
-    paper = printed_sums(EXPERIMENTS[name])
+    """Which arms have no fair training yet: those with lesson trainings, without any, and not yet chosen."""
+    fair, early, every = found.fair[data][name], found.lesson[data][name], EXPERIMENTS[name].arms
+    rest = [arm for arm in every if arm not in fair]
+    new = [arm for arm in rest if arm not in early]
+    paper, called = printed_sums(EXPERIMENTS[name]), DATA[data]
     return [
-        f"No {which} training on {DATA[data]} yet{but}{_named(arms, paper)}"
-        for which, but, arms in (
-            ("fair", ", only at the lesson scale", [arm for arm in rest if arm in early]),
-            ("separate", "", [arm for arm in rest if arm not in early]),
+        words + _named(arms, paper)
+        for words, arms in (
+            (
+                f"No fair training on {called} yet, only at the lesson scale",
+                [arm for arm in rest if arm in early],
+            ),
+            (f"No training on {called} yet", [arm for arm in new if not every[arm].best_of]),
+            (f"Not yet chosen on {called}", [arm for arm in new if every[arm].best_of]),
         )
         if arms
     ]

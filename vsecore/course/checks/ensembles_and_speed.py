@@ -234,7 +234,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         reference=_rerank,
-        message="Right. The slow look is at k pictures, however many there are.",
+        message="Right. Cross-attention looks at k pictures only, however many there are.",
     ),
     "12.explore": Exercise("Your own ensemble", "explore", 15, EXPLORED, message="Noted."),
 }

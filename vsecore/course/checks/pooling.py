@@ -416,7 +416,7 @@ EXERCISES: dict[str, Exercise] = {
             Trial(_swapped, "Each level has the part of the other: in which order did you stack them?"),
         ),
         reference=_adpool,
-        message="Right. With the token level it is vsecore.pooling.AdPool.",
+        message="Right. With your token level, this is vsecore.pooling.AdPool.",
     ),
     "10.break": Exercise(
         "Break it",
