@@ -253,10 +253,12 @@ def test_learner_copies_are_written_and_what_became_of_each_is_told(tmp_path: Pa
     folder = tmp_path / "copies"
     said = run("learner", "00", "--out", folder)
     copy = folder / "00_start_here.ipynb"
+    assert said.startswith("1 notebook to work in: ")
     assert "  00_start_here: new\n" in said and f'vse" lab "{copy}"' in said
     assert "  00_start_here: current: " in run("learner", "00", "--out", folder)
     copy.write_text(copy.read_text().replace("your_place = ...", "your_place = 3"))
     said = run("learner", "00", "03", "--out", folder)
+    assert said.startswith("2 notebooks to work in: ")
     assert "  00_start_here: kept: " in said and "  03_joint_space: new\n" in said and "newer" not in said
     copy.write_text(re.sub(r'"(sources|version)": "', r'"\1": "older', copy.read_text()))
     said = run("learner", "00", "--out", folder)
