@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import io
 import operator
 import pickle
+import subprocess
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -280,6 +283,31 @@ HONEST = [on_torch, functools.partial(on_torch, top=PARTIAL), Honest(), Honest()
 @pytest.mark.parametrize("answer", HONEST, ids=lambda answer: type(answer).__name__)
 def test_libraries_partials_and_helpers_of_ones_own_borrow_nothing(answer: Any) -> None:
     assert borrowed(answer) == ""
+
+
+class Console(io.StringIO):
+    """Where a kernel's words go: it leads to much of what the notebook holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session = {"modules": [POOL]}
+
+
+def speaking(x: Any, mask: Any, k: int) -> Any:
+    print(x.shape, file=sys.stderr)
+    return subprocess.run([sys.executable], capture_output=True).stdout
+
+
+def hidden_in_the_console(x: Any, mask: Any, k: int) -> Any:
+    return sys.stdout.pool(x, mask)  # type: ignore[attr-defined]
+
+
+def test_an_answer_may_print_though_a_kernels_console_leads_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, Console())
+    assert borrowed(speaking) == ""
+    sys.stdout.pool = POOL  # type: ignore[attr-defined]
+    assert borrowed(hidden_in_the_console) != "", "what is put there and named is found"
 
 
 def test_words_about_the_package_borrow_nothing() -> None:

@@ -158,6 +158,8 @@ def _held_by(thing: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((_called(part), part) for part in parts)
     elif isinstance(thing, weakref.ref):
         yield _called(thing()), thing()
+    elif _is_console(thing):
+        return  # in a kernel it leads to the messages, the cells and all that they made
     elif not isinstance(thing, str | bytes | ModuleType | FrameType) and not _is_namespace(thing):
         yield from ((_called(part), part) for part in (type(thing), *gc.get_referents(thing)))
 
@@ -183,6 +185,9 @@ def _held_by_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     for _, space in held:  # it grows, since a module may lead to another
         if isinstance(space, ModuleType) and not _of_the_package(space):
             found = [(name, vars(space)[name]) for name in attributes & vars(space).keys()]
+        elif _is_console(space):
+            given = getattr(space, "__dict__", {})
+            found = [(name, given[name]) for name in attributes & given.keys()]
         elif _is_namespace(space):
             found = [(name, space[name]) for name in (attributes | texts) & space.keys()]
         elif isinstance(space, type):  # of a library too: anybody can add a method to it
@@ -223,6 +228,11 @@ def names_in(code: CodeType) -> tuple[set[str], set[str], set[str | bytes]]:
 def _words(texts: Collection[str | bytes]) -> set[str]:
     """The words of texts, any of which may be a name."""
     return {word for text in texts if isinstance(text, str) for word in re.findall(r"\w+", text)}
+
+
+def _is_console(thing: Any) -> bool:
+    """Whether something is where a program's words go to, or come from."""
+    return thing is not None and any(thing is stream for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def _is_namespace(thing: Any) -> bool:
