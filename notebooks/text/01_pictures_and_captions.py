@@ -855,10 +855,10 @@ plots.show(
 )
 
 # %% [markdown]
-# The crosses lie on the line. In a batch of the usual size, 128, many captions meet a foreign picture they are true of. Training makes a
-# caption less similar to its negatives, and so to this picture too. In a loss that sums over all negatives, a few false ones weigh little.
-# A loss that looks only at the most similar negative picks false ones more often. Remember this for [Learning to
-# rank](04_learning_to_rank.ipynb).
+# The crosses lie on the line. In a batch of the usual size many captions meet a foreign picture they are true of. Training makes a caption
+# less similar to its negatives, and so to this picture too. In a loss that sums over all negatives, a few false ones weigh little. A loss
+# that looks only at the most similar negative picks false ones more often. Remember this for
+# [Learning to rank](04_learning_to_rank.ipynb).
 #
 # ```{exercise} Change one thing
 # :label: ex-01-explore
@@ -905,8 +905,8 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # Neither list is complete: most pairs were never looked at, and ECCV Caption covers only a part of the split. Our world is smaller and
-# simpler than COCO, but its numbers are of a similar size, which suggests that false negatives are not an oddity of a drawn world. [The
-# joint space](03_joint_space.ipynb) shows which measures use such lists.
+# simpler than COCO, but its numbers are of a similar size, which suggests that false negatives are not an oddity of a drawn world.
+# [The joint space](03_joint_space.ipynb) shows which measures use such lists.
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |

@@ -380,8 +380,8 @@ plots.show(
 # %% [markdown]
 # Cells and regions see far beyond their frames, but mostly what is near. A patch sees everything: in each layer it has looked at all other
 # patches. How far could a cell see? Its *receptive field* is the part of the picture that can reach it, and we can compute it. A
-# convolution of width $w$ reaches $w - 1$ steps further. A step is one cell of the convolution's input, and each stride makes steps larger
-# in pixels:
+# convolution of width 3 reaches 2 steps further. A step is one cell of the convolution's input, and each stride makes steps larger in
+# pixels:
 
 # %%
 reach, step = 1, 1  # in pixels

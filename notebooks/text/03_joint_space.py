@@ -212,7 +212,7 @@ def caption_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Nc,)
 # ````{solution} ex-03-captions
 # :class: dropdown
 #
-# Each caption's picture is counted too, since it ties with itself. Take one away.
+# Each caption's picture is counted too, since it scores as high as itself. Take one away.
 # ````
 #
 # A picture has several captions of its own. Its rank is that of the *best* of them, and the others are not its negatives.

@@ -151,7 +151,7 @@ plots.curves(
 )
 for place, name in ((positive, "s(v, t)"), (positive - margin, "s(v, t) − m")):
     right.axvline(place, color="0.5", linestyle=":")
-    right.annotate(name, (place - 0.01, 0.38), rotation=90, ha="right")
+    right.annotate(name, (place - 0.01, 0.02), rotation=90, ha="right")
 right.annotate(
     "",
     (positive - margin, 0.25),

@@ -316,8 +316,8 @@ lesson.report("12_leads", told)
 #
 # ## An ensemble is one embedding
 #
-# An ensemble need not be $M$ systems that each search their own index. Put the unit vectors of a picture one after the other, $[v_1,
-# \dots, v_M]$, do the same with those of a caption, and divide both by $\sqrt{M}$. They have length one, and
+# An ensemble need not be $M$ systems that each search their own index. Put the unit vectors of a picture one after the other,
+# $[v_1, \dots, v_M]$, do the same with those of a caption, and divide both by $\sqrt{M}$. They have length one, and
 #
 # $$\frac{[v_1, \dots, v_M]}{\sqrt{M}} \cdot \frac{[t_1, \dots, t_M]}{\sqrt{M}} = \frac{1}{M} \sum_{i=1}^{M} v_i \cdot t_i ,$$
 #

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsecore import records
+from vsecore.course.book.comparators import comparators
 from vsecore.course.book.findings import DATA, Findings, is_fair, printed_kinds
 from vsecore.course.book.measurements import experiments, judged_too_early
 from vsecore.course.book.verdict_tables import shut_gates, verdicts
@@ -78,6 +79,7 @@ def page(work: str, kept: Path, figures: Path) -> str:
         shut_gates(found),
         _departures(work),
         _misprints(work),
+        comparators(),
     ]
     return "\n\n".join(parts) + "\n"
 

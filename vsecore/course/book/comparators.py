@@ -1,0 +1,37 @@
+"""What other papers report on the usual collections: the systems that a reader will compare with."""
+
+from __future__ import annotations
+
+from vsecore import records
+from vsecore.course.book.wording import table
+from vsecore.records import Published
+
+COLLECTIONS = {
+    "flickr30k": "Flickr30K, 1,000 test pictures",
+    "coco, mean of five": "COCO 1K, the mean of five folds",
+    "coco, 5,000": "COCO 5K",
+}
+"""How the names of their data in `assets/published.json` begin, and what a reader calls them."""
+
+
+def comparators() -> str:
+    """All published sums, a folded table for each collection, the highest first."""
+    lines = [
+        "## Where the field stands",
+        "What papers report, the highest sum first. A system that has read millions of pairs before, an average "
+        "of two models and a single small model are not rivals, so each row says what it is. We added up the "
+        "six recalls ourselves where we found all six; the last column says where we read them, and what "
+        "we could not check.",
+    ]
+    for begins, title in COLLECTIONS.items():
+        rows = [(row.rsum, row) for row in records.published() if row.data.startswith(begins)]
+        ranked = sorted(((rsum, row) for rsum, row in rows if rsum is not None), key=lambda one: -one[0])
+        cells = [[row.system, row.backbone, *_seen(row), f"{rsum:.1f}", row.read_in] for rsum, row in ranked]
+        heads = ["system", "pictures and captions", "models", "pairs before", "rsum", "read in"]
+        lines.append(f"::::{{dropdown}} {title}\n\n{table(heads, cells)}\n\n::::")
+    return "\n\n".join(lines)
+
+
+def _seen(row: Published) -> tuple[str, str]:
+    pairs = row.pretraining_pairs
+    return str(row.models), "not known" if pairs is None else f"{pairs / 1e6:,g} million" if pairs else "0"
