@@ -711,7 +711,7 @@ told = "".join(
     for one in judged.values()
 )
 came_out = (
-    f"The comparisons that can be judged:\n{told}\n\n*Mixed* means that two measures contradict each other."
+    f"The comparisons that can be judged:\n{told}\n\n*Mixed* means that two measures disagree."
     if told
     else "No two losses have enough long trainings yet to be compared."
 )

@@ -143,7 +143,7 @@ def judge(left: Doubts, kind: Kind) -> Verdict:
 def together(verdicts: Sequence[Verdict]) -> Verdict:
     """Combine the verdicts of several measures: theirs if they agree.
 
-    "mixed" if two contradict each other; "undecided" if those that are decided agree, but not all are.
+    "mixed" if two disagree; "undecided" if those that are decided agree, but not all are.
     """
     decided = {verdict for verdict in verdicts if verdict != "undecided"}
     if len(decided) > 1:

@@ -51,7 +51,7 @@ def outcomes(
     With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
     A claim about early training has a measure of its own, `gates.EARLY`. Each measure is tested by itself,
     with Holm's correction over all claims of an experiment that it judges, judged or not yet; if the measures
-    contradict each other the verdict is "mixed". "not tried": an arm has no record.
+    disagree the verdict is "mixed". "not tried": an arm has no record.
 
     Args:
         work: the key of a paper, such as "2ad".

@@ -18,10 +18,10 @@ def comparators() -> str:
     """All published sums, a folded table for each collection, the highest first."""
     lines = [
         "## Where the field stands",
-        "What papers report, the highest sum first. A system that has read millions of pairs before, an average "
-        "of two models and a single small model are not rivals, so each row says what it is. We added up the "
-        "six recalls ourselves where we found all six; the last column says where we read them, and what "
-        "we could not check.",
+        "What papers report, the highest sum first. A system that was trained on millions of pairs before, "
+        "an average of two models and a single small model cannot be ranked against each other, so each row "
+        "says what it is. Where we found all six recalls, we added them up ourselves. The last column says "
+        "where we read them, and what we could not check.",
     ]
     for begins, title in COLLECTIONS.items():
         rows = [(row.rsum, row) for row in records.published() if row.data.startswith(begins)]

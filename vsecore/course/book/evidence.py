@@ -187,7 +187,7 @@ yet. Differences below {100 * MARGIN:.0f} % of a measure are too small to matter
 before any verdict.
 
 What comes out is one of these: *reproduced*; *contradicted*; *no difference* (surely within the margin:
-a tie, which refutes a claim of "better" too); *mixed* (two measures contradict each other);
+a tie, which refutes a claim of "better" too); *mixed* (two measures disagree);
 *undecided* (these seeds leave it open); *too small to say* (a gate is shut); *not tried* (at least one of
 the two systems has no training at the fair scale yet, though it may have some at the lesson scale). To a
 question that is ours and not the paper's, the answer is *yes* or *no* in place of *reproduced* or
