@@ -20,7 +20,7 @@
 # **You need** the notebooks [Encoders: what the vectors see](02_encoders.ipynb) and [Learning to rank](04_learning_to_rank.ipynb),
 # and the softmax.
 #
-# **It takes** about 2 minutes and 3 GB of memory on two cores; the exercises take about an hour and a half.
+# **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take about an hour and a half.
 #
 # The map: encode → **pool** → compare → learn.
 
