@@ -878,7 +878,11 @@ check("10.break", your_value)
 # The runs above were short. Here are long ones of the whole system, all with the same loss.
 
 # %% tags=["hide-input"]
-found = experiments.studied("2ad_pooling", "scenes")
+found = {  # without those that one seed has only found a learning rate for
+    arm: one
+    for arm, one in experiments.studied("2ad_pooling", "scenes").items()
+    if len(one.seeds) > 1
+}
 oracles = records.find(experiments.RESULTS, name=ORACLE, data="scenes")
 oracle = next(one.metrics["rsum"] for one in oracles if one.data["feature_kind"] == "grid")
 plots.show(
