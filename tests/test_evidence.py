@@ -404,3 +404,16 @@ def test_a_departure_that_is_not_whole_is_refused(tmp_path, monkeypatch, change,
     monkeypatch.setattr(sys.modules["vsecore.experiments.departures"], "DEPARTURES", path)
     with pytest.raises(ValueError, match=said):
         departures()
+
+
+def test_every_published_sum_of_the_usual_collections_stands_once_the_highest_first():
+    from vsecore.course.book.comparators import COLLECTIONS, comparators
+
+    _, *folded = comparators().split("::::{dropdown} ")
+    assert len(folded) == len(COLLECTIONS)
+    for begins, text in zip(COLLECTIONS, folded, strict=True):
+        rows = [row for row in records.published() if row.data.startswith(begins) and row.rsum is not None]
+        cells = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")][2:]
+        sums = [float(line[4]) for line in cells]
+        assert sums == sorted((round(row.rsum, 1) for row in rows), reverse=True)
+        assert sorted(line[0].removeprefix("| ") for line in cells) == sorted(row.system for row in rows)

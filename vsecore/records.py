@@ -273,6 +273,13 @@ class Published:
             return round(sum(self.metrics[name] for name in RECALLS), 2)
         return self.printed_rsum
 
+    @property
+    def pairs_before(self) -> str:
+        """How many pairs it had seen before, in words."""
+        if self.pretraining_pairs is None:
+            return "not known"
+        return f"{self.pretraining_pairs / 1e6:,g} million" if self.pretraining_pairs else "0"
+
 
 def published() -> list[Published]:
     """Read what papers report, from `assets/published.json`.

@@ -327,13 +327,12 @@ def published(*systems: str, data: str = "") -> str:
     for entry in entries:
         if entry.system not in systems or not entry.data.startswith(data) or entry.rsum is None:
             continue
-        pairs = entry.pretraining_pairs
         shown = [f"{entry.metrics[name]:.1f}" if name in entry.metrics else "–" for name in records.RECALLS]
         cells = [
             entry.system,
             entry.backbone,
             str(entry.models),
-            "not known" if pairs is None else f"{pairs / 1e6:,g} million" if pairs else "0",
+            entry.pairs_before,
             entry.data,
             " / ".join(shown[:3]),
             " / ".join(shown[3:]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from vsecore import records
 from vsecore.course.book.wording import table
-from vsecore.records import Published
 
 COLLECTIONS = {
     "flickr30k": "Flickr30K, 1,000 test pictures",
@@ -26,12 +25,10 @@ def comparators() -> str:
     for begins, title in COLLECTIONS.items():
         rows = [(row.rsum, row) for row in records.published() if row.data.startswith(begins)]
         ranked = sorted(((rsum, row) for rsum, row in rows if rsum is not None), key=lambda one: -one[0])
-        cells = [[row.system, row.backbone, *_seen(row), f"{rsum:.1f}", row.read_in] for rsum, row in ranked]
+        cells = [
+            [row.system, row.backbone, str(row.models), row.pairs_before, f"{rsum:.1f}", row.read_in]
+            for rsum, row in ranked
+        ]
         heads = ["system", "pictures and captions", "models", "pairs before", "rsum", "read in"]
         lines.append(f"::::{{dropdown}} {title}\n\n{table(heads, cells)}\n\n::::")
     return "\n\n".join(lines)
-
-
-def _seen(row: Published) -> tuple[str, str]:
-    pairs = row.pretraining_pairs
-    return str(row.models), "not known" if pairs is None else f"{pairs / 1e6:,g} million" if pairs else "0"
