@@ -897,8 +897,8 @@ judged = [  # AdPool against the mean is a row of the paper's table 3
     or (one.claim.system, one.claim.against) == ("all", "without AdPool")
     if one.by_measure
 ]
-told = "; ".join(
-    f"{one.claim.statement}: *{one.told}* (rsum {statistics.mean(gained):+.1f})"
+told = "\n".join(
+    f"- {one.claim.statement}: *{one.told}* (rsum {statistics.mean(gained):+.1f})"
     for one, gained in judged
 )
 epochs = {
@@ -916,7 +916,7 @@ Markdown(
     f"epochs, from {seeds}.\n\n"
     f"**What came out.** By their mean rsum, the highest first: {'; '.join(ranked)}. "
     + (
-        f"The comparisons that can be judged: {told}.\n\n"
+        f"These comparisons can be judged:\n\n{told}\n\n"
         if told
         else "No comparison can be judged yet.\n\n"
     )
