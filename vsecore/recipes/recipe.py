@@ -296,7 +296,7 @@ class Recipe:
                 f"vectors are given, but recipe {self.name!r} reads with {reader.name!r}: leave them out"
             )
         self._check_room(feature_dim, len(tokenizer))
-        # Encoders first, pools late: from one seed, systems with different pools start with the same encoders.
+        # Encoders first: from one seed, systems with different pools start with the same encoders.
         image_encoder = IMAGE_ENCODERS.build(
             self.image.encoder.name,
             self.image.encoder.options,

@@ -1,8 +1,8 @@
 """Reasoning: elements look at each other before they are pooled.
 
-Every reasoner is called as `reasoner(elements, mask)` with elements (B, N, D) and a bool mask (B, N), True where
-an element is real (None: all are), and returns the elements with their mask. It may add an element, such as a
-summary in front.
+Every reasoner is called as `reasoner(elements, mask)` with elements (B, N, D) and a bool mask (B, N), True
+where an element is real (None: all are), and returns the elements with their mask. It may add an element,
+such as a summary in front.
 """
 
 from vsecore.registry import Registry
