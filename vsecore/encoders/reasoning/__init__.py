@@ -5,9 +5,14 @@ where an element is real (None: all are), and returns the elements with their ma
 such as a summary in front.
 """
 
+from vsecore.encoders.reasoning.transformer import TransformerReasoner
 from vsecore.registry import Registry
 
-REASONERS = Registry("reasoner", {}, context=("dim",))
+REASONERS = Registry(
+    "reasoner",
+    {"transformer": TransformerReasoner},
+    context=("dim",),
+)
 """Reasoners by name."""
 
-__all__ = ["REASONERS"]
+__all__ = ["REASONERS", "TransformerReasoner"]
