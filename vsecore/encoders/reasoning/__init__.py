@@ -5,9 +5,19 @@ an element is real (None: all are), and returns the elements with their mask. It
 summary in front.
 """
 
+from vsecore.encoders.reasoning.region_graph import RegionGraph
 from vsecore.registry import Registry
 
-REASONERS = Registry("reasoner", {}, context=("dim",))
+REASONERS = Registry(
+    "reasoner",
+    {
+        "region_graph": RegionGraph,
+    },
+    context=("dim",),
+)
 """Reasoners by name."""
 
-__all__ = ["REASONERS"]
+__all__ = [
+    "REASONERS",
+    "RegionGraph",
+]
