@@ -5,14 +5,15 @@ where an element is real (None: all are), and returns the elements with their ma
 such as a summary in front.
 """
 
+from vsecore.encoders.reasoning.region_graph import RegionGraph
 from vsecore.encoders.reasoning.transformer import TransformerReasoner
 from vsecore.registry import Registry
 
 REASONERS = Registry(
     "reasoner",
-    {"transformer": TransformerReasoner},
+    {"transformer": TransformerReasoner, "region_graph": RegionGraph},
     context=("dim",),
 )
 """Reasoners by name."""
 
-__all__ = ["REASONERS", "TransformerReasoner"]
+__all__ = ["REASONERS", "RegionGraph", "TransformerReasoner"]
