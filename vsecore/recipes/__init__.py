@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vsecore.recipes import small, thesis, two_ad
+from vsecore.recipes import small, thesis, two_ad, vsrn
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training, settings
 from vsecore.recipes.tern import tern
 from vsecore.recipes.vsepp import vsepp
@@ -35,9 +35,15 @@ RECIPES |= {
     for feature in ("grid", "region")
     for recipe in (tern(feature, "bert"), tern(feature, "words"))
 }
+RECIPES |= {recipe.name: recipe for recipe in (vsrn.vsrn("grid"), vsrn.vsrn("region"))}
 """Every system by name."""
 
-VARIANTS: dict[str, dict[str, Any]] = {**two_ad.VARIANTS, **small.VARIANTS, **thesis.VARIANTS}
+VARIANTS: dict[str, dict[str, Any]] = {
+    **two_ad.VARIANTS,
+    **small.VARIANTS,
+    **thesis.VARIANTS,
+    **vsrn.VARIANTS,
+}
 """Named changes to a recipe: the parts that papers remove or replace."""
 
 
