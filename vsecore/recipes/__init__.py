@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vsecore.recipes import small, two_ad
+from vsecore.recipes import bfan, scan, small, two_ad
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training, settings
 from vsecore.recipes.vsepp import vsepp
 
@@ -28,9 +28,13 @@ RECIPES: dict[str, Recipe] = {
     for feature in ("grid", "region", "patch")
     for recipe in (make(feature, text),)
 } | {recipe.name: recipe for recipe in (small.window("grid"), small.window("patch"))}
+RECIPES |= {
+    recipe.name: recipe
+    for recipe in (scan.scan("grid"), scan.scan("region"), bfan.bfan("grid"), bfan.bfan("region"))
+}
 """Every system by name."""
 
-VARIANTS: dict[str, dict[str, Any]] = {**two_ad.VARIANTS, **small.VARIANTS}
+VARIANTS: dict[str, dict[str, Any]] = {**two_ad.VARIANTS, **small.VARIANTS, **scan.VARIANTS, **bfan.VARIANTS}
 """Named changes to a recipe: the parts that papers remove or replace."""
 
 
