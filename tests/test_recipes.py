@@ -377,6 +377,14 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         ("pool", "gcn"): {"layers": 4},
         ("pool", "gpo"): {"position_dim": 32, "hidden": 32, "temperature": 0.1},
         ("pool", "adpool"): {"per_dimension": False, "token_share": None},
+        ("similarity", "cross_attention"): {
+            "direction": "t2i",
+            "smooth": 9.0,
+            "aggregate": "lse",
+            "lse": 6.0,
+            "negative_slope": 0.1,
+        },
+        ("similarity", "focal_attention"): {"focus": "equal", "smooth": 20.0},
         ("loss", "triplet"): {"margin": 0.2, "warmup_epochs": 1, "siblings_are_negatives": False},
         ("loss", "info_nce"): {"temperature": 0.05, "siblings_are_negatives": False},
         ("loss", "adopt"): {
