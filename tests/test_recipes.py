@@ -363,11 +363,24 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         ("picture encoder", "grid"): {"drop": 0.0},
         ("picture encoder", "patch"): {"drop": 0.0},
         ("caption encoder", "gru"): {"word_dim": 300, "minimum_count": 4},
+        ("caption encoder", "forward_gru"): {"word_dim": 300, "minimum_count": 4},
         ("caption encoder", "window"): {
             "word_dim": 300,
             "window": 3,
             "hidden": 1024,
             "drop": 0.2,
+            "minimum_count": 4,
+        },
+        ("caption encoder", "transformer"): {
+            "word_dim": 300,
+            "layers": 2,
+            "heads": 8,
+            "hidden": None,
+            "longest": 48,
+            "positions": True,
+            "left_padding": True,
+            "drop": 0.1,
+            "printed_residual": False,
             "minimum_count": 4,
         },
         ("caption encoder", "bert"): {"weights": inspect.Parameter.empty},
@@ -377,6 +390,14 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         ("pool", "gcn"): {"layers": 4},
         ("pool", "gpo"): {"position_dim": 32, "hidden": 32, "temperature": 0.1},
         ("pool", "adpool"): {"per_dimension": False, "token_share": None},
+        ("similarity", "cross_attention"): {
+            "direction": "t2i",
+            "smooth": 9.0,
+            "aggregate": "lse",
+            "lse": 6.0,
+            "negative_slope": 0.1,
+        },
+        ("similarity", "focal_attention"): {"focus": "equal", "smooth": 20.0},
         ("loss", "triplet"): {"margin": 0.2, "warmup_epochs": 1, "siblings_are_negatives": False},
         ("loss", "info_nce"): {"temperature": 0.05, "siblings_are_negatives": False},
         ("loss", "adopt"): {
@@ -387,6 +408,9 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
             "positive_in_denominator": True,
             "siblings_are_negatives": False,
         },
+        ("loss", "captioning"): {"hidden": 512, "word_dim": 300, "drop": 0.2},
+        ("loss", "node_pooling"): {"pools": 8, "margin": 0.2, "shared": True},
+        ("loss", "node_cross_attention"): {"margin": 0.2},
     }
 
 
