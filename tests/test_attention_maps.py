@@ -29,7 +29,7 @@ def no_window() -> None:
 
 
 class Elements(nn.Module):
-    """Gives features as they are, or a row of a table for each word; perhaps with a class element in front."""
+    """Gives features as they are, or a row of a table for each word, perhaps behind a class element."""
 
     def __init__(self, table=None, front=False):
         super().__init__()
