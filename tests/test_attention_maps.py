@@ -196,7 +196,7 @@ def test_the_words_of_the_figure_say_where_each_word_looks() -> None:
     values = np.array([[0.1, 0.7, 0.2], [0.9, 0.1, 0.0], [0.0, 0.0, 1.0]])
     maps = plots.WordMaps(SEEN, "red kite above", ("red", "kite", "above"), values, "weight", BOXES)
     said = maps.describe()
-    assert "red: top left; kite: the whole picture; above: bottom right." in said and "3 boxes" in said
+    assert "red, top left; kite, the whole picture; above, bottom right." in said and "3 boxes" in said
     assert "top left" not in maps.describe(peaks=False)
 
 
