@@ -24,9 +24,7 @@ CLAIM = {
 }
 
 
-def study(
-    folder, experiment, arm, values, data="small", rates=RATES, curve=LEVEL, seconds=60.0, features="grid"
-):
+def study(folder, experiment, arm, values, data="small", rates=RATES, curve=LEVEL, seconds=60.0, features=""):
     """Records of one arm: a training at each rate, and one from each seed at the best.
 
     Args:
@@ -38,8 +36,9 @@ def study(
         rates: the best rsum on dev at each learning rate.
         curve: rsum on dev after each epoch of the best, as shares of it.
         seconds: of each training.
-        features: the kind of features.
+        features: the kind of features; "": what the experiment is about.
     """
+    features = features or EXPERIMENTS[experiment].features_on(data)
     (system,) = EXPERIMENTS[experiment].systems(arm, features)
     for rate, best in rates.items():
         seeds = values if rate == tuning.best(rates) else {tuning.SEED: 1.0}
@@ -47,14 +46,14 @@ def study(
         for seed, metrics in seeds.items():
             found = dict(metrics) if isinstance(metrics, dict) else {"rsum": metrics}
             found |= {f"dev_rsum_{epoch + 1}": best * share / 100 for epoch, share in enumerate(curve)}
-            more = {"vectors": "", "feature_kind": features}
+            more = {"vectors": "", "feature_kind": features, "fingerprint": f"f {features}"}
             write(folder, recipe.name, recipe.hash(), data, seed, found, seconds, **more)
 
 
-def ridge(folder, data="small", truth=10.0):
-    """The record of the linear baseline; truth: its mAP@R."""
+def ridge(folder, data="small", truth=10.0, features="grid"):
+    """The record of the linear baseline on a kind of features; truth: its mAP@R."""
     metrics = {measure: truth for measure in measures_of(data)} | {"rsum": RIDGE}
-    write(folder, BASELINE, "", data, 0, metrics, 1.0)
+    write(folder, BASELINE, "", data, 0, metrics, 1.0, fingerprint=f"f {features}", feature_kind=features)
 
 
 def write(folder, name, config_hash, data, seed, metrics, seconds, **more):

@@ -52,7 +52,8 @@ def few_experiments(monkeypatch):
 def kept(tmp_path):
     """A folder of records with what every figure of the scenes is held against."""
     folder = tmp_path / "records"
-    ridge(folder, "scenes")
+    for features in ("grid", "region"):
+        ridge(folder, "scenes", features=features)
     write(folder, ORACLE, "", "scenes", 0, {"rsum": 413.25}, 1.0)
     return folder
 
