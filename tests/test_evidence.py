@@ -432,6 +432,7 @@ def relational_page(kept, tmp_path, monkeypatch):
     def lay():
         monkeypatch.setattr(findings, "BY_WORK", {"relational": {RELATIONAL: EXPERIMENTS[RELATIONAL]}})
         monkeypatch.setattr(evidence, "WORKS", {"relational": BOTH_WORKS["relational"]})
+        ridge(kept, "scenes", features="region")
         evidence.lay_evidence(tmp_path / "relational", kept)
         return (tmp_path / "relational" / "relational.md").read_text(encoding="utf-8")
 
