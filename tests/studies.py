@@ -24,7 +24,9 @@ CLAIM = {
 }
 
 
-def study(folder, experiment, arm, values, data="small", rates=RATES, curve=LEVEL, seconds=60.0, features=""):
+def study(
+    folder, experiment, arm, values, data="small", rates=RATES, curve=LEVEL, seconds=60.0, features=None
+):
     """Records of one arm: a training at each rate, and one from each seed at the best.
 
     Args:
@@ -36,7 +38,7 @@ def study(folder, experiment, arm, values, data="small", rates=RATES, curve=LEVE
         rates: the best rsum on dev at each learning rate.
         curve: rsum on dev after each epoch of the best, as shares of it.
         seconds: of each training.
-        features: the kind of features; "": what the experiment is about.
+        features: the kind of features; None: that of the experiment.
     """
     features = features or EXPERIMENTS[experiment].features_on(data)
     (system,) = EXPERIMENTS[experiment].systems(arm, features)
@@ -46,14 +48,14 @@ def study(folder, experiment, arm, values, data="small", rates=RATES, curve=LEVE
         for seed, metrics in seeds.items():
             found = dict(metrics) if isinstance(metrics, dict) else {"rsum": metrics}
             found |= {f"dev_rsum_{epoch + 1}": best * share / 100 for epoch, share in enumerate(curve)}
-            more = {"vectors": "", "feature_kind": features, "fingerprint": f"f {features}"}
+            more = {"vectors": "", "feature_kind": features}
             write(folder, recipe.name, recipe.hash(), data, seed, found, seconds, **more)
 
 
 def ridge(folder, data="small", truth=10.0, features="grid"):
-    """The record of the linear baseline on a kind of features; truth: its mAP@R."""
+    """The record of the linear baseline on these features; truth: its mAP@R."""
     metrics = {measure: truth for measure in measures_of(data)} | {"rsum": RIDGE}
-    write(folder, BASELINE, "", data, 0, metrics, 1.0, fingerprint=f"f {features}", feature_kind=features)
+    write(folder, BASELINE, "", data, 0, metrics, 1.0, feature_kind=features)
 
 
 def write(folder, name, config_hash, data, seed, metrics, seconds, **more):

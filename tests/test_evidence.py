@@ -52,8 +52,7 @@ def few_experiments(monkeypatch):
 def kept(tmp_path):
     """A folder of records with what every figure of the scenes is held against."""
     folder = tmp_path / "records"
-    for features in ("grid", "region"):
-        ridge(folder, "scenes", features=features)
+    ridge(folder, "scenes")
     write(folder, ORACLE, "", "scenes", 0, {"rsum": 413.25}, 1.0)
     return folder
 
@@ -433,6 +432,7 @@ def relational_page(kept, tmp_path, monkeypatch):
     def lay():
         monkeypatch.setattr(findings, "BY_WORK", {"relational": {RELATIONAL: EXPERIMENTS[RELATIONAL]}})
         monkeypatch.setattr(evidence, "WORKS", {"relational": BOTH_WORKS["relational"]})
+        ridge(kept, "scenes", features="region")
         evidence.lay_evidence(tmp_path / "relational", kept)
         return (tmp_path / "relational" / "relational.md").read_text(encoding="utf-8")
 
