@@ -333,8 +333,10 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
     found = Recipe(name="", source="").to_dict()
     mean = {"name": "mean", "options": {}, "weight": 1.0}
     assert found["dim"] == 1024
-    assert found["image"] == {"encoder": mean | {"name": "grid"}, "pool": mean, "element_drop": 0.0}
-    assert found["text"] == {"encoder": mean | {"name": "gru"}, "pool": mean, "word_drop": 0.0}
+    towers = {"reasoner": None, "pool": mean}
+    assert found["image"] == {"encoder": mean | {"name": "grid"}, **towers, "element_drop": 0.0}
+    assert found["text"] == {"encoder": mean | {"name": "gru"}, **towers, "word_drop": 0.0}
+    assert found["shared"] is None
     assert found["similarity"] == mean | {"name": "cosine"}
     assert found["losses"] == [mean | {"name": "triplet"}]
     assert found["training"] == {

@@ -14,6 +14,7 @@ from torch.nn.functional import logsigmoid, normalize
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.encoders import IMAGE_ENCODERS
+from vsecore.encoders.reasoning import REASONERS
 from vsecore.losses import LOSSES, Step, triplet
 from vsecore.pooling import POOLS
 from vsecore.similarity import SIMILARITIES
@@ -162,6 +163,46 @@ def test_a_head_gives_sets_and_a_loss_reads_its_slots(add, tmp_path):
 
 
 # The example of CONTRIBUTING.md.
+
+
+# A reasoner of each tower, and one that both share.
+
+
+class Neighbourly(nn.Module):
+    """Each element moves towards the mean of all of its picture or caption."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(dim, dim)
+
+    def forward(self, elements, mask):
+        real = torch.ones(elements.shape[:2], dtype=torch.bool) if mask is None else mask
+        mean = (elements * real.unsqueeze(-1)).sum(1, keepdim=True) / real.sum(1)[:, None, None]
+        return elements + self.linear(mean), mask
+
+
+def test_a_shared_reasoner_is_one_module_with_the_gradients_of_both_towers(add, tmp_path):
+    add(REASONERS, "neighbourly", Neighbourly)
+    a_recipe = recipe(**{"image.reasoner": "neighbourly", "shared": "neighbourly"})
+    state = assert_resumes_with_the_same_bits(tmp_path, a_recipe)
+    held = {name.rpartition(".linear.")[0] for name in state if ".linear." in name}
+    assert held == {"model.image_reasoner", "model.shared"}
+
+    torch.manual_seed(0)
+    data = small_data()
+    model = a_recipe.build(data.feature_dim, a_recipe.tokenizer(data.train.captions))
+    pictures, tokens = torch.rand(3, 4, data.feature_dim), torch.tensor([[1, 2], [2, 3], [3, 1]])
+
+    def gradient(*embeddings):
+        model.zero_grad()
+        sum(embedding.vectors[:, 0].sum() for embedding in embeddings).backward()
+        return model.shared.linear.weight.grad.clone()
+
+    v = gradient(model.encode_pictures(pictures))
+    t = gradient(model.encode_captions(tokens))
+    both = gradient(model.encode_pictures(pictures), model.encode_captions(tokens))
+    assert v.abs().sum() > 0 and t.abs().sum() > 0
+    assert torch.allclose(both, v + t, atol=1e-6)
 
 
 def test_the_example_for_contributors_runs_as_it_is_printed(monkeypatch):

@@ -21,7 +21,8 @@ BLOCK = (256, 1024)
 class VSE(nn.Module):
     """Visual-semantic embedding: a picture and a caption that belong together end up close together.
 
-    Each tower encodes its elements, pools them and scales the result to length one.
+    Each tower encodes its elements, may let them look at each other (a reasoner), pools them and scales the
+    result to length one.
 
     A pool is called as `pool(elements, mask)` and gives vectors (B, D) or sets (B, K, D). A pool with
     more to return gives a pair: the vectors, and a dictionary that becomes `Embedding.extra`.
@@ -33,6 +34,10 @@ class VSE(nn.Module):
         text_pool: (elements, mask) -> vectors; None: only elements are compared.
         similarity: compares two `Embedding`s, as `vsecore.similarity.Cosine` does. Its attribute `reads`
             says what it reads of them, and it may have a `block`.
+        image_reasoner: (elements, mask) -> (elements, mask), before the pool; None: elements stay as they
+            are.
+        text_reasoner: the same for captions.
+        shared: a reasoner that both towers use, after their own: one module, with one set of weights.
 
     An encoder that holds a pretrained network keeps it in its attribute `backbone`.
 
@@ -46,22 +51,32 @@ class VSE(nn.Module):
         text_encoder: nn.Module,
         text_pool: nn.Module | None,
         similarity: nn.Module,
+        image_reasoner: nn.Module | None = None,
+        text_reasoner: nn.Module | None = None,
+        shared: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.image_encoder = image_encoder
+        self.image_reasoner = image_reasoner
         self.image_pool = image_pool
         self.text_encoder = text_encoder
+        self.text_reasoner = text_reasoner
         self.text_pool = text_pool
+        self.shared = shared
         self.similarity = similarity
 
     def encode_pictures(self, pictures: Tensor, mask: Tensor | None = None) -> Embedding:
         """Embed pictures: features (B, N, F) with their mask (B, N), or pixels (B, 3, H, W)."""
         elements, mask = self.image_encoder(pictures, mask)  # (B, N, D), (B, N)
+        for reasoner in (self.image_reasoner, self.shared):
+            elements, mask = (elements, mask) if reasoner is None else reasoner(elements, mask)
         return _pooled(self.image_pool, elements, mask)
 
     def encode_captions(self, tokens: Tensor, mask: Tensor | None = None) -> Embedding:
         """Embed captions, given as numbers of words (C, L) with their mask (C, L)."""
         elements, mask = self.text_encoder(tokens, mask)  # (C, L, D), (C, L)
+        for reasoner in (self.text_reasoner, self.shared):
+            elements, mask = (elements, mask) if reasoner is None else reasoner(elements, mask)
         return _pooled(self.text_pool, elements, mask)
 
     def forward(self, batch: Batch) -> tuple[Embedding, Embedding]:

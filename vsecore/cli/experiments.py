@@ -9,7 +9,6 @@ import typer
 
 from vsecore.cli.options import (
     DataOption,
-    Features,
     RecordOption,
     Seed,
     VectorsOption,
@@ -74,7 +73,10 @@ def baselines(
 def experiment(
     name: Annotated[str, typer.Argument(help="An experiment's name; an unknown one lists them all.")],
     data: DataOption = "scenes",
-    features: Features = "grid",
+    features: Annotated[
+        Literal["grid", "region", "patch"] | None,
+        typer.Option(help="What an element is. [default: what the experiment is about]"),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each arm, from the seeds 0, 1, ...")] = 5,
     scale: Annotated[
         Literal["fair", "lesson"], typer.Option(help="Each tuned and trained to the end, or in minutes.")
@@ -112,4 +114,5 @@ def experiment(
     if settings:
         typer.echo(f"records: {folder} (no table: with --set the arms are not those of the paper's table)")
     else:
-        typer.echo(experiments.table(name, open_dataset(data, features).name, features, scale, folder))
+        named = open_dataset(data, features or experiments.get_experiment(name).features).name
+        typer.echo(experiments.table(name, named, features, scale, folder))

@@ -25,6 +25,7 @@ import psutil
 import torch
 
 from vsecore import records, scenes, threads
+from vsecore.course.attention import Seen
 from vsecore.course.datasets import DATASETS, open_dataset, picture_files, read_pixels
 from vsecore.course.meanings import why_unread
 from vsecore.data.files import cache_folder, in_batch, locked, read_json, write_atomically
@@ -32,7 +33,8 @@ from vsecore.data.karpathy import find_annotations
 from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.paths import PACKAGE, results
 from vsecore.recipes import Recipe
-from vsecore.scenes.build import SIZES, WORLD_VERSION
+from vsecore.scenes.build import SIZES, WORLD_VERSION, boxes_of
+from vsecore.scenes.facts import SIDE
 from vsecore.scenes.networks import NETWORKS, weights_file
 from vsecore.training import Run, fit
 
@@ -208,6 +210,24 @@ class Lesson:
         assert self.data_root is not None  # begin checked it
         files = picture_files(self.data_root, split)
         return read_pixels([files[row] for row in rows])
+
+    def seen(self, dataset: Dataset, split: str, row: int) -> Seen:
+        """Return one picture for people and for a model, as `plots.attend` takes it.
+
+        Args:
+            dataset: what `dataset` gave; its features decide whether the picture has cells or boxes.
+            split: "train", "dev" or "test".
+            row: which of the split's pictures.
+
+        Raises:
+            ValueError: regions of photographs, whose boxes are not kept, or a row that there is not.
+        """
+        boxes = None
+        if dataset.feature_kind == "region":
+            if self.data != "scenes":
+                raise ValueError(f"dataset has regions of {self.data}: their boxes are not kept")
+            boxes = boxes_of(scenes.pictures(split, self._count(split))[row].scene) / SIDE
+        return Seen.of_row(getattr(dataset, split), row, self.pictures(split, [row])[0], boxes)
 
     def true_of(
         self, sentence: str, split: str, rows: Sequence[int] | None = None

@@ -13,6 +13,23 @@ from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from vsecore.course.attention import Seen, WordMaps, attend, word_maps
+
+__all__ = [
+    "COLOURS",
+    "DASHES",
+    "MARKERS",
+    "Seen",
+    "WordMaps",
+    "attend",
+    "curves",
+    "heatmap",
+    "house_style",
+    "picture_row",
+    "show",
+    "word_maps",
+]
+
 # Okabe and Ito's palette for colour-blind readers, without its yellow, which is too light for lines on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 # Lines also differ by dash and marker, so that a figure survives a black-and-white printer.

@@ -91,6 +91,10 @@ class Vocabulary:
         lengths = torch.tensor([len(row) for row in rows])
         return tokens, torch.arange(longest) < lengths[:, None]
 
+    def words_of(self, caption: str) -> list[tuple[str, list[int]]]:
+        """Return the words of a caption, each with its place in the row that `encode` gives."""
+        return [(word, [place]) for place, word in enumerate(tokenize(caption), start=1)]
+
     def save(self, folder: str | Path) -> None:
         """Write `vocabulary.json` into a folder."""
         with files.write_atomically(Path(folder) / self.file_name, "w") as file:

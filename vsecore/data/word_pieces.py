@@ -83,6 +83,22 @@ class BERTTokenizer:
             [row.attention_mask for row in rows]
         ).bool()
 
+    def words_of(self, caption: str) -> list[tuple[str, list[int]]]:
+        """Return the words of a caption in lower case, each with the places of its pieces in `encode`'s row.
+
+        A word runs from one space or punctuation mark to the next, and punctuation is left out.
+        """
+        read = self._pieces.encode(caption)
+        places: dict[int, list[int]] = {}
+        for place, word in enumerate(read.word_ids):
+            if word is not None:  # the special pieces belong to no word
+                places.setdefault(word, []).append(place)
+        words = [
+            (caption[read.offsets[pieces[0]][0] : read.offsets[pieces[-1]][1]].lower(), pieces)
+            for pieces in places.values()
+        ]
+        return [(word, pieces) for word, pieces in words if any(letter.isalnum() for letter in word)]
+
     def save(self, folder: str | Path) -> None:
         """Write `bert_tokenizer.json` into a folder. It is complete: the model's own folder may go."""
         content = {"numbers": asdict(self._numbers), "pieces": json.loads(self._pieces.to_str())}

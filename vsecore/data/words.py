@@ -41,6 +41,9 @@ class Tokenizer(Protocol):
     def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return C captions as numbers (C, L) int64, padded to the longest, and their mask (C, L) bool."""
 
+    def words_of(self, caption: str) -> list[tuple[str, list[int]]]:
+        """Return the words of a caption, each with the places of its numbers in `encode`'s row."""
+
     def save(self, folder: str | Path) -> None:
         """Write what `load` needs into a folder."""
 

@@ -3,6 +3,7 @@
 Pooling them to one vector, or predicting a set from them, comes after: see `vsecore.model`.
 """
 
+from vsecore.encoders.caption_transformer import CaptionTransformer
 from vsecore.encoders.pictures import CellEncoder, RegionEncoder
 from vsecore.encoders.windows import WindowEncoder
 from vsecore.encoders.words import BERTEncoder, BiGRUEncoder
@@ -17,7 +18,7 @@ IMAGE_ENCODERS = Registry(
 
 TEXT_ENCODERS = Registry(
     "caption encoder",
-    {"gru": BiGRUEncoder, "window": WindowEncoder, "bert": BERTEncoder},
+    {"gru": BiGRUEncoder, "window": WindowEncoder, "transformer": CaptionTransformer, "bert": BERTEncoder},
     context=("vocabulary_size", "dim", "vectors", "architecture", "captions"),
     methods=("tokenizer",),
 )
@@ -28,6 +29,7 @@ __all__ = [
     "TEXT_ENCODERS",
     "BERTEncoder",
     "BiGRUEncoder",
+    "CaptionTransformer",
     "CellEncoder",
     "RegionEncoder",
     "WindowEncoder",

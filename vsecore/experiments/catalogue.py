@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from vsecore.experiments import two_ad
+from vsecore.experiments import relational, two_ad
 from vsecore.experiments.experiment import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {**two_ad.EXPERIMENTS}
+EXPERIMENTS: dict[str, Experiment] = {**two_ad.EXPERIMENTS, **relational.EXPERIMENTS}
 """The experiments of all papers."""
 
 

@@ -26,6 +26,8 @@ class Arm:
     published: str = ""  # its name in `assets/published.json`; "": the paper has no number
     members: tuple[Member, ...] = ()  # of an ensemble, by mean similarity; empty: one system, on its features
     best_of: tuple[str, ...] = ()  # variants, of which the best on the development split is taken
+    mean_of: tuple[str, ...] = ()  # variants on the same features, an ensemble by mean similarity
+    recipe: str = ""  # which it varies; "": the experiment's
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,10 @@ class Experiment:
 
     question: str
     source: str  # where the paper asks this question
-    recipe: str  # which all arms vary; "{features}" stands for the kind of features
+    recipe: str  # which arms vary that name none of their own; "{features}" stands for the kind of features
     arms: dict[str, Arm]  # by the names that the paper gives them
+    features: FeatureKind = "grid"  # what its systems see unless another kind is asked for
+    pairs: bool = False  # whether pictures that differ in one relation are told apart too, see `pairs`
 
     def systems(self, arm: str, features: FeatureKind) -> list[Candidates]:
         """Return the systems of an arm: one, or the members of an ensemble.
@@ -54,15 +58,14 @@ class Experiment:
         if arm not in self.arms:
             raise ValueError(f"arm {arm!r} is unknown: there are {', '.join(self.arms)}")
         chosen = self.arms[arm]
+        recipe, alternatives = chosen.recipe or self.recipe, chosen.best_of or (chosen.variants,)
+        parts = [(member, alternatives) for member in chosen.members]
+        parts = parts or [(Member(features), (variants,)) for variants in chosen.mean_of]
         return [
             Candidates(
-                tuple(
-                    self.recipe.format(features=member.features) + variants
-                    for variants in chosen.best_of or (chosen.variants,)
-                ),
-                member,
+                tuple(recipe.format(features=member.features) + variants for variants in several), member
             )
-            for member in chosen.members or (Member(features),)
+            for member, several in parts or [(Member(features), alternatives)]
         ]
 
     def trainings(

@@ -25,7 +25,7 @@ from vsecore.records import Record
 def studied(
     name: str,
     data: str,
-    features: FeatureKind = "grid",
+    features: FeatureKind | None = None,
     scale: Scale = "fair",
     folder: Path = RESULTS,
 ) -> dict[str, Studied]:
@@ -34,7 +34,7 @@ def studied(
     Args:
         name: the experiment's name.
         data: the name of the data, such as "flickr8k".
-        features: the kind of features.
+        features: the kind of features; None: the experiment's.
         scale: "fair" or "lesson".
         folder: the folder of records.
 
@@ -42,6 +42,7 @@ def studied(
         ValueError: the experiment is unknown, or its records come from different data or word vectors.
     """
     experiment, changes = get_experiment(name), changes_of(scale, data)
+    features = features or experiment.features
     entries = records.find(folder, data=data) if folder.is_dir() else []
     used: list[Record] = []
 
@@ -87,7 +88,7 @@ def studied(
 def measured(
     name: str,
     data: str,
-    features: FeatureKind = "grid",
+    features: FeatureKind | None = None,
     metric: str = "rsum",
     scale: Scale = "fair",
     folder: Path = RESULTS,
@@ -103,7 +104,7 @@ def measured(
 def table(
     name: str,
     data: str,
-    features: FeatureKind = "grid",
+    features: FeatureKind | None = None,
     scale: Scale = "fair",
     folder: Path = RESULTS,
 ) -> str:

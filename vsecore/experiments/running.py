@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from vsecore import records
@@ -18,6 +19,7 @@ from vsecore.evaluation import ensemble, evaluate
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.experiment import Candidates, Member, PlannedTraining, title_of
+from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores, relation_pairs, told_by_left_right
 from vsecore.experiments.references import on_truth, record_references
 from vsecore.experiments.scales import Scale, changes_of, recipe_at
 from vsecore.losses import Rule, negatives_kept
@@ -34,7 +36,7 @@ def run(
     name: str,
     open_data: Callable[[FeatureKind], Dataset],
     *,
-    features: FeatureKind = "grid",
+    features: FeatureKind | None = None,
     seeds: Iterable[int] = range(5),
     arms: Sequence[str] = (),
     scale: Scale = "fair",
@@ -51,7 +53,7 @@ def run(
     Args:
         name: the experiment's name.
         open_data: opens the data with the kind of features that it is given.
-        features: the features for arms that do not name their own.
+        features: the features for arms that do not name their own; None: the experiment's.
         seeds: one run each, seed by seed, so that an interrupted experiment has complete comparisons.
         arms: only these; empty: all that the scale can train.
         scale: "fair" or "lesson".
@@ -65,13 +67,14 @@ def run(
             is set although it is to be chosen.
     """
     experiment = get_experiment(name)
+    features = features or experiment.features
     if scale == "fair" and settings is not None and "training.learning_rate" in settings:
         raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
     opened = cache(open_data)
     systems = {arm: experiment.systems(arm, features) for arm in arms or experiment.arms}
     changes = changes_of(scale, opened(features).name) if settings is None else settings
     folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
-    workshop = _Workshop(opened, vectors, folder, tell)
+    workshop = _Workshop(opened, vectors, folder, tell, experiment.pairs)
     for kind in dict.fromkeys(part.member.features for parts in systems.values() for part in parts):
         record_references(opened(kind), folder, tell)
 
@@ -105,7 +108,9 @@ class _Workshop:
         vectors: Callable[[Any], Tensor] | None,
         folder: Path,
         tell: Callable[[str], None],
+        pairs: bool,
     ) -> None:
+        self.pairs = pairs
         self.opened, self.vectors, self.folder, self.tell = opened, vectors, folder, tell
         self.precision = precision_of(make_accelerator())
         self.trained: dict[tuple[str, int], _Trained] = {}
@@ -131,7 +136,10 @@ class _Workshop:
         name, digest = title_of(trainings)
         found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
         for entry in found:
-            if entry.data == _data(sources):
+            if (
+                entry.data == _data(sources)
+                and self._pair_metrics(entry.data["name"]) <= entry.metrics.keys()
+            ):
                 self.tell(f"{title}, seed {seed}: recorded already")
                 return entry
         parts = []
@@ -139,13 +147,18 @@ class _Workshop:
             key = (training.recipe.hash(), training.seed(seed))
             if key not in self.trained:
                 data = self.opened(training.member.features)
-                self.trained[key] = _train(training, data, self.vectors, seed)
+                pairs = relation_pairs(data.feature_kind) if self._pair_metrics(data.name) else None
+                self.trained[key] = _train(training, data, self.vectors, seed, pairs)
             parts.append(self.trained[key])
         test = self.opened(trainings[0].member.features).test
         entry = _recorded(name, digest, parts, test, sources, seed)
         records.write(entry, self.folder)
         self.tell(f"{title}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")
         return entry
+
+    def _pair_metrics(self, data: str) -> set[str]:
+        """Return what a record must have beyond the usual; another experiment's may lack it."""
+        return set(METRICS) if self.pairs and data == "scenes" else set()
 
     def forget(self) -> None:
         """Forget the trained systems, to free their memory."""
@@ -156,11 +169,16 @@ class _Workshop:
 class _Trained:
     run: Run
     scores: Tensor  # (Ni, Nc), of the test split
+    pairs: Tensor | None  # (P, 2, 2, C), see `pairs`; None: not asked for
     followed: dict[str, float]
 
 
 def _train(
-    training: PlannedTraining, data: Dataset, vectors: Callable[[Any], Tensor] | None, seed: int
+    training: PlannedTraining,
+    data: Dataset,
+    vectors: Callable[[Any], Tensor] | None,
+    seed: int,
+    pairs: Split | None,
 ) -> _Trained:
     watch = _Watch()
     tokenizer = training.recipe.tokenizer(data.train.captions)
@@ -172,8 +190,10 @@ def _train(
         callback=watch,
         seed=training.seed(seed),
     )
-    scores = score_split(run.model.to(best_device()), data.test, tokenizer)
-    return _Trained(run, scores, watch.metrics())
+    model = run.model.to(best_device())
+    scores = score_split(model, data.test, tokenizer)
+    of_pairs = None if pairs is None else pair_scores(model, pairs, tokenizer)
+    return _Trained(run, scores, of_pairs, watch.metrics())
 
 
 def _recorded(
@@ -187,8 +207,12 @@ def _recorded(
     """Make the record of an arm: of its one system, or of the mean of its members' similarities."""
     scores = ensemble(*(part.scores for part in parts))
     metrics = evaluate(scores, test.owner) | on_truth(scores, test, _data(sources)["name"])
+    pairs, told = [part.pairs for part in parts if part.pairs is not None], ""
+    if pairs:
+        metrics |= pair_accuracy(torch.stack(pairs).mean(0), told_by_left_right())
+        told = f" and on {2 * len(pairs[0])} that are pairs which differ in one relation"
     if len(parts) == 1:
-        note = f"best epoch on dev, evaluated on {len(test)} test pictures; {_Watch.note}"
+        note = f"best epoch on dev, evaluated on {len(test)} test pictures{told}; {_Watch.note}"
         return records.record_run(parts[0].run, metrics | parts[0].followed, note)
     return records.record(
         title,
@@ -198,7 +222,7 @@ def _recorded(
         seed=seed,
         metrics=metrics,
         seconds=sum(part.run.timings["seconds"] for part in parts),
-        note=f"mean similarity of {len(parts)} systems, evaluated on {len(test)} test pictures; "
+        note=f"mean similarity of {len(parts)} systems, evaluated on {len(test)} test pictures{told}; "
         f"seeds {', '.join(str(part.run.seed) for part in parts)}; the seconds are of all",
         device=parts[0].run.device,
         precision=parts[0].run.precision,

@@ -44,7 +44,7 @@ class Outcome:
 
 
 def outcomes(
-    work: str, data: str, experiment: str = "", features: FeatureKind = "grid", folder: Path = RESULTS
+    work: str, data: str, experiment: str = "", features: FeatureKind | None = None, folder: Path = RESULTS
 ) -> list[Outcome]:
     """Judge a paper's claims by the records of fair trainings on some data, see `gates` and `statistics`.
 
@@ -57,7 +57,7 @@ def outcomes(
         work: the key of a paper, such as "2ad".
         data: the name of the data.
         experiment: only claims of this experiment; "": of all.
-        features: the kind of features.
+        features: the kind of features; None: each experiment's own.
         folder: the folder of records.
     """
     chosen: dict[str, list[Claim]] = defaultdict(list)
@@ -138,7 +138,7 @@ def _doubts(first: Studied, second: Studied, measure: str) -> Doubts:
 
 
 def verdicts(
-    work: str, data: str, experiment: str = "", features: FeatureKind = "grid", folder: Path = RESULTS
+    work: str, data: str, experiment: str = "", features: FeatureKind | None = None, folder: Path = RESULTS
 ) -> str:
     """Return a paper's claims as a Markdown table: its difference, ours, and the verdict.
 

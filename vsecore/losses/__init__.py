@@ -6,13 +6,26 @@ reads what it needs from a `Step`, and may hold parameters or state.
 
 from vsecore.losses.adopt import AdOpt, Rule, adopt, adopt_k, alignment, negatives_kept, uniformity
 from vsecore.losses.contrastive import InfoNCE, info_nce
+from vsecore.losses.node_alignment import (
+    NodeCrossAttentionLoss,
+    NodePooling,
+    NodePoolingLoss,
+    node_cross_attention_loss,
+    node_pooling_loss,
+)
 from vsecore.losses.step import Step
 from vsecore.losses.triplet import Triplet, triplet
 from vsecore.registry import Registry
 
 LOSSES = Registry(
     "loss",
-    {"triplet": Triplet, "info_nce": InfoNCE, "adopt": AdOpt},
+    {
+        "triplet": Triplet,
+        "info_nce": InfoNCE,
+        "adopt": AdOpt,
+        "node_pooling": NodePoolingLoss,
+        "node_cross_attention": NodeCrossAttentionLoss,
+    },
     context=("dim", "target_dim", "vocabulary_size"),
 )
 """Every loss by its name in recipes."""
@@ -21,6 +34,9 @@ __all__ = [
     "LOSSES",
     "AdOpt",
     "InfoNCE",
+    "NodeCrossAttentionLoss",
+    "NodePooling",
+    "NodePoolingLoss",
     "Rule",
     "Step",
     "Triplet",
@@ -29,6 +45,8 @@ __all__ = [
     "alignment",
     "info_nce",
     "negatives_kept",
+    "node_cross_attention_loss",
+    "node_pooling_loss",
     "triplet",
     "uniformity",
 ]

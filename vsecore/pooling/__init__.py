@@ -7,7 +7,7 @@ of padding changes a result.
 
 from vsecore.pooling.adpool import AdPool
 from vsecore.pooling.attention import AttentionPool
-from vsecore.pooling.basic import GeneralizedMeanPool, KMaxPool, MaxPool, MeanPool
+from vsecore.pooling.basic import FirstPool, GeneralizedMeanPool, KMaxPool, MaxPool, MeanPool
 from vsecore.pooling.gpo import GPO
 from vsecore.pooling.graph import GCNPool
 from vsecore.pooling.masking import check_elements
@@ -22,6 +22,7 @@ __all__ = [
     "AdPool",
     "AdaPool",
     "AttentionPool",
+    "FirstPool",
     "GCNPool",
     "GeneralizedMeanPool",
     "KMaxPool",

@@ -1,4 +1,4 @@
-"""The mean, the maximum and what lies between: by counting values, or by raising them to a power."""
+"""The mean, the maximum and what lies between (by counting values, or by powers of them); the first."""
 
 from __future__ import annotations
 
@@ -73,6 +73,24 @@ class KMaxPool(nn.Module):
         check_elements(x, mask)
         largest = sort_descending(x, mask)[:, : self.k]  # (B, k, D)   0 where a short row ran out
         return largest.sum(1) / count_real(x, mask).clamp(max=self.k).unsqueeze(-1)  # (B, D)
+
+
+class FirstPool(nn.Module):
+    """The first real element, alone.
+
+    For encoders whose first element gathers what the others say: BERT's [CLS], or the learned element that
+    `encoders.reasoning.TransformerReasoner` puts in front. Of other elements it forgets all but one.
+
+    Source: Devlin et al. 2019 (BERT); in both towers, Messina et al. 2020 (TERN).
+    """
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        check_elements(x, mask)
+        if mask is None:
+            return x[:, 0]  # (B, D)
+        first = mask.to(torch.uint8).argmax(1)  # (B,)   the first of the largest
+        return x[torch.arange(len(x), device=x.device), first]  # (B, D)
 
 
 class GeneralizedMeanPool(nn.Module):

@@ -8,7 +8,7 @@ from torch import nn
 
 from vsecore.pooling.adpool import AdPool
 from vsecore.pooling.attention import AttentionPool
-from vsecore.pooling.basic import GeneralizedMeanPool, KMaxPool, MaxPool, MeanPool
+from vsecore.pooling.basic import FirstPool, GeneralizedMeanPool, KMaxPool, MaxPool, MeanPool
 from vsecore.pooling.gpo import GPO
 from vsecore.pooling.graph import GCNPool
 from vsecore.pooling.masking import check_dim
@@ -22,6 +22,7 @@ POOLS = Registry(
         "mean": MeanPool,
         "max": MaxPool,
         "kmax": KMaxPool,
+        "first": FirstPool,
         "generalized_mean": GeneralizedMeanPool,
         "soft": SoftPool,
         "ada": AdaPool,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vsecore.recipes import small, two_ad
+from vsecore.recipes import small, thesis, two_ad
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training, settings
+from vsecore.recipes.tern import tern
 from vsecore.recipes.vsepp import vsepp
 
 __all__ = [
@@ -28,9 +29,15 @@ RECIPES: dict[str, Recipe] = {
     for feature in ("grid", "region", "patch")
     for recipe in (make(feature, text),)
 } | {recipe.name: recipe for recipe in (small.window("grid"), small.window("patch"))}
+RECIPES |= {recipe.name: recipe for recipe in (thesis.thesis("grid"), thesis.thesis("region"))}
+RECIPES |= {
+    recipe.name: recipe
+    for feature in ("grid", "region")
+    for recipe in (tern(feature, "bert"), tern(feature, "words"))
+}
 """Every system by name."""
 
-VARIANTS: dict[str, dict[str, Any]] = {**two_ad.VARIANTS, **small.VARIANTS}
+VARIANTS: dict[str, dict[str, Any]] = {**two_ad.VARIANTS, **small.VARIANTS, **thesis.VARIANTS}
 """Named changes to a recipe: the parts that papers remove or replace."""
 
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from vsecore.data.splits import FeatureKind
 from vsecore.data.words import Tokenizer
 from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
+from vsecore.encoders.reasoning import REASONERS
 from vsecore.losses import LOSSES
 from vsecore.memory import check_room
 from vsecore.model import VSE
@@ -65,6 +66,7 @@ class ImageTower:
     """How a picture becomes vectors."""
 
     encoder: AnyPart = Part("grid")  # of `encoders.IMAGE_ENCODERS`
+    reasoner: AnyPart | None = None  # of `encoders.reasoning.REASONERS`; None: each element stays by itself
     pool: AnyPart | None = Part("mean")  # of `pooling.POOLS`; None: only elements are compared
     element_drop: Share = 0.0  # the share of elements left out in training
 
@@ -74,6 +76,7 @@ class TextTower:
     """How a caption becomes vectors."""
 
     encoder: AnyPart = Part("gru")  # of `encoders.TEXT_ENCODERS`
+    reasoner: AnyPart | None = None
     pool: AnyPart | None = Part("mean")
     word_drop: Share = 0.0  # the share of words hidden or left out in training
 
@@ -109,6 +112,7 @@ class Recipe:
     dim: Annotated[int, Field(ge=2, le=2**16)] = 1024  # width of the joint space
     image: ImageTower = ImageTower()
     text: TextTower = TextTower()
+    shared: AnyPart | None = None  # a reasoner with one set of weights, which both towers use last
     similarity: AnyPart = Part("cosine")
     losses: tuple[AnyPart, ...] = (Part("triplet"),)
     training: Training = Training()
@@ -151,9 +155,12 @@ class Recipe:
         """Yield every part with its place in what `to_dict` writes, and the registry that knows it."""
         places: list[tuple[tuple[str | int, ...], Registry, Part | None]] = [
             (("image", "encoder"), IMAGE_ENCODERS, self.image.encoder),
+            (("image", "reasoner"), REASONERS, self.image.reasoner),
             (("image", "pool"), POOLS, self.image.pool),
             (("text", "encoder"), TEXT_ENCODERS, self.text.encoder),
+            (("text", "reasoner"), REASONERS, self.text.reasoner),
             (("text", "pool"), POOLS, self.text.pool),
+            (("shared",), REASONERS, self.shared),
             (("similarity",), SIMILARITIES, self.similarity),
             *((("losses", row), LOSSES, part) for row, part in enumerate(self.losses)),
         ]
@@ -289,7 +296,7 @@ class Recipe:
                 f"vectors are given, but recipe {self.name!r} reads with {reader.name!r}: leave them out"
             )
         self._check_room(feature_dim, len(tokenizer))
-        # Encoders before pools: from one seed, systems with different pools start with the same encoders.
+        # Encoders first: from one seed, systems with different pools start with the same encoders.
         image_encoder = IMAGE_ENCODERS.build(
             self.image.encoder.name,
             self.image.encoder.options,
@@ -305,12 +312,16 @@ class Recipe:
             vectors=vectors,
             architecture=architecture and architecture / "text_encoder",
         )
+        reasoners = [
+            self._built(REASONERS, part) for part in (self.image.reasoner, self.text.reasoner, self.shared)
+        ]
         return VSE(
             image_encoder,
-            self._pool(self.image.pool),
+            self._built(POOLS, self.image.pool),
             text_encoder,
-            self._pool(self.text.pool),
+            self._built(POOLS, self.text.pool),
             SIMILARITIES.build(self.similarity.name, self.similarity.options, dim=self.dim),
+            *reasoners,
         )
 
     def _check_room(self, feature_dim: int, vocabulary_size: int) -> None:
@@ -328,8 +339,8 @@ class Recipe:
             count += sum(weight.numel() for weight in built.parameters())
         check_room(f"recipe {self.name!r}", count)
 
-    def _pool(self, part: Part | None) -> nn.Module | None:
-        return None if part is None else POOLS.build(part.name, part.options, dim=self.dim)
+    def _built(self, registry: Registry, part: Part | None) -> nn.Module | None:
+        return None if part is None else registry.build(part.name, part.options, dim=self.dim)
 
 
 _READER = TypeAdapter(Recipe)

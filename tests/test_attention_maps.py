@@ -1,0 +1,262 @@
+"""Maps from words to places: the right word, the right box, the right pixels, for any model with elements."""
+
+from types import SimpleNamespace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import small
+import torch
+from torch import nn
+
+from vsecore import scenes
+from vsecore.course import lesson, plots
+from vsecore.data.splits import Split
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.word_pieces import BERTTokenizer
+from vsecore.model import VSE
+from vsecore.scenes.build import boxes_of
+
+WORDS = Vocabulary(["red", "kite", "above", "beach"])
+PIXELS = np.full((40, 80, 3), 200, np.uint8)
+BOXES = np.array([[0, 0, 1, 1], [0, 0, 0.25, 0.5], [0.5, 0.5, 1, 1]])
+SEEN = plots.Seen(PIXELS, np.eye(3, dtype=np.float32), BOXES)
+
+
+@pytest.fixture(autouse=True)
+def no_window() -> None:
+    plt.switch_backend("agg")
+
+
+class Elements(nn.Module):
+    """Gives features as they are, or a row of a table for each word; perhaps with a class element in front."""
+
+    def __init__(self, table=None, front=False):
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(1) if table is None else table)
+        self.given, self.front = table is None, front
+
+    def forward(self, x, mask=None):
+        elements = x if self.given else self.table[x]
+        if self.front:
+            elements = torch.cat([torch.full_like(elements[:, :1], 9.0), elements], 1)
+        return elements, None
+
+
+class Weights(nn.Module):
+    """A similarity that says of each word which element it attends to."""
+
+    reads = "elements"
+
+    def __init__(self, weights, direction="t2i"):
+        super().__init__()
+        self.given, self.direction = weights, direction
+
+    def weights(self, v, t):
+        assert v.elements.shape[1] == self.given.shape[1] and t.elements.shape[1] == len(self.given)
+        return self.given[None]
+
+
+def model(similarity=None, front=False, table=None):
+    table = torch.randn(len(WORDS), 3) if table is None else table
+    similarity = similarity or nn.Identity()
+    return VSE(Elements(front=front), None, Elements(table, front=front), None, similarity)
+
+
+# Rows: start, red, kite, above, beach, end.
+GIVEN = torch.tensor([[1, 0, 0], [1, 0, 0], [0.2, 0.7, 0.1], [0, 0, 1], [0.5, 0.5, 0], [1, 0, 0]])
+CAPTION = "red Kite, above beach!"
+
+
+def test_a_word_takes_the_weights_of_its_own_row() -> None:
+    given = torch.softmax(torch.randn(6, 3), 1)
+    maps = plots.word_maps(model(Weights(given)), SEEN, CAPTION, tokenizer=WORDS)
+    assert maps.words == ("red", "kite", "above", "beach") and maps.measure == "weight" and maps.hidden == 0
+    np.testing.assert_allclose(maps.values, given[1:5].double().numpy())  # neither start nor end
+    np.testing.assert_allclose(maps.values.sum(1), 1, rtol=1e-6)
+
+
+def test_a_run_brings_its_own_tokenizer() -> None:
+    run = SimpleNamespace(model=model(Weights(GIVEN)), tokenizer=WORDS)
+    assert plots.word_maps(run, SEEN, CAPTION).peaks() == [0, 1, 2, 0]
+    assert isinstance(plots.attend(run, SEEN, CAPTION), plt.Figure)
+    with pytest.raises(ValueError, match="tokenizer is None: it must be"):
+        plots.attend(run.model, SEEN, CAPTION)
+
+
+def test_without_weights_it_is_the_cosine_of_elements() -> None:
+    table = torch.zeros(len(WORDS), 3)
+    table[WORDS.numbers["kite"]] = torch.tensor([0.0, 5.0, 0.0])
+    table[WORDS.numbers["red"]] = torch.tensor([-1.0, 0.0, 1.0])
+    maps = plots.word_maps(model(table=table), SEEN, CAPTION, tokenizer=WORDS)
+    half = 0.5**0.5
+    np.testing.assert_allclose(maps.values[:2], [[-half, 0, half], [0, 1, 0]], atol=1e-6)
+    assert maps.measure == "cosine"
+
+
+def test_a_class_element_has_no_place() -> None:
+    given = torch.softmax(torch.randn(7, 4), 1)
+    maps = plots.word_maps(model(Weights(given), front=True), SEEN, CAPTION, tokenizer=WORDS)
+    np.testing.assert_allclose(maps.values, given[2:6, 1:].double().numpy())
+
+
+def test_weights_over_words_are_called_so() -> None:
+    given = torch.softmax(torch.randn(6, 3), 0)
+    maps = plots.word_maps(model(Weights(given, "i2t")), SEEN, CAPTION, tokenizer=WORDS)
+    assert maps.measure == "weight of the words" and (maps.values.sum(0) <= 1).all()
+
+
+def test_an_unknown_word_is_marked_and_words_can_be_chosen() -> None:
+    maps = plots.word_maps(model(), SEEN, "a red kite", tokenizer=WORDS)
+    assert maps.words == ("a (unknown)", "red", "kite")
+    chosen = plots.word_maps(model(), SEEN, "a red kite", tokenizer=WORDS, words=["Kite", "a"])
+    assert chosen.words == ("a (unknown)", "kite") and chosen.hidden == 1
+    for wrong in (["blue"], [], "kite", ["red"] * 16):
+        with pytest.raises(ValueError, match="words "):
+            plots.word_maps(model(), SEEN, "a red kite", tokenizer=WORDS, words=wrong)
+    with pytest.raises(ValueError, match="it must have at least one word"):
+        plots.word_maps(model(), SEEN, "...", tokenizer=WORDS)
+
+
+def test_a_long_caption_shows_its_first_words_and_says_so() -> None:
+    maps = plots.word_maps(model(), SEEN, "red kite " * 10, tokenizer=WORDS)
+    assert len(maps.words) == 15 and maps.hidden == 5
+    assert "5 words have no map" in maps.figure().get_suptitle()
+
+
+def test_the_pieces_of_a_word_are_one_map(tmp_path) -> None:
+    small.make_bert(tmp_path, ["red kite ##s above ' n"])
+    pieces = BERTTokenizer(tmp_path)
+    assert pieces.words_of("Red, kites above") == [("red", [1]), ("kites", [3, 4]), ("above", [5])]
+    given = torch.zeros(7, 3)
+    given[3:5] = torch.eye(3)[:2]
+    vse = VSE(Elements(), None, Elements(torch.zeros(len(pieces), 3)), None, Weights(given))
+    maps = plots.word_maps(vse, SEEN, "Red, kites above", tokenizer=pieces)
+    np.testing.assert_allclose(maps.values[1], [0.5, 0.5, 0])
+
+
+def test_the_training_mode_is_left_as_it_was() -> None:
+    vse = model()
+    for training in (True, False):
+        vse.train(training)
+        plots.word_maps(vse, SEEN, CAPTION, tokenizer=WORDS)
+        assert vse.training == training
+
+
+# ---------------------------------------------------------------- places
+
+
+def test_a_small_box_is_painted_over_a_large_one() -> None:
+    maps = plots.WordMaps(SEEN, "kite", ("kite",), np.array([[0.1, 0.7, 0.2]]), "weight", BOXES)
+    painted = maps._painted(maps.values[0])
+    assert painted.shape == (40, 80)
+    assert (painted[:20, :20] == 0.7).all() and (painted[20:, 40:] == 0.2).all()
+    assert (painted == 0.1).sum() == 40 * 80 - 20 * 20 - 20 * 40
+    corners = [patch.get_bbox().extents.tolist() for patch in maps.figure().axes[1].patches]
+    assert corners == [[-0.5, -0.5, 19.5, 19.5]]  # the frame is around the box of the largest weight
+
+
+def test_pixels_without_a_box_have_no_value() -> None:
+    seen = plots.Seen(PIXELS, np.eye(2, 3), BOXES[1:])
+    maps = plots.WordMaps(seen, "kite", ("kite",), np.ones((1, 2)), "weight", BOXES[1:])
+    assert np.isnan(maps._painted(maps.values[0])).sum() == 40 * 80 - 20 * 20 - 20 * 40
+    maps.figure()
+
+
+def test_cells_lie_row_by_row_from_the_top_left() -> None:
+    seen = plots.Seen(PIXELS, np.eye(4, 3, dtype=np.float32))
+    maps = plots.word_maps(model(), seen, "kite", tokenizer=WORDS)
+    assert maps.boxes.tolist() == [[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]]
+    painted = maps._painted(np.arange(4.0))
+    assert painted[0, 0] == 0 and painted[0, -1] == 1 and painted[-1, 0] == 2 and painted[-1, -1] == 3
+
+
+def test_elements_that_are_no_square_need_boxes() -> None:
+    with pytest.raises(ValueError, match="boxes is None and the picture has 3 elements"):
+        plots.word_maps(model(), plots.Seen(PIXELS, np.eye(3, dtype=np.float32)), "kite", tokenizer=WORDS)
+
+
+def test_a_model_that_drops_elements_is_refused() -> None:
+    vse = model(Weights(torch.ones(3, 2)))
+    vse.image_encoder.forward = lambda x, mask=None: (x[:, :2], None)
+    with pytest.raises(ValueError, match="picture has 3 elements, and the model keeps only 2"):
+        plots.word_maps(vse, SEEN, "kite", tokenizer=WORDS)
+
+
+def test_all_maps_have_one_scale_and_the_figure_names_it() -> None:
+    values = np.array([[0.1, 0.2, 0.7], [0.3, 0.3, 0.4]])
+    maps = plots.WordMaps(SEEN, "a kite", ("a", "kite"), values, "weight", BOXES)
+    bar = maps.figure().axes[-1]
+    assert bar.get_ylabel() == "weight" and bar.get_ylim() == (0.0, 0.7)
+    cosines = plots.WordMaps(SEEN, "a kite", ("a", "kite"), values - 0.5, "cosine", BOXES)
+    np.testing.assert_allclose(cosines.figure().axes[-1].get_ylim(), (-0.4, 0.2))
+
+
+def test_the_words_of_the_figure_say_where_each_word_looks() -> None:
+    values = np.array([[0.1, 0.7, 0.2], [0.9, 0.1, 0.0], [0.0, 0.0, 1.0]])
+    maps = plots.WordMaps(SEEN, "red kite above", ("red", "kite", "above"), values, "weight", BOXES)
+    said = maps.describe()
+    assert "red: top left; kite: the whole picture; above: bottom right." in said and "3 boxes" in said
+    assert "top left" not in maps.describe(peaks=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pixels": PIXELS / 255}, r"pixels are float64 \(40, 80, 3\): they must be uint8"),
+        ({"features": np.ones(3)}, r"features have shape \(3,\): they must be"),
+        ({"boxes": BOXES[:2]}, r"boxes have shape \(2, 4\): they must be \(3, 4\)"),
+        ({"boxes": BOXES * 100}, r"boxes\[0\] is \[0.0, 0.0, 100.0, 100.0\]: it must be left, top"),
+        ({"boxes": BOXES[:, [2, 1, 0, 3]]}, r"boxes\[0\] is .* it must be left, top"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(change, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        plots.Seen(**{"pixels": PIXELS, "features": SEEN.features, "boxes": BOXES} | change)
+
+
+# ---------------------------------------------------------------- where pictures come from
+
+
+@pytest.mark.parametrize("features", ["grid", "region"])
+def test_a_scene_has_the_features_of_its_split(features) -> None:
+    data = scenes.load(1, 1, 4, features=features)
+    made = scenes.pictures("test", 4)
+    seen = plots.Seen.of_scene(made[2].scene, features)
+    row = plots.Seen.of_row(data.test, 2, seen.pixels, seen.boxes)
+    assert seen.features.shape == row.features.shape
+    np.testing.assert_allclose(seen.features, row.features, atol=2e-3)
+    if features == "region":  # a region's features end in its box, as shares
+        np.testing.assert_allclose(seen.boxes, seen.features[:, -6:-2], atol=1e-3)
+        assert len(seen.boxes) == len(boxes_of(made[2].scene))
+    with pytest.raises(ValueError, match="features is 'pixels': it must be one of"):
+        plots.Seen.of_scene(made[2].scene, "pixels")
+    with pytest.raises(ValueError, match="row is 4: it must be from 0 to 3"):
+        plots.Seen.of_row(data.test, 4, seen.pixels)
+
+
+def test_padding_of_a_split_is_left_out() -> None:
+    split = Split("test", np.ones((1, 3, 2), np.float16), ["a"], np.array([0]), ["x"], np.array([2]))
+    seen = plots.Seen.of_row(split, 0, PIXELS, BOXES)
+    assert seen.features.shape == (2, 2) and len(seen.boxes) == 2
+
+
+def test_a_lesson_gives_its_pictures_with_features_and_boxes(monkeypatch) -> None:
+    monkeypatch.setattr(lesson, "SMOKE_SIZES", {"train": 1, "dev": 1, "test": 4})
+    here = lesson.begin("smoke")
+    data = here.dataset("region")
+    seen = here.seen(data, "test", 3)
+    features = np.asarray(data.test.pictures[3:4])[0, : len(seen.boxes)]
+    np.testing.assert_allclose(seen.boxes, features[:, -6:-2], atol=1e-3)
+    assert seen.pixels.shape == (224, 224, 3)
+
+
+def test_any_recipe_can_be_asked() -> None:
+    run = small.train(small.recipe(training__epochs=1))
+    split = small.small_data().test
+    seen = plots.Seen.of_row(split, 0, PIXELS, np.tile(BOXES[0], (5, 1)))
+    maps = plots.word_maps(run, seen, split.captions[0])
+    assert maps.measure == "cosine" and maps.values.shape == (
+        len(split.captions[0].split()),
+        len(seen.features),
+    )

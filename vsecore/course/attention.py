@@ -1,0 +1,424 @@
+"""Which parts of a picture each word of a caption belongs to: maps from words to boxes or cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from vsecore import scenes
+from vsecore.data.splits import Split
+from vsecore.data.words import Tokenizer
+from vsecore.embedding import Embedding
+from vsecore.model import VSE
+from vsecore.scenes.build import NETWORK_OF, boxes_of
+from vsecore.scenes.facts import SIDE
+from vsecore.scenes.networks import SceneCNN, load_network
+
+if TYPE_CHECKING:
+    from vsecore.training import Run
+
+MOST_WORDS = 15
+"""More small maps than this are too small to be read."""
+FRAME = "#D55E00"  # Okabe and Ito's vermilion: seen on every colour of the maps, by colour-blind readers too
+SIZE = 224  # pixels of a drawn scene: as large as a small map shows
+
+Measure = Literal["weight", "weight of the words", "cosine"]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """One picture, for people and for a model.
+
+    Args:
+        pixels: what people see, uint8 (H, W, 3).
+        features: what the model reads: its elements (N, F), or pixels (3, h, w) if the model has a backbone.
+        boxes: where each element lies, (N, 4): left, top, right and bottom as shares of the picture's width
+            and height. None: the elements are the cells of a square grid, row by row from the top left.
+
+    Raises:
+        ValueError: an array has another shape or type, or a box is empty or outside the picture.
+    """
+
+    pixels: np.ndarray
+    features: np.ndarray | Tensor
+    boxes: np.ndarray | Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn."""
+        if self.pixels.dtype != np.uint8 or self.pixels.ndim != 3 or self.pixels.shape[2] != 3:
+            raise ValueError(
+                f"pixels are {self.pixels.dtype} {tuple(self.pixels.shape)}: they must be uint8 (H, W, 3)"
+            )
+        shape = tuple(self.features.shape)
+        if len(shape) not in (2, 3) or 0 in shape or (len(shape) == 3 and shape[0] != 3):
+            raise ValueError(f"features have shape {shape}: they must be elements (N, F) or pixels (3, h, w)")
+        if self.boxes is not None:
+            self._check_boxes(np.asarray(self.boxes, dtype=float))
+
+    def _check_boxes(self, boxes: np.ndarray) -> None:
+        if boxes.ndim != 2 or boxes.shape[1] != 4 or len(boxes) != len(self.features):
+            raise ValueError(
+                f"boxes have shape {boxes.shape}: they must be ({len(self.features)}, 4), one an element"
+            )
+        inside = (boxes >= -1e-3).all(1) & (boxes <= 1 + 1e-3).all(1)
+        wrong = np.flatnonzero(~inside | (boxes[:, :2] >= boxes[:, 2:]).any(1))
+        if len(wrong):
+            raise ValueError(
+                f"boxes[{wrong[0]}] is {boxes[wrong[0]].tolist()}: it must be left, top, right and bottom as "
+                "shares of the picture's width and height, from 0 to 1"
+            )
+
+    @classmethod
+    def of_scene(cls, scene: scenes.Scene, features: Literal["grid", "region", "patch"] = "grid") -> Seen:
+        """Draw a scene and look at it with the embedded world's own network.
+
+        The features are the same as in a split that `scenes.load` gives.
+
+        Args:
+            scene: one of a split (`scenes.pictures("test")[0].scene`), or an invented one.
+            features: what the elements are: "grid", "region" or "patch".
+
+        Raises:
+            ValueError: other features.
+        """
+        if features not in NETWORK_OF:
+            raise ValueError(f"features is {features!r}: it must be one of {', '.join(NETWORK_OF)}")
+        network = load_network(NETWORK_OF[features])
+        picture = torch.from_numpy(np.array(scenes.draw(scene))).permute(2, 0, 1)[None]  # (1, 3, 112, 112)
+        boxes = boxes_of(scene) if features == "region" else None
+        with torch.inference_mode():
+            if boxes is None:
+                values = network(picture)[0]  # (N, F)
+            else:
+                assert isinstance(network, SceneCNN)  # by `NETWORK_OF`
+                values = network.regions(picture, [boxes])[0]  # (N, F)
+        elements = values.half().float().numpy()  # splits are kept in half precision
+        return cls(scenes.draw(scene, size=SIZE), elements, None if boxes is None else boxes / SIDE)
+
+    @classmethod
+    def of_row(
+        cls, split: Split, row: int, pixels: np.ndarray, boxes: np.ndarray | Tensor | None = None
+    ) -> Seen:
+        """Take a picture's features from a split; padding is left out.
+
+        Args:
+            split: its features.
+            row: which of its pictures.
+            pixels: what people see of it, uint8 (H, W, 3); `datasets.read_pixels` reads photographs.
+            boxes: as for the class; those of padding are left out.
+
+        Raises:
+            ValueError: as for the class, or a row that the split does not have.
+        """
+        if not 0 <= row < len(split):
+            raise ValueError(f"row is {row}: it must be from 0 to {len(split) - 1}")
+        features = np.asarray(split.pictures[row : row + 1])[0]
+        if split.picture_counts is not None:
+            features = features[: split.picture_counts[row]]
+            boxes = None if boxes is None else boxes[: split.picture_counts[row]]
+        return cls(pixels, features, boxes)
+
+
+@dataclass(frozen=True, eq=False)
+class WordMaps:
+    """What belongs together in a picture and a caption, word by word. Made by `word_maps`.
+
+    Attributes:
+        seen: the picture.
+        caption: the whole sentence.
+        words: the words that have a map, M of them.
+        values: (M, N), a value for each word and each element of the picture.
+        measure: what a value is: "weight" (of an element for a word: each row adds up to one), "weight of
+            the words" (of a word for an element: each column adds up to at most one) or "cosine".
+        boxes: (N, 4), where each element lies, as in `Seen`.
+        hidden: how many words of the caption have no map.
+    """
+
+    seen: Seen
+    caption: str
+    words: tuple[str, ...]
+    values: np.ndarray
+    measure: Measure
+    boxes: np.ndarray
+    hidden: int = 0
+
+    def peaks(self) -> list[int]:
+        """Return for each word the element with the largest value."""
+        return [int(place) for place in self.values.argmax(1)]
+
+    def describe(self, *, peaks: bool = True) -> str:
+        """Say in words what the figure shows, for its alt text.
+
+        Args:
+            peaks: say also where each word has its largest value. A training on another machine may give
+                another answer: where the words of a figure are compared between machines, leave it out.
+        """
+        kind = "cells" if self.seen.boxes is None else "boxes"
+        said = (
+            f"A picture, and a small map of its {len(self.boxes)} {kind} for each of {len(self.words)} words "
+            f'of the caption "{self.caption}". A colour gives the {self.measure}; a frame marks the largest.'
+        )
+        if not peaks:
+            return said
+        found = (f"{word}: {self._place(peak)}" for word, peak in zip(self.words, self.peaks(), strict=True))
+        return f"{said} The largest lies here. {'; '.join(found)}."
+
+    def figure(self, columns: int = 5) -> Figure:
+        """Draw the picture, then a map for each word, all on one scale.
+
+        A small box is drawn over a larger one, so that each shows its own colour.
+
+        Args:
+            columns: panels a row.
+        """
+        columns = min(columns, 1 + len(self.words))
+        rows = -(-(1 + len(self.words)) // columns)
+        height, width = self.seen.pixels.shape[:2]
+        size = (2.0 * columns + 0.8, (2.0 * height / width + 0.25) * rows + 0.35)
+        figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+        panels = list(grid.flat)
+        for axes in panels:
+            axes.set_axis_off()
+        self._panel(panels[0], self.seen.pixels, "the picture")
+        if self.seen.boxes is not None:
+            for box in self.boxes:
+                panels[0].add_patch(self._outline(box, 1.0))
+        low = float(self.values.min()) if self.measure == "cosine" else 0.0
+        scale = ScalarMappable(Normalize(low, float(self.values.max())), cmap="viridis")
+        grey = self.seen.pixels.mean(2, keepdims=True)  # (H, W, 1)
+        light = 0.65 + 0.35 * (grey - grey.min()) / max(
+            float(np.ptp(grey)), 1.0
+        )  # the picture shines through
+        for axes, word, values, peak in zip(panels[1:], self.words, self.values, self.peaks(), strict=False):
+            painted = self._painted(values)  # (H, W)
+            colours = scale.to_rgba(painted)[..., :3]  # (H, W, 3)
+            colours[np.isnan(painted)] = 1.0  # no box lies here: the picture alone, in grey
+            self._panel(axes, light * colours, word)
+            axes.add_patch(self._outline(self.boxes[peak], 2.2))
+        figure.colorbar(scale, ax=panels, label=self.measure, shrink=0.8, aspect=25)
+        more = f" ({self.hidden} words have no map)" if self.hidden else ""
+        figure.suptitle(f"{self.caption}{more}", fontsize=11)
+        return figure
+
+    def _panel(self, axes: Axes, pixels: np.ndarray, title: str) -> None:
+        axes.imshow(pixels, interpolation="lanczos" if title == "the picture" else "nearest")
+        axes.set_title(title, fontsize=9, loc="center", y=-0.13)
+
+    def _painted(self, values: np.ndarray) -> np.ndarray:
+        """Each pixel's value (H, W), that of the smallest box around it; NaN where there is no box."""
+        height, width = self.seen.pixels.shape[:2]
+        painted = np.full((height, width), np.nan)
+        for place in np.argsort(-_areas(self.boxes), kind="stable"):
+            left, top, right, bottom = self._in_pixels(self.boxes[place])
+            painted[top:bottom, left:right] = values[place]
+        return painted
+
+    def _outline(self, box: np.ndarray, line: float) -> Rectangle:
+        left, top, right, bottom = self._in_pixels(box)
+        corner = (left - 0.5, top - 0.5)  # matplotlib counts from the middle of a pixel
+        frame = Rectangle(corner, right - left, bottom - top, fill=False, edgecolor=FRAME, linewidth=line)
+        frame.set_path_effects([withStroke(linewidth=line + 1.2, foreground="white")])
+        return frame
+
+    def _in_pixels(self, box: np.ndarray) -> tuple[int, int, int, int]:
+        """The first column and row of a box, and those after its last; at least one pixel."""
+        height, width = self.seen.pixels.shape[:2]
+        left, right = (round(float(x) * width) for x in (box[0], box[2]))
+        top, bottom = (round(float(y) * height) for y in (box[1], box[3]))
+        left, top = min(max(left, 0), width - 1), min(max(top, 0), height - 1)
+        return left, top, max(right, left + 1), max(bottom, top + 1)
+
+    def _place(self, element: int) -> str:
+        """Where an element lies, in words."""
+        box = self.boxes[element]
+        if _areas(box[None])[0] > 0.9:
+            return "the whole picture"
+        across, down = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+        row = "top" if down < 1 / 3 else "bottom" if down > 2 / 3 else ""
+        column = "left" if across < 1 / 3 else "right" if across > 2 / 3 else ""
+        return " ".join(filter(None, (row, column))) or "middle"
+
+
+def attend(
+    model: Run | VSE,
+    picture: Seen,
+    caption: str,
+    *,
+    tokenizer: Tokenizer | None = None,
+    words: Sequence[str] | None = None,
+    columns: int = 5,
+) -> Figure:
+    """Draw which parts of a picture each word of a caption belongs to.
+
+    >>> picture = plots.Seen.of_scene(scenes.pictures("test")[0].scene, "region")
+    >>> plots.attend(run, picture, "a red kite above the beach")
+
+    The arguments and errors are those of `word_maps`, which also gives the numbers, and the words for the
+    figure's alt text: `word_maps(...).describe()`.
+
+    Args:
+        model: as for `word_maps`.
+        picture: as for `word_maps`.
+        caption: as for `word_maps`.
+        tokenizer: as for `word_maps`.
+        words: as for `word_maps`.
+        columns: panels a row.
+    """
+    return word_maps(model, picture, caption, tokenizer=tokenizer, words=words).figure(columns)
+
+
+@torch.inference_mode()
+def word_maps(
+    model: Run | VSE,
+    picture: Seen,
+    caption: str,
+    *,
+    tokenizer: Tokenizer | None = None,
+    words: Sequence[str] | None = None,
+) -> WordMaps:
+    """Compute for each word of a caption how much it has to do with each element of a picture.
+
+    A similarity that attends (SCAN, BFAN) says so itself: its weights are taken. Of every other model, the
+    cosines between the elements of both sides are taken, as they are before pooling. Such a model was not
+    trained to make these cosines mean anything: look at them as a hint.
+
+    The pieces of a word (BERT) are averaged. A class element has no place in the picture and is left out, and
+    so are the marks of a caption's start and end.
+
+    Args:
+        model: a trained run, or a model with its `tokenizer`.
+        picture: its pixels and its features, of the kind that the model was trained on.
+        caption: a sentence.
+        tokenizer: the model's own; None: that of the run.
+        words: show these words of the caption only; None: its first 15.
+
+    Raises:
+        ValueError: a model without its tokenizer; features that the model does not read, or elements without
+            a place; a caption without a word; or one of `words` is not in it, or they are more than 15.
+    """
+    if isinstance(model, VSE):
+        vse, reads = model, tokenizer
+    else:
+        vse, reads = model.model, tokenizer or model.tokenizer
+    if reads is None:
+        raise ValueError(
+            "tokenizer is None: it must be the one that the model was trained with, or give a run"
+        )
+    v, t, tokens = _embedded(vse, picture, caption, reads)
+    assert v.elements is not None and t.elements is not None  # `VSE` always gives them
+    weigh = getattr(vse.similarity, "weights", None)
+    measure: Measure
+    if weigh is None:
+        values = cosine_similarity(t.elements[0][:, None], v.elements[0][None], dim=-1)  # (M, N)
+        measure = "cosine"
+    else:
+        values = weigh(v, t)[0]  # (M, N)
+        measure = "weight of the words" if getattr(vse.similarity, "direction", "") == "i2t" else "weight"
+    boxes = _places(picture, values.shape[1])
+    values = values[:, values.shape[1] - len(boxes) :].double().cpu()  # a class element stands in front
+    rows = _rows_of_words(reads, caption, tokens, len(values))
+    if not rows:
+        raise ValueError(f"caption is {caption!r}: it must have at least one word")
+    shown = _chosen(rows, caption, words)
+    return WordMaps(
+        picture,
+        caption,
+        tuple(word for word, _ in shown),
+        np.stack([values[pieces].mean(0).numpy() for _, pieces in shown]),
+        measure,
+        boxes,
+        len(rows) - len(shown),
+    )
+
+
+def _embedded(
+    model: VSE, picture: Seen, caption: str, tokenizer: Tokenizer
+) -> tuple[Embedding, Embedding, list[int]]:
+    """The picture and the caption as the model has them, and the numbers of the caption's tokens."""
+    device, was_training = next(model.parameters()).device, model.training
+    features = torch.as_tensor(np.asarray(picture.features))[None].to(device)  # (1, N, F) or (1, 3, h, w)
+    tokens, mask = tokenizer.encode([caption])  # (1, L) each
+    model.eval()
+    try:
+        v = model.encode_pictures(features.float() if features.is_floating_point() else features)
+        t = model.encode_captions(tokens.to(device), mask.to(device))
+    finally:
+        model.train(was_training)
+    return v, t, tokens[0].tolist()
+
+
+def _places(picture: Seen, elements: int) -> np.ndarray:
+    """Where the picture's elements lie, (N, 4), as in `Seen`.
+
+    Raises:
+        ValueError: the model gives fewer elements, or they are no square grid and have no boxes.
+    """
+    if picture.boxes is not None:
+        boxes = np.asarray(picture.boxes, dtype=float)
+    else:
+        count = len(picture.features) if len(picture.features.shape) == 2 else math.isqrt(elements) ** 2
+        side = math.isqrt(count)
+        if side**2 != count:
+            raise ValueError(
+                f"boxes is None and the picture has {count} elements, which are no square grid: boxes must "
+                "say where each lies"
+            )
+        row, column = np.divmod(np.arange(count), side)
+        boxes = np.stack([column, row, column + 1, row + 1], 1) / side
+    if elements < len(boxes):
+        raise ValueError(
+            f"picture has {len(boxes)} elements, and the model keeps only {elements} of them: it must keep "
+            "each, so that each has a place"
+        )
+    return boxes
+
+
+def _rows_of_words(
+    tokenizer: Tokenizer, caption: str, tokens: list[int], rows: int
+) -> list[tuple[str, list[int]]]:
+    """Each word of a caption, marked if the model does not know it, and its rows among the elements."""
+    front = max(0, rows - len(tokens))  # a class element, where the model adds one
+    found = []
+    for word, places in tokenizer.words_of(caption):
+        unknown = any(tokens[place] == tokenizer.unknown for place in places)
+        if kept := [front + place for place in places if front + place < rows]:  # a model may cut a caption
+            found.append((f"{word} (unknown)" if unknown else word, kept))
+    return found
+
+
+def _chosen(
+    rows: list[tuple[str, list[int]]], caption: str, words: Sequence[str] | None
+) -> list[tuple[str, list[int]]]:
+    """The words to show."""
+    if words is None:
+        return rows[:MOST_WORDS]
+    wanted = [word.lower() for word in words]
+    if isinstance(words, str) or not 1 <= len(wanted) <= MOST_WORDS:
+        raise ValueError(f"words is {words!r}: it must be a list of 1 to {MOST_WORDS} words of the caption")
+    known = [word.removesuffix(" (unknown)") for word, _ in rows]
+    if missing := [word for word in wanted if word not in known]:
+        raise ValueError(
+            f"words has {missing[0]!r}: it must be words of the caption {caption!r}, which has "
+            f"{', '.join(known)}"
+        )
+    return [row for row, word in zip(rows, known, strict=True) if word in wanted]
+
+
+def _areas(boxes: np.ndarray) -> np.ndarray:
+    """The share of the picture that each box takes, (N,)."""
+    areas: np.ndarray = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    return areas

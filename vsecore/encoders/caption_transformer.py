@@ -1,0 +1,186 @@
+"""Captions read by a Transformer: every word looks at every other, and its place is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.encoders.pictures import projection
+from vsecore.encoders.reasoning.transformer import Block, attention_maps, check_count, check_sizes, learned
+from vsecore.encoders.words import BiGRUEncoder, check_tokens, embedding_of_words
+from vsecore.pooling.masking import check_elements
+
+
+class WideningBlock(nn.Module):
+    """The first block over words: attention takes them from the width of word vectors to the joint one.
+
+    Since the widths differ, nothing is added to what the attention returns:
+    Z = attention(norm(X)), then Z + network(norm(Z)).
+
+    Args:
+        word_dim: width W of a word vector.
+        dim: width D of the joint space.
+        heads: attentions side by side; they divide D.
+        hidden: width of the network's hidden layer (ReLU).
+        drop: the share left out in training.
+
+    Source: Yan 2019 (thesis), section 2.3.
+    """
+
+    def __init__(self, word_dim: int, dim: int, heads: int, hidden: int, drop: float) -> None:
+        super().__init__()
+        self.heads, self.drop = heads, drop
+        self.norm1, self.norm2 = nn.LayerNorm(word_dim), nn.LayerNorm(dim)
+        self.query, self.key, self.value = (projection(word_dim, dim) for _ in range(3))
+        self.out = projection(dim, dim)
+        self.network = nn.Sequential(
+            nn.Linear(dim, hidden), nn.ReLU(), nn.Dropout(drop), nn.Linear(hidden, dim)
+        )
+        self.dropout = nn.Dropout(drop)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Turn word vectors (C, L, W) into elements (C, L, D)."""
+        normal = self.norm1(x)  # (C, L, W)
+        query, key, value = (self._by_head(part(normal)) for part in (self.query, self.key, self.value))
+        attended = scaled_dot_product_attention(  # (C, heads, L, D / heads)
+            query,
+            key,
+            value,
+            attn_mask=None if mask is None else mask[:, None, None],
+            dropout_p=self.drop if self.training else 0.0,
+        )
+        z = self.dropout(self.out(attended.transpose(1, 2).flatten(2)))  # (C, L, D)
+        out: Tensor = z + self.dropout(self.network(self.norm2(z)))
+        return out
+
+    def attention(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the attention maps (C, heads, L, L): row i says how much word i takes from each."""
+        normal = self.norm1(x)
+        query, key = self._by_head(self.query(normal)), self._by_head(self.key(normal))
+        logits = query @ key.mT / key.shape[-1] ** 0.5  # (C, heads, L, L)
+        if mask is not None:
+            logits = torch.where(mask[:, None, None], logits, -torch.inf)
+        return logits.softmax(-1)
+
+    def _by_head(self, x: Tensor) -> Tensor:
+        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)  # (C, heads, L, D / heads)
+
+
+class CaptionTransformer(nn.Module):
+    """Word vectors with learned positions, read by a Transformer.
+
+    Positions tell "blue sky and green grass" from "green sky and blue grass"; without them a caption is a set
+    of words. In training, each caption starts at a random position, as far as the longest of its batch leaves
+    room: so every position is trained, and the end of a caption does not give its length away. This is
+    the same as random padding in front, since attention sees a word's position and not its place in memory.
+
+    Args:
+        vocabulary_size: number of words.
+        word_dim: width W of a word vector.
+        dim: width D of the joint space.
+        vectors: the word vectors at the start, (vocabulary_size, word_dim), such as fastText's; training
+            changes them. Without them the vectors start at random.
+        layers: how many blocks follow each other. 0: each word is projected by itself.
+        heads: attentions side by side in each block; they divide D.
+        hidden: width of each block's hidden layer; None: 2 D.
+        longest: how many words of a caption are read, and how many positions there are.
+        positions: whether words carry their positions.
+        left_padding: whether a caption starts at a random position in training.
+        drop: the share left out in training.
+        printed_residual: see `reasoning.transformer.Block`; for all blocks but the first, which adds nothing.
+
+    Raises:
+        ValueError: vectors of another shape, or an option out of its range.
+
+    Source: Yan 2019 (thesis), section 2.3: two layers, 300-dimensional fastText vectors, 48 words.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        word_dim: int = 300,
+        dim: int = 1024,
+        vectors: Tensor | None = None,
+        layers: int = 2,
+        heads: int = 8,
+        hidden: int | None = None,
+        longest: int = 48,
+        positions: bool = True,
+        left_padding: bool = True,
+        drop: float = 0.1,
+        printed_residual: bool = False,
+    ) -> None:
+        super().__init__()
+        least = {"vocabulary_size": 1, "word_dim": 1, "layers": 0, "longest": 1}
+        for (name, smallest), number in zip(
+            least.items(), (vocabulary_size, word_dim, layers, longest), strict=True
+        ):
+            check_count(name, number, smallest)
+        hidden = check_sizes(dim, heads, hidden, drop)
+        self.backbone: nn.Module | None = None  # only word vectors may be pretrained
+        self.longest, self.left_padding = longest, left_padding
+        self.embedding = embedding_of_words(vocabulary_size, word_dim, vectors)
+        self.positions = learned(longest, word_dim) if positions else None  # (48, W)
+        self.project = None if layers else projection(word_dim, dim)
+        self.blocks = nn.ModuleList(
+            WideningBlock(word_dim, dim, heads, hidden, drop)
+            if first
+            else Block(dim, heads, hidden, drop, printed_residual=printed_residual)
+            for first in [True, *[False] * (layers - 1)][:layers]
+        )
+
+    @classmethod
+    def tokenizer(cls, captions: Sequence[str], minimum_count: int = 4) -> Vocabulary:
+        """Make the tokenizer; see `BiGRUEncoder.tokenizer`."""
+        return BiGRUEncoder.tokenizer(captions, minimum_count)
+
+    @classmethod
+    def load_tokenizer(cls, folder: Path) -> Vocabulary:
+        """Load the vocabulary that a run's folder keeps; raises as `Vocabulary.load`."""
+        return Vocabulary.load(folder)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """Encode captions (C, L).
+
+        Returns:
+            Elements (C, L, D) with their mask, or those of the first `longest` words.
+
+        Raises:
+            ValueError: another shape, or a caption without a word (checked only on a CPU).
+        """
+        words, mask = self._words(tokens, mask)
+        if self.project is not None:
+            return self.project(words), mask
+        for block in self.blocks:
+            words = block(words, mask)
+        return words, mask  # (C, L, D)
+
+    def attention(self, tokens: Tensor, mask: Tensor | None = None) -> list[Tensor]:
+        """Return each block's attention maps (C, heads, L, L). Call it in eval mode, as the reasoner's."""
+        return attention_maps(self.blocks, *self._words(tokens, mask))
+
+    def _words(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Look up the vectors of words, (C, L, W), and add their positions."""
+        check_tokens(tokens, mask)
+        tokens = tokens[:, : self.longest]
+        mask = None if mask is None else mask[:, : self.longest]
+        words = self.embedding(tokens)  # (C, L, W)
+        check_elements(words, mask)
+        if self.positions is not None:
+            words = words + self.positions[self._places(tokens, mask)]
+        return words, mask
+
+    def _places(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+        """Number the positions of words, (C, L), each caption from a start of its own in training."""
+        places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+        if mask is None or not self.training or not self.left_padding:
+            return places
+        lengths = mask.sum(1, keepdim=True)  # (C, 1)
+        room = lengths.amax() - lengths
+        start = (torch.rand(room.shape, device=room.device) * (room + 1)).long().minimum(room)  # (C, 1)
+        return (start + places).clamp(max=self.longest - 1)  # only padding can come to lie beyond the last

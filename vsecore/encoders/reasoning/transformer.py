@@ -1,0 +1,209 @@
+"""A Transformer over entities: cells, regions or words look at each other, all pairs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from vsecore.pooling.masking import check_elements, without_padding
+
+
+class Block(nn.Module):
+    """One layer of a Transformer encoder: self-attention, then a small network on each element.
+
+    Each of the two is preceded by layer normalisation, and its input is added to its output:
+    Z = X + attention(norm(X)), then Z + network(norm(Z)). Dropout follows both.
+
+    Args:
+        dim: width D of an element.
+        heads: how many attentions work side by side, each on D / heads of the width.
+        hidden: width of the network's hidden layer (ReLU).
+        drop: the share left out in training.
+        norm_last: normalise each sum instead, as in the first Transformer.
+        printed_residual: add X instead of Z in the second sum.
+
+    Source: Vaswani et al. 2017; Yan 2019 (thesis), section 2.1, which normalises first and prints
+    X' = X + network(norm(Z)). So printed, the elements reach the next layer only as what the network makes of
+    them; the usual Z + network(norm(Z)) is the default here.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        hidden: int,
+        drop: float,
+        norm_last: bool = False,
+        printed_residual: bool = False,
+    ) -> None:
+        super().__init__()
+        self.printed_residual = printed_residual
+        self.layer = nn.TransformerEncoderLayer(
+            dim, heads, hidden, drop, batch_first=True, norm_first=not norm_last
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Turn elements (B, N, D) into as many of the same width; at the padding the result means nothing."""
+        padding = None if mask is None else ~mask
+        if not self.printed_residual:
+            out: Tensor = self.layer(x, src_key_padding_mask=padding)
+            return out
+        layer, normal = self.layer, self.layer.norm1(x)
+        attended, _ = layer.self_attn(normal, normal, normal, key_padding_mask=padding, need_weights=False)
+        z = x + layer.dropout1(attended)  # (B, N, D)
+        hidden = layer.dropout(layer.activation(layer.linear1(layer.norm2(z))))  # (B, N, H)
+        out = x + layer.dropout2(layer.linear2(hidden))  # (B, N, D)
+        return out
+
+    def attention(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the attention maps (B, heads, N, N): row i says how much element i takes from each."""
+        layer = self.layer
+        normal = layer.norm1(x) if layer.norm_first else x
+        padding = None if mask is None else ~mask
+        _, weights = layer.self_attn(
+            normal, normal, normal, key_padding_mask=padding, average_attn_weights=False
+        )
+        return weights  # (B, heads, N, N)
+
+
+class TransformerReasoner(nn.Module):
+    """Blocks of a Transformer over the elements of a picture or caption.
+
+    Without positions the elements are a set: in another order they give the same vectors in that order.
+    Padding never changes a result.
+
+    Args:
+        dim: width D of an element.
+        layers: how many blocks follow each other.
+        heads: attentions side by side in each block; they divide D.
+        hidden: width of each block's hidden layer; None: 2 D.
+        positions: how many places have a learned vector, which is added to the element in that place, such as
+            49 for a grid of 7 x 7 cells; 0: none.
+        cls: put one learned element in front of the others. It has no content of its own, and can gather
+            what the others say; the pool "first" takes only this one.
+        drop: the share left out in training.
+        norm_last: see `Block`.
+        printed_residual: see `Block`.
+
+    Raises:
+        ValueError: an option is out of its range, or printed_residual is combined with norm_last.
+
+    Source: Yan 2019 (thesis), sections 2.1 and 2.2: one block over 49 cells, learned positions. With cls and
+    norm_last, the region Transformer and the shared layers of Messina et al. 2020 (TERN).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        layers: int = 1,
+        heads: int = 8,
+        hidden: int | None = None,
+        positions: int = 0,
+        cls: bool = False,
+        drop: float = 0.1,
+        norm_last: bool = False,
+        printed_residual: bool = False,
+    ) -> None:
+        super().__init__()
+        hidden = check_sizes(dim, heads, hidden, drop)
+        check_count("layers", layers, 1)
+        check_count("positions", positions, 0)
+        if norm_last and printed_residual:
+            raise ValueError(
+                "printed_residual is True: it must be False with norm_last, since that sum is printed for "
+                "layers that normalise first"
+            )
+        self.dim = dim
+        self.positions = learned(positions, dim) if positions else None  # (P, D)
+        self.cls = learned(1, dim) if cls else None  # (1, D)
+        self.blocks = nn.ModuleList(
+            Block(dim, heads, hidden, drop, norm_last, printed_residual) for _ in range(layers)
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """Reason over elements (B, N, D).
+
+        Returns:
+            Elements (B, N, D) with their mask; (B, N + 1, D) with `cls`, whose element is the first.
+
+        Raises:
+            ValueError: another shape, a row without a real element (checked only on a CPU), or more elements
+                than positions.
+        """
+        x, mask = self._prepared(x, mask)
+        for block in self.blocks:
+            x = block(x, mask)
+        return x, mask
+
+    def attention(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
+        """Return each block's attention maps (B, heads, N, N), those of all layers in order.
+
+        With `cls`, N counts its element too. Call it in eval mode: dropout leaves out attention as well.
+        """
+        return attention_maps(self.blocks, *self._prepared(x, mask))
+
+    def _prepared(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Add the positions, and the learned element in front."""
+        check_elements(x, mask, self.dim)
+        x = without_padding(x, mask)  # even with no weight, NaN would stay NaN
+        if self.positions is not None:
+            if x.shape[1] > len(self.positions):
+                raise ValueError(
+                    f"x has {x.shape[1]} elements: there must be at most {len(self.positions)}, one for each "
+                    "position"
+                )
+            x = x + self.positions[: x.shape[1]]  # (B, N, D)
+        if self.cls is None:
+            return x, mask
+        x = torch.cat([self.cls.to(x.dtype).expand(len(x), 1, -1), x], 1)  # (B, N + 1, D)
+        return x, mask if mask is None else nn.functional.pad(mask, (1, 0), value=True)
+
+
+def attention_maps(blocks: Iterable[nn.Module], x: Tensor, mask: Tensor | None) -> list[Tensor]:
+    """Return the attention maps (B, heads, N, N) of blocks that follow each other, in their order.
+
+    Args:
+        blocks: called as `block(x, mask)`, each with a method `attention` that takes the same.
+        x: what the first block reads, (B, N, D).
+        mask: bool, (B, N), or None.
+    """
+    maps = []
+    for block in blocks:
+        maps.append(cast(Block, block).attention(x, mask))
+        x = block(x, mask)
+    return maps
+
+
+def learned(rows: int, width: int) -> nn.Parameter:
+    """Make learned vectors (rows, width) that start small, as BERT's positions do."""
+    return nn.Parameter(torch.randn(rows, width) * 0.02)
+
+
+def check_sizes(dim: int, heads: int, hidden: int | None, drop: float) -> int:
+    """Check what all blocks share; return the width of the hidden layer.
+
+    Raises:
+        ValueError: a number is out of its range, or heads does not divide dim.
+    """
+    check_count("dim", dim, 1)
+    check_count("heads", heads, 1)
+    hidden = 2 * dim if hidden is None else hidden
+    check_count("hidden", hidden, 1)
+    if dim % heads:
+        raise ValueError(f"heads is {heads}: it must divide dim, which is {dim}")
+    if not 0 <= drop < 1:
+        raise ValueError(f"drop is {drop}: it must be at least 0 and below 1")
+    return hidden
+
+
+def check_count(name: str, number: int, least: int) -> None:
+    """Refuse what is not a whole number of at least `least`.
+
+    Raises:
+        ValueError: naming what came.
+    """
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise ValueError(f"{name} is {number!r}: it must be a whole number of at least {least}")

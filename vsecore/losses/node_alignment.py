@@ -1,0 +1,295 @@
+"""Alignment of the elements themselves: two losses beside that of the pooled vectors.
+
+Both take the hardest negatives of the global scores: a picture and the caption that the model confuses it
+with must also differ in their parts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from vsecore.losses.elements import check_elements, unit
+from vsecore.losses.positives import check_pairs
+from vsecore.losses.step import Step
+
+ROWS = 16  # pictures that meet all captions at a time, where positive pairs cannot be listed
+
+
+class NodePooling(nn.Module):
+    """Pool a set of any size to P vectors, each by an attention of its own.
+
+    Pool i weighs element j by α_ij = softmax over j of w_i·x_j and sums: p_i = Σ_j α_ij x_j. With weights
+    of 0 every pool is the mean.
+
+    Args:
+        dim: width D of the elements.
+        pools: how many pools, P.
+
+    Raises:
+        ValueError: dim or pools is not a whole number of at least 1.
+
+    Source: Yan 2019, section 2.5.1.
+    """
+
+    def __init__(self, dim: int, pools: int) -> None:
+        super().__init__()
+        for name, number in (("dim", dim), ("pools", pools)):
+            _check_count(name, number)
+        self.dim = dim
+        # Weights of about unit length: on elements of any width, the first logits are of their size.
+        self.weight = nn.Parameter(torch.randn(pools, dim) / math.sqrt(dim))
+
+    def weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return how much each pool takes of each element, (B, P, N); rows add up to 1, padding gets 0.
+
+        Raises:
+            ValueError: x is not (B, N, D), the mask does not fit, or a row has no real element.
+        """
+        x = check_elements("x", x, mask, self.dim)
+        logits = self.weight.to(x.dtype) @ x.mT  # (B, P, N)
+        if mask is not None:
+            logits = torch.where(mask.unsqueeze(1), logits, -torch.inf)
+        return logits.softmax(-1)  # (B, P, N)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, P, D), in float32 at least; raises ValueError as `weights` does."""
+        return self.weights(x, mask) @ check_elements("x", x, mask, self.dim)
+
+
+def node_pooling_loss(
+    pictures: Tensor,
+    captions: Tensor,
+    scores: Tensor,
+    margin: float = 0.2,
+    positives: Tensor | None = None,
+) -> Tensor:
+    """Hinge loss for each pool: pool i of a picture must be nearer to its caption's than to a negative's.
+
+    The negative is the same for all pools: the hardest one of the global scores. Pairs that belong together
+    are never each other's negatives.
+
+    Args:
+        pictures: pools of pictures, (B, P, D). Need not be unit vectors: they are compared by their cosine.
+        captions: pools of captions, (C, P, D).
+        scores: the global similarities, (B, C); they only choose the negatives, and get no gradient.
+        margin: by how much a positive must win, >= 0.
+        positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
+
+    Returns:
+        The loss, a scalar: the sum over pools, positive pairs and both directions, as the paper writes it and
+        as `triplet` sums. A pair without any negative adds 0.
+
+    Raises:
+        ValueError: a shape or type is wrong, a picture or caption has no positive, or margin < 0.
+
+    Source: Yan 2019, section 2.5.1.
+    """
+    _check_margin(margin)
+    pictures, captions = (
+        check_elements("pictures", pictures, None),
+        check_elements("captions", captions, None),
+    )
+    if pictures.shape[1:] != captions.shape[1:]:
+        raise ValueError(
+            f"captions is {tuple(captions.shape)}: it must have the pools and the width of pictures, "
+            f"{tuple(pictures.shape)}"
+        )
+    _check_rows(pictures, captions, scores)
+    hardest = _hardest(scores, positives)
+    own = torch.einsum("bpd,cpd->pbc", unit(pictures), unit(captions))  # (P, B, C)   cosine, pool by pool
+    caption = own.gather(2, hardest.caption.expand(len(own), -1).unsqueeze(2))  # (P, B, 1)
+    picture = own.gather(1, hardest.picture.expand(len(own), -1).unsqueeze(1))  # (P, 1, C)
+    to_caption = torch.where(hardest.of_picture.unsqueeze(1), (margin + caption - own).relu(), 0)
+    to_picture = torch.where(hardest.of_caption, (margin + picture - own).relu(), 0)  # (P, B, C)
+    return torch.where(hardest.positives, to_caption + to_picture, 0).sum()
+
+
+def node_cross_attention_loss(
+    v: Tensor,
+    v_mask: Tensor | None,
+    t: Tensor,
+    t_mask: Tensor | None,
+    scores: Tensor,
+    margin: float = 0.2,
+    positives: Tensor | None = None,
+) -> Tensor:
+    """Hinge loss for each element: it must find itself better in its own partner than in a negative.
+
+    Elements are scaled to length one. Element i of a picture attends to the words u_j of a caption: v'_i =
+    Σ_j softmax_j(v_i·u_j) u_j, and v_i·v'_i says how well it is found there. With the picture's own caption
+    that must be larger, by a margin, than with the hardest negative of the global scores. Words attend to
+    elements likewise.
+
+    Args:
+        v: elements of pictures, (B, N, D).
+        v_mask: bool, (B, N), True where real; None: all are.
+        t: words of captions, (C, M, D).
+        t_mask: bool, (C, M); None: all are.
+        scores: the global similarities, (B, C); they only choose the negatives, and get no gradient.
+        margin: by how much a positive must win, >= 0.
+        positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
+
+    Returns:
+        The loss, a scalar: the sum over real elements, positive pairs and both directions, as the paper
+        writes it. A pair without any negative adds 0.
+
+    Raises:
+        ValueError: a shape or type is wrong, a row has no real element, a picture or caption has no
+            positive, or margin < 0.
+
+    Source: Yan 2019, section 2.5.2.
+    """
+    _check_margin(margin)
+    v, t = check_elements("v", v, v_mask), check_elements("t", t, t_mask)
+    if v.shape[2] != t.shape[2]:
+        raise ValueError(f"t is {tuple(t.shape)}: it must have the width of v, {tuple(v.shape)}")
+    _check_rows(v, t, scores)
+    hardest = _hardest(scores, positives)
+    v, t = unit(v), unit(t)
+    real_v = v.new_ones(v.shape[:2], dtype=torch.bool) if v_mask is None else v_mask  # (B, N)
+    real_t = t.new_ones(t.shape[:2], dtype=torch.bool) if t_mask is None else t_mask  # (C, M)
+    wrong_v = _found(v @ t[hardest.caption].mT, real_t[hardest.caption].unsqueeze(1))  # (B, N)
+    wrong_t = _found(t @ v[hardest.picture].mT, real_v[hardest.picture].unsqueeze(1))  # (C, M)
+    # An element costs nothing if it is padding, or if there is no negative.
+    counts_v = real_v & hardest.of_picture.unsqueeze(1)  # (B, N)
+    counts_t = real_t & hardest.of_caption.unsqueeze(1)  # (C, M)
+    if _listed(v):
+        b, c = hardest.positives.nonzero(as_tuple=True)  # (pairs,) each
+        affinity = v[b] @ t[c].mT  # (pairs, N, M)
+        found_v = _found(affinity, real_t[c].unsqueeze(1))  # (pairs, N)
+        found_t = _found(affinity.mT, real_v[b].unsqueeze(1))  # (pairs, M)
+        cost_v = torch.where(counts_v[b], (margin + wrong_v[b] - found_v).relu(), 0)
+        cost_t = torch.where(counts_t[c], (margin + wrong_t[c] - found_t).relu(), 0)
+        return cost_v.sum() + cost_t.sum()
+
+    # Otherwise a few pictures at a time meet all captions, and what is not positive counts 0. The backward
+    # pass computes each block again, so that only one of them is in memory.
+    def block(v: Tensor, real_v: Tensor, wrong_v: Tensor, counts_v: Tensor, positives: Tensor) -> Tensor:
+        affinity = torch.einsum("bnd,cmd->bcnm", v, t)  # (b, C, N, M)
+        found_v = _found(affinity, real_t.unsqueeze(1))  # (b, C, N)
+        found_t = _found(affinity.mT, real_v[:, None, None])  # (b, C, M)
+        cost_v = torch.where(counts_v.unsqueeze(1), (margin + wrong_v.unsqueeze(1) - found_v).relu(), 0)
+        cost_t = torch.where(counts_t, (margin + wrong_t - found_t).relu(), 0)
+        return torch.where(positives, cost_v.sum(2) + cost_t.sum(2), 0).sum()
+
+    total = v.new_zeros(())
+    for rows in zip(*(x.split(ROWS) for x in (v, real_v, wrong_v, counts_v, hardest.positives)), strict=True):
+        total = total + checkpoint(block, *rows, use_reentrant=False, preserve_rng_state=False)
+    return total
+
+
+class NodePoolingLoss(nn.Module):
+    """`node_pooling_loss` of a step, with the pools that it learns.
+
+    Args:
+        dim: width D of the elements.
+        pools: how many pools, P. The source does not say how many it has.
+        margin: by how much a positive must win, >= 0.
+        shared: use the same weights for pictures and captions, as the source writes; False: each has its own.
+
+    Raises:
+        ValueError: pools is not a whole number of at least 1, or margin < 0.
+
+    Source: Yan 2019, section 2.5.1; there 0.8 times this loss is added to 0.2 times the global one.
+    """
+
+    reads = ("elements",)
+
+    def __init__(self, dim: int, pools: int = 8, margin: float = 0.2, shared: bool = True) -> None:
+        super().__init__()
+        _check_margin(margin)
+        self.margin = margin
+        self.pool = NodePooling(dim, pools)
+        self.pool_captions = None if shared else NodePooling(dim, pools)
+
+    def forward(self, step: Step) -> Tensor:
+        """The loss of a step, a scalar."""
+        v, t = step.v, step.t
+        pictures = self.pool(v.elements, v.mask)  # (B, P, D)
+        captions = (self.pool_captions or self.pool)(t.elements, t.mask)  # (C, P, D)
+        return node_pooling_loss(pictures, captions, step.scores, self.margin, step.positives)
+
+
+class NodeCrossAttentionLoss(nn.Module):
+    """`node_cross_attention_loss` of a step.
+
+    Args:
+        margin: by how much a positive must win, >= 0.
+
+    Raises:
+        ValueError: margin < 0.
+
+    Source: Yan 2019, section 2.5.2; there 0.15 times this loss is added to the global one.
+    """
+
+    reads = ("elements",)
+
+    def __init__(self, margin: float = 0.2) -> None:
+        super().__init__()
+        _check_margin(margin)
+        self.margin = margin
+
+    def forward(self, step: Step) -> Tensor:
+        """The loss of a step, a scalar."""
+        v, t = step.v, step.t
+        return node_cross_attention_loss(
+            v.elements, v.mask, t.elements, t.mask, step.scores, self.margin, step.positives
+        )
+
+
+class _Hardest(NamedTuple):
+    """The hardest negatives of the global scores."""
+
+    positives: Tensor  # (B, C) bool
+    caption: Tensor  # (B,)   of each picture
+    picture: Tensor  # (C,)   of each caption
+    of_picture: Tensor  # (B,) bool   whether the picture has a negative at all
+    of_caption: Tensor  # (C,) bool
+
+
+@torch.no_grad()
+def _hardest(scores: Tensor, positives: Tensor | None) -> _Hardest:
+    scores, positives = check_pairs(scores, positives)
+    negatives = torch.where(positives, -torch.inf, scores)  # (B, C)
+    some = ~positives
+    return _Hardest(positives, negatives.argmax(1), negatives.argmax(0), some.any(1), some.any(0))
+
+
+def _listed(v: Tensor) -> bool:
+    """Whether positive pairs can be listed at once: a GPU would have to be asked how many there are."""
+    return v.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def _found(affinity: Tensor, real: Tensor) -> Tensor:
+    """How well each vector is found among others: x_i·x'_i for x'_i = Σ_j softmax_j(x_i·y_j) y_j.
+
+    That product is Σ_j α_ij x_i·y_j, so that x'_i need not be computed.
+
+    Args:
+        affinity: x_i·y_j, (..., I, J).
+        real: which y_j are real, (..., 1, J).
+    """
+    weights = torch.where(real, affinity, -torch.inf).softmax(-1)  # (..., I, J)
+    return (weights * affinity).sum(-1)  # (..., I)
+
+
+def _check_rows(v: Tensor, t: Tensor, scores: Tensor) -> None:
+    if scores.shape != (len(v), len(t)):
+        raise ValueError(
+            f"scores is {tuple(scores.shape)}: it must be {(len(v), len(t))}, pictures by captions"
+        )
+
+
+def _check_margin(margin: float) -> None:
+    if not (margin >= 0 and math.isfinite(margin)):
+        raise ValueError(f"margin is {margin}: it must be a number >= 0")
+
+
+def _check_count(name: str, number: int) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ValueError(f"{name} is {number!r}: it must be a whole number of at least 1")
