@@ -452,7 +452,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _answers_like(answer, _relevance_from_products),
-                "The numerator is Σ αA over the context, the denominator the root of αᵀGα, of each query by "
+                "The numerator is Σ aA over the context, the denominator the root of aᵀGa, of each query by "
                 "itself.",
             ),
             Trial(
@@ -469,7 +469,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _answers_like(answer, _square_of_length),
-                "αᵀGα is the square of the length: take its root.",
+                "aᵀGa is the square of the length: take its root.",
             ),
             Trial(
                 lambda answer: _answers_like(answer, _as_at_right_angles),
