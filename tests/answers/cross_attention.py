@@ -107,7 +107,7 @@ RIGHT = {
     "07.weights": [right_weights, written_out_weights, looped_weights],
     "07.score": [right_score, written_out_score, looped_score],
     "07.word": [0.5, torch.tensor(0.5), math.exp(9) / (2 * math.exp(9) + 1)],
-    "07.temperature": ["falls", "stays", "Rises"],
+    "07.divide": ["affinity", "weight", "The same"],
     "07.break": [math.e / (math.e + 35), 0.0721, torch.tensor(0.072)],
     "07.focus": [right_focus, pairwise_focus, barred_focus],
     "07.fast": [right_fast, einsum_fast, looped_fast],
@@ -154,7 +154,7 @@ WRONG = {
         lambda weights, queries, context, lse=6.0: right_score(weights, queries, context.detach(), lse),
     ],
     "07.word": [0.989, 1 / 3, 1.0, 0.7, 2],
-    "07.temperature": ["collapses", 1, ["falls"], ""],
+    "07.divide": ["both", 1, ["weight"], ""],
     "07.break": [1 / 36, math.e / (math.e + 35 / math.e), 0.9957, 0.5, 0, math.e / (math.e + 36)],
     "07.focus": [
         lambda weights, focus="prob": weights.sum(1),

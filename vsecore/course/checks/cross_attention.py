@@ -265,6 +265,14 @@ EXERCISES: dict[str, Exercise] = {
         reference=_attention_weights,
         message="Right. These are SCAN's weights.",
     ),
+    "07.divide": Exercise(
+        "Which points better?",
+        "predict",
+        3,
+        one_of("affinity", "weight", "the same"),
+        difficulty="easy",
+        message=NOTED,
+    ),
     "07.score": Exercise(
         "What the words have found",
         "code",
@@ -347,14 +355,6 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         difficulty="easy",
-    ),
-    "07.temperature": Exercise(
-        "A softer softmax",
-        "predict",
-        3,
-        one_of("falls", "stays", "rises"),
-        difficulty="easy",
-        message=NOTED,
     ),
     "07.break": Exercise(
         "The largest weight",
