@@ -587,10 +587,9 @@ plots.show(
 
 # %% [markdown]
 # **How to read it.** Beside the squares stands the time of one query against a thousand pictures. Count and clock agree on the order of
-# magnitude. In DivE's times, one vector and sets of four take nearly the same, so most of that time is not the comparison; the paper does not
-# name its machine. Without
-# reading, SCAN saves about half of its multiply-adds and most of its small steps, and still costs hundreds of times what one vector
-# does. In addition, an index must keep all boxes.
+# magnitude. In DivE's times, one vector and sets of four take nearly the same, so most of that time is not the comparison; the paper does
+# not name its machine. Without reading, SCAN saves about half of its multiply-adds and most of its small steps, and still costs hundreds
+# of times what one vector does. In addition, an index must keep all boxes.
 
 # %% tags=["hide-input"]
 recorded = records.find(results(), name="benchmark_cross_attention")
