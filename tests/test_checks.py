@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from answers import (
+    cross_attention,
     encoders,
     ensembles_and_speed,
     how_many_negatives,
@@ -27,6 +28,7 @@ NOTEBOOKS = (
     encoders,
     joint_space,
     learning_to_rank,
+    cross_attention,
     pooling,
     how_many_negatives,
     ensembles_and_speed,

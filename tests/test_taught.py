@@ -7,7 +7,7 @@ use, in float64. A notebook's table sets paper, cell and package side by side; e
 import ast
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vsecore import evaluation, pooling, scenes
+from vsecore import evaluation, pooling, scenes, similarity
+from vsecore.embedding import Embedding
 from vsecore.encoders import BiGRUEncoder, CellEncoder, RegionEncoder
 from vsecore.losses import adopt, adopt_k, triplet
 from vsecore.similarity import cosine
@@ -233,6 +234,62 @@ def ensemble_as_one() -> None:
     torch.testing.assert_close(v @ t.T, evaluation.ensemble(*(cosine(*pair) for pair in pairs)))
 
 
+def pictures_and_words() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Regions (4, 5, 6) and words (3, 5, 6), each with its mask."""
+    v, v_mask = elements(6)
+    t, t_mask = elements(6)
+    return v, v_mask, 1 - t[:3].flip(2), t_mask[:3]
+
+
+def real_pairs() -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor]]:
+    """Each picture with each caption: their rows, the real regions (N, 6) and the real words (L, 6)."""
+    v, v_mask, t, t_mask = pictures_and_words()
+    for b in range(len(v)):
+        for c in range(len(t)):
+            yield b, c, v[b, v_mask[b]], t[c, t_mask[c]]
+
+
+def cross_attention() -> None:
+    """Both directions, and the weights by which each word reads."""
+    t2i = similarity.cross_attention(*pictures_and_words())
+    i2t = similarity.cross_attention(*pictures_and_words(), direction="i2t", smooth=4.0, lse=5.0)
+    for b, c, regions, words in real_pairs():
+        torch.testing.assert_close(taught("07")["scan"](words, regions), t2i[b, c])
+        torch.testing.assert_close(taught("07")["scan"](regions, words, 4.0, 5.0), i2t[b, c])
+        weights = taught("07")["attention_weights"](words, regions)
+        torch.testing.assert_close(taught("07")["attended_score"](weights, words, regions), t2i[b, c])
+        sides = [Embedding(None, x[None]) for x in (regions, words)]
+        torch.testing.assert_close(weights, similarity.CrossAttention().weights(*sides)[0])
+
+
+def cross_attention_by_captions() -> None:
+    v, v_mask, t, t_mask = pictures_and_words()
+    expected = similarity.cross_attention(v, v_mask, t, t_mask)
+    for c in range(len(t)):
+        mine = taught("07")["one_caption"](v, v_mask, t[c, t_mask[c]])
+        torch.testing.assert_close(mine, expected[:, c])
+
+
+def cross_attention_without_reading() -> None:
+    expected = similarity.cross_attention(*pictures_and_words(), aggregate="mean")
+    for b, c, regions, words in real_pairs():
+        r, w = (F.normalize(x, dim=1) for x in (regions, words))
+        weights = taught("07")["attention_weights"](words, regions)
+        mine = taught("07")["relevance_from_products"](weights, w @ r.T, r @ r.T)
+        torch.testing.assert_close(mine.mean(), expected[b, c])
+
+
+def focal_attention() -> None:
+    for focus in ("equal", "prob"):
+        expected = similarity.focal_attention(*pictures_and_words(), focus)
+        for b, c, regions, words in real_pairs():
+            torch.testing.assert_close(taught("07")["bfan"](words, regions, focus), expected[b, c])
+            weights = taught("07")["attention_weights"](words, regions, 20.0)
+            sides = [Embedding(None, x[None]) for x in (regions, words)]
+            theirs = similarity.FocalAttention(focus).weights(*sides)[0]
+            torch.testing.assert_close(taught("07")["refocus"](weights, focus), theirs)
+
+
 def weights_of_old_poolers() -> None:
     x = elements(6)[0]
     for theta, pool in (
@@ -302,6 +359,13 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("03", "average_precision_at_r"): average_precision,
     ("04", "all_negatives"): all_negatives,
     ("04", "hardest_negative"): hardest_negative,
+    ("07", "attention_weights"): cross_attention,
+    ("07", "attended_score"): cross_attention,
+    ("07", "scan"): cross_attention,
+    ("07", "one_caption"): cross_attention_by_captions,
+    ("07", "relevance_from_products"): cross_attention_without_reading,
+    ("07", "refocus"): focal_attention,
+    ("07", "bfan"): focal_attention,
     ("10", "sort_weigh_sum"): weights_of_old_poolers,
     ("10", "sort_rows"): sorted_rows,
     ("10", "k_max"): mean_of_the_largest,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from vsecore.course.checks import (
+    cross_attention,
     encoders,
     ensembles_and_speed,
     how_many_negatives,
@@ -29,6 +30,7 @@ EXERCISES: dict[str, Exercise] = {
     **encoders.EXERCISES,
     **joint_space.EXERCISES,
     **learning_to_rank.EXERCISES,
+    **cross_attention.EXERCISES,
     **pooling.EXERCISES,
     **how_many_negatives.EXERCISES,
     **ensembles_and_speed.EXERCISES,
