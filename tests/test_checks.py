@@ -15,6 +15,7 @@ from answers import (
     learning_to_rank,
     pictures_and_captions,
     pooling,
+    relations,
     start_here,
 )
 
@@ -27,6 +28,7 @@ NOTEBOOKS = (
     encoders,
     joint_space,
     learning_to_rank,
+    relations,
     pooling,
     how_many_negatives,
     ensembles_and_speed,
