@@ -634,9 +634,8 @@ plots.show(
 #
 # ## What do the elements look at?
 #
-# The shares $a_{ij}$ say how much each element takes from each other. We look at the system that learned: at the cell in the middle of the
-# thing on the left, and at each word. The third map shows the *votes*: the product of each cell's vector, after the block, with the
-# sentence's vector minus its twin's. The votes add up to what decides between the two sentences.
+# The shares $a_{ij}$ say how much each element takes from each other. We look at the system that learned: at the cells in the middle of
+# the two things, and at each word.
 
 
 # %%
@@ -650,64 +649,48 @@ def shares(tower, x, mask):  # (1, N, ...) -> (N, N), the mean over the heads
     return fit.softmax(-1).mean(1)[0]
 
 
-@torch.no_grad()
-def votes(cell_tower, word_tower, x, sentence, twin):  # (1, N, F) -> (N,)
-    t, other = word_tower(*vocabulary.encode([sentence, twin]))  # (D,) each
-    return (cell_tower.block(cell_tower.elements(x), seen_cells) @ (t - other))[0]
-
-
 # %% tags=["hide-input"]
 cell_tower, word_tower = trained["in both towers"]
 row, one, other = chosen[1]
-scene = drawn_facts[row]
-left, top, right, bottom = scene.things[
-    [called(thing) for thing in scene.things].index(one)
-].box
-middle = 7 * min((top + bottom) // 32, 6) + min((left + right) // 32, 6)
-looked = drawn_cells[row : row + 1]
-sentence, twin = f"{one} left of {other}", f"{other} left of {one}"
-maps = {
-    f"taken by the cell at\n{one}": 100 * shares(cell_tower, looked, seen_cells)[middle],
-    "votes of the cells\nfor the sentence": votes(
-        cell_tower, word_tower, looked, sentence, twin
-    ),
-}
+scene, sentence = drawn_facts[row], f"{one} left of {other}"
 tokens, real = vocabulary.encode([sentence])
-figure, panels = plt.subplots(1, 4, figsize=(12.5, 3.2), width_ratios=[1, 1, 1, 1.45])
+of_cells = 100 * shares(cell_tower, drawn_cells[row : row + 1], seen_cells)  # (N, N)
+figure, panels = plt.subplots(1, 4, figsize=(12.5, 3.2), width_ratios=[1, 1.1, 1.1, 1.45])
 shown = scenes.draw(scene, size=224)
-for axes, (title, values) in zip(panels, ({sentence: None} | maps).items(), strict=False):
-    axes.imshow(shown if values is None else shown.mean(-1), extent=(0, 7, 7, 0), cmap="gray")
-    if values is not None:
-        heat, signed = values.view(7, 7).numpy(), "votes" in title
-        reach = float(np.abs(heat).max())
-        style = {"cmap": "PuOr_r" if signed else "viridis", "vmin": -reach if signed else 0}
-        image = axes.imshow(heat, extent=(0, 7, 7, 0), alpha=0.75, vmax=reach, **style)
-        figure.colorbar(image, ax=axes, label="vote" if signed else "share (%)", shrink=0.7)
-    if values is None or "taken" in title:
-        corner = (middle % 7, middle // 7)
-        axes.add_patch(
-            Rectangle(corner, 1, 1, fill=False, color=plots.COLOURS[1], linewidth=2.5)
-        )
+panels[0].imshow(shown, extent=(0, 7, 7, 0))
+panels[0].set_title(sentence, fontsize=9)
+for axes, name in zip(panels[1:], (one, other), strict=False):
+    left, top, right, bottom = next(t for t in scene.things if called(t) == name).box
+    across, down = min((left + right) // 32, 6), min((top + bottom) // 32, 6)
+    axes.imshow(shown.mean(-1), extent=(0, 7, 7, 0), cmap="gray")
+    heat = of_cells[7 * down + across].view(7, 7)
+    image = axes.imshow(heat, extent=(0, 7, 7, 0), cmap="viridis", alpha=0.7, vmin=0)
+    figure.colorbar(image, ax=axes, label="share (%)", shrink=0.7)
+    axes.add_patch(
+        Rectangle((across, down), 1, 1, fill=False, color=plots.COLOURS[1], linewidth=2.5)
+    )
+    axes.set_title(f"taken by the framed cell,\nin the middle of {name}", fontsize=9)
+for axes in panels[:3]:
     axes.set(xticks=[], yticks=[])
-    axes.set_title(title, fontsize=9)
     axes.grid(False)
 said = ["start", *sentence.split(), "end"]
-image = panels[3].imshow(100 * shares(word_tower, tokens, real).numpy(), cmap="viridis", vmin=0)
+of_words = 100 * shares(word_tower, tokens, real).numpy()
+image = panels[3].imshow(of_words, cmap="viridis", vmin=0)
 figure.colorbar(image, ax=panels[3], label="share (%)", shrink=0.7)
 panels[3].set_xticks(range(len(said)), said, rotation=60, ha="right", fontsize=8)
 panels[3].set_yticks(range(len(said)), said, fontsize=8)
-panels[3].set(xlabel="takes from", title="taken by each word")
+panels[3].set(xlabel="takes from", ylabel="word")
 panels[3].grid(False)
 plots.show(
     figure,
-    alt=f"A picture of {sentence}, with a frame around one cell; a heat map of how much this cell takes from each cell; a heat map of how much each cell "
-    "speaks for the sentence or for its twin; a table of how much each word of the sentence takes from each other word.",
+    alt=f"A picture of {sentence}; two heat maps over it of how much a framed cell, in the middle of each of the two things, takes from every cell; and a "
+    "table of how much each word of the sentence takes from each other word.",
 )
 
 # %% [markdown]
-# Look for the two things in the maps: do their cells take and vote more than sky and water? Read shares with care. They say what was
-# taken, not what was done with it. Votes are exact, but a cell may vote as its neighbours told it to. For any trained model of
-# this course, `plots.attend` draws maps from words to cells or boxes.
+# Each cell takes a little from many and much from a few. Do the two things look at each other? From which words does *left* take most? Read
+# such maps with care: a share says what was taken, not what was done with it, and the residual brings in each element's own content
+# besides. For any trained model of this course, `plots.attend` draws maps from words to cells or boxes.
 #
 # ```{admonition} Optional: VSRN's graph, a block without a softmax
 # :class: note dropdown
