@@ -193,7 +193,7 @@ def test_an_arm_may_vary_another_recipe_and_be_the_mean_of_several_variants():
 def test_an_experiment_sees_the_features_that_it_is_about_where_the_data_have_them():
     assert EXPERIMENTS["cross_attention"].features_on("scenes") == "region"
     assert EXPERIMENTS["cross_attention"].features_on("flickr8k") == "grid"
-    assert EXPERIMENTS["relational_losses"].features_on("scenes") == "grid"
+    assert EXPERIMENTS["2ad_pooling"].features_on("scenes") == "grid"
 
 
 def printed_of(arm):
@@ -445,9 +445,7 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
     for data in {entry.data["name"] for entry in stored}:
         entries = [entry for entry in stored if entry.data["name"] == data]
         titles, recipes = {(BASELINE, ""), (ORACLE, "")}, set()
-        for experiment, features in (
-            (experiment, kind) for experiment in EXPERIMENTS.values() for kind in kinds_of(experiment)
-        ):
+        for experiment, features in [(one, kind) for one in EXPERIMENTS.values() for kind in kinds_of(one)]:
             for arm in experiment.arms:
                 for recipe_of in (of_a_lesson, fair):
                     if found := experiment.trainings(arm, features, recipe_of):

@@ -2,12 +2,12 @@
 
 Run as: python tests/benchmarks/cross_attention.py [--record] [--threads 2] [--turns 3] [--pictures 200]
 
-Pictures of 36 regions and captions of 5 to 20 words, 1024 wide. `cross_attention` and `focal_attention`, a loop
-over captions in plain torch that follows the papers step by step, and the bare product of all regions with all
-real words take turns in one process, so that what else the machine does falls on all alike, and medians are
-compared. A training step is the forward and the backward pass of a batch of 128 pairs; its bare products are
-three. On a machine with other work the processor's seconds are the ones to trust. With a GPU, 1,000 pictures
-and 5,000 captions are compared on it too.
+Pictures of 36 regions and captions of 5 to 20 words, 1024 wide. `cross_attention` and `focal_attention`, a
+loop over captions in plain torch that follows the papers step by step, and the bare product of all regions
+with all real words take turns in one process, so that what else the machine does falls on all alike, and
+medians are compared. A training step is the forward and the backward pass of a batch of 128 pairs; its bare
+products are three. On a machine with other work the processor's seconds are the ones to trust. With a GPU,
+1,000 pictures and 5,000 captions are compared on it too.
 """
 
 from __future__ import annotations
@@ -197,7 +197,10 @@ def tasks_of(
         few = slice(0, 50)
         for name in systems:
             torch.testing.assert_close(
-                ours(v[:8], t[few], mask[few], name), loop(v[:8], t[few], lengths[few], name), rtol=1e-3, atol=1e-3
+                ours(v[:8], t[few], mask[few], name),
+                loop(v[:8], t[few], lengths[few], name),
+                rtol=1e-3,
+                atol=1e-3,
             )
     return tasks
 
@@ -233,7 +236,9 @@ def measure(
             "processor_loop_over_ours": spent[other] / spent[name],
             "extra_mb": extra[name],
         }
-        print(f"| {name} | {median[name]:.3f} | " + " | ".join(f"{value:.2f}" for value in row.values()) + " |")
+        print(
+            f"| {name} | {median[name]:.3f} | " + " | ".join(f"{value:.2f}" for value in row.values()) + " |"
+        )
         place = f"{device.type}_{'step' if learns else 'scores'}_{name}"
         metrics |= {f"{place}_{key}": round(value, 3) for key, value in row.items()}
     return metrics
