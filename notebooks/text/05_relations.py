@@ -57,8 +57,8 @@ if data != "scenes":
 # %% [markdown]
 # ## What a mean forgets
 #
-# Here are two pairs of pictures. Both pictures of a pair show the same things. Only one relation tells them apart, and so do the two sentences, which have
-# the same words. The thesis has an example of its own: *blue sky and green grass* is not *green sky and blue grass*.
+# Here are two pairs of pictures. Both pictures of a pair show the same things, and their sentences have the same words. Only the order
+# is different: who is on the left. The thesis has an example of its own: *blue sky and green grass* is not *green sky and blue grass*.
 
 # %% tags=["hide-input"]
 sizes = lesson.pick(smoke=(600, 100, 200), lesson=(4000, 500, 1000), full=(4000, 500, 1000))
@@ -135,8 +135,8 @@ apart = (cells.mean(1) - cells[:, mirror].mean(1)).abs().max()
 print("the same mean of cells:", bool(apart < 1e-5))
 
 # %% [markdown]
-# So we must change the elements before they are pooled. Each should learn what is around it: the bicycle's cell, say, that a girl
-# stands next to it. The thesis calls words and cells *entities*, and lets each look at all others, in a *Transformer block*.
+# So we must change the elements before they are pooled. Each should learn what is around it: a bicycle's cell
+# should know that a girl stands to its right. The thesis calls words and cells *entities*, and lets each look at all others, in a *Transformer block*.
 #
 # ## The block
 #
@@ -189,7 +189,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Section 2.1 of the thesis, for an element $x_i$ of $N$, with $\bar x_i = \mathrm{norm}(x_i)$. Each head has matrices of its own:
+# Here it is as the thesis writes it, for an element $x_i$ of $N$, with $\bar x_i = \mathrm{norm}(x_i)$. Several *heads* attend side by side,
+# "in hope the heads will focus on different relational aspects", each with matrices of its own:
 #
 # $$q_i = W_q \bar x_i, \quad k_i = W_k \bar x_i, \quad u_i = W_u \bar x_i, \qquad
 # a_{ij} = \mathrm{softmax}_j \left( \frac{q_i \cdot k_j}{\sqrt{D_h}} \right)$$
@@ -250,15 +251,13 @@ def block(x, mask, ask, join, widen, narrow, heads):  # (B, N, D) -> (B, N, D)
 # %%
 torch.manual_seed(seed)
 D, heads = 64, 4
-layer = nn.TransformerEncoderLayer(
-    D, heads, 2 * D, dropout=0, batch_first=True, norm_first=True, bias=False
-)
+options = {"dropout": 0, "batch_first": True, "norm_first": True, "bias": False}
+layer = nn.TransformerEncoderLayer(D, heads, 2 * D, **options)
+attend = layer.self_attn
 weights = [
-    layer.self_attn.in_proj_weight,  # ask
-    layer.self_attn.out_proj.weight,  # join
-    layer.linear1.weight,  # widen
-    layer.linear2.weight,  # narrow
-]
+    p.weight for p in (attend.out_proj, layer.linear1, layer.linear2)
+]  # join, widen, narrow
+weights = [attend.in_proj_weight, *weights]  # ask, and the others
 x = torch.randn(3, 12, D)  # (B, N, D)
 mask = torch.arange(12) < torch.tensor([12, 5, 9])[:, None]  # (B, N)
 expected = layer(x, src_key_padding_mask=~mask)
@@ -269,8 +268,8 @@ print("torch.nn.TransformerEncoderLayer agrees")
 # ```{admonition} Optional: the residual as the thesis prints it
 # :class: note dropdown
 #
-# The thesis prints the second sum with $x_i$ in place of $z_i$. Then an element reaches the next block only through the network, and what
-# attention found is never added. We build the usual block; `TransformerReasoner(printed_residual=True)` builds the printed one.
+# The thesis prints the second sum with $x_i$ in place of $z_i$. Then what attention found reaches the next block only through the network.
+# We build the usual block; `TransformerReasoner(printed_residual=True)` builds the printed one.
 # ```
 #
 # ## Order: a block alone has none
@@ -325,7 +324,7 @@ for name, x in (("without", words), ("with", words + position)):
 # ## Padding in front
 #
 # If a caption always begins at the first place, the last positions are seen only by long captions, and where a caption ends gives its
-# length away. So the thesis puts padding in front of short captions, as much as chance will have it: "to prevent our model from
+# length away. So the thesis puts padding in front of short captions, a random amount of it: "to prevent our model from
 # overfitting by exploiting caption length and to learn more robust positional encodings".
 #
 # ```{exercise} Start anywhere
@@ -390,10 +389,10 @@ check("05.break", your_spread)
 # %%
 def deep(
     x, layers, residual, dim=64
-):  # (1, N, D): how alike the elements are, after each layer
+):  # (1, N, D): how alike the elements are, after each block
     alike, mask = [], torch.ones(x.shape[:2], dtype=torch.bool)
     for _ in range(layers):
-        shapes = [(3 * dim, dim), (dim, dim), (2 * dim, dim), (dim, 2 * dim)]
+        shapes = (3 * dim, dim), (dim, dim), (2 * dim, dim), (dim, 2 * dim)
         ask, join, widen, narrow = (torch.randn(shape) / shape[1] ** 0.5 for shape in shapes)
         z = block(x, mask, ask, join, widen, 0 * narrow, 4)  # the first step alone
         z = z if residual else z - x
@@ -403,13 +402,14 @@ def deep(
     return alike
 
 
+# %%
 torch.manual_seed(seed)
 start = torch.randn(1, 49, 64)
 depths = {"with residual": deep(start, 8, True), "without": deep(start, 8, False)}
 products = (torch.randn(2000, 1, 64) @ torch.randn(2000, 64, 49)).squeeze(
     1
 )  # (2000, N)   q · k
-largest = {"divided": products / 8, "not divided": products}
+largest = {"divided": products / 64**0.5, "not divided": products}
 
 # %% tags=["hide-input"]
 figure, panels = plt.subplots(1, 2, figsize=(8.6, 3))
@@ -499,7 +499,7 @@ def pair_loss(v, t, margin=0.2):  # (2, B, D) each: a picture, its twin; a sente
 # %% tags=["hide-input"]
 every_cell = torch.from_numpy(np.array(plain.pictures[np.arange(len(plain))]))  # (Ni, N, F)
 drawn_cells = torch.from_numpy(np.array(drawn.pictures[np.arange(len(drawn))])).float()
-steps = lesson.pick(smoke=20, lesson=250, full=1000)
+steps = lesson.pick(smoke=20, lesson=200, full=1000)
 
 
 def spoken(pairs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -513,7 +513,7 @@ def spoken(pairs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 train_tokens, train_masks, train_rows = spoken(train_pairs)
 test_tokens, test_masks, test_rows = spoken(test_pairs)
-places = max(train_tokens.shape[2], test_tokens.shape[2])
+L = max(train_tokens.shape[2], test_tokens.shape[2])  # places for words
 seen_cells = torch.ones(1, 49, dtype=torch.bool)  # no cell is padding
 
 
@@ -523,38 +523,32 @@ def both(tower, *twins):  # two batches, (B, ...) each, go through a tower toget
     return tower(*joined).unflatten(0, (2, -1))  # (2, B, D)
 
 
-def train(in_pictures, in_captions, draw=0, dim=64, batch=32, **options):
-    torch.manual_seed(seed + draw)
-    cell_tower = Tower(
-        nn.Linear(plain.pictures.shape[-1], dim), 49, dim, in_pictures, **options
-    )
-    word_tower = Tower(nn.Embedding(len(vocabulary), dim), places, dim, in_captions, **options)
-    parameters = [*cell_tower.parameters(), *word_tower.parameters()]
-    optimizer = torch.optim.AdamW(parameters, 2e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, steps, pct_start=0.1)
-    for rows in torch.randint(len(train_rows), (steps, batch)):
-        step(cell_tower, word_tower, rows, optimizer)
-        schedule.step()
-    return cell_tower.eval(), word_tower.eval()
-
-
-# %%
-def step(cell_tower, word_tower, rows, optimizer):
-    x, mask = (
-        every_cell[train_rows[rows]].float(),
-        seen_cells.expand(len(rows), -1),
-    )  # (B, N, F)
+def loss_of(cell_tower, word_tower, rows):  # (B,): which sentences, with their pictures
+    x, mask = every_cell[train_rows[rows]].float(), seen_cells.expand(len(rows), -1)
     tokens, real = train_tokens[:, rows], train_masks[:, rows]  # (2, B, L) each
     room = real.shape[2] - real[0].sum(1)  # (B,)   a sentence and its twin are equally long
     shift = (torch.rand(len(rows)) * (room + 1)).long()  # (B,)   up to all of the room
     v = both(cell_tower, (x, mask), (x[:, mirror], mask))  # (2, B, D)
     t = both(word_tower, push(tokens[0], real[0], shift), push(tokens[1], real[1], shift))
-    loss = pair_loss(v, t)
-    optimizer.zero_grad()
-    loss.backward()
-    parameters = optimizer.param_groups[0]["params"]
-    nn.utils.clip_grad_norm_(parameters, 2.0)
-    optimizer.step()
+    return pair_loss(v, t)
+
+
+# %%
+def train(in_pictures, in_captions, draw=0, dim=64, batch=32, **options):
+    torch.manual_seed(seed + draw)
+    see, read = nn.Linear(every_cell.shape[2], dim), nn.Embedding(len(vocabulary), dim)
+    sides = (see, 49, in_pictures), (read, L, in_captions)
+    pair = nn.ModuleList(Tower(e, places, dim, has, **options) for e, places, has in sides)
+    optimizer = torch.optim.AdamW(pair.parameters(), 2e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, steps, pct_start=0.1)
+    for rows in torch.randint(len(train_rows), (steps, batch)):
+        loss = loss_of(*pair, rows)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(pair.parameters(), 2.0)
+        optimizer.step()
+        schedule.step()
+    return pair
 
 
 # %%
@@ -567,6 +561,7 @@ def pair_scores(cell_tower, word_tower):
     return S.round(decimals=5)  # equal up to rounding is equal: a tie counts half
 
 
+# %%
 ways = {  # positions in the picture tower, in the caption tower
     "in both towers": (True, True),
     "in pictures only": (True, False),
@@ -624,13 +619,12 @@ plots.show(
 # %% [markdown]
 # **What came out.** Each tower has a block, and still only the system with positions in both learns left from right.
 #
-# **What it means.** Without positions, the caption tower gives both sentences the same vector, so chance is all that it can reach, whatever
-# it trains on. The picture tower might have been different, since a cell's vector knows a little of its surroundings. One tower alone has
-# nothing to agree with.
+# **What it means.** Without positions in the captions, a sentence and its twin have the same vector. Without positions in the pictures, a
+# picture and its mirror image have the same vector. In either case nothing can lower the loss. The drawn pairs are not exact mirror
+# images, and a cell sees a little of its neighbours, but nothing taught the tower to use that.
 #
-# **How sure we are.** The intervals come from resampling the pairs; each system was trained once. That a caption tower without positions
-# stays at one half needs no experiment. That such short sentences can be learned says little about real captions: see the long
-# trainings below.
+# **How sure we are.** The intervals come from resampling the pairs; each system was trained once. That it stays at one half without positions
+# in the captions needs no experiment. That such short sentences can be learned says little about richer captions: see below.
 #
 # ## What do the elements look at?
 #
