@@ -16,6 +16,7 @@ from answers import (
     learning_to_rank,
     pictures_and_captions,
     pooling,
+    relations,
     start_here,
 )
 
@@ -28,6 +29,7 @@ NOTEBOOKS = (
     encoders,
     joint_space,
     learning_to_rank,
+    relations,
     cross_attention,
     pooling,
     how_many_negatives,

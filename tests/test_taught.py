@@ -8,6 +8,7 @@ import ast
 import importlib
 import re
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from torch.nn import functional as F
 
 from vsecore import evaluation, pooling, scenes, similarity
 from vsecore.embedding import Embedding
-from vsecore.encoders import BiGRUEncoder, CellEncoder, RegionEncoder
+from vsecore.encoders import BiGRUEncoder, CaptionTransformer, CellEncoder, RegionEncoder
+from vsecore.encoders.reasoning.transformer import Block
 from vsecore.losses import adopt, adopt_k, triplet
 from vsecore.similarity import cosine
 
@@ -344,6 +346,46 @@ def adaptive_pool() -> None:
     torch.testing.assert_close(even, (token + pooling.SoftPool()(x, mask)) / 2)
 
 
+def normalised() -> None:
+    x, _ = elements(6)
+    torch.testing.assert_close(taught("05")["norm"](x), nn.LayerNorm(6).double()(x))
+
+
+def transformer_block() -> None:
+    x, mask = elements(8)
+    theirs = Block(8, 2, 16, 0.0).double()
+    layer = theirs.layer
+    with torch.no_grad():
+        for bias in (layer.linear1.bias, layer.linear2.bias):  # the thesis has none; the others begin at zero
+            bias.zero_()
+    weights = (
+        layer.self_attn.in_proj_weight,
+        layer.self_attn.out_proj.weight,
+        layer.linear1.weight,
+        layer.linear2.weight,
+    )
+    ours = taught("05")["block"](x, mask, *weights, 2)
+    torch.testing.assert_close(ours[mask], theirs(x, mask)[mask])
+
+
+def padding_in_front() -> None:
+    """A caption that is pushed gives what the package gives for one that begins at that position."""
+    mask = torch.arange(6) < torch.tensor([3, 6, 2])[:, None]
+    tokens = torch.arange(18).view(3, 6).masked_fill(~mask, 0)
+    theirs = CaptionTransformer(18, 4, 8, layers=1, heads=2, longest=6).double().eval()
+    for start in range(4):
+        shift = torch.tensor([min(start, 3), 0, start])
+        moved, real = taught("05")["push"](tokens, mask, shift)
+        assert torch.equal(moved[real], tokens[mask])
+        late = theirs(moved, real)[0]
+        for row in range(3):
+            begins = int(shift[row])
+            theirs_late = deepcopy(theirs)
+            theirs_late.positions = nn.Parameter(theirs.positions[begins:])
+            alone = theirs_late(tokens[row : row + 1, mask[row]], None)[0][0]
+            torch.testing.assert_close(late[row, real[row]], alone)
+
+
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
@@ -359,6 +401,9 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("03", "average_precision_at_r"): average_precision,
     ("04", "all_negatives"): all_negatives,
     ("04", "hardest_negative"): hardest_negative,
+    ("05", "norm"): normalised,
+    ("05", "block"): transformer_block,
+    ("05", "push"): padding_in_front,
     ("07", "attention_weights"): cross_attention,
     ("07", "attended_score"): cross_attention,
     ("07", "scan"): cross_attention,

@@ -17,6 +17,7 @@ from vsecore.course.checks import (
     learning_to_rank,
     pictures_and_captions,
     pooling,
+    relations,
     start_here,
 )
 from vsecore.course.checks.exercise import Exercise, Judgement, Trial, judge_answer
@@ -30,6 +31,7 @@ EXERCISES: dict[str, Exercise] = {
     **encoders.EXERCISES,
     **joint_space.EXERCISES,
     **learning_to_rank.EXERCISES,
+    **relations.EXERCISES,
     **cross_attention.EXERCISES,
     **pooling.EXERCISES,
     **how_many_negatives.EXERCISES,

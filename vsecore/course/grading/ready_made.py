@@ -23,6 +23,11 @@ IN_THE_PACKAGE: dict[str, tuple[str, ...]] = {
     "04.all": ("losses.triplet", "losses.Triplet", "losses.LOSSES"),
     "04.siblings": ("losses.triplet", "losses.Triplet", "losses.LOSSES"),
     "04.step": (),
+    "05.block": (
+        "encoders.reasoning.transformer.Block",
+        "encoders.reasoning.transformer.TransformerReasoner",
+    ),
+    "05.padding": (),
     "10.kmax": ("pooling.KMaxPool", "pooling.POOLS", "pooling.build_pool"),
     "10.gpo": ("pooling.GPO", "pooling.POOLS", "pooling.build_pool"),
     "10.token": ("pooling.AdPool", "pooling.POOLS", "pooling.build_pool"),
