@@ -16,6 +16,7 @@ from answers import (
     pictures_and_captions,
     pooling,
     start_here,
+    structural_alignment,
 )
 
 from vsecore.course.checks import EXERCISES, check
@@ -27,6 +28,7 @@ NOTEBOOKS = (
     encoders,
     joint_space,
     learning_to_rank,
+    structural_alignment,
     pooling,
     how_many_negatives,
     ensembles_and_speed,

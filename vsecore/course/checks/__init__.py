@@ -17,6 +17,7 @@ from vsecore.course.checks import (
     pictures_and_captions,
     pooling,
     start_here,
+    structural_alignment,
 )
 from vsecore.course.checks.exercise import Exercise, Judgement, Trial, judge_answer
 from vsecore.course.checks.restarted import explain_missing_names
@@ -29,6 +30,7 @@ EXERCISES: dict[str, Exercise] = {
     **encoders.EXERCISES,
     **joint_space.EXERCISES,
     **learning_to_rank.EXERCISES,
+    **structural_alignment.EXERCISES,
     **pooling.EXERCISES,
     **how_many_negatives.EXERCISES,
     **ensembles_and_speed.EXERCISES,
