@@ -6,7 +6,7 @@ import pytest
 from studies import LEVEL, RATES, RIDGE, ridge, study
 
 from vsecore import records
-from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, outcomes, verdicts
+from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, missing, outcomes, verdicts
 from vsecore.experiments.gates import Studied, Training, late_gain
 from vsecore.experiments.ledger import printed_sums
 
@@ -322,6 +322,97 @@ def test_verdicts_as_a_table(tmp_path, claimed):
     ]
 
 
+# ---------------------------------------------------------------- one direction, and relations
+
+
+def with_directions(values, way, by):
+    """The metrics of each seed: its rsum lies in one direction, whose mAP@R is `by`; the other has none."""
+    other = {"i2t": "t2i", "t2i": "i2t"}[way]
+    return {
+        seed: {"rsum": rsum, f"{way}_map_at_r": by + seed / 10, f"{other}_map_at_r": 30.0}
+        | {f"{way}_r{k}": rsum / 3 for k in (1, 5, 10)}
+        | {f"{other}_r{k}": 1.0 for k in (1, 5, 10)}
+        for seed, rsum in values.items()
+    }
+
+
+@pytest.mark.parametrize(("about", "way"), [("caption retrieval", "i2t"), ("image retrieval", "t2i")])
+def test_a_claim_about_one_direction_is_judged_by_its_recalls_and_its_truth(
+    tmp_path, claimed, monkeypatch, about, way
+):
+    monkeypatch.setitem(FAIR_SCALE, "scenes", SMALL)
+    claimed({"about": about})
+    better, worse = with_directions(BETTER, way, 40.0), with_directions(WORSE, way, 35.0)
+    outcome = judged(tmp_path / "this", better, worse, data="scenes")
+    assert outcome.told == "reproduced"
+    assert outcome.differences.keys() == {f"{way}_rsum", f"{way}_map_at_r"}
+    assert outcome.differences[f"{way}_rsum"] == pytest.approx([10.0, 9.0, 11.0, 10.0, 11.0])
+    other = {"i2t": "t2i", "t2i": "i2t"}[way]
+    better, worse = with_directions(BETTER, other, 40.0), with_directions(WORSE, other, 35.0)
+    assert judged(tmp_path / "other", better, worse, data="scenes").told == "no difference"
+
+
+def test_claims_share_the_doubt_by_each_measure_that_judges_both(tmp_path, claimed, monkeypatch):
+    """Of a claim about both directions and one about captions, mAP@R of captions has two, the rest one."""
+    monkeypatch.setitem(FAIR_SCALE, "scenes", SMALL)
+    found = with_directions(BARELY_BETTER, "i2t", 40.0)
+    for seed, metrics in found.items():
+        metrics["i2t_map_at_r"] = BARELY_BETTER[seed] / 10
+    before = with_directions(WORSE, "i2t", 40.0)
+    for seed, metrics in before.items():
+        metrics["i2t_map_at_r"] = WORSE[seed] / 10
+    claimed({"about": "caption retrieval"})
+    assert judged(tmp_path / "one", found, before, data="scenes").told == "reproduced"
+    claimed({"about": "caption retrieval"}, {"statement": "AdOpt helps in both"})
+    folder = tmp_path / "one" / "records"
+    captions, _ = outcomes("2ad", "scenes", folder=folder)
+    assert captions.by_measure == {"i2t_rsum": "reproduced", "i2t_map_at_r": "undecided"}
+
+
+ABOUT_RELATIONS = {
+    "about": "relations",
+    "experiment": "relational_losses",
+    "system": "basic",
+    "against": "without positions",
+}
+
+
+def test_a_claim_about_relations_is_judged_by_the_pairs_of_the_scenes(tmp_path, claimed, monkeypatch):
+    monkeypatch.setitem(FAIR_SCALE, "scenes", SMALL)
+    claimed(ABOUT_RELATIONS)
+    ridge(tmp_path, "scenes")
+    for arm, pairs in (("basic", 70.0), ("without positions", 52.0)):
+        values = {
+            seed: metrics | {"pairs_t2i": pairs + seed % 2, "pairs_i2t": pairs + seed / 5}
+            for seed, metrics in with_truth(WORSE, 40.0).items()
+        }
+        study(tmp_path, "relational_losses", arm, values, "scenes")
+    (outcome,) = outcomes("2ad", "scenes", folder=tmp_path)
+    assert outcome.told == "reproduced"
+    assert outcome.differences == {
+        "pairs_t2i": pytest.approx([18.0] * 5),
+        "pairs_i2t": pytest.approx([18.0] * 5),
+    }
+
+
+def test_where_no_pairs_are_known_no_training_would_help_a_claim_about_relations(tmp_path, claimed):
+    claimed(ABOUT_RELATIONS)
+    (outcome,) = outcomes("2ad", "small", folder=tmp_path)
+    assert outcome.told == "too small to say: these data"
+    assert [(gate.trainings, gate.seconds) for gate in outcome.shut] == [(0, 0.0)]
+    assert missing(outcome, {}, "small", 60.0) == list(outcome.shut)
+    assert verdicts("2ad", "small", folder=tmp_path).splitlines()[-1] == (
+        "| AdOpt helps (table 3) | – | – | – | 0 | too small to say: these data |"
+    )
+
+
+def test_the_papers_sums_of_one_direction_are_those_of_its_recalls():
+    experiment = EXPERIMENTS["relational_losses"]
+    assert printed_sums(experiment, "caption retrieval")["basic"] == pytest.approx(53.1 + 84.7 + 92.5)
+    assert printed_sums(experiment, "image retrieval")["VSE++ towers"] == pytest.approx(43.6 + 77.6 + 87.8)
+    assert printed_sums(experiment, "relations") == {}
+
+
 # ---------------------------------------------------------------- claims
 
 
@@ -333,11 +424,14 @@ def test_every_claim_is_told_once_and_borne_out_by_the_papers_own_numbers():
     for field in ("statement", "place", "refuted_by"):
         assert all(getattr(claim, field).strip() for claim in held)
     assert len({(claim.statement, claim.experiment) for claim in held}) == len(held)
-    assert len({(claim.experiment, claim.system, claim.against, claim.when) for claim in held}) == len(held)
+    compared = {
+        (claim.experiment, claim.system, claim.against, claim.when, claim.about, claim.kind) for claim in held
+    }
+    assert len(compared) == len(held)
     told = 0
     for claim in held:
         assert claim.system != claim.against
-        printed = printed_sums(EXPERIMENTS[claim.experiment])
+        printed = printed_sums(EXPERIMENTS[claim.experiment], claim.about)
         if claim.kind != "our question" and {claim.system, claim.against} <= printed.keys():
             margin = gates.MARGIN * printed[claim.against] if claim.kind == "no worse" else 0.0
             assert printed[claim.system] > printed[claim.against] - margin, claim.statement
@@ -353,6 +447,12 @@ def test_every_claim_is_told_once_and_borne_out_by_the_papers_own_numbers():
         ({"kind": "best"}, r"claims.yml: \[1\].kind is 'best': wanted one of"),
         ({"experiment": "2ad_party"}, "experiment '2ad_party' is unknown: there are 2ad_pooling"),
         ({"against": "without AdSpot"}, "experiment '2ad_parts' has no arm 'without AdSpot'"),
+        ({"about": "relations"}, "experiment '2ad_parts' does not look at relations"),
+        ({"about": "cats"}, r"claims.yml: \[1\].about is 'cats': wanted one of"),
+        (
+            {"about": "image retrieval", "when": "early in training"},
+            "'AdOpt helps' is about image retrieval early in training: wanted one or the other",
+        ),
         ({"words": ""}, "'AdOpt helps' is of the kind 'better': wanted the paper's words"),
         (
             {"kind": "our question"},

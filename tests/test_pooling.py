@@ -21,7 +21,9 @@ from vsecore.pooling import (
     AttentionPool,
     GCNPool,
     GeneralizedMeanPool,
+    GRUPool,
     KMaxPool,
+    LastPool,
     LIPPool,
     MaxPool,
     MeanPool,
@@ -64,14 +66,17 @@ WEIGHED = {  # those that give each value a weight, 1 in all
     "adpool, embedding": lambda: trained(AdPool(DIM, token_share=0.0)),
     "adpool, random": lambda: trained(drawn()),
 }
+ORDERED = ("seq2seq", "gru_last", "last")  # those that read the elements in their order
 OTHERS = {
     "seq2seq": lambda: trained(Seq2SeqPool(DIM)),
+    "gru_last": lambda: trained(GRUPool(DIM)),
+    "last": LastPool,
     "gcn": lambda: trained(GCNPool(DIM, layers=2)),
     "generalized_mean": lambda: GeneralizedMeanPool(2.5).double(),
     "attention": lambda: trained(AttentionPool(DIM, heads=1)),
 }
 PLAIN = {repr(pool): partial(copy.deepcopy, pool) for pool in SIMPLE}
-ORDERLESS = PLAIN | WEIGHED | {name: make for name, make in OTHERS.items() if name != "seq2seq"}
+ORDERLESS = PLAIN | WEIGHED | {name: make for name, make in OTHERS.items() if name not in ORDERED}
 
 
 @pytest.fixture
@@ -158,8 +163,8 @@ def test_the_order_of_elements_changes_nothing(pool):
     torch.testing.assert_close(pool(x[:, order], mask[:, order]), pool(x, mask))
 
 
-def test_a_recurrent_pool_reads_in_the_order_given_wherever_the_padding_lies():
-    pool = OTHERS["seq2seq"]()
+@each({name: OTHERS[name] for name in ORDERED})
+def test_a_recurrent_pool_reads_in_the_order_given_wherever_the_padding_lies(pool):
     x, mask = batch()
     front = torch.arange(x.shape[1]) < mask.sum(1, keepdim=True)
     packed = torch.zeros_like(x)
@@ -668,6 +673,19 @@ def test_the_recurrent_pool_agrees_with_packed_elements():
     torch.testing.assert_close(pool(x, mask), last.mean(0))
 
 
+def test_the_last_state_agrees_with_packed_elements():
+    pool, (x, mask) = OTHERS["gru_last"](), batch()
+    _, last = pool.gru(pack_sequence([x[row, real] for row, real in enumerate(mask)], enforce_sorted=False))
+    torch.testing.assert_close(pool(x, mask), last[0])
+
+
+def test_the_last_element_is_the_last_real_one():
+    x, mask = batch()
+    expected = torch.stack([rows[real][-1] for rows, real in zip(x, mask, strict=True)])
+    assert torch.equal(LastPool()(x, mask), expected)
+    assert torch.equal(LastPool()(x), x[:, -1])
+
+
 def test_the_generalized_pool_reads_places_both_ways():
     pool = trained(GPO(position_dim=4, hidden=3))
     codes = [[math.sin(k), math.cos(k), math.sin(k / 100), math.cos(k / 100)] for k in range(6)]
@@ -778,11 +796,11 @@ def test_build_pool_refuses_what_it_does_not_know(name, dim, options, message):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("name", sorted(set(POOLS) - {"gpo", "seq2seq"}))
+@pytest.mark.parametrize("name", sorted(set(POOLS) - {"gpo", "seq2seq", "gru_last"}))
 def test_no_pooler_asks_a_gpu_for_a_number_nor_leaves_it(name, masked):
     """Tensors that pretend to be on a GPU have no numbers, and meet none that are elsewhere.
 
-    The two recurrent poolers leave autocast, which asks for a GPU's driver: they need the next test.
+    Recurrent poolers leave autocast, which asks for a GPU's driver: they need the next test.
     """
     with FakeTensorMode():
         with torch.device("cuda"):

@@ -6,14 +6,14 @@ import pytest
 import torch
 from small import make_bert, recipe, small_data, train
 from test_seam import assert_resumes_with_the_same_bits
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import layer_norm
 
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders import CaptionTransformer
 from vsecore.encoders.caption_transformer import WideningBlock
-from vsecore.encoders.reasoning import TransformerReasoner
+from vsecore.encoders.reasoning import REASONERS, TransformerReasoner
 from vsecore.encoders.reasoning.transformer import Block
-from vsecore.losses import LOSSES
 from vsecore.pooling import FirstPool
 from vsecore.recipes import Part, get, thesis
 from vsecore.training import load_run
@@ -410,6 +410,24 @@ def test_attention_maps_of_words_rebuild_what_the_first_block_returns():
     torch.testing.assert_close(block(x, mask)[mask], wanted[mask], **exactly)
 
 
+# On a GPU.
+
+
+@pytest.mark.parametrize("learning", [True, False])
+@pytest.mark.parametrize("masked", [False, True])
+def test_nothing_asks_a_gpu_for_a_number_nor_leaves_it(learning, masked):
+    """Tensors that pretend to be on a GPU have no numbers, and meet none that are elsewhere."""
+    with FakeTensorMode(), torch.set_grad_enabled(learning):
+        with torch.device("cuda"):
+            model = TransformerReasoner(DIM, heads=HEADS, layers=2, positions=5, cls=True).train(learning)
+            encoder = CaptionTransformer(30, WORDS, DIM, heads=HEADS).train(learning)
+            x, words = torch.rand(3, 5, DIM), torch.ones(3, 5, dtype=torch.long)
+            mask = torch.ones(3, 5, dtype=torch.bool) if masked else None
+        for out, _ in (model(x, mask), encoder(words, mask)):
+            assert out.device.type == "cuda"
+        FirstPool()(x, mask)
+
+
 # What is refused.
 
 
@@ -451,15 +469,26 @@ def test_more_elements_than_positions_are_refused():
         reasoner()(torch.zeros(2, 3, 5))
 
 
+def test_the_defaults_stand_still_for_digests_are_taken_against_them():
+    assert {name: of.default for name, of in REASONERS._options("transformer").items()} == {
+        "layers": 1,
+        "heads": 8,
+        "hidden": None,
+        "positions": 0,
+        "cls": False,
+        "drop": 0.1,
+        "norm_last": False,
+        "printed_residual": False,
+    }
+
+
 # Systems.
 
 SMALL = {"dim": 32, "training__learning_rate": 1e-3, "training__batch_size": 20, "training__epochs": 1}
 READER = {"text__encoder__word_dim": 8, "text__encoder__minimum_count": 1}
-# The losses on entities are a piece of their own.
-READY = [name for name in thesis.VARIANTS if not name.startswith("node_") or name in LOSSES]
 NAMES = [
     *(f"thesis_{feature}" for feature in ("grid", "region")),
-    *(f"thesis_{feature}+{variant}" for feature in ("grid", "region") for variant in READY),
+    *(f"thesis_{feature}+{variant}" for feature in ("grid", "region") for variant in thesis.VARIANTS),
     *(f"tern_{feature}_{text}" for feature in ("grid", "region") for text in ("bert", "words")),
 ]
 
@@ -502,7 +531,7 @@ def test_the_recipes_carry_the_numbers_of_their_sources():
         model = one.override({"dim": 32}).build(7, Vocabulary(["a", "dog"]))
         assert (len(model.image_reasoner.blocks), len(model.text_encoder.blocks)) == (1, 2)
         assert model.text_encoder.positions.shape == (48, 300)
-    pooled, crossed = (thesis.VARIANTS[name]["losses"] for name in ("node_pooling", "node_cross_attention"))
+    pooled, crossed = (get(f"thesis_grid+node_{loss}").losses for loss in ("pooling", "cross_attention"))
     assert [(part.name, part.weight) for part in pooled] == [("triplet", 0.2), ("node_pooling", 0.8)]
     assert [(part.name, part.weight) for part in crossed] == [("triplet", 1), ("node_cross_attention", 0.15)]
     tern = get("tern_region_bert")

@@ -163,7 +163,7 @@ def test_a_misspelt_field_is_answered_with_those_that_are_spelled_nearly_so(fiel
         ("losses.triplet.margin", "wide", "option margin of loss 'triplet' is 'wide': wanted a number"),
         ("losses.triplet.margin", "NaN", "margin of loss 'triplet' is 'NaN': wanted a number"),
         ("losses.triplet.margin", -0.1, "margin must be a number >= 0, got -0.1"),
-        ("losses", "hinge", "loss 'hinge' is unknown: there are adopt, info_nce, triplet"),
+        ("losses", "hinge", "loss 'hinge' is unknown: there are adopt, .*, triplet"),
         ("losses.triplet.siblings_are_negatives", "yes", "is 'yes': wanted true or false"),
         ("image.element_drop", 1, "image.element_drop is 1: wanted less than 1"),
         ("training.learning_rate", 0, "training.learning_rate is 0: wanted more than 0"),
@@ -370,6 +370,18 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
             "drop": 0.2,
             "minimum_count": 4,
         },
+        ("caption encoder", "transformer"): {
+            "word_dim": 300,
+            "layers": 2,
+            "heads": 8,
+            "hidden": None,
+            "longest": 48,
+            "positions": True,
+            "left_padding": True,
+            "drop": 0.1,
+            "printed_residual": False,
+            "minimum_count": 4,
+        },
         ("caption encoder", "bert"): {"weights": inspect.Parameter.empty},
         ("pool", "kmax"): {"k": inspect.Parameter.empty},
         ("pool", "generalized_mean"): {"power": 3.0},
@@ -377,6 +389,14 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         ("pool", "gcn"): {"layers": 4},
         ("pool", "gpo"): {"position_dim": 32, "hidden": 32, "temperature": 0.1},
         ("pool", "adpool"): {"per_dimension": False, "token_share": None},
+        ("similarity", "cross_attention"): {
+            "direction": "t2i",
+            "smooth": 9.0,
+            "aggregate": "lse",
+            "lse": 6.0,
+            "negative_slope": 0.1,
+        },
+        ("similarity", "focal_attention"): {"focus": "equal", "smooth": 20.0},
         ("loss", "triplet"): {"margin": 0.2, "warmup_epochs": 1, "siblings_are_negatives": False},
         ("loss", "info_nce"): {"temperature": 0.05, "siblings_are_negatives": False},
         ("loss", "adopt"): {
@@ -387,6 +407,8 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
             "positive_in_denominator": True,
             "siblings_are_negatives": False,
         },
+        ("loss", "node_pooling"): {"pools": 8, "margin": 0.2, "shared": True},
+        ("loss", "node_cross_attention"): {"margin": 0.2},
     }
 
 

@@ -189,6 +189,7 @@ PUBLISHED = records.published()
 COLLECTIONS = {
     "coco, mean of five folds of 1,000 test pictures",
     "coco, 5,000 test pictures",
+    "coco, 1,000 test pictures",
     "flickr30k, 1,000 test pictures",
     "flickr8k, 1,000 test pictures",
     "eccv caption and cxc, on the 5,000 test pictures of coco",

@@ -731,7 +731,7 @@ def uneven(picture):
 class ReadsEverything(torch.nn.Module):
     """A loss that looks at all that a step has, wherever it was computed."""
 
-    reads = ("elements",)
+    reads = ("elements", "tokens")
 
     def __init__(self, dim: int, target_dim: int) -> None:
         super().__init__()
@@ -743,7 +743,9 @@ class ReadsEverything(torch.nn.Module):
         words = (step.t.elements * step.t.mask[..., None]).sum((1, 2))  # (C,)
         pairs = (step.positives * cells[:, None].sin() * words[None].cos()).mean()
         hard = sum(step.similarity.pairs(v, t).square().mean() for v, t in step.offline)
-        return decoded + pairs + hard
+        written = step.tokens.sin() * step.token_mask  # (C, L)
+        said = (step.t.elements[:, :, 0] * written).mean()
+        return decoded + pairs + hard + said
 
 
 def distributed_worker(out):

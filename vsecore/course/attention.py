@@ -174,8 +174,8 @@ class WordMaps:
         )
         if not peaks:
             return said
-        found = (f"{word}: {self._place(peak)}" for word, peak in zip(self.words, self.peaks(), strict=True))
-        return f"{said} The largest lies here. {'; '.join(found)}."
+        found = (f"{word}, {self._place(peak)}" for word, peak in zip(self.words, self.peaks(), strict=True))
+        return f"{said} Each word and where its largest value lies: {'; '.join(found)}."
 
     def figure(self, columns: int = 5) -> Figure:
         """Draw the picture, then a map for each word, all on one scale.

@@ -4,6 +4,7 @@ Pooling them to one vector, or predicting a set from them, comes after: see `vse
 """
 
 from vsecore.encoders.caption_transformer import CaptionTransformer
+from vsecore.encoders.one_way import GRUEncoder
 from vsecore.encoders.pictures import CellEncoder, RegionEncoder
 from vsecore.encoders.windows import WindowEncoder
 from vsecore.encoders.words import BERTEncoder, BiGRUEncoder
@@ -18,7 +19,13 @@ IMAGE_ENCODERS = Registry(
 
 TEXT_ENCODERS = Registry(
     "caption encoder",
-    {"gru": BiGRUEncoder, "window": WindowEncoder, "transformer": CaptionTransformer, "bert": BERTEncoder},
+    {
+        "gru": BiGRUEncoder,
+        "forward_gru": GRUEncoder,
+        "window": WindowEncoder,
+        "transformer": CaptionTransformer,
+        "bert": BERTEncoder,
+    },
     context=("vocabulary_size", "dim", "vectors", "architecture", "captions"),
     methods=("tokenizer",),
 )
@@ -31,6 +38,7 @@ __all__ = [
     "BiGRUEncoder",
     "CaptionTransformer",
     "CellEncoder",
+    "GRUEncoder",
     "RegionEncoder",
     "WindowEncoder",
 ]

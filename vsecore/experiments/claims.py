@@ -19,6 +19,8 @@ Kind = Literal["better", "no worse", "our question"]
 """What a claim says about its first system; "our question": one that a reader will ask, not the paper."""
 When = Literal["at the end", "early in training"]
 """When a claim compares its systems."""
+About = Literal["both ways", "caption retrieval", "image retrieval", "relations"]
+"""What a claim is about: retrieval in both directions or in one, or pictures that differ in one relation."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,15 @@ class Claim:
     statement: str  # what is claimed, in a few plain words
     refuted_by: str  # what would speak against it
     when: When = "at the end"
+    about: About = "both ways"
 
 
 def claims(work: str = "") -> list[Claim]:
     """Read the claims in `assets/claims.yml`, of one paper or of all.
 
     Raises:
-        ValueError: an entry lacks a field, has an unknown one, or names no experiment or arm.
+        ValueError: an entry lacks a field, has an unknown one, names no experiment or arm, or is about
+            something that its experiment does not measure.
     """
     text = json.dumps(yaml.safe_load(CLAIMS.read_text(encoding="utf-8")))
     found: list[Claim] = from_json(CLAIMS.name, text, list[Claim])
@@ -51,6 +55,13 @@ def claims(work: str = "") -> list[Claim]:
         for arm in (claim.system, claim.against):
             if arm not in get_experiment(claim.experiment).arms:
                 raise ValueError(f"{CLAIMS.name}: experiment {claim.experiment!r} has no arm {arm!r}")
+        if claim.when != "at the end" and claim.about != "both ways":
+            raise ValueError(
+                f"{CLAIMS.name}: {claim.statement!r} is about {claim.about} {claim.when}: wanted one or the "
+                "other, since early in training only the rsum of both directions is recorded"
+            )
+        if claim.about == "relations" and not get_experiment(claim.experiment).pairs:
+            raise ValueError(f"{CLAIMS.name}: experiment {claim.experiment!r} does not look at relations")
         if (claim.words == "") != (claim.kind == "our question"):
             raise ValueError(
                 f"{CLAIMS.name}: {claim.statement!r} is of the kind {claim.kind!r}: wanted the paper's words "

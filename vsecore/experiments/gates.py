@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vsecore.experiments import tuning
-from vsecore.experiments.claims import When
+from vsecore.experiments.claims import About, When
 
 LEVELLED = 0.01
 """A training has levelled off if the last third of its epochs added less than this share of its rsum."""
@@ -24,6 +24,10 @@ SEEDS_ELSEWHERE = 3
 MEASURES = {"scenes": ("rsum", "i2t_map_at_r", "t2i_map_at_r")}
 """The measures that count, by data: on the scenes, whose truth is known, also mAP@R on it, both ways."""
 MEASURES_ELSEWHERE = ("rsum",)
+ONE_WAY: dict[About, str] = {"caption retrieval": "i2t", "image retrieval": "t2i"}
+"""The prefix of its measures, where a claim is about one direction."""
+PAIRS = {"scenes": ("pairs_t2i", "pairs_i2t")}
+"""The measures of a claim about relations; only the scenes have pictures that differ in one alone."""
 EARLY = "early_rsum"
 """Judges claims about early training: the mean rsum on dev over the first third of the epochs."""
 
@@ -45,7 +49,8 @@ class Studied:
 
     arm: str
     trainings: Sequence[Training]  # one for its system, or one for each member of an ensemble
-    results: Mapping[str, Mapping[int, float]]  # each measure by seed, of the test split except for `EARLY`
+    results: Mapping[str, Mapping[int, float]]  # each measure by seed, of the test split except for `EARLY`;
+    # `i2t_rsum` and `t2i_rsum` are the sums of the three recalls of a direction
     baseline: Mapping[str, float]  # of a ridge regression on its features, the best of its members'
     device: str  # what it was trained on
     title: tuple[str, str]  # name and digest of its records: the same if two arms are the same system
@@ -71,11 +76,20 @@ class Shut:
     seconds: float  # how long those take
 
 
-def measures_of(data: str, when: When = "at the end") -> tuple[str, ...]:
-    """Return the measures that count on some data."""
+def measures_of(data: str, when: When = "at the end", about: About = "both ways") -> tuple[str, ...]:
+    """Return the measures that count on some data; none for a claim about relations where there are no pairs.
+
+    In one direction, these are the sum of its three recalls and its mAP@R.
+    """
     if when == "early in training":
         return (EARLY,)
-    return MEASURES.get(data, MEASURES_ELSEWHERE)
+    if about == "relations":
+        return PAIRS.get(data, ())
+    measures = MEASURES.get(data, MEASURES_ELSEWHERE)
+    if about == "both ways":
+        return measures
+    way = ONE_WAY[about]
+    return (f"{way}_rsum", *(measure for measure in measures if measure.startswith(way)))
 
 
 def seeds_wanted(data: str) -> int:
@@ -83,14 +97,26 @@ def seeds_wanted(data: str) -> int:
     return SEEDS.get(data, SEEDS_ELSEWHERE)
 
 
-def shut(first: Studied, second: Studied, data: str, when: When = "at the end") -> list[Shut]:
-    """Return the gates that are shut for a comparison of two arms, in order; none if it may be judged."""
+def no_measures(data: str, about: About) -> Shut | None:
+    """Check that the data have what a claim is about; no training helps where they do not."""
+    if measures_of(data, about=about):
+        return None
+    return Shut("these data", "no two of these pictures are known to differ in one relation alone", 0, 0.0)
+
+
+def shut(
+    first: Studied, second: Studied, data: str, when: When = "at the end", about: About = "both ways"
+) -> list[Shut]:
+    """Return the gates that are shut for a comparison of two arms, in order; none if it may be judged.
+
+    The linear baseline is a matter of retrieval in both directions, whatever the claim is about.
+    """
     found: list[Shut | None] = [same_system(first, second)]
     for arm in (first, second):
         found += [learning_rate(arm), levelled(arm)]
         if not _compared(arm, data) or not (arm is weaker(first, second) and is_finished(arm)):
             found.append(above_baseline(arm, data))
-    found += [seeds(first, second, data), measured(first, second, data, when)]
+    found += [seeds(first, second, data), measured(first, second, data, when, about)]
     return [gate for gate in found if gate is not None]
 
 
@@ -216,10 +242,12 @@ def seeds(first: Studied, second: Studied, data: str) -> Shut | None:
     return Shut("seeds", f"{len(shared)} in common, {wanted} needed", trainings, seconds)
 
 
-def measured(first: Studied, second: Studied, data: str, when: When = "at the end") -> Shut | None:
+def measured(
+    first: Studied, second: Studied, data: str, when: When = "at the end", about: About = "both ways"
+) -> Shut | None:
     """Check that both arms have every measure that counts on the data, from the same seeds."""
     shared = first.seeds & second.seeds
-    for measure in measures_of(data, when):
+    for measure in measures_of(data, when, about):
         for arm in (first, second):
             if missing := shared - arm.results.get(measure, {}).keys():
                 seconds = sum(training.seconds for training in arm.trainings)

@@ -13,8 +13,9 @@ from vsecore import records
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
+from vsecore.experiments.claims import About
 from vsecore.experiments.experiment import Candidates, Experiment, PlannedTraining, title_of
-from vsecore.experiments.gates import EARLY, Studied, Training, is_unfinished, measures_of
+from vsecore.experiments.gates import EARLY, ONE_WAY, Studied, Training, is_unfinished, measures_of
 from vsecore.experiments.references import BASELINE
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.scales import Scale, changes_of, recipe_at
@@ -71,6 +72,10 @@ def studied(
         for entry in mine:
             for metric, value in entry.metrics.items():
                 metrics[metric][entry.seed] = value
+            for way in ONE_WAY.values():
+                recalls = [entry.metrics.get(f"{way}_r{k}") for k in (1, 5, 10)]
+                if None not in recalls:
+                    metrics[f"{way}_rsum"][entry.seed] = sum(value for value in recalls if value is not None)
             if curve := tuning.development_curve(entry):
                 metrics[EARLY][entry.seed] = statistics.mean(curve[: max(len(curve) // 3, 1)])
         found[arm] = Studied(
@@ -147,18 +152,28 @@ def table(
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def printed_sums(experiment: Experiment) -> dict[str, float]:
+def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str, float]:
     """Return the rsum that papers print for each arm, all on the same test pictures of COCO.
 
     The test set with the most arms is used; on a tie, all 5,000 pictures rather than folds of them.
+
+    Args:
+        experiment: whose arms.
+        about: for retrieval in one direction, the sum of its three recalls; of relations nothing is printed.
     """
+    if about == "relations":
+        return {}
     sums: dict[str, dict[str, float]] = defaultdict(dict)  # by data, then by arm
     for row in records.published():
         for arm, named in experiment.arms.items():
             if row.system != named.published or not row.data.startswith("coco"):
                 continue
             if row.printed_rsum is not None:
-                sums[row.data][arm] = row.printed_rsum
+                sums[row.data][arm] = (
+                    row.printed_rsum
+                    if about == "both ways"
+                    else sum(row.metrics[f"{ONE_WAY[about]}_r{k}"] for k in (1, 5, 10))
+                )
     if not sums:
         return {}
     return sums[max(sums, key=lambda data: (len(sums[data]), "5,000" in data))]

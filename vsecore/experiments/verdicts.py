@@ -49,7 +49,8 @@ def outcomes(
     """Judge a paper's claims by the records of fair trainings on some data, see `gates` and `statistics`.
 
     With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
-    A claim about early training has a measure of its own, `gates.EARLY`. Each measure is tested by itself,
+    A claim about early training, one direction or relations has measures of its own, see
+    `gates.measures_of`. Each measure is tested by itself,
     with Holm's correction over all claims of an experiment that it judges, judged or not yet; if the measures
     disagree the verdict is "mixed". "not tried": an arm has no record.
 
@@ -83,31 +84,38 @@ def _judged(
     shut: list[list[Shut] | None] = []
     for claim in several:
         first, second = found.get(claim.system), found.get(claim.against)
-        shut.append(None if first is None or second is None else gates.shut(first, second, data, claim.when))
+        if never := gates.no_measures(data, claim.about):
+            shut.append([never])
+        elif first is None or second is None:
+            shut.append(None)
+        else:
+            shut.append(gates.shut(first, second, data, claim.when, claim.about))
     judged = [claim for claim, gates_shut in zip(several, shut, strict=True) if gates_shut == []]
     by_measure: dict[Claim, dict[str, Verdict]] = {claim: {} for claim in judged}
-    for when in dict.fromkeys(claim.when for claim in judged):
-        for measure in measures_of(data, when):
-            for no_worse in (True, False):
-                alike = [
-                    claim
-                    for claim in everything
-                    if claim.when == when and (claim.kind == "no worse") == no_worse
-                ]
-                family = [claim for claim in judged if claim in alike]
-                left = [_doubts(found[claim.system], found[claim.against], measure) for claim in family]
-                for claim, remaining in zip(family, corrected(left, len(alike)), strict=True):
-                    by_measure[claim][measure] = judge(remaining, claim.kind)
+    for measure in dict.fromkeys(measure for claim in judged for measure in _measures(claim, data)):
+        for no_worse in (True, False):
+            alike = [
+                claim
+                for claim in everything
+                if measure in _measures(claim, data) and (claim.kind == "no worse") == no_worse
+            ]
+            family = [claim for claim in judged if claim in alike]
+            left = [_doubts(found[claim.system], found[claim.against], measure) for claim in family]
+            for claim, remaining in zip(family, corrected(left, len(alike)), strict=True):
+                by_measure[claim][measure] = judge(remaining, claim.kind)
     held = []
     for claim, gates_shut in zip(several, shut, strict=True):
         if gates_shut is None:
             held.append(Outcome(claim, {}, (), "not tried"))
             continue
+        if claim not in by_measure and not _measures(claim, data):
+            held.append(Outcome(claim, {}, gates_shut, "too small to say"))
+            continue
         first, second = found[claim.system], found[claim.against]
         held.append(
             Outcome(
                 claim,
-                {measure: differences(first, second, measure) for measure in measures_of(data, claim.when)},
+                {measure: differences(first, second, measure) for measure in _measures(claim, data)},
                 gates_shut,
                 "too small to say" if gates_shut else together(list(by_measure[claim].values())),
                 {} if gates_shut else by_measure[claim],
@@ -115,6 +123,10 @@ def _judged(
             )
         )
     return held
+
+
+def _measures(claim: Claim, data: str) -> tuple[str, ...]:
+    return measures_of(data, claim.when, claim.about)
 
 
 def _remark(first: Studied, second: Studied, data: str) -> str:
@@ -153,8 +165,10 @@ def verdicts(
         if outcome.judgement == "not tried":
             untried.append(outcome.claim.statement)
             continue
-        claim, found = outcome.claim, next(iter(outcome.differences.values()))
-        paper = printed_sums(get_experiment(claim.experiment)) if claim.when == "at the end" else {}
+        claim: Claim = outcome.claim
+        found: Sequence[float] = next(iter(outcome.differences.values()), ())
+        paper = printed_sums(get_experiment(claim.experiment), claim.about)
+        paper = paper if claim.when == "at the end" else {}
         cells = [
             f"{claim.statement} ({claim.place})",
             f"{paper[claim.system] - paper[claim.against]:+.1f}"

@@ -5,6 +5,7 @@ reads what it needs from a `Step`, and may hold parameters or state.
 """
 
 from vsecore.losses.adopt import AdOpt, Rule, adopt, adopt_k, alignment, negatives_kept, uniformity
+from vsecore.losses.captioning import CaptionDecoder, Captioning, captioning_loss
 from vsecore.losses.contrastive import InfoNCE, info_nce
 from vsecore.losses.node_alignment import (
     NodeCrossAttentionLoss,
@@ -23,6 +24,7 @@ LOSSES = Registry(
         "triplet": Triplet,
         "info_nce": InfoNCE,
         "adopt": AdOpt,
+        "captioning": Captioning,
         "node_pooling": NodePoolingLoss,
         "node_cross_attention": NodeCrossAttentionLoss,
     },
@@ -33,6 +35,8 @@ LOSSES = Registry(
 __all__ = [
     "LOSSES",
     "AdOpt",
+    "CaptionDecoder",
+    "Captioning",
     "InfoNCE",
     "NodeCrossAttentionLoss",
     "NodePooling",
@@ -43,6 +47,7 @@ __all__ = [
     "adopt",
     "adopt_k",
     "alignment",
+    "captioning_loss",
     "info_nce",
     "negatives_kept",
     "node_cross_attention_loss",

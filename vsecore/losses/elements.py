@@ -5,6 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vsecore.embedding import Embedding
+
+
+def elements_of(embedding: Embedding) -> Tensor:
+    """Return the elements of an embedding, (B, N, D).
+
+    Raises:
+        ValueError: it holds none.
+    """
+    if embedding.elements is None:
+        raise ValueError("the embedding has no elements: the loss must name them in its attribute `reads`")
+    return embedding.elements
+
 
 def check_elements(name: str, x: Tensor, mask: Tensor | None, dim: int | None = None) -> Tensor:
     """Refuse what is not a batch of elements, and return them in float32 at least, with 0 in the padding.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vsecore.losses.elements import check_elements, unit
+from vsecore.losses.elements import check_elements, elements_of, unit
 from vsecore.losses.positives import check_pairs
 from vsecore.losses.step import Step
 
@@ -210,8 +210,8 @@ class NodePoolingLoss(nn.Module):
     def forward(self, step: Step) -> Tensor:
         """The loss of a step, a scalar."""
         v, t = step.v, step.t
-        pictures = self.pool(v.elements, v.mask)  # (B, P, D)
-        captions = (self.pool_captions or self.pool)(t.elements, t.mask)  # (C, P, D)
+        pictures = self.pool(elements_of(v), v.mask)  # (B, P, D)
+        captions = (self.pool_captions or self.pool)(elements_of(t), t.mask)  # (C, P, D)
         return node_pooling_loss(pictures, captions, step.scores, self.margin, step.positives)
 
 
@@ -238,7 +238,7 @@ class NodeCrossAttentionLoss(nn.Module):
         """The loss of a step, a scalar."""
         v, t = step.v, step.t
         return node_cross_attention_loss(
-            v.elements, v.mask, t.elements, t.mask, step.scores, self.margin, step.positives
+            elements_of(v), v.mask, elements_of(t), t.mask, step.scores, self.margin, step.positives
         )
 
 

@@ -20,7 +20,8 @@ class Step:
     A loss module is called as `loss(step)` and returns a scalar. It may hold parameters, which are trained
     with the model, and state in buffers, which is saved and resumed with it. The embeddings hold what the
     similarity reads, and what any loss names in its attribute `reads`: "vectors", "elements", or a name in
-    `Embedding.extra`. Only that has to travel where several processes share a batch.
+    `Embedding.extra`; a loss that reads the words themselves names "tokens". Only that has to travel where
+    several processes share a batch.
 
     Attributes:
         scores: similarities of every picture with every caption, (B, C), float32.
@@ -33,6 +34,8 @@ class Step:
         batch: this process's share of the batch, before the encoders.
         similarity: the module that made the scores.
         epoch: counted from 0.
+        tokens: the words of the C captions as numbers, (C, L); None if no loss reads them.
+        token_mask: bool (C, L), True where a word is real; None likewise.
     """
 
     scores: Tensor
@@ -44,3 +47,5 @@ class Step:
     batch: Batch
     similarity: nn.Module
     epoch: int
+    tokens: Tensor | None = None
+    token_mask: Tensor | None = None

@@ -11,7 +11,7 @@ from vsecore.pooling.basic import FirstPool, GeneralizedMeanPool, KMaxPool, MaxP
 from vsecore.pooling.gpo import GPO
 from vsecore.pooling.graph import GCNPool
 from vsecore.pooling.masking import check_elements
-from vsecore.pooling.recurrent import Seq2SeqPool
+from vsecore.pooling.recurrent import GRUPool, LastPool, Seq2SeqPool
 from vsecore.pooling.registry import POOLS, build_pool
 from vsecore.pooling.sorting import sort_descending
 from vsecore.pooling.weighted import AdaPool, LIPPool, SelfAttentionPool, SoftPool
@@ -24,9 +24,11 @@ __all__ = [
     "AttentionPool",
     "FirstPool",
     "GCNPool",
+    "GRUPool",
     "GeneralizedMeanPool",
     "KMaxPool",
     "LIPPool",
+    "LastPool",
     "MaxPool",
     "MeanPool",
     "SelfAttentionPool",

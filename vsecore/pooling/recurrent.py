@@ -1,4 +1,4 @@
-"""A pooler that reads its elements one after the other."""
+"""Poolers that read their elements one after the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vsecore.pooling.masking import check_dim, check_elements, count_real, witho
 class Seq2SeqPool(nn.Module):
     """Two recurrent networks read the elements, one in each direction; their last states are averaged.
 
-    This is the only pooler here for which the order of the elements matters. They are read in the order
+    The order of the elements matters, as it does for no pooler outside this file. They are read in the order
     given, without the padding. For words that is the sentence; for regions it is whatever order the detector
     wrote.
 
@@ -47,6 +47,52 @@ class Seq2SeqPool(nn.Module):
             ahead = self.forwards(ordered.to(weight.dtype))[0].gather(1, last)  # (B, 1, D)
             back = self.backwards(reversed_.to(weight.dtype))[0].gather(1, last)  # (B, 1, D)
         return ((ahead + back) / 2).squeeze(1).to(x.dtype)  # (B, D)
+
+
+class GRUPool(nn.Module):
+    """A recurrent network reads the elements in the order given; its last state stands for all of them.
+
+    The padding is left out. A network of both directions, averaged, is `Seq2SeqPool`.
+
+    Args:
+        dim: width D of the elements and of the state.
+
+    Raises:
+        ValueError: dim is not a whole number of at least 1.
+
+    Source: the global semantic reasoning of Li et al. 2019 (VSRN), section 3.3.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        check_dim(dim)
+        self.dim = dim
+        self.gru = nn.GRU(dim, dim, batch_first=True)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        check_elements(x, mask, self.dim)
+        weight = self.gru.weight_ih_l0
+        with torch.autocast(x.device.type, enabled=False):  # as above
+            states, _ = self.gru(_real_first(x, mask).to(weight.dtype))  # (B, N, D)
+        last = (count_real(x, mask) - 1).view(-1, 1, 1).expand(-1, 1, self.dim)  # (B, 1, D)
+        return states.gather(1, last).squeeze(1).to(x.dtype)  # (B, D)
+
+
+class LastPool(nn.Module):
+    """The last real element stands for all: the end of a sentence that a recurrent network has read.
+
+    Source: Faghri et al. 2018 (VSE++), section 3.1; so do Li et al. 2019 (VSRN).
+    """
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        check_elements(x, mask)
+        if mask is None:
+            return x[:, -1]
+        places = torch.arange(x.shape[1], device=x.device)
+        last = torch.where(mask, places, 0).amax(1)  # (B,)
+        return x.gather(1, last.view(-1, 1, 1).expand(-1, 1, x.shape[2])).squeeze(1)  # (B, D)
 
 
 def _real_first(x: Tensor, mask: Tensor | None) -> Tensor:

@@ -12,7 +12,7 @@ from vsecore.pooling.basic import FirstPool, GeneralizedMeanPool, KMaxPool, MaxP
 from vsecore.pooling.gpo import GPO
 from vsecore.pooling.graph import GCNPool
 from vsecore.pooling.masking import check_dim
-from vsecore.pooling.recurrent import Seq2SeqPool
+from vsecore.pooling.recurrent import GRUPool, LastPool, Seq2SeqPool
 from vsecore.pooling.weighted import AdaPool, LIPPool, SelfAttentionPool, SoftPool
 from vsecore.registry import Registry
 
@@ -28,6 +28,8 @@ POOLS = Registry(
         "ada": AdaPool,
         "lip": LIPPool,
         "seq2seq": Seq2SeqPool,
+        "gru_last": GRUPool,
+        "last": LastPool,
         "gcn": GCNPool,
         "self_attention": SelfAttentionPool,
         "attention": AttentionPool,

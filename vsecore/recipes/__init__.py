@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vsecore.recipes import small, thesis, two_ad
+from vsecore.recipes import bfan, scan, small, thesis, two_ad, vsrn
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training, settings
 from vsecore.recipes.tern import tern
 from vsecore.recipes.vsepp import vsepp
@@ -22,22 +22,33 @@ __all__ = [
     "settings",
 ]
 
+_ELEMENTS = ("grid", "region")
+
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
-    for make in (vsepp, two_ad.two_ad)
-    for text in ("gru", "bert")
-    for feature in ("grid", "region", "patch")
-    for recipe in (make(feature, text),)
-} | {recipe.name: recipe for recipe in (small.window("grid"), small.window("patch"))}
-RECIPES |= {recipe.name: recipe for recipe in (thesis.thesis("grid"), thesis.thesis("region"))}
-RECIPES |= {
-    recipe.name: recipe
-    for feature in ("grid", "region")
-    for recipe in (tern(feature, "bert"), tern(feature, "words"))
+    for recipe in (
+        *(
+            make(feature, text)
+            for make in (vsepp, two_ad.two_ad)
+            for text in ("gru", "bert")
+            for feature in ("grid", "region", "patch")
+        ),
+        *(small.window(feature) for feature in ("grid", "patch")),
+        *(
+            make(feature)
+            for make in (thesis.thesis, scan.scan, bfan.bfan, vsrn.vsrn)
+            for feature in _ELEMENTS
+        ),
+        *(tern(feature, text) for feature in _ELEMENTS for text in ("bert", "words")),
+    )
 }
 """Every system by name."""
 
-VARIANTS: dict[str, dict[str, Any]] = {**two_ad.VARIANTS, **small.VARIANTS, **thesis.VARIANTS}
+VARIANTS: dict[str, dict[str, Any]] = {
+    variant: changes
+    for work in (two_ad, small, thesis, scan, bfan, vsrn)
+    for variant, changes in work.VARIANTS.items()
+}
 """Named changes to a recipe: the parts that papers remove or replace."""
 
 

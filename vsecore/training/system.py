@@ -91,6 +91,8 @@ class System(nn.Module):
             batch=batch,
             similarity=self.model.similarity,
             epoch=epoch,
+            tokens=gather(batch.tokens, shares) if "tokens" in read else None,
+            token_mask=gather(batch.token_mask, shares) if "tokens" in read else None,
         )
 
 

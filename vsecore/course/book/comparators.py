@@ -9,6 +9,7 @@ COLLECTIONS = {
     "flickr30k": "Flickr30K, 1,000 test pictures",
     "coco, mean of five": "COCO 1K, the mean of five folds",
     "coco, 5,000": "COCO 5K",
+    "coco, 1,000": "COCO, 1,000 test pictures as the thesis chose them",
 }
 """How the names of their data in `assets/published.json` begin, and what a reader calls them."""
 

@@ -23,6 +23,7 @@ from vsecore.experiments import (
     studied,
     table,
 )
+from vsecore.experiments.gates import measures_of
 from vsecore.experiments.missing import needed, usual_seconds
 from vsecore.experiments.references import ORACLE
 from vsecore.records import Record
@@ -105,6 +106,8 @@ class Findings:
         """How many it takes to judge all claims, from nothing."""
         wanted: set[tuple[str, float]] = set()
         for outcome in self.outcomes[data]:
+            if not measures_of(data, about=outcome.claim.about):
+                continue  # no training would help
             for arm in (outcome.claim.system, outcome.claim.against):
                 wanted |= needed(get_experiment(outcome.claim.experiment), arm, data)
         return len(wanted)

@@ -1,8 +1,4 @@
-"""Similarities: how near a picture is to a caption.
-
-The functions compare tensors. A thin module wraps each, so that a recipe can name it: it takes two embeddings
-and compares every picture with every caption (`forward`), or row by row (`pairs`).
-"""
+"""The cosine of two vectors: one for a picture, one for a caption."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from vsecore.embedding import Embedding
-from vsecore.registry import Registry
 
 
 def unit(x: Tensor) -> Tensor:
@@ -74,10 +69,6 @@ class Cosine(nn.Module):
             )
         dtype = torch.promote_types(torch.promote_types(pictures.dtype, captions.dtype), torch.float32)
         return (unit(pictures.to(dtype)) * unit(captions.to(dtype))).sum(-1)  # (B,)
-
-
-SIMILARITIES = Registry("similarity", {"cosine": Cosine}, context=("dim",))
-"""Every similarity by its name in recipes."""
 
 
 def _vectors(embedding: Embedding) -> Tensor:

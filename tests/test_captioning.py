@@ -1,0 +1,331 @@
+"""VSRN's second task, writing the caption: its value, its decoder, and the recipes that use it."""
+
+import math
+
+import pytest
+import torch
+from small import recipe, small_data, train
+from torch import nn
+
+from vsecore.embedding import Embedding
+from vsecore.encoders import TEXT_ENCODERS, GRUEncoder
+from vsecore.encoders.reasoning import RegionGraph
+from vsecore.losses import LOSSES, CaptionDecoder, Step, captioning_loss
+from vsecore.pooling import GRUPool, LastPool
+from vsecore.recipes import get
+from vsecore.similarity import Cosine
+from vsecore.training import load_run
+
+DIM, WORDS, HIDDEN = 3, 11, 5
+
+
+def batch(seed=0):
+    """Two pictures and three captions: the first two belong to picture 1, the last to picture 0."""
+    dice = torch.Generator().manual_seed(seed)
+    x = torch.randn(2, 4, DIM, generator=dice, dtype=torch.float64)
+    mask = torch.tensor([[True, False, True, True], [False, True, False, False]])
+    tokens = torch.randint(4, WORDS, (3, 6), generator=dice)
+    tokens[:, 0] = 1  # the symbol of the start
+    lengths = torch.tensor([6, 3, 4])
+    return x, mask, tokens, torch.arange(6) < lengths[:, None], torch.tensor([1, 1, 0])
+
+
+def decoder(seed=0, **options):
+    torch.manual_seed(seed)
+    return CaptionDecoder(DIM, WORDS, HIDDEN, word_dim=4, **options).double().eval()
+
+
+def gru_by_hand(cell, given, state):
+    """One step of nn.GRU or nn.GRUCell."""
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    w, u, b, c = (getattr(cell, name, None) for name in names)
+    if w is None:
+        w, u, b, c = (getattr(cell, f"{name}_l0") for name in names)
+    new, old = (w @ given + b).chunk(3), (u @ state + c).chunk(3)
+    reset, update = (new[0] + old[0]).sigmoid(), (new[1] + old[1]).sigmoid()
+    return (1 - update) * (new[2] + reset * old[2]).tanh() + update * state
+
+
+def written_by_loop(writes, elements, words):
+    """Logits for each word after the first, one caption and one element at a time."""
+    state, states = torch.zeros(HIDDEN, dtype=torch.float64), []
+    for element in elements:
+        state = gru_by_hand(writes.reader, writes.project(element), state)
+        states.append(state)
+    logits = []
+    for word in words[:-1]:
+        energy = [
+            float(writes.compare(torch.tanh(writes.compare_element(one) + writes.compare_state(state))))
+            for one in states
+        ]
+        shares = [math.exp(one) for one in energy]
+        seen = sum(share / sum(shares) * one for share, one in zip(shares, states, strict=True))
+        state = gru_by_hand(writes.writer, torch.cat([writes.embedding.weight[word], seen]), state)
+        logits.append(writes.out(state))
+    return torch.stack(logits)
+
+
+@torch.no_grad()
+def test_the_decoder_agrees_with_the_loop():
+    x, mask, tokens, _, owner = batch()
+    writes = decoder()
+    logits = writes(x, mask, tokens, owner)
+    assert logits.shape == (3, 5, WORDS)
+    for row, picture in enumerate(owner):
+        expected = written_by_loop(writes, x[picture][mask[picture]], tokens[row])
+        torch.testing.assert_close(logits[row], expected, rtol=1e-10, atol=1e-10)
+
+
+def test_the_loss_adds_up_the_real_words_and_averages_over_captions():
+    _, _, tokens, token_mask, _ = batch()
+    logits = torch.randn(3, 5, WORDS, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    costs = [
+        -float(logits[row, place].log_softmax(0)[tokens[row, place + 1]])
+        for row in range(3)
+        for place in range(5)
+        if token_mask[row, place + 1]
+    ]
+    loss = captioning_loss(logits, tokens[:, 1:], token_mask[:, 1:])
+    assert float(loss) == pytest.approx(math.fsum(costs) / 3, abs=1e-10)
+
+
+def test_a_decoder_that_knows_nothing_pays_the_log_of_the_vocabulary_for_each_word():
+    x, mask, tokens, token_mask, owner = batch()
+    writes = decoder()
+    with torch.no_grad():
+        writes.out.weight.zero_()
+        writes.out.bias.zero_()
+    loss = captioning_loss(writes(x, mask, tokens, owner), tokens[:, 1:], token_mask[:, 1:])
+    words = 5 + 2 + 3  # real words after the first
+    assert float(loss.detach()) == pytest.approx(words * math.log(WORDS) / 3)
+
+
+def test_a_word_is_never_predicted_from_itself_or_from_what_follows():
+    x, mask, tokens, _, owner = batch()
+    writes, other = decoder(), tokens.clone()
+    other[:, 3:] = 4 + (tokens[:, 3:] - 3) % 7  # other words
+    assert (other[:, 3:] != tokens[:, 3:]).all()
+    plain, changed = writes(x, mask, tokens, owner), writes(x, mask, other, owner)
+    assert torch.equal(plain[:, :3], changed[:, :3])  # words 1 to 3 were predicted before
+    assert not torch.isclose(plain[:, 3:], changed[:, 3:]).all(-1).any()
+
+
+def test_a_caption_is_written_from_its_own_picture():
+    x, mask, tokens, _, owner = batch()
+    writes, other = decoder(), x.clone()
+    other[0] += 1
+    plain, changed = writes(x, mask, tokens, owner), writes(other, mask, tokens, owner)
+    assert torch.equal(plain[:2], changed[:2]) and not torch.isclose(plain[2], changed[2]).all(-1).any()
+
+
+@pytest.mark.parametrize("junk", [1e6, math.inf, math.nan])
+def test_neither_what_is_in_the_padding_nor_how_much_there_is_changes_anything(junk):
+    x, mask, tokens, token_mask, owner = batch()
+    writes = decoder()
+    plain = writes(torch.where(mask.unsqueeze(-1), x, 0), mask, tokens, owner)
+    loud = torch.cat([torch.where(mask.unsqueeze(-1), x, junk), torch.full((2, 3, DIM), junk)], 1)
+    longer = nn.functional.pad(mask, (0, 3))
+    more = nn.functional.pad(tokens, (0, 2))
+    padded = writes(loud.double().requires_grad_(), longer, more, owner)
+    torch.testing.assert_close(padded[:, :5], plain, rtol=1e-12, atol=1e-12)
+    losses = [
+        captioning_loss(logits, words[:, 1:], real[:, 1:])
+        for logits, words, real in (
+            (plain, tokens, token_mask),
+            (padded, more, nn.functional.pad(token_mask, (0, 2))),
+        )
+    ]
+    torch.testing.assert_close(*losses)
+    # Without padding and without company.
+    alone = writes(x[1:, 1:2], None, tokens[1:2, :3], torch.tensor([0]))
+    torch.testing.assert_close(alone[0], plain[1, :2])
+
+
+def test_nothing_flows_back_into_the_padding():
+    x, mask, tokens, token_mask, owner = batch()
+    logits = decoder()(x.requires_grad_(), mask, tokens, owner)
+    captioning_loss(logits, tokens[:, 1:], token_mask[:, 1:]).backward()
+    assert (x.grad[~mask] == 0).all() and (x.grad[mask] != 0).all()
+
+
+def test_gradient_is_that_of_the_values():
+    x, mask, tokens, token_mask, owner = batch()
+    writes = decoder()
+
+    def loss(x):
+        return captioning_loss(writes(x, mask, tokens, owner), tokens[:, 1:], token_mask[:, 1:])
+
+    assert torch.autograd.gradcheck(loss, x.requires_grad_())
+
+
+def test_every_weight_learns():
+    x, mask, tokens, token_mask, owner = batch()
+    writes = decoder()
+    captioning_loss(writes(x, mask, tokens, owner), tokens[:, 1:], token_mask[:, 1:]).backward()
+    assert all((weight.grad != 0).any() for weight in writes.parameters())
+
+
+def a_step(tokens=True):
+    x, mask, words, token_mask, owner = batch()
+    positives = owner == torch.arange(2).unsqueeze(1)  # (2, 3)
+    pictures, captions = Embedding(None, x, mask), Embedding(torch.zeros(3, DIM))
+    given = (words, token_mask) if tokens else ()
+    return Step(positives.double(), positives, pictures, captions, (), None, None, Cosine(), 0, *given)
+
+
+def captioning(**options):
+    torch.manual_seed(0)
+    options = {"hidden": HIDDEN, "word_dim": 4} | options
+    return LOSSES.build("captioning", options, dim=DIM, vocabulary_size=WORDS).double()
+
+
+def test_the_module_writes_each_caption_from_the_picture_that_it_belongs_to():
+    x, mask, tokens, token_mask, owner = batch()
+    loss = captioning().eval()
+    expected = captioning_loss(loss.decoder(x, mask, tokens, owner), tokens[:, 1:], token_mask[:, 1:])
+    assert torch.equal(loss(a_step()), expected)
+
+
+def test_a_part_of_the_input_is_left_out_in_training_only():
+    loss = captioning(drop=0.5)
+    assert not torch.equal(loss(a_step()), loss(a_step()))
+    assert torch.equal(loss.eval()(a_step()), loss(a_step()))
+    sober = captioning(drop=0.0)
+    assert torch.equal(sober(a_step()), sober(a_step()))
+
+
+def test_a_decoder_learns_one_batch_by_heart():
+    """All that it cannot know is which of its picture's two captions the first word begins."""
+    loss = captioning(hidden=32, word_dim=16, drop=0.0).float()
+    optimizer = torch.optim.Adam(loss.parameters(), lr=0.03)
+    step = a_step()
+    first = float(loss(step).detach())
+    assert step.tokens[0, 1] != step.tokens[1, 1]
+    for _ in range(80):
+        optimizer.zero_grad()
+        loss(step).backward()
+        optimizer.step()
+    assert first > 5
+    assert float(loss(step).detach()) == pytest.approx(2 * math.log(2) / 3, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: captioning()(a_step(tokens=False)), "the step has no tokens: .*`reads`"),
+        (lambda: captioning(drop=1.0), "drop is 1.0: it must be at least 0 and below 1"),
+        (lambda: captioning(hidden=0), "hidden is 0: it must be a whole number of at least 1"),
+        (
+            lambda: decoder()(torch.rand(2, 4, 9), None, torch.ones(2, 3).long(), torch.tensor([0, 1])),
+            r"x is torch.float32 \(2, 4, 9\): it must be floating point \(B, N, 3\)",
+        ),
+        (
+            lambda: decoder()(torch.rand(2, 4, DIM), None, torch.ones(2, 1).long(), torch.tensor([0, 1])),
+            r"tokens is torch.int64 \(2, 1\): it must be whole numbers \(C, L\) with L > 1",
+        ),
+        (
+            lambda: captioning_loss(torch.rand(2, 3), torch.ones(2, 3).long(), torch.ones(2, 3).bool()),
+            r"logits is .* \(2, 3\): it must be floating point \(C, L, V\)",
+        ),
+        (
+            lambda: captioning_loss(torch.rand(2, 3, 4), torch.ones(2, 2).long(), torch.ones(2, 3).bool()),
+            r"words is torch.int64 \(2, 2\): it must be whole numbers \(2, 3\)",
+        ),
+        (
+            lambda: captioning_loss(torch.rand(2, 3, 4), torch.ones(2, 3).long(), torch.ones(2, 3)),
+            r"mask is torch.float32 \(2, 3\): it must be bool \(2, 3\)",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# The caption encoder.
+
+
+def test_a_word_is_the_state_after_it():
+    torch.manual_seed(0)
+    encoder = GRUEncoder(WORDS, 4, DIM)
+    _, _, tokens, mask, _ = batch()
+    states, same = encoder(tokens, mask)
+    assert same is mask and states.shape == (3, 6, DIM)
+    for row, real in enumerate(mask):
+        alone, _ = encoder(tokens[row : row + 1, real])
+        torch.testing.assert_close(states[row, real], alone[0])
+    later = tokens.clone()
+    later[:, 3:] = 4
+    assert torch.equal(encoder(later)[0][:, :3], encoder(tokens)[0][:, :3])
+
+
+def test_the_caption_encoder_refuses_what_it_cannot_read():
+    with pytest.raises(ValueError, match="word_dim is 0: it must be"):
+        GRUEncoder(WORDS, 0, DIM)
+    holes = torch.tensor([[True, False, True]])
+    with pytest.raises(ValueError, match="mask has padding before a word"):
+        GRUEncoder(WORDS, 4, DIM)(torch.ones(1, 3).long(), holes)
+    with pytest.raises(ValueError, match="tokens must be whole numbers"):
+        GRUEncoder(WORDS, 4, DIM)(torch.ones(1, 3))
+
+
+# The recipes.
+
+
+@pytest.mark.parametrize("feature", ["grid", "region"])
+def test_the_recipes_carry_the_papers_numbers(feature):
+    vsrn = get(f"vsrn_{feature}")
+    training = vsrn.training
+    assert (vsrn.dim, training.batch_size, training.epochs, training.decay_epochs) == (2048, 128, 30, 15)
+    assert (training.learning_rate, training.decay_factor, training.optimizer) == (2e-4, 0.1, "Adam")
+    ranking, writing = vsrn.losses
+    loss = LOSSES.build(ranking.name, ranking.options)
+    assert (loss.margin, loss.warmup_epochs) == (0.2, 0)
+    assert (writing.name, writing.options, writing.weight) == ("captioning", {}, 1.0)
+    assert vsrn.text.encoder.name == "forward_gru" and "forward_gru" in TEXT_ENCODERS
+    model = vsrn.override({"dim": 8}).build(7, vsrn.tokenizer(["a dog"] * 4))
+    assert [type(part) for part in (model.image_reasoner, model.image_pool, model.text_pool)] == [
+        RegionGraph,
+        GRUPool,
+        LastPool,
+    ]
+    assert (len(model.image_reasoner.layers), model.image_reasoner.released_normalisation) == (4, False)
+    assert model.text_encoder.embedding.weight.shape[1] == 300
+
+
+def test_variants_take_a_part_away_and_leave_the_rest():
+    assert get("vsrn_region+without_graph").image.reasoner is None
+    plain, alone = get("vsrn_region"), get("vsrn_region+without_captioning")
+    assert alone.losses == plain.losses[:1]
+    released = get("vsrn_region+released_normalisation").image.reasoner
+    assert released.options == {"released_normalisation": True}
+
+
+@pytest.mark.parametrize("batches", ["pairs", "pictures"])
+@pytest.mark.parametrize(
+    "name",
+    ["vsrn_grid", "vsrn_region", "vsrn_region+released_normalisation", "vsrn_region+without_graph"],
+)
+def test_they_train_and_the_caption_becomes_more_likely(name, batches):
+    small = recipe(
+        name,
+        dim=32,
+        text__encoder__word_dim=8,
+        text__encoder__minimum_count=1,
+        losses__captioning__hidden=16,
+        losses__captioning__word_dim=8,
+        training__batches=batches,
+        training__epochs=3 if batches == "pairs" else 6,
+    )
+    data = small_data("grid" if name.startswith("vsrn_grid") else "region")
+    run = train(small, data)
+    assert run.history[-1]["loss_captioning"] < 0.9 * run.history[0]["loss_captioning"]
+
+
+def test_a_run_goes_on_from_its_folder_and_needs_no_decoder_to_retrieve(tmp_path):
+    options = {"losses__captioning__hidden": 16, "losses__captioning__word_dim": 8, "dim": 32}
+    small = recipe("vsrn_region", text__encoder__minimum_count=1, text__encoder__word_dim=8, **options)
+    run = train(small, small_data("region"), folder=tmp_path)
+    again = load_run(tmp_path)
+    assert again.best["rsum"] == run.best["rsum"]
+    assert not any("decoder" in name for name, _ in again.model.named_parameters())

@@ -1,0 +1,436 @@
+"""Cross-attention: SCAN and BFAN as their papers write them, whatever the padding and the blocks."""
+
+import itertools
+import math
+import warnings
+
+import pytest
+import torch
+from small import recipe, small_data, train
+from torch.autograd import gradcheck
+
+from vsecore.embedding import Embedding
+from vsecore.recipes import get
+from vsecore.similarity import (
+    CrossAttention,
+    FocalAttention,
+    cross_attention,
+    focal_attention,
+    fragments,
+)
+
+DIRECTIONS, AGGREGATES, SLOPES, FOCI = ("t2i", "i2t"), ("lse", "mean"), (0.1, 0.0), ("equal", "prob")
+OPTIONS = [
+    {"direction": direction, "aggregate": aggregate, "negative_slope": slope}
+    for direction, aggregate, slope in itertools.product(DIRECTIONS, AGGREGATES, SLOPES)
+]
+EVERY = [(cross_attention, options) for options in OPTIONS] + [
+    (focal_attention, {"focus": focus}) for focus in FOCI
+]
+
+
+def sets(lengths, most=None, dim=5, seed=0, fill=0.0, order=None):
+    """Random elements, (rows, most, dim), of which so many are real in each row; and the mask."""
+    dice = torch.Generator().manual_seed(seed)
+    most = most or max(lengths)
+    x = torch.full((len(lengths), most, dim), fill, dtype=torch.float64)
+    mask = torch.zeros(len(lengths), most, dtype=torch.bool)
+    for row, length in enumerate(lengths):
+        places = torch.arange(most)[-length:] if order == "left" else torch.arange(length)
+        x[row, places] = torch.randn(length, dim, generator=dice, dtype=torch.float64)
+        mask[row, places] = True
+    return x, mask
+
+
+def scored(function, options, v, t):
+    return function(v[0], v[1], t[0], t[1], **options)
+
+
+# The papers in plain loops, one pair of a picture and a caption at a time.
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def cosine_of(a, b):
+    return dot(a, b) / math.sqrt(dot(a, a) * dot(b, b))
+
+
+def attention_by_loops(query, context, smooth, slope):
+    """Each query element's weights over the context."""
+    clipped = [[max(s, slope * s) for s in (cosine_of(q, c) for c in context)] for q in query]
+    norms = [math.sqrt(sum(row[j] ** 2 for row in clipped)) for j in range(len(context))]
+    rows = []
+    for row in clipped:
+        raised = [math.exp(smooth * (s / norm if norm else 0)) for s, norm in zip(row, norms, strict=True)]
+        rows.append([w / sum(raised) for w in raised])
+    return rows
+
+
+def answers_by_loops(query, context, weights):
+    """Each query element's cosine with the weighted sum of the context's unit vectors."""
+    units = [[x / math.sqrt(dot(c, c)) for x in c] for c in context]
+    found = []
+    for q, row in zip(query, weights, strict=True):
+        attended = [sum(w * c[d] for w, c in zip(row, units, strict=True)) for d in range(len(q))]
+        found.append(cosine_of(q, attended))
+    return found
+
+
+def scan_by_loops(v, t, direction="t2i", smooth=9.0, aggregate="lse", lse=6.0, negative_slope=0.1):
+    query, context = (t, v) if direction == "t2i" else (v, t)
+    found = answers_by_loops(query, context, attention_by_loops(query, context, smooth, negative_slope))
+    if aggregate == "mean":
+        return sum(found) / len(found)
+    return math.log(sum(math.exp(lse * r) for r in found)) / lse
+
+
+def refocused_by_loops(row, focus):
+    trust = [1.0 if focus == "equal" else math.sqrt(a) for a in row]
+    kept = [
+        a
+        if sum((a - b) * g for b, g in zip(row, trust, strict=True)) > 0 or a >= (1 - 1e-12) * max(row)
+        else 0.0
+        for a in row
+    ]
+    return [a / sum(kept) for a in kept]
+
+
+def bfan_by_loops(v, t, focus="equal", smooth=20.0):
+    total = 0.0
+    for query, context in ((t, v), (v, t)):
+        weights = [refocused_by_loops(row, focus) for row in attention_by_loops(query, context, smooth, 0.1)]
+        found = answers_by_loops(query, context, weights)
+        total += sum(found) / len(found)
+    return total
+
+
+def by_loops(function, options, v, t):
+    one = scan_by_loops if function is cross_attention else bfan_by_loops
+    rows = [
+        [one(x[m].tolist(), y[n].tolist(), **options) for y, n in zip(*t, strict=True)]
+        for x, m in zip(*v, strict=True)
+    ]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def torch_scan(v, t, direction="t2i", smooth=9.0, aggregate="lse", lse=6.0, negative_slope=0.1):
+    """The papers' pair in plain torch, for the gradients; v (N, D) and t (M, D) hold no padding."""
+    query, context = (t, v) if direction == "t2i" else (v, t)
+    found = torch_answers(query, context, torch_attention(query, context, smooth, negative_slope))
+    return found.mean() if aggregate == "mean" else (lse * found).logsumexp(0) / lse
+
+
+def torch_attention(query, context, smooth, slope):
+    s = torch.nn.functional.leaky_relu(
+        torch.cosine_similarity(query[:, None], context[None], dim=-1), slope
+    )  # (L, S)
+    return (smooth * s / s.norm(dim=0).clamp(min=1e-12)).softmax(1)
+
+
+def torch_answers(query, context, weights):
+    return torch.cosine_similarity(query, weights @ torch.nn.functional.normalize(context, dim=-1), dim=-1)
+
+
+def torch_bfan(v, t, focus="equal", smooth=20.0):
+    total = 0
+    for query, context in ((t, v), (v, t)):
+        a = torch_attention(query, context, smooth, 0.1)
+        kept = torch.tensor([refocused_by_loops(row, focus) for row in a.tolist()]) > 0
+        kept = a * kept
+        total = total + torch_answers(query, context, kept / kept.sum(1, keepdim=True)).mean()
+    return total
+
+
+def in_torch(function, options, v, t):
+    one = torch_scan if function is cross_attention else torch_bfan
+    return torch.stack(
+        [
+            torch.stack([one(x[m], y[n], **options) for y, n in zip(*t, strict=True)])
+            for x, m in zip(*v, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize(("function", "options"), EVERY)
+def test_agrees_with_the_triple_loop(function, options):
+    v, t = sets([4, 2, 6]), sets([3, 5, 1, 3], seed=1)
+    torch.testing.assert_close(
+        scored(function, options, v, t), by_loops(function, options, v, t), rtol=1e-10, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize(("function", "options"), EVERY)
+@pytest.mark.parametrize("sizes", [([1], [1]), ([1, 1], [4, 2]), ([5, 3], [1, 1])])
+def test_one_element_on_either_side_works(function, options, sizes):
+    v, t = sets(sizes[0]), sets(sizes[1], seed=1)
+    scores = scored(function, options, v, t)
+    torch.testing.assert_close(scores, by_loops(function, options, v, t), rtol=1e-10, atol=1e-10)
+
+
+def test_attention_over_one_thing_is_that_thing():
+    v, t = sets([1, 1]), sets([1, 1, 1], seed=1)
+    cosines = torch.cosine_similarity(v[0][:, None, 0], t[0][None, :, 0], dim=-1)
+    torch.testing.assert_close(scored(cross_attention, {}, v, t), cosines)
+    torch.testing.assert_close(scored(focal_attention, {}, v, t), 2 * cosines)
+
+
+@pytest.mark.parametrize(("function", "options"), EVERY)
+def test_padding_never_changes_a_score(function, options):
+    v, t = sets([4, 2, 6, 6]), sets([3, 5, 1], seed=1)
+    scores = scored(function, options, v, t)
+    for order, fill, extra in (("left", 0.0, 0), (None, math.nan, 3), ("left", 7.0, 2)):
+        v_too = sets([4, 2, 6, 6], 6 + extra, fill=fill, order=order)
+        t_too = sets([3, 5, 1], 5 + extra, seed=1, fill=fill, order=order)
+        torch.testing.assert_close(scored(function, options, v_too, t_too), scores)
+    torch.testing.assert_close(function(v[0][2:], None, t[0][1:2], None, **options), scores[2:, 1:2])
+
+
+@pytest.mark.parametrize(("function", "options"), EVERY)
+def test_the_gradients_are_those_of_the_papers_formulas(function, options):
+    v, t = sets([4, 2, 6]), sets([3, 5, 1, 3], seed=1)
+    weight = torch.randn(3, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    found = []
+    for compute in (scored, in_torch):
+        x, y = v[0].clone().requires_grad_(), t[0].clone().requires_grad_()
+        (compute(function, options, (x, v[1]), (y, t[1])) * weight).sum().backward()
+        found.append((x.grad, y.grad))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
+    assert not found[0][0][~v[1]].any()
+
+
+@pytest.mark.parametrize(("function", "options"), EVERY)
+def test_gradient_is_that_of_the_values(function, options):
+    v, t = sets([3, 2], dim=3), sets([2, 1, 3], dim=3, seed=1)
+
+    def compute(x, y):
+        return scored(function, options, (x, v[1]), (y, t[1]))
+
+    assert gradcheck(compute, (v[0].requires_grad_(), t[0].requires_grad_()))
+
+
+@pytest.mark.parametrize(("function", "options"), EVERY)
+def test_neither_blocks_nor_what_is_kept_for_the_gradient_change_anything(function, options, monkeypatch):
+    v, t = sets([4, 2, 6, 3, 3]), sets([3, 5, 1, 3, 2, 2, 9], seed=1)
+    found = []
+    for memory, kept, group in ((2**22, 2**25, 2**17), (200, 2**25, 1), (200, 200, 1), (1, 1, 40)):
+        monkeypatch.setitem(fragments.MEMORY, "cpu", memory)
+        monkeypatch.setitem(fragments.KEPT, "cpu", kept)
+        monkeypatch.setattr(fragments, "GROUP", group)
+        x, y = v[0].clone().requires_grad_(), t[0].clone().requires_grad_()
+        scores = scored(function, options, (x, v[1]), (y, t[1]))
+        (scores**2).sum().backward()
+        with torch.no_grad():
+            torch.testing.assert_close(scored(function, options, v, t), scores.detach())
+        found.append((scores.detach(), x.grad, y.grad))
+    for other in found[1:]:
+        for one, another in zip(found[0], other, strict=True):
+            torch.testing.assert_close(one, another, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("function", "options"), EVERY)
+def test_where_everything_is_clipped_gradients_stay_finite(function, options):
+    x = torch.tensor([[[1.0, 0.0], [1.0, 0.1]]], requires_grad=True)
+    y = torch.tensor([[[-1.0, 0.0], [-1.0, -0.1], [0.0, 0.0]]], requires_grad=True)
+    score = function(x, None, y, None, **options)
+    score.sum().backward()
+    assert score.isfinite().all() and x.grad.isfinite().all() and y.grad.isfinite().all()
+
+
+def test_an_attended_vector_of_length_zero_scores_zero():
+    v = torch.tensor([[[0.0, 1.0], [0.0, -1.0]]], requires_grad=True)
+    score = cross_attention(v, None, torch.tensor([[[1.0, 0.0]]]), None, aggregate="mean")
+    score.sum().backward()
+    assert score.item() == 0 and v.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("smooth", [29.0, 31.0, 500.0])
+def test_attention_may_be_as_sharp_as_one_likes(smooth):
+    v, t = sets([4, 6]), sets([3, 5], seed=1)
+    options = {"smooth": smooth}
+    single = [(x.float(), mask) for x, mask in (v, t)]
+    for function in (cross_attention, focal_attention):
+        exact = by_loops(function, options, v, t)
+        torch.testing.assert_close(scored(function, options, v, t), exact)
+        torch.testing.assert_close(scored(function, options, *single).double(), exact, rtol=1e-3, atol=1e-3)
+
+
+def test_equal_weights_all_stay_in_focus():
+    v = torch.ones(1, 3, 4, dtype=torch.float64)
+    t = sets([2], dim=4, seed=1)[0]
+    for focus in FOCI:
+        weights = FocalAttention(focus).weights(Embedding(None, v), Embedding(None, t))
+        torch.testing.assert_close(weights, torch.full((1, 2, 3), 1 / 3, dtype=torch.float64))
+
+
+def test_lengths_of_vectors_change_nothing():
+    v, t = sets([4, 2]), sets([3, 5], seed=1)
+    for function, options in EVERY:
+        torch.testing.assert_close(
+            function(5 * v[0], v[1], 0.01 * t[0], t[1], **options), scored(function, options, v, t)
+        )
+
+
+def test_scores_stay_float32_under_autocast_and_half_is_lifted():
+    v, t = ((x.float(), mask) for x, mask in (sets([4, 2]), sets([3, 5], seed=1)))
+    for function, options in EVERY:
+        scores = scored(function, options, v, t)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(scored(function, options, v, t), scores)
+        half = function(v[0].bfloat16(), v[1], t[0], t[1], **options)
+        assert half.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    "module",
+    [CrossAttention(**options) for options in OPTIONS] + [FocalAttention(focus) for focus in FOCI],
+)
+def test_the_module_compares_all_with_all_or_row_by_row(module):
+    v, t = (Embedding(None, *side) for side in (sets([4, 2, 6]), sets([3, 5, 1], seed=1)))
+    torch.testing.assert_close(module.pairs(v, t), module(v, t).diagonal(), rtol=1e-10, atol=1e-10)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert module.pairs(v.float(), t.float()).dtype == torch.float32
+    for fewer in (module.pairs, module.weights):
+        with pytest.raises(ValueError, match="3 and 2 rows: they must have the same number"):
+            fewer(v, t[:2])
+    with pytest.raises(ValueError, match=r"v.elements is None: it must be \(rows, elements, D\)"):
+        module(Embedding(torch.zeros(3, 5)), t)
+
+
+def expected_score(weights, v, t, direction, combine):
+    """A pair's score from its weights (M, N), by the attended vectors themselves."""
+    query, context, rows = (t, v, weights) if direction == "t2i" else (v, t, weights.T)
+    return combine(torch_answers(query, context, rows))
+
+
+def smooth_maximum(found, lse=6.0):
+    return (lse * found).logsumexp(0) / lse
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_weights_add_up_to_one_and_give_the_score(direction):
+    v, t = sets([4, 2, 6]), sets([3, 5, 1], seed=1)
+    sides = Embedding(None, *v), Embedding(None, *t)
+    module = CrossAttention(direction)
+    both = [FocalAttention(), FocalAttention("prob")]
+    along = 2 if direction == "t2i" else 1
+    real = t[1] if direction == "t2i" else v[1]
+    for found in (module.weights(*sides), *(focal.weights(*sides, direction=direction) for focal in both)):
+        assert found.shape == (3, 5, 6)
+        torch.testing.assert_close(found.sum(along), real.double())
+        assert not found[~(t[1][:, :, None] & v[1][:, None, :])].any()
+    with pytest.raises(ValueError, match="direction is 'up': it must be 't2i' or 'i2t'"):
+        both[0].weights(*sides, direction="up")
+
+    def scores(weights, direction, combine):
+        rows = zip(weights, *v, *t, strict=True)
+        return torch.stack(
+            [expected_score(w[n][:, m], x[m], y[n], direction, combine) for w, x, m, y, n in rows]
+        )
+
+    expected = scores(module.weights(*sides), direction, smooth_maximum)
+    torch.testing.assert_close(module.pairs(*sides), expected)
+    for focal in both:
+        total = sum(scores(focal.weights(*sides, direction=way), way, torch.mean) for way in DIRECTIONS)
+        torch.testing.assert_close(focal.pairs(*sides), total)
+
+
+def test_refocusing_leaves_out_what_is_below_the_mean():
+    v, t = (Embedding(None, *side) for side in (sets([6]), sets([5], seed=1)))
+    plain = CrossAttention(smooth=20.0).weights(v, t)
+    equal = FocalAttention("equal").weights(v, t)
+    assert torch.equal(equal > 0, plain > plain.mean(2, keepdim=True))
+    assert (equal > 0).sum() > (FocalAttention("prob").weights(v, t) > 0).sum()
+
+
+GOOD = torch.zeros(2, 3, 4)
+
+
+@pytest.mark.parametrize("function", [cross_attention, focal_attention])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((GOOD[0], None, GOOD, None), r"v is torch.float32 \(3, 4\): it must be floating point \(rows, el"),
+        ((GOOD, None, GOOD.long(), None), r"t is torch.int64 \(2, 3, 4\): it must be floating point"),
+        ((GOOD[:, :0], None, GOOD, None), r"v is .* \(2, 0, 4\): it must .* at least one element a row"),
+        ((GOOD, None, GOOD[..., :3], None), r"v is \(2, 3, 4\) and t is \(2, 3, 3\): .* the same width"),
+        ((GOOD, torch.ones(2, 3), GOOD, None), r"v_mask is torch.float32 \(2, 3\): it must be bool \(2, 3\)"),
+        (
+            (GOOD, None, GOOD, torch.ones(2, 2, dtype=torch.bool)),
+            r"t_mask is torch.bool \(2, 2\): it must be bool \(2, 3\) to go with t \(2, 3, 4\)",
+        ),
+        (
+            (GOOD, None, GOOD, torch.tensor([[True] * 3, [False] * 3])),
+            "t_mask is False in all of row 1: it must have a True in each",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(function, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        function(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"direction": "both"}, "direction is 'both': it must be 't2i' or 'i2t'"),
+        ({"aggregate": "max"}, "aggregate is 'max': it must be 'lse' or 'mean'"),
+        ({"smooth": 0.0}, r"smooth is 0.0: it must be a number > 0"),
+        ({"lse": math.inf}, r"lse is inf: it must be a number > 0"),
+        ({"negative_slope": 1.5}, "negative_slope is 1.5: it must be a number from 0 to 1"),
+        ({"negative_slope": math.nan}, "negative_slope is nan"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    for build in (
+        lambda: cross_attention(GOOD, None, GOOD, None, **options),
+        lambda: CrossAttention(**options),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build()
+
+
+def test_focus_is_one_of_two():
+    for build in (lambda: focal_attention(GOOD, None, GOOD, None, "both"), lambda: FocalAttention("both")):
+        with pytest.raises(ValueError, match="focus is 'both': it must be 'equal' or 'prob'"):
+            build()
+
+
+def test_no_rows_give_no_scores():
+    for function, options in EVERY:
+        assert function(GOOD[:0], None, GOOD, None, **options).shape == (0, 2)
+
+
+def test_the_recipes_carry_the_papers_numbers():
+    def module(name):
+        part = get(name).similarity
+        return {"cross_attention": CrossAttention, "focal_attention": FocalAttention}[part.name](
+            **part.options
+        )
+
+    for feature in ("grid", "region"):
+        base = get(f"scan_{feature}_gru")
+        assert (base.image.encoder.name, base.image.pool, base.text.pool) == (feature, None, None)
+        assert (base.dim, base.training.batch_size, base.training.learning_rate) == (1024, 128, 2e-4)
+        for variant, expected in {
+            "": ("t2i", 9.0, "lse", 6.0, 0.1),
+            "+i2t": ("i2t", 4.0, "lse", 5.0, 0.1),
+            "+t2i_mean": ("t2i", 9.0, "mean", 6.0, 0.1),
+            "+i2t_mean": ("i2t", 4.0, "mean", 6.0, 0.1),
+            "+printed_clip": ("t2i", 9.0, "lse", 6.0, 0.0),
+            "+i2t+printed_clip": ("i2t", 4.0, "lse", 5.0, 0.0),
+        }.items():
+            m = module(f"scan_{feature}_gru{variant}")
+            assert (m.direction, m.smooth, m.aggregate, m.lse, m.negative_slope) == expected
+        focal = module(f"bfan_{feature}_gru"), module(f"bfan_{feature}_gru+equal")
+        assert [(m.focus, m.smooth) for m in focal] == [("prob", 20.0), ("equal", 20.0)]
+
+
+@pytest.mark.parametrize("name", ["scan_grid_gru", "scan_grid_gru+i2t", "bfan_grid_gru"])
+def test_the_recipes_train(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = train(recipe(name, training__epochs=1), small_data())
+    assert run is not None

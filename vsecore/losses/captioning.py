@@ -1,0 +1,159 @@
+"""Write the caption from the picture: what a picture's elements keep must be enough to tell what is in it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, dropout
+
+from vsecore.losses.elements import check_elements, elements_of, real_first
+from vsecore.losses.step import Step
+
+
+def captioning_loss(logits: Tensor, words: Tensor, mask: Tensor) -> Tensor:
+    """Cross-entropy of every word of a caption, added up over its words and averaged over captions.
+
+    A decoder that knows nothing pays log V for each word, with V words in the vocabulary.
+
+    Args:
+        logits: what a decoder expects, (C, L, V).
+        words: the numbers of the words that follow, (C, L).
+        mask: bool, (C, L), True where a word is real.
+
+    Returns:
+        The loss, a scalar.
+
+    Raises:
+        ValueError: the shapes or types do not fit.
+
+    Source: Li et al. 2019 (VSRN), section 3.4: minus the log-probability of the caption.
+    """
+    if logits.ndim != 3 or not logits.is_floating_point():
+        raise ValueError(
+            f"logits is {logits.dtype} {tuple(logits.shape)}: it must be floating point (C, L, V)"
+        )
+    shape = tuple(logits.shape[:2])
+    if tuple(words.shape) != shape or words.is_floating_point():
+        raise ValueError(f"words is {words.dtype} {tuple(words.shape)}: it must be whole numbers {shape}")
+    if tuple(mask.shape) != shape or mask.dtype != torch.bool:
+        raise ValueError(f"mask is {mask.dtype} {tuple(mask.shape)}: it must be bool {shape}")
+    costs = cross_entropy(logits.flatten(0, 1), words.flatten(), reduction="none").view(shape)  # (C, L)
+    return torch.where(mask, costs, 0).sum() / len(logits)
+
+
+class CaptionDecoder(nn.Module):
+    """Predict each word of a caption from the words before it and the picture's elements.
+
+    One recurrent network reads the elements in their order; its last state is the first of a second one,
+    which writes. Before each word the writer attends to what the reader made of the elements: a small network
+    compares its state with each of them.
+
+    Args:
+        dim: width D of the elements.
+        vocabulary_size: number of words, V.
+        hidden: width of both states.
+        word_dim: width of the word vectors, which are the decoder's own.
+        drop: the share of inputs left out in training.
+
+    Raises:
+        ValueError: an argument is out of its range.
+
+    Source: Venugopalan et al. 2015 (S2VT) with the attention of Bahdanau et al. 2015, as in the released code
+    of Li et al. 2019 (VSRN), which has these widths.
+    """
+
+    def __init__(
+        self, dim: int, vocabulary_size: int, hidden: int = 512, word_dim: int = 300, drop: float = 0.2
+    ) -> None:
+        super().__init__()
+        numbers = {"dim": dim, "vocabulary_size": vocabulary_size, "hidden": hidden, "word_dim": word_dim}
+        for name, number in numbers.items():
+            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+                raise ValueError(f"{name} is {number!r}: it must be a whole number of at least 1")
+        if not 0 <= drop < 1:
+            raise ValueError(f"drop is {drop}: it must be at least 0 and below 1")
+        self.dim, self.vocabulary_size, self.drop = dim, vocabulary_size, drop
+        self.project = nn.Linear(dim, hidden)
+        self.reader = nn.GRU(hidden, hidden, batch_first=True)
+        self.embedding = nn.Embedding(vocabulary_size, word_dim)
+        self.compare_element = nn.Linear(hidden, hidden)
+        self.compare_state = nn.Linear(hidden, hidden, bias=False)
+        self.compare = nn.Linear(hidden, 1, bias=False)
+        self.writer = nn.GRUCell(word_dim + hidden, hidden)
+        self.out = nn.Linear(hidden, vocabulary_size)
+
+    def forward(self, x: Tensor, mask: Tensor | None, tokens: Tensor, owner: Tensor) -> Tensor:
+        """Predict the words of captions, given the true words before each (teacher forcing).
+
+        Args:
+            x: elements of pictures, (B, N, D).
+            mask: bool, (B, N), True where an element is real; None: all are.
+            tokens: captions as numbers, (C, L), each with its symbol of the start first.
+            owner: the row of each caption's picture in x, (C,).
+
+        Returns:
+            Logits (C, L - 1, V): place l is about the word l + 1.
+
+        Raises:
+            ValueError: the elements or the mask do not fit, or the captions have no word after the first.
+        """
+        x, mask = real_first(check_elements("x", x, mask, self.dim), mask)  # (B, N, D)
+        if tokens.ndim != 2 or tokens.shape[1] < 2 or tokens.is_floating_point():
+            raise ValueError(
+                f"tokens is {tokens.dtype} {tuple(tokens.shape)}: it must be whole numbers (C, L) with L > 1"
+            )
+        x = dropout(self.project(x.to(self.project.weight.dtype)), self.drop, self.training)  # (B, N, H)
+        states, state = self.reader(x)  # (B, N, H), (1, B, H)
+        if mask is not None:
+            last = (mask.sum(1) - 1).view(-1, 1, 1).expand(-1, 1, states.shape[2])  # (B, 1, H)
+            state = states.gather(1, last).transpose(0, 1)  # (1, B, H)
+        keys = self.compare_element(states)  # (B, N, H)   the same before every word
+        states, keys, state = states[owner], keys[owner], state[0, owner]  # (C, N, H), (C, N, H), (C, H)
+        padding = None if mask is None else ~mask[owner].unsqueeze(2)  # (C, N, 1)
+        written = []
+        for word in self.embedding(tokens[:, :-1]).unbind(1):  # (C, W)
+            logits = self.compare(torch.tanh(keys + self.compare_state(state).unsqueeze(1)))  # (C, N, 1)
+            if padding is not None:
+                logits = logits.masked_fill(padding, -torch.inf)
+            seen = (logits.softmax(1) * states).sum(1)  # (C, H)
+            given = dropout(torch.cat([word, seen], 1), self.drop, self.training)  # (C, W + H)
+            state = self.writer(given, state)  # (C, H)
+            written.append(state)
+        return self.out(torch.stack(written, 1))  # (C, L - 1, V)
+
+
+class Captioning(nn.Module):
+    """`captioning_loss` of a step: each caption of the batch, written from the elements of its picture.
+
+    The captions are those that the text tower reads, with their unknown words, or a BERT's word pieces. The
+    decoder is used in training only.
+
+    Args:
+        dim: width D of the elements.
+        vocabulary_size: number of words.
+        hidden: width of the decoder's states.
+        word_dim: width of the decoder's word vectors.
+        drop: the share of the decoder's inputs left out in training.
+
+    Raises:
+        ValueError: an argument is out of its range.
+
+    Source: Li et al. 2019 (VSRN), section 3.4: added to the ranking loss with weight 1.
+    """
+
+    reads = ("elements", "tokens")
+
+    def __init__(
+        self, dim: int, vocabulary_size: int, hidden: int = 512, word_dim: int = 300, drop: float = 0.2
+    ) -> None:
+        super().__init__()
+        self.decoder = CaptionDecoder(dim, vocabulary_size, hidden, word_dim, drop)
+
+    def forward(self, step: Step) -> Tensor:
+        """The loss of a step, a scalar; raises ValueError if the step holds no words or elements."""
+        if step.tokens is None or step.token_mask is None:
+            raise ValueError("the step has no tokens: the loss must name them in its attribute `reads`")
+        # In a batch of pairs a picture with several captions occurs several times: any copy will do.
+        owner = step.positives.to(torch.uint8).argmax(0)  # (C,)
+        logits = self.decoder(elements_of(step.v), step.v.mask, step.tokens, owner)  # (C, L - 1, V)
+        return captioning_loss(logits, step.tokens[:, 1:], step.token_mask[:, 1:])

@@ -1,0 +1,32 @@
+"""BFAN: attention in both directions that leaves out what is irrelevant."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower
+
+
+def bfan(feature: Literal["grid", "region"]) -> Recipe:
+    """Describe BFAN-prob.
+
+    Source: Liu et al. 2019 (BFAN).
+    """
+    return Recipe(
+        name=f"bfan_{feature}_gru",
+        source=(
+            "Liu et al. 2019 (BFAN) and its released commands: width, batch, learning rate, smoothing; Adam, "
+            "margin, gradient clipping, and the fall of the learning rate after 15 of 30 epochs as in Lee et "
+            "al. 2018 (SCAN), on whose code it is built; an epoch of all negatives before the hardest from "
+            "Chen et al. 2021's code"
+        ),
+        image=ImageTower(encoder=Part(feature), pool=None),
+        text=TextTower(encoder=Part("gru"), pool=None),
+        similarity=Part("focal_attention", {"focus": "prob"}),
+    )
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "equal": {"similarity": Part("focal_attention", {"focus": "equal"})},
+}
+"""The paper's other system; its full model is the mean of both."""

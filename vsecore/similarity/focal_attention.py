@@ -1,0 +1,168 @@
+"""BFAN: attention that leaves out what matters less than the rest, in both directions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from vsecore.embedding import Embedding
+from vsecore.similarity.attention import (
+    aggregate_cosines,
+    attended_cosines,
+    check_one_of,
+    check_positive,
+    raw_weights,
+)
+from vsecore.similarity.fragments import Fragments, affinities, compare, elements, fragments
+from vsecore.similarity.rows import normalised, paired, row_affinities
+
+Focus = Literal["equal", "prob"]
+
+NEGATIVE_SLOPE = 0.1  # what remains of a negative affinity, as in SCAN's released code and BFAN's
+
+
+def focal_attention(
+    v: Tensor,
+    v_mask: Tensor | None,
+    t: Tensor,
+    t_mask: Tensor | None,
+    focus: Focus = "equal",
+    smooth: float = 20.0,
+) -> Tensor:
+    """Compute BFAN's focal attention: irrelevant elements get no weight at all.
+
+    As in `cross_attention`, each query element has weights a over the context's elements. An element stays
+    only if it is more relevant than the rest, F_j = Σ_t (a_j − a_t) g(a_t) > 0, with g = 1 ("equal": its
+    weight is above the mean) or g(a) = √a ("prob": relevant elements count more in the comparison). The
+    largest always stays, so that one element, or several that are all the same, work too. The score is the
+    mean cosine of words with what they attend to, plus that of regions.
+
+    The choice of elements carries no gradient; the weights of those that stay do.
+
+    Args:
+        v: the pictures' elements, (B, N, D). Need not be unit vectors.
+        v_mask: bool, (B, N), True where an element is real; None: all are.
+        t: the captions' words, (C, M, D).
+        t_mask: bool, (C, M), or None.
+        focus: "equal" or "prob". The paper's full model is the mean of both, trained apart.
+        smooth: how sharp the attention is, > 0.
+
+    Returns:
+        (B, C) scores from -2 to 2, in float32 at least, under autocast too. Padding changes nothing.
+
+    Raises:
+        ValueError: a shape or type is wrong, the widths differ, a row has no real element (checked on a CPU),
+            or an option is out of range.
+
+    Source: Liu et al. 2019 (BFAN) and its released code.
+    """
+    _check_options(focus, smooth)
+
+    def score(pictures: Fragments, captions: Fragments) -> Tensor:
+        cosines = affinities(pictures, captions)  # (b, N, M, c)
+        by_words = _mean_cosine(cosines, pictures, _turned(captions.mask), focus, smooth)  # (b, c)
+        back = cosines.permute(3, 2, 1, 0).contiguous()  # (c, M, N, b)   no second product
+        by_regions = _mean_cosine(back, captions, _turned(pictures.mask), focus, smooth)  # (c, b)
+        return by_words + by_regions.T
+
+    with torch.autocast(v.device.type, enabled=False):
+        return compare(*fragments(v, v_mask, t, t_mask), score)
+
+
+class FocalAttention(nn.Module):
+    """`focal_attention` of the two sides' elements.
+
+    Attributes:
+        reads: what it reads of an `Embedding`.
+    """
+
+    reads = "elements"
+
+    def __init__(self, focus: Focus = "equal", smooth: float = 20.0) -> None:
+        super().__init__()
+        _check_options(focus, smooth)
+        self.focus = focus
+        self.smooth = smooth
+
+    def forward(self, v: Embedding, t: Embedding) -> Tensor:
+        """Compare every picture with every caption: (B, C)."""
+        return focal_attention(elements("v", v), v.mask, elements("t", t), t.mask, self.focus, self.smooth)
+
+    def pairs(self, v: Embedding, t: Embedding) -> Tensor:
+        """Compare each picture with the caption of its row: (B,).
+
+        Raises:
+            ValueError: the numbers of rows differ, or as `focal_attention`.
+        """
+        pictures, captions = paired(v, t)
+        total: Tensor | float = 0.0
+        with torch.autocast(pictures.elements.device.type, enabled=False):
+            for context, query in ((pictures, captions), (captions, pictures)):
+                cosines = row_affinities(context, query)  # (B, S, L, 1)
+                mask = None if query.mask is None else query.mask.unsqueeze(-1)  # (B, L, 1)
+                total = total + _mean_cosine(cosines, context, mask, self.focus, self.smooth)
+        assert isinstance(total, Tensor)
+        return total.squeeze(1)
+
+    def weights(self, v: Embedding, t: Embedding, direction: Literal["t2i", "i2t"] = "t2i") -> Tensor:
+        """Say where each picture and the caption of its row look at each other, after refocusing.
+
+        Args:
+            v: B pictures.
+            t: B captions.
+            direction: "t2i": words look at the picture's elements; "i2t": these look at the words.
+
+        Returns:
+            (B, M, N): for "t2i" each word's weights over the picture's elements, which add up to one along N;
+            for "i2t" each element's weights over the words, which add up to one along M. Padding and what is
+            left out have 0.
+
+        Raises:
+            ValueError: the numbers of rows differ, the direction is unknown, or as `focal_attention`.
+        """
+        check_one_of("direction", direction, ("t2i", "i2t"))
+        pictures, captions = paired(v, t)
+        context, query = (pictures, captions) if direction == "t2i" else (captions, pictures)
+        weights = raw_weights(row_affinities(context, query), self.smooth, NEGATIVE_SLOPE, context.mask)
+        found = normalised(_refocused(weights, context, self.focus, self.smooth), query)  # (B, S, L)
+        return found.mT if direction == "t2i" else found
+
+
+def _mean_cosine(
+    cosines: Tensor, context: Fragments, query_mask: Tensor | None, focus: Focus, smooth: float
+) -> Tensor:
+    """Compute the mean cosine of a query's elements with what they attend to, (K, Q)."""
+    weights = raw_weights(cosines, smooth, NEGATIVE_SLOPE, context.mask)  # (K, S, L, Q)
+    kept = _refocused(weights, context, focus, smooth)
+    return aggregate_cosines(attended_cosines(cosines, kept, context.gram), query_mask, "mean", 1.0)
+
+
+def _refocused(weights: Tensor, context: Fragments, focus: Focus, smooth: float) -> Tensor:
+    """Set the weights (K, S, L, Q) of irrelevant context elements to 0.
+
+    Whether F > 0 does not depend on the scale of the weights. Equal weights differ by rounding, which the
+    softmax has made up to `smooth` times as large: for a query of one element every affinity is 1 or below 0,
+    so that they often are equal.
+    """
+    rounding = 16 * max(1.0, smooth) * torch.finfo(weights.dtype).eps
+    with torch.no_grad():
+        if focus == "equal":
+            count = weights.shape[1] if context.mask is None else context.mask.sum(1)[:, None, None, None]
+            bar = weights.sum(1, keepdim=True) / count  # (K, 1, L, Q)
+        else:
+            trust = weights.sqrt()  # 0 in the padding
+            bar = (weights * trust).sum(1, keepdim=True) / trust.sum(1, keepdim=True)
+        relevant = (weights > bar) | (weights >= (1 - rounding) * weights.amax(1, keepdim=True))
+    return torch.where(relevant, weights, 0)
+
+
+def _turned(mask: Tensor | None) -> Tensor | None:
+    """A query's mask (Q, L) as (1, L, Q)."""
+    return None if mask is None else mask.T.unsqueeze(0)
+
+
+def _check_options(focus: str, smooth: float) -> None:
+    check_one_of("focus", focus, ("equal", "prob"))
+    check_positive("smooth", smooth)
