@@ -363,6 +363,7 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         ("picture encoder", "grid"): {"drop": 0.0},
         ("picture encoder", "patch"): {"drop": 0.0},
         ("caption encoder", "gru"): {"word_dim": 300, "minimum_count": 4},
+        ("caption encoder", "forward_gru"): {"word_dim": 300, "minimum_count": 4},
         ("caption encoder", "window"): {
             "word_dim": 300,
             "window": 3,
@@ -407,6 +408,7 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
             "positive_in_denominator": True,
             "siblings_are_negatives": False,
         },
+        ("loss", "captioning"): {"hidden": 512, "word_dim": 300, "drop": 0.2},
         ("loss", "node_pooling"): {"pools": 8, "margin": 0.2, "shared": True},
         ("loss", "node_cross_attention"): {"margin": 0.2},
     }

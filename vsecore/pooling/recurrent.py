@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -72,7 +74,7 @@ class GRUPool(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
         check_elements(x, mask, self.dim)
-        weight = self.gru.weight_ih_l0
+        weight = cast(Tensor, self.gru.weight_ih_l0)
         with torch.autocast(x.device.type, enabled=False):  # as above
             states, _ = self.gru(_real_first(x, mask).to(weight.dtype))  # (B, N, D)
         last = (count_real(x, mask) - 1).view(-1, 1, 1).expand(-1, 1, self.dim)  # (B, 1, D)

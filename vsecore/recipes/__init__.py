@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from vsecore.recipes import bfan, scan, small, thesis, two_ad, vsrn
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training, settings
@@ -22,7 +22,7 @@ __all__ = [
     "settings",
 ]
 
-_ELEMENTS = ("grid", "region")
+_COMPARED: tuple[Literal["grid", "region"], ...] = ("grid", "region")
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -37,9 +37,9 @@ RECIPES: dict[str, Recipe] = {
         *(
             make(feature)
             for make in (thesis.thesis, scan.scan, bfan.bfan, vsrn.vsrn)
-            for feature in _ELEMENTS
+            for feature in _COMPARED
         ),
-        *(tern(feature, text) for feature in _ELEMENTS for text in ("bert", "words")),
+        *(tern(feature, text) for feature in _COMPARED for text in ("bert", "words")),
     )
 }
 """Every system by name."""

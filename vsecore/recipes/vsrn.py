@@ -16,9 +16,9 @@ def vsrn(feature: Literal["grid", "region"]) -> Recipe:
         name=f"vsrn_{feature}",
         source=(
             "Li et al. 2019 (VSRN), section 4.2 and its released code: width 2048, word vectors of width "
-            "300, batch, margin, Adam, learning rate and its fall after 15 of 30 epochs, the hardest negative "
-            "from the first epoch on, gradient clipping, the decoder's widths; elements scaled to length "
-            "one over their features, where the released code scales over the elements; "
+            "300, batch, margin, Adam, learning rate and its fall after 15 of 30 epochs, the hardest "
+            "negative from the first epoch on, gradient clipping, the decoder's widths; elements scaled to "
+            "length one over their features, where the released code scales over the elements; "
             + (
                 "regions and their encoder from Chen et al. 2021 (VSE-infinity) in place of a projection"
                 if feature == "region"

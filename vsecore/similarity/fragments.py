@@ -17,8 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from vsecore.embedding import Embedding
 from vsecore.similarity.cosine import unit
 
-MEMORY = {"cpu": 2**22, "cuda": 2**28}
-"""Bytes of the affinities of one block. On a CPU a block should stay in the processor's cache."""
+MEMORY = {"cpu": 2**24, "cuda": 2**28}
+"""Bytes of the affinities of one block; at its peak it takes about six times as much."""
 KEPT = {"cpu": 2**25, "cuda": 2**29}
 """Bytes of affinities up to which training keeps what the backward pass needs, and computes nothing twice."""
 GROUP = 2**17
