@@ -40,6 +40,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from IPython.display import Markdown
+from matplotlib.colors import LinearSegmentedColormap
 from torch import nn
 from torch.nn.functional import normalize
 
@@ -93,7 +94,7 @@ row = 21  # of the development split's captions
 caption, owner = dataset.dev.captions[row], int(dataset.dev.owner[row])
 seen = Seen(lesson.pictures("dev", [owner])[0], np.array(dataset.dev.pictures[owner]))
 maps = word_maps(run, seen, caption)
-plots.show(maps.figure(), alt=maps.describe(peaks=False))
+plots.show(maps.figure(columns=7), alt=maps.describe(peaks=False))
 
 # %% [markdown]
 # Nobody told the system which cell a word belongs to. Where does this come from?
@@ -300,12 +301,12 @@ enough = lesson.pick(smoke=5, lesson=150, full=1500)  # steps
 
 
 # %%
-def trained_on(loss, begin, steps=enough):
+def trained_on(loss, begin, steps=None):
     model = copy.deepcopy(run.model).train()
     W = nn.Parameter(begin.clone())  # (P, D)
     weights = [*model.parameters(), W]
     optimizer = torch.optim.Adam(weights, lr=2e-3)
-    for batch in batches(steps):
+    for batch in batches(steps or enough):
         v, t = model(batch)  # vectors, elements and mask of both sides
         optimizer.zero_grad()
         loss(model.scores(v, t), batch.positives, v, t, W).backward()
@@ -314,6 +315,7 @@ def trained_on(loss, begin, steps=enough):
     return model.eval(), W.detach()
 
 
+# %%
 torch.manual_seed(seed)
 random_pools = torch.randn(8, D)  # (P, D)
 without, unused = trained_on(global_only, random_pools)
@@ -322,8 +324,8 @@ pooled, W = trained_on(with_pools, random_pools)
 # %% [markdown]
 # ## What the pools learn
 #
-# Here are the eight pools on the picture from above and on its caption. A bright cell has a large weight; below each picture stand the
-# words with the largest weights.
+# Here are the eight pools on the picture from above and on its caption. A coloured cell has a large weight; below each picture stand the
+# words with the largest weights. (The marks *start* and *end* frame every caption, and they are nodes too.)
 
 # %% tags=["hide-input"]
 few = dataset.dev.subset(min(500, len(dataset.dev)))
@@ -349,13 +351,17 @@ on_cells, on_words = (
 words = ["(start)", *tokenize(caption), "(end)"]
 side = int(on_cells.shape[1] ** 0.5)
 figure, grid = plt.subplots(2, len(W) // 2, figsize=(9.2, 5.4))
-grey = seen.pixels.mean(2) / 255
+rgb = [int(plots.COLOURS[1][at : at + 2], 16) / 255 for at in (1, 3, 5)]
+veil = LinearSegmentedColormap.from_list(
+    "weight", [(*rgb, 0.0), (*rgb, 0.9)]
+)  # nothing to vermilion
+pale = 0.45 * seen.pixels.mean(2) / 255 + 0.55
 for number, (axes, cells, share) in enumerate(
     zip(grid.flat, on_cells, on_words, strict=True), 1
 ):
-    axes.imshow(grey, cmap="gray", vmin=-0.4, vmax=1.2)
-    large = np.kron(cells.reshape(side, side), np.ones((grey.shape[0] // side,) * 2))
-    axes.imshow(large, cmap="viridis", vmin=0, vmax=1, alpha=0.65)
+    axes.imshow(pale, cmap="gray", vmin=0, vmax=1)
+    large = np.kron(cells.reshape(side, side), np.ones((pale.shape[0] // side,) * 2))
+    axes.imshow(large, cmap=veil, vmin=0, vmax=1)
     best = share.argsort(descending=True)[:3].tolist()
     axes.set_xlabel(
         "\n".join(f"{words[place]} {100 * share[place]:.0f} %" for place in best), fontsize=9
@@ -366,7 +372,7 @@ figure.colorbar(axes.images[-1], ax=grid, label="weight of a cell", shrink=0.7)
 figure.suptitle(caption, fontsize=11)
 plots.show(
     figure,
-    alt="Eight times the same picture in grey, once for each pool, with the pool's weight of each cell in colour: most pools put nearly "
+    alt="Eight times the same picture in grey, once for each pool, with the pool's weight of each cell in orange: most pools put nearly "
     "all of it on one or two cells. Below each stand the three words of the caption with the largest weights, and their weights.",
 )
 
@@ -670,39 +676,57 @@ oracle = next(
     for one in records.find(experiments.RESULTS, name=ORACLE, data="scenes")
     if one.data["feature_kind"] == "grid"
 )
-judged = [
-    (one, statistics.mean(one.differences["rsum"]))
-    for one in experiments.outcomes("relational", "scenes", "relational_losses")
-    if {one.claim.system, one.claim.against} <= set(arms) and one.differences.get("rsum")
-]
 if found:
     plots.show(
         dots.compared(found, "scenes", oracle), alt=dots.words_for(found, "the scenes", oracle)
     )
-order = dots.by_rsum(found)
+
+
+def gain(arm, direction):
+    """By how much the recalls of one direction add up to more than with the global loss alone."""
+    means = (
+        [statistics.mean(one.results[f"{direction}_r{k}"].values()) for k in (1, 5, 10)]
+        for one in (found[arm], found[arms["basic"]])
+    )
+    with_it, alone = map(sum, means)
+    return with_it - alone
+
+
+others = [arm for arm in found if arm != arms["basic"]] if arms["basic"] in found else []
+gains = "\n".join(
+    f"- {arm}: {gain(arm, 'i2t'):+.1f} from picture to text, {gain(arm, 't2i'):+.1f} from text to picture"
+    for arm in others
+)
 told = "\n".join(
-    f"- {one.claim.statement}: *{one.told}* (rsum {gain:+.1f})" for one, gain in judged
+    f"- {one.claim.statement}: *{one.told}*"
+    for one in experiments.outcomes("relational", "scenes", "relational_losses")
+    if {one.claim.system, one.claim.against} <= set(arms) and one.by_measure
 )
 epochs = experiments.FAIR_SCALE["scenes"]["training.epochs"]
-seeds = sorted({len(one.seeds) for one in found.values()})
+counts = sorted({len(one.seeds) for one in found.values()})
 Markdown(
     f"**What we did.** Each loss has a learning rate of its own, chosen on the development split, and trains for {epochs} epochs.\n\n"
+    "**What came out.** "
     + (
-        f"**What came out.** By their mean rsum, the highest first: {'; '.join(order)}. "
-        f"Between the first and the last lie {found[order[0]].rsum - found[order[-1]].rsum:.1f} of 600. "
-        + (f"These claims of the thesis can be looked at:\n\n{told}\n\n" if told else "\n\n")
-        if len(found) > 1
-        else "**What came out.** Too few of these trainings are finished to compare them; the figure grows with the records.\n\n"
+        f"By their mean rsum, the highest first: {'; '.join(dots.by_rsum(found))}. Against the global loss alone, the three recalls of "
+        f"each direction add up to\n\n{gains}\n\n"
+        if others
+        else "Too few of these trainings are finished to be compared.\n\n"
     )
-    + "**What it means.** A second loss on the parts need not help the ranking of the whole: the ranking uses one vector for each side, and "
-    "the global loss already trains that.\n\n"
+    + (
+        f"These claims of the thesis can be judged:\n\n{told}\n\n"
+        if told
+        else "No claim of the thesis can be judged yet.\n\n"
+    )
+    + "**What it means.** The ranking uses one vector of each side, and the global loss trains just that. A second loss on the parts helps only "
+    "if what it teaches the parts also makes their mean better.\n\n"
     "**How sure we are.** "
     + (
-        f"There are {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds of each. "
-        if seeds
+        f"So far there are {' to '.join(map(str, counts[:: max(1, len(counts) - 1)]))} seeds of each. "
+        if counts
         else ""
     )
-    + "A verdict needs five. One small drawn world does not stand for photographs."
+    + "A verdict needs five of both, and one small drawn world does not stand for photographs."
 )
 
 # %% [markdown]
@@ -737,7 +761,7 @@ check("06.break", your_row)
 # ````{solution} ex-06-break
 # :class: dropdown
 #
-# The words have the logit 0 and the padding has 2, so the padding's weight is $\exp(2)$ against 1 for each word. Padding of zeros would
+# The words multiply with $w$ to 0 and the padding to 2, so the padding's weight is $\exp(2)$ against 1 for each word. Padding of zeros would
 # do no harm here: it makes the pool shorter, and the cosine does not see that. But after a Transformer, padding is not zero.
 # ````
 #

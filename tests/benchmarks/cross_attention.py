@@ -197,7 +197,10 @@ def tasks_of(
         few = slice(0, 50)
         for name in systems:
             torch.testing.assert_close(
-                ours(v[:8], t[few], mask[few], name), loop(v[:8], t[few], lengths[few], name), rtol=1e-3, atol=1e-3
+                ours(v[:8], t[few], mask[few], name),
+                loop(v[:8], t[few], lengths[few], name),
+                rtol=1e-3,
+                atol=1e-3,
             )
     return tasks
 
@@ -233,7 +236,9 @@ def measure(
             "processor_loop_over_ours": spent[other] / spent[name],
             "extra_mb": extra[name],
         }
-        print(f"| {name} | {median[name]:.3f} | " + " | ".join(f"{value:.2f}" for value in row.values()) + " |")
+        print(
+            f"| {name} | {median[name]:.3f} | " + " | ".join(f"{value:.2f}" for value in row.values()) + " |"
+        )
         place = f"{device.type}_{'step' if learns else 'scores'}_{name}"
         metrics |= {f"{place}_{key}": round(value, 3) for key, value in row.items()}
     return metrics
