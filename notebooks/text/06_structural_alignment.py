@@ -380,6 +380,7 @@ plots.show(
 # One example proves nothing. Do pool $i$ of the picture and pool $i$ of the caption mean the same thing? The scenes let us measure it: we
 # know which words name a thing, and where that thing stands. Of each such word, take the share that pool $i$ reads, and ask how much of
 # its weight on the picture pool $k$ puts on the thing. If the pools agree, then pool $i$ itself looks there more than the other pools do.
+# The random pools that we began with, in the model trained without them, show what chance alone gives.
 
 # %% tags=["hide-input"]
 kinds = {
@@ -437,7 +438,10 @@ def summary(met):
 
 # %% tags=["hide-input"]
 if named is not None:
-    met = {"before": meeting(run.model, random_pools), "after": meeting(pooled, W)}
+    met = {
+        "global loss alone": meeting(without, random_pools),
+        "with node pooling": meeting(pooled, W),
+    }
     agreed = {
         f"{name}, {when} (%)": value
         for when, one in met.items()
@@ -463,8 +467,8 @@ if named is not None:
     plots.show(
         figure,
         alt="Two tables of eight by eight, the pool that reads a word in the rows and the pool that looks at the picture in the columns. A "
-        "colour says how much of its weight the second puts on the thing that the first reads of. Before the training the columns are "
-        "alike in all rows; after it, the diagonal is brighter than the rest.",
+        "colour says how much of its weight the second puts on the thing that the first reads of. With the global loss alone all rows are "
+        "alike; with node pooling, the diagonal is brighter than the rest.",
     )
 
 # %%
@@ -472,7 +476,7 @@ lesson.report("06_agreement", agreed) if named is not None else None
 
 # %% [markdown]
 # A bright column belongs to a pool that looks at things rather than at the background, whatever was read. A bright *diagonal* is
-# agreement, and it is what the training has added: a pool looks at the thing that it reads of more than other pools do. It is far from
+# agreement, and it is what the second loss has added: a pool looks at the thing that it reads of more than other pools do. It is far from
 # perfect. Nothing in the loss asks pools for one thing each; they only have to tell this picture from its hardest negative.
 #
 # ## Why the pools must begin unequal
@@ -764,6 +768,16 @@ check("06.break", your_row)
 # The words multiply with $w$ to 0 and the padding to 2, so the padding's weight is $\exp(2)$ against 1 for each word. Padding of zeros would
 # do no harm here: it makes the pool shorter, and the cosine does not see that. But after a Transformer, padding is not zero.
 # ````
+#
+# ```{admonition} Where the code departs from the paper
+# :class: note
+#
+# - **Two slips of the pen.** In the printed losses, one pool is written as a node, and the hinge of a node subtracts a term from itself. We
+#   take the first term as that of the hardest negative, as the sentence below the formula says.
+# - **What is not said.** How many pools there are, and whether both sides share their weights. The package has eight and shares them;
+#   `losses.node_pooling.pools` and `losses.node_pooling.shared` change that.
+# - **A first epoch of all negatives**, as in [Learning to rank](04_learning_to_rank.ipynb).
+# ```
 #
 # ## Your own experiment: the number of pools
 #
