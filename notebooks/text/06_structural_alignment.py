@@ -509,13 +509,15 @@ check("06.equal", your_prediction)
 
 
 # %%
+@torch.no_grad()
 def alike(model, W):  # in percent
-    pictures = both_sides(model)[0]
-    p = normalize(node_pooling(pictures.elements, pictures.mask, W)[0], dim=-1)  # (Ni, P, D)
+    v = model.encode_pictures(pictures, all_real)
+    p = normalize(node_pooling(v.elements, v.mask, W)[0], dim=-1)  # (Ni, P, D)
     cosines = p @ p.mT  # (Ni, P, P)
     return 100 * cosines[:, ~torch.eye(len(W), dtype=torch.bool)].mean()
 
 
+# %%
 steps = lesson.pick(smoke=2, lesson=30, full=300)
 equal, equal_W = trained_on(with_pools, random_pools[:1].expand(8, D), steps)
 lesson.report(
