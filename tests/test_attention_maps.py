@@ -252,16 +252,28 @@ def test_a_lesson_gives_its_pictures_with_features_and_boxes(monkeypatch) -> Non
     assert seen.pixels.shape == (224, 224, 3)
 
 
-@pytest.mark.parametrize("name", ["vsepp_grid_gru", "thesis_grid", "tern_region_words"])
-def test_any_recipe_can_be_asked(name) -> None:
+@pytest.mark.parametrize(
+    ("name", "measure"),
+    [
+        ("vsepp_grid_gru", "cosine"),
+        ("thesis_grid", "cosine"),
+        ("tern_region_words", "cosine"),
+        ("vsrn_region", "cosine"),
+        ("scan_region_gru", "weight"),
+        ("scan_region_gru+i2t", "weight of the words"),
+        ("bfan_region_gru", "weight"),
+    ],
+)
+def test_any_recipe_can_be_asked(name, measure) -> None:
     split = small.small_data().test
     recipe = get(name).override({"dim": 16, "text.encoder.minimum_count": 1})
     tokenizer = recipe.tokenizer(split.captions)
     run = SimpleNamespace(model=recipe.build(split.pictures.shape[2], tokenizer), tokenizer=tokenizer)
     seen = plots.Seen.of_row(split, 0, PIXELS, np.tile(BOXES[0], (5, 1)))
     maps = plots.word_maps(run, seen, split.captions[0])
-    assert maps.measure == "cosine" and maps.values.shape == (
-        len(split.captions[0].split()),
-        len(seen.features),
-    )
-    assert np.isfinite(maps.values).all()
+    assert maps.measure == measure and np.isfinite(maps.values).all()
+    assert maps.values.shape == (len(split.captions[0].split()), len(seen.features))
+    if measure == "weight":
+        np.testing.assert_allclose(maps.values.sum(1), 1, rtol=1e-5)
+    elif measure == "weight of the words":
+        assert (maps.values.sum(0) < 1).all()  # the marks of start and end have the rest

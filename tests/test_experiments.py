@@ -445,9 +445,7 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
     for data in {entry.data["name"] for entry in stored}:
         entries = [entry for entry in stored if entry.data["name"] == data]
         titles, recipes = {(BASELINE, ""), (ORACLE, "")}, set()
-        for experiment, features in (
-            (experiment, kind) for experiment in EXPERIMENTS.values() for kind in kinds_of(experiment)
-        ):
+        for experiment, features in [(one, kind) for one in EXPERIMENTS.values() for kind in kinds_of(one)]:
             for arm in experiment.arms:
                 for recipe_of in (of_a_lesson, fair):
                     if found := experiment.trainings(arm, features, recipe_of):

@@ -13,7 +13,7 @@ from vsecore.experiments.experiment import Arm, Candidates, Experiment, Member, 
 from vsecore.experiments.gates import Shut, Studied
 from vsecore.experiments.ledger import measured, studied, table
 from vsecore.experiments.missing import missing
-from vsecore.experiments.pairs import pair_accuracy, pair_scores, relation_pairs
+from vsecore.experiments.pairs import pair_accuracy, pair_scores, relation_pairs, told_by_left_right
 from vsecore.experiments.running import RESULTS, run
 from vsecore.experiments.scales import FAIR_SCALE, LESSON_SCALE, Scale
 from vsecore.experiments.verdicts import Outcome, outcomes, verdicts
@@ -46,5 +46,6 @@ __all__ = [
     "run",
     "studied",
     "table",
+    "told_by_left_right",
     "verdicts",
 ]

@@ -36,6 +36,10 @@ def experiments(found: Findings, figures: Path) -> str:
     for name in found.experiments:
         experiment = EXPERIMENTS[name]
         lines += [f"### {experiment.question}", f"{experiment.source}."]
+        seen = {called: FEATURES[experiment.features_on(data)] for data, called in DATA.items()}
+        if len(set(seen.values())) > 1:
+            listed = " and ".join(f"{features} on {called}" for called, features in seen.items())
+            lines.append(f"The systems see {listed}.")
         for data, called in DATA.items():
             arms = found.fair[data][name]
             if arms:
