@@ -241,8 +241,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 _free_when_perfect,
-                "Here each pool points as its partner does, at right angles to the negatives: the loss should be "
-                "zero.",
+                "Here each pool points as its partner does, at right angles to the negatives: the loss "
+                "should be zero.",
             ),
             Trial(
                 lambda answer: _same_loss(answer, 4, 1),
