@@ -25,7 +25,7 @@ CLAIM = {
 
 
 def study(
-    folder, experiment, arm, values, data="small", rates=RATES, curve=LEVEL, seconds=60.0, features="grid"
+    folder, experiment, arm, values, data="small", rates=RATES, curve=LEVEL, seconds=60.0, features=None
 ):
     """Records of one arm: a training at each rate, and one from each seed at the best.
 
@@ -38,8 +38,9 @@ def study(
         rates: the best rsum on dev at each learning rate.
         curve: rsum on dev after each epoch of the best, as shares of it.
         seconds: of each training.
-        features: the kind of features.
+        features: the kind of features; None: that of the experiment.
     """
+    features = features or EXPERIMENTS[experiment].features_on(data)
     (system,) = EXPERIMENTS[experiment].systems(arm, features)
     for rate, best in rates.items():
         seeds = values if rate == tuning.best(rates) else {tuning.SEED: 1.0}
@@ -51,10 +52,10 @@ def study(
             write(folder, recipe.name, recipe.hash(), data, seed, found, seconds, **more)
 
 
-def ridge(folder, data="small", truth=10.0):
-    """The record of the linear baseline; truth: its mAP@R."""
+def ridge(folder, data="small", truth=10.0, features="grid"):
+    """The record of the linear baseline on these features; truth: its mAP@R."""
     metrics = {measure: truth for measure in measures_of(data)} | {"rsum": RIDGE}
-    write(folder, BASELINE, "", data, 0, metrics, 1.0)
+    write(folder, BASELINE, "", data, 0, metrics, 1.0, feature_kind=features)
 
 
 def write(folder, name, config_hash, data, seed, metrics, seconds, **more):

@@ -432,6 +432,7 @@ def relational_page(kept, tmp_path, monkeypatch):
     def lay():
         monkeypatch.setattr(findings, "BY_WORK", {"relational": {RELATIONAL: EXPERIMENTS[RELATIONAL]}})
         monkeypatch.setattr(evidence, "WORKS", {"relational": BOTH_WORKS["relational"]})
+        ridge(kept, "scenes", features="region")
         evidence.lay_evidence(tmp_path / "relational", kept)
         return (tmp_path / "relational" / "relational.md").read_text(encoding="utf-8")
 
@@ -447,7 +448,7 @@ def test_who_sees_relations_is_a_table_with_intervals_the_best_first(kept, relat
     rows = [line.strip("| ").split(" | ") for line in told.splitlines() if line.startswith("| ")][2:]
     assert [row[0] for row in rows] == ["basic", "CA", "mean of words"]
     assert rows[0][1:] == [
-        "drawn scenes, the cells of a grid",
+        "drawn scenes, regions",
         "62.0 (60.0 to 64.0)",  # 60 to 64: a spread of 1.58, so 1.96 by Student's t for five seeds
         "60.0 (58.0 to 62.0)",
         "64.0 (62.0 to 66.0)",
@@ -511,7 +512,7 @@ def test_a_work_owns_the_records_of_its_recipes_and_of_no_others(kept, monkeypat
     records.write(replace(records.find(kept)[0], **several), kept)
     for work, names, ensembles in (
         ("2ad", {"2ad_grid_gru", "2ad_grid_gru+without_adopt"}, 0),
-        ("relational", {"thesis_grid+recurrent"}, 1),
+        ("relational", {"vsepp_region_gru"}, 1),
     ):
         experiments = {name: EXPERIMENTS[name] for name in list(BY_WORK[work])[:2]}
         monkeypatch.setattr(findings, "BY_WORK", {work: experiments})

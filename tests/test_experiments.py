@@ -193,7 +193,7 @@ def test_an_arm_may_vary_another_recipe_and_be_the_mean_of_several_variants():
 def test_an_experiment_sees_the_features_that_it_is_about_where_the_data_have_them():
     assert EXPERIMENTS["cross_attention"].features_on("scenes") == "region"
     assert EXPERIMENTS["cross_attention"].features_on("flickr8k") == "grid"
-    assert EXPERIMENTS["relational_losses"].features_on("scenes") == "grid"
+    assert EXPERIMENTS["2ad_pooling"].features_on("scenes") == "grid"
 
 
 def printed_of(arm):

@@ -5,9 +5,9 @@ Run as: python tests/benchmarks/cross_attention.py [--record] [--threads 2] [--t
 Pictures of 36 regions and captions of 5 to 20 words, 1024 wide. `cross_attention` and `focal_attention`, a
 loop over captions in plain torch that follows the papers step by step, and the bare product of all regions
 with all real words take turns in one process, so that what else the machine does falls on all alike, and
-medians are compared. A training step is the forward and the backward pass of a batch of 128 pairs; its bare products
-are three. On a machine with other work the processor's seconds are the ones to trust. With a GPU, 1,000
-pictures and 5,000 captions are compared on it too.
+medians are compared. A training step is the forward and the backward pass of a batch of 128 pairs; its bare
+products are three. On a machine with other work the processor's seconds are the ones to trust. With a GPU,
+1,000 pictures and 5,000 captions are compared on it too.
 """
 
 from __future__ import annotations

@@ -45,8 +45,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "without_positions": {"image.reasoner.positions": 0, "text.encoder.positions": False},
     "without_left_padding": {"text.encoder.left_padding": False},
     "printed_residual": {"image.reasoner.printed_residual": True, "text.encoder.printed_residual": True},
-    # VSE++'s towers: no cell sees another, words are read in order.
-    "recurrent": {"image.reasoner": None, "text.encoder": Part("gru")},
     # Captions as sets of words, each projected by itself.
     "mean_words": {"text.encoder.layers": 0, "text.encoder.positions": False},
 }
