@@ -20,7 +20,7 @@
 # **You need** the notebook [Learning to rank](04_learning_to_rank.ipynb), and attention from
 # [Encoders: what the vectors see](02_encoders.ipynb).
 #
-# **It takes** about 1 minute and 1 GB of memory on two cores; the exercises take about an hour and a quarter.
+# **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take about an hour and a quarter.
 #
 # The map: encode → pool → compare → **learn**.
 
@@ -157,7 +157,7 @@ plots.show(
 # ## Node pooling
 #
 # *Node pooling* collects the nodes of each side in a fixed number of *pools*. Pool $i$ owns a learned vector $w_i$. It gives
-# element $x_j$ the share $a_{ij}$ and sums (section 2.5.1 of the thesis):
+# element $x_j$ the share $a_{ij}$ and sums:
 #
 # $$a_{ij} = \frac{\exp(w_i \cdot x_j)}{\sum_k \exp(w_i \cdot x_k)}, \qquad p_i = \sum_j a_{ij}\, x_j .$$
 #
@@ -351,10 +351,10 @@ on_cells, on_words = (
 )
 words = ["(start)", *tokenize(caption), "(end)"]
 side = int(on_cells.shape[1] ** 0.5)
-figure, grid = plt.subplots(2, len(W) // 2, figsize=(9.2, 5.4))
+figure, grid = plt.subplots(2, len(W) // 2, figsize=(9.2, 5.8))
 rgb = [int(plots.COLOURS[1][at : at + 2], 16) / 255 for at in (1, 3, 5)]
 veil = LinearSegmentedColormap.from_list(
-    "weight", [(*rgb, 0.0), (*rgb, 0.9)]
+    "weight", [(*rgb, 0.0), (*rgb, 0.7)]
 )  # nothing to vermilion
 pale = 0.45 * seen.pixels.mean(2) / 255 + 0.55
 for number, (axes, cells, share) in enumerate(
@@ -455,7 +455,7 @@ if named is not None:
         image = axes.imshow(one, vmin=0, vmax=top)
         ticks = range(len(one)), range(1, len(one) + 1)
         axes.set(
-            title=f"{when} training",
+            title=when,
             xlabel="the pool that looks",
             xticks=ticks[0],
             yticks=ticks[0],
@@ -537,7 +537,7 @@ lesson.report(
 # ## Node cross-attention
 #
 # The second way needs no pools. Every cell asks the words directly and gets a mixture of them, and every word asks the cells. This is
-# *node cross-attention* (section 2.5.2). With nodes scaled to length one,
+# *node cross-attention*. With nodes scaled to length one,
 #
 # $$\hat{v}_i = \sum_j a_{ij}\, t_j , \qquad a_{ij} = \frac{\exp(v_i \cdot t_j)}{\sum_k \exp(v_i \cdot t_k)} .$$
 #
@@ -676,6 +676,7 @@ lesson.report("06_rsum", sums)
 
 # %% tags=["hide-input"]
 arms = {"basic": "global loss alone", "pooling": "node pooling", "CA": "node cross-attention"}
+experiment = experiments.get_experiment("relational_losses")
 recorded = experiments.studied("relational_losses", "scenes")
 found = {
     title: recorded[arm]
@@ -685,7 +686,7 @@ found = {
 oracle = next(
     one.metrics["rsum"]
     for one in records.find(experiments.RESULTS, name=ORACLE, data="scenes")
-    if one.data["feature_kind"] == "grid"
+    if one.data["feature_kind"] == experiment.features
 )
 if found:
     plots.show(
@@ -714,13 +715,17 @@ told = "\n".join(
     if {one.claim.system, one.claim.against} <= set(arms) and one.by_measure
 )
 epochs = experiments.FAIR_SCALE["scenes"]["training.epochs"]
+nodes = {"grid": "its cells", "region": "its regions, the boxes around things"}[
+    experiment.features
+]
 counts = sorted({len(one.seeds) for one in found.values()})
 Markdown(
-    f"**What we did.** Each loss has a learning rate of its own, chosen on the development split, and trains for {epochs} epochs.\n\n"
+    f"**What we did.** The nodes of a picture are {nodes}. Each loss has a learning rate of its own, "
+    f"chosen on the development split, and trains for {epochs} epochs.\n\n"
     "**What came out.** "
     + (
         f"By their mean rsum, the highest first: {'; '.join(dots.by_rsum(found))}. Against the global loss alone, the three recalls of "
-        f"each direction add up to\n\n{gains}\n\n"
+        f"a direction, added up, change by\n\n{gains}\n\n"
         if others
         else "Too few of these trainings are finished to be compared.\n\n"
     )
@@ -741,8 +746,8 @@ Markdown(
 )
 
 # %% [markdown]
-# The thesis itself leaves the question open. Its section 3.5 says that the intermediate losses "did not result in higher performance", its
-# chapter 4 that they "did result in improved caption retrieval, but no improvement in image retrieval". Its table has something for
+# The thesis itself leaves the question open. Its results say that the intermediate losses "did not result in higher performance", its
+# conclusion that they "did result in improved caption retrieval, but no improvement in image retrieval". Its table has something for
 # both: from picture to text, R@1 is higher with either loss, but the sum of all recalls rises with one and falls with the other, by
 # little. All rows are on
 # [the evidence page](../evidence/relational.md).
