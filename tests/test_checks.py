@@ -18,6 +18,7 @@ from answers import (
     pooling,
     relations,
     start_here,
+    structural_alignment,
 )
 
 from vsecore.course.checks import EXERCISES, check
@@ -30,6 +31,7 @@ NOTEBOOKS = (
     joint_space,
     learning_to_rank,
     relations,
+    structural_alignment,
     cross_attention,
     pooling,
     how_many_negatives,

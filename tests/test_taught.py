@@ -23,7 +23,14 @@ from vsecore import evaluation, pooling, scenes, similarity
 from vsecore.embedding import Embedding
 from vsecore.encoders import BiGRUEncoder, CaptionTransformer, CellEncoder, RegionEncoder
 from vsecore.encoders.reasoning.transformer import Block
-from vsecore.losses import adopt, adopt_k, triplet
+from vsecore.losses import (
+    NodePooling,
+    adopt,
+    adopt_k,
+    node_cross_attention_loss,
+    node_pooling_loss,
+    triplet,
+)
 from vsecore.similarity import cosine
 
 TEXTS = {
@@ -386,6 +393,31 @@ def padding_in_front() -> None:
             torch.testing.assert_close(late[row, real[row]], alone)
 
 
+def pools_of_nodes() -> None:
+    x, mask = elements(6)
+    pool = NodePooling(6, 3).double()
+    pools, weights = taught("06")["node_pooling"](x, mask, pool.weight)
+    torch.testing.assert_close(pools, pool(x, mask))
+    torch.testing.assert_close(weights, pool.weights(x, mask))
+
+
+def node_losses() -> None:
+    """Equal values and equal gradients of both losses on nodes, with the negatives of random scores."""
+    x, x_mask = elements(6)
+    y, y_mask = x.flip(0, 2).contiguous(), x_mask.flip(0)
+    S = batches()[-1][:4, :4]
+    hardest = taught("06")["hardest"](S, torch.eye(4) > 0)
+    for margin in (0.0, 0.2, 1.0):
+        pair = [x.clone().requires_grad_() for _ in range(2)]
+        mine = taught("06")["pool_loss"](pair[0], y, *hardest, margin)
+        mine = mine + taught("06")["attention_loss"](pair[0], y, x_mask, y_mask, *hardest, margin)
+        theirs = node_pooling_loss(pair[1], y, S, margin)
+        theirs = theirs + node_cross_attention_loss(pair[1], x_mask, y, y_mask, S, margin)
+        torch.testing.assert_close(mine, theirs)
+        (mine + theirs).backward()
+        torch.testing.assert_close(pair[0].grad, pair[1].grad)
+
+
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
@@ -404,6 +436,11 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("05", "norm"): normalised,
     ("05", "block"): transformer_block,
     ("05", "push"): padding_in_front,
+    ("06", "node_pooling"): pools_of_nodes,
+    ("06", "hardest"): node_losses,
+    ("06", "pool_loss"): node_losses,
+    ("06", "attend"): node_losses,
+    ("06", "attention_loss"): node_losses,
     ("07", "attention_weights"): cross_attention,
     ("07", "attended_score"): cross_attention,
     ("07", "scan"): cross_attention,

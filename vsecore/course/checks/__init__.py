@@ -19,6 +19,7 @@ from vsecore.course.checks import (
     pooling,
     relations,
     start_here,
+    structural_alignment,
 )
 from vsecore.course.checks.exercise import Exercise, Judgement, Trial, judge_answer
 from vsecore.course.checks.restarted import explain_missing_names
@@ -32,6 +33,7 @@ EXERCISES: dict[str, Exercise] = {
     **joint_space.EXERCISES,
     **learning_to_rank.EXERCISES,
     **relations.EXERCISES,
+    **structural_alignment.EXERCISES,
     **cross_attention.EXERCISES,
     **pooling.EXERCISES,
     **how_many_negatives.EXERCISES,
