@@ -350,7 +350,7 @@ def _embedded(
 ) -> tuple[Embedding, Embedding, list[int]]:
     """The picture and the caption as the model has them, and the numbers of the caption's tokens."""
     device, was_training = next(model.parameters()).device, model.training
-    features = torch.as_tensor(np.asarray(picture.features))[None].to(device)  # (1, N, F) or (1, 3, h, w)
+    features = torch.from_numpy(np.array(picture.features))[None].to(device)  # (1, N, F) or (1, 3, h, w)
     tokens, mask = tokenizer.encode([caption])  # (1, L) each
     model.eval()
     try:
