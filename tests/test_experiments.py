@@ -1,6 +1,5 @@
 """Experiments: each arm trained once from each seed, held side by side, and a verdict on each claim."""
 
-import itertools
 import math
 import statistics
 from dataclasses import replace
@@ -31,9 +30,11 @@ from vsecore.experiments import (
 )
 from vsecore.experiments.experiment import title_of
 from vsecore.experiments.ledger import printed_sums
+from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
 from vsecore.experiments.scales import recipe_at
 from vsecore.losses import adopt_k
+from vsecore.recipes import RECIPES
 from vsecore.training import fit, score_split
 
 SMALL = {
@@ -45,6 +46,11 @@ SMALL = {
     "training.learning_rate": 0.01,
 }
 KINDS = ("grid", "region", "patch")
+
+
+def kinds_of(experiment):
+    """The kinds of features for which there are recipes."""
+    return [kind for kind in KINDS if experiment.recipe.format(features=kind) in RECIPES]
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +135,7 @@ def test_every_arm_is_another_system_that_can_be_built(name):
         titles = set()
         for arm in experiment.arms:
             if not experiment.arms[arm].best_of:
-                titles.add(title_of(planned(experiment, arm, "grid", scale)))
+                titles.add(title_of(planned(experiment, arm, experiment.features_on(data), scale)))
         apart = [arm for arm in experiment.arms.values() if not arm.best_of]
         assert len(titles) == len(apart), data
         assert len({digest for _, digest in titles}) == len(apart), data
@@ -138,14 +144,17 @@ def test_every_arm_is_another_system_that_can_be_built(name):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
     experiment = EXPERIMENTS[name]
-    for features in KINDS:
-        first = planned(experiment, next(iter(experiment.arms)), features, SMALL)[0].recipe
-        for arm in experiment.arms:
+    for features in kinds_of(experiment):
+        by_recipe = {}
+        for arm, of_arm in experiment.arms.items():
             for system in planned(experiment, arm, features, SMALL):
+                first = by_recipe.setdefault(of_arm.recipe, system.recipe)
                 assert system.recipe.training == first.training
-                assert system.recipe.dim == first.dim == SMALL["dim"]
+                assert system.recipe.dim == SMALL["dim"]
+                for field in ("epochs", "batch_size", "learning_rate"):  # other recipes have other schedules
+                    assert getattr(system.recipe.training, field) == SMALL[f"training.{field}"]
                 assert system.recipe.image.encoder.name == system.member.features
-                if not experiment.arms[arm].members:
+                if not of_arm.members:
                     assert system.member == Member(features)
 
 
@@ -165,6 +174,26 @@ def test_a_system_that_is_trained_again_has_another_seed_and_its_arm_another_tit
     assert len(set(titles.values())) == 4
     recipe = planned(experiment, "R", "grid", {})[0].recipe
     assert titles["R"] == (recipe.name, recipe.hash())
+
+
+def test_an_arm_may_vary_another_recipe_and_be_the_mean_of_several_variants():
+    experiment = EXPERIMENTS["cross_attention"]
+
+    def names(arm, features):
+        return [system.recipes for system in experiment.systems(arm, features)]
+
+    assert names("SCAN i2t", "region") == [("scan_region_gru+i2t",)]
+    assert names("SCAN both", "grid") == [("scan_grid_gru",), ("scan_grid_gru+i2t",)]
+    assert names("BFAN both", "region") == [("bfan_region_gru",), ("bfan_region_gru+equal",)]
+    assert names("VSE++", "region") == [("vsepp_region_gru",)]
+    for system in experiment.systems("BFAN both", "grid"):
+        assert system.member == Member("grid")
+
+
+def test_an_experiment_sees_the_features_that_it_is_about_where_the_data_have_them():
+    assert EXPERIMENTS["cross_attention"].features_on("scenes") == "region"
+    assert EXPERIMENTS["cross_attention"].features_on("flickr8k") == "grid"
+    assert EXPERIMENTS["relational_losses"].features_on("scenes") == "grid"
 
 
 def printed_of(arm):
@@ -310,6 +339,59 @@ def test_what_is_unknown_is_answered_with_what_there_is(tmp_path):
         in_a_lesson("2ad_pooling", lambda kind: large, folder=tmp_path)
 
 
+@pytest.fixture
+def small_scenes(monkeypatch):
+    """Small data that pass for the scenes, with pairs."""
+    dice = np.random.default_rng(5)
+    captions = [f"thing{picture} word{word}" for picture in range(6) for word in range(2)]
+    pixels = dice.standard_normal((6, 5, 7)).astype(np.float16)
+    pairs = Split("test", pixels, captions, np.repeat(np.arange(6), 2), [str(row) for row in range(6)])
+    left_right = torch.tensor([[[True, False]] * 2] * 3)
+    monkeypatch.setattr(running, "relation_pairs", lambda kind: pairs)
+    monkeypatch.setattr(running, "told_by_left_right", lambda: left_right)
+    monkeypatch.setattr(running, "on_truth", lambda scores, test, name: {})
+    monkeypatch.setattr(running, "record_references", lambda *given: None)
+    monkeypatch.setitem(LESSON_SCALE, "scenes", SMALL)
+    arms = {"one": Arm(), "other": Arm("+mean"), "both": Arm(mean_of=("", "+mean"))}
+    with_pairs = replace(EXPERIMENTS["2ad_parts"], arms=arms, features="region", pairs=True)
+    monkeypatch.setitem(EXPERIMENTS, "pairs", with_pairs)
+    return lambda kind: replace(small_data(kind), name="scenes"), pairs, left_right
+
+
+def test_an_experiment_that_looks_at_relations_records_them_for_systems_and_ensembles(
+    tmp_path, small_scenes, trainings
+):
+    open_data, pairs, left_right = small_scenes
+    in_a_lesson("pairs", open_data, seeds=(0,), folder=tmp_path, tell=silent)
+    assert [(name, kind) for name, kind, _ in trainings] == [
+        ("2ad_region_gru", "region"),
+        ("2ad_region_gru+mean", "region"),
+    ]
+    data, scores = open_data("region"), []
+    for arm in ("one", "other"):
+        (system,) = planned(EXPERIMENTS["pairs"], arm, "region", SMALL)
+        trained = fit(system.recipe, data, seed=0)
+        scores.append(pair_scores(trained.model, pairs, trained.tokenizer))
+    expected = [pair_accuracy(one, left_right) for one in (*scores, (scores[0] + scores[1]) / 2)]
+    for metric in METRICS:
+        found = measured("pairs", "scenes", metric=metric, scale="lesson", folder=tmp_path)
+        values = [found[arm][0] for arm in ("one", "other", "both")]
+        assert values == pytest.approx([each[metric] for each in expected]), metric
+
+
+def test_a_record_without_relations_is_made_again_where_they_are_asked_for(tmp_path, small_scenes, trainings):
+    open_data, options = small_scenes[0], {"seeds": (0,), "folder": tmp_path, "tell": silent}
+    in_a_lesson("2ad_parts", open_data, arms=["all"], features="region", **options)
+    assert "pairs_t2i" not in records.find(tmp_path)[0].metrics
+    for _ in range(2):
+        in_a_lesson("pairs", open_data, arms=["one"], **options)
+    in_a_lesson("2ad_parts", open_data, arms=["all"], features="region", **options)
+    assert len(trainings) == 2
+    (entry,) = records.find(tmp_path)
+    assert set(METRICS) < entry.metrics.keys()
+    assert "pairs" in entry.note
+
+
 # ---------------------------------------------------------------- tables
 
 
@@ -363,7 +445,7 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
     for data in {entry.data["name"] for entry in stored}:
         entries = [entry for entry in stored if entry.data["name"] == data]
         titles, recipes = {(BASELINE, ""), (ORACLE, "")}, set()
-        for experiment, features in itertools.product(EXPERIMENTS.values(), KINDS):
+        for experiment, features in [(one, kind) for one in EXPERIMENTS.values() for kind in kinds_of(one)]:
             for arm in experiment.arms:
                 for recipe_of in (of_a_lesson, fair):
                     if found := experiment.trainings(arm, features, recipe_of):

@@ -744,7 +744,7 @@ class ReadsEverything(torch.nn.Module):
         pairs = (step.positives * cells[:, None].sin() * words[None].cos()).mean()
         hard = sum(step.similarity.pairs(v, t).square().mean() for v, t in step.offline)
         written = step.tokens.sin() * step.token_mask  # (C, L)
-        said = (step.t.elements[:, :, 0] * written).mean()
+        said = (step.t.elements[:, :, 0] * written).sum(1).mean()  # however long the padding
         return decoded + pairs + hard + said
 
 

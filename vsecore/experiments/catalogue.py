@@ -5,6 +5,11 @@ from __future__ import annotations
 from vsecore.experiments import relational, two_ad
 from vsecore.experiments.experiment import Experiment
 
+BY_WORK: dict[str, dict[str, Experiment]] = {
+    "2ad": two_ad.EXPERIMENTS,
+    "relational": relational.EXPERIMENTS,
+}
+"""The experiments on each work, by its key."""
 EXPERIMENTS: dict[str, Experiment] = {**two_ad.EXPERIMENTS, **relational.EXPERIMENTS}
 """The experiments of all papers."""
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from vsecore.data.splits import FeatureKind
 from vsecore.recipes import Recipe
 
+ONE_KIND: dict[str, FeatureKind] = {"flickr8k": "grid"}
+"""Data that come with one kind of features."""
+
 
 @dataclass(frozen=True)
 class Member:
@@ -46,8 +49,16 @@ class Experiment:
     source: str  # where the paper asks this question
     recipe: str  # which arms vary that name none of their own; "{features}" stands for the kind of features
     arms: dict[str, Arm]  # by the names that the paper gives them
-    features: FeatureKind = "grid"  # what its systems see unless another kind is asked for
+    features: FeatureKind = "grid"  # of its systems, where the data have several kinds; see `features_on`
     pairs: bool = False  # whether pictures that differ in one relation are told apart too, see `pairs`
+
+    def features_on(self, data: str) -> FeatureKind:
+        """Return the kind of features that its systems see unless another is asked for.
+
+        Args:
+            data: the name of the data, which may come with one kind alone.
+        """
+        return ONE_KIND.get(data, self.features)
 
     def systems(self, arm: str, features: FeatureKind) -> list[Candidates]:
         """Return the systems of an arm: one, or the members of an ensemble.

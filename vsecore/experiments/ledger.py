@@ -43,7 +43,7 @@ def studied(
         ValueError: the experiment is unknown, or its records come from different data or word vectors.
     """
     experiment, changes = get_experiment(name), changes_of(scale, data)
-    features = features or experiment.features
+    features = features or experiment.features_on(data)
     entries = records.find(folder, data=data) if folder.is_dir() else []
     used: list[Record] = []
 

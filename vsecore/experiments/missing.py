@@ -49,7 +49,7 @@ def needed(experiment: Experiment, arm: str, data: str) -> set[tuple[str, float]
         For each training a recipe's name, and the rate or seed that sets it apart from the recipe's others.
     """
     wanted = set()
-    for system in experiment.systems(arm, experiment.features):
+    for system in experiment.systems(arm, experiment.features_on(data)):
         wanted |= {(name, rate) for name in system.recipes for rate in tuning.FIRST}
         best = " or ".join(system.recipes)
         for seed in range(gates.seeds_wanted(data)):

@@ -67,10 +67,10 @@ def run(
             is set although it is to be chosen.
     """
     experiment = get_experiment(name)
-    features = features or experiment.features
     if scale == "fair" and settings is not None and "training.learning_rate" in settings:
         raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
     opened = cache(open_data)
+    features = features or experiment.features_on(opened(experiment.features).name)
     systems = {arm: experiment.systems(arm, features) for arm in arms or experiment.arms}
     changes = changes_of(scale, opened(features).name) if settings is None else settings
     folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours

@@ -11,18 +11,25 @@ Everywhere: K contexts of S elements, Q queries of L elements, in tensors (K, S,
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import leaky_relu
+
+leaky_relu_backward = torch.ops.aten.leaky_relu_backward
 
 SAFE = 30.0
 """The largest `smooth` for which exp(smooth) and its square fit into float32."""
 
 Aggregate = Literal["lse", "mean"]
+Choice = Callable[[Tensor], Tensor]
 
 
+@torch.no_grad()
 def raw_weights(
     affinities: Tensor, smooth: float, negative_slope: float, context_mask: Tensor | None = None
 ) -> Tensor:
@@ -38,32 +45,91 @@ def raw_weights(
         (K, S, L, Q): the weights, but for a factor of each query element; 0 in the context's padding.
     """
     clipped = leaky_relu(affinities, negative_slope)
-    squares = clipped.square().sum(2, keepdim=True)  # (K, S, 1, Q)
-    scale = smooth / torch.where(squares > 0, squares, 1).sqrt()  # where all are clipped, 0 stays 0
-    logits = clipped * scale  # (K, S, L, Q)
+    logits = clipped.mul_(smooth / _norm(clipped))
     if context_mask is not None:
-        logits = torch.where(context_mask[:, :, None, None], logits, -torch.inf)
+        logits.masked_fill_(~context_mask[:, :, None, None], -torch.inf)
     if smooth > SAFE:
-        logits = logits - logits.detach().amax(1, keepdim=True)
-    return logits.exp()
+        logits -= logits.amax(1, keepdim=True)
+    return logits.exp_()
 
 
-def attended_cosines(affinities: Tensor, weights: Tensor, gram: Tensor) -> Tensor:
+def attended_cosines(
+    affinities: Tensor,
+    gram: Tensor,
+    smooth: float,
+    negative_slope: float,
+    context_mask: Tensor | None = None,
+    choose: Choice | None = None,
+) -> Tensor:
     """Compute the cosine of each query element with its attended vector.
 
     Args:
         affinities: (K, S, L, Q).
-        weights: (K, S, L, Q), in any scale.
         gram: cosines of each context's elements with each other, (K, S, S).
+        smooth: as in `raw_weights`, like the next two.
+        negative_slope: what remains of a negative affinity.
+        context_mask: bool, (K, S), or None.
+        choose: says which weights (K, S, L, Q) stay, as bool; None: all. It carries no gradient.
 
     Returns:
         (K, L, Q); 0 where the attended vector is 0.
     """
-    dot = (weights * affinities).sum(1)  # (K, L, Q)
-    spread = (gram @ weights.flatten(2)).view_as(weights)  # (K, S, L, Q)
-    square = (weights * spread).sum(1)  # (K, L, Q)   the attended vector's length, squared
-    found = square > 0
-    return torch.where(found, dot / torch.where(found, square, 1).sqrt(), 0)
+    cosines: Tensor = _AttendedCosines.apply(affinities, gram, context_mask, smooth, negative_slope, choose)
+    return cosines
+
+
+class _AttendedCosines(Function):
+    """`attended_cosines` with a backward pass by hand: it keeps three tensors (K, S, L, Q) instead of six."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        affinities: Tensor,
+        gram: Tensor,
+        context_mask: Tensor | None,
+        smooth: float,
+        negative_slope: float,
+        choose: Choice | None,
+    ) -> Tensor:
+        weights = raw_weights(affinities, smooth, negative_slope, context_mask)
+        if choose is not None:
+            weights *= choose(weights)
+        spread = (gram @ weights.flatten(2)).view_as(weights)  # (K, S, L, Q)
+        square = (weights * spread).sum(1)  # (K, L, Q)   the attended vector's length, squared
+        dot = (weights * affinities).sum(1)  # (K, L, Q)
+        inverse = torch.where(square > 0, square.rsqrt(), 0)
+        cosines = dot * inverse
+        ctx.save_for_backward(affinities, weights, spread, inverse, cosines)
+        ctx.options = smooth, negative_slope
+        return cosines
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        affinities, weights, spread, inverse, cosines = ctx.saved_tensors
+        smooth, negative_slope = ctx.options
+        by_dot = (gradient * inverse).unsqueeze(1)  # (K, 1, L, Q)
+        by_square = by_dot * (cosines * inverse).neg_().unsqueeze(1)  # twice the squared length's gradient
+
+        # What the weights get, then what the logits get: their exponential is the weight itself.
+        logits = (spread * by_square).addcmul_(affinities, by_dot).mul_(weights)  # (K, S, L, Q)
+        by_gram = (weights * (by_square / 2)).flatten(2) @ weights.flatten(2).mT  # (K, S, S)
+
+        # Back through the division by the norm, and through the clip.
+        clipped = leaky_relu(affinities, negative_slope)
+        norm = _norm(clipped)  # (K, S, 1, Q)
+        shares = clipped.div_(norm)
+        along = (logits * shares).sum(2, keepdim=True)
+        logits.sub_(shares.mul_(along)).mul_(smooth / norm)
+        logits = leaky_relu_backward(logits, affinities, negative_slope, False)
+        by_affinities = logits.addcmul_(weights, by_dot)  # and their own part in q·a
+        return by_affinities, by_gram, None, None, None, None
+
+
+def _norm(clipped: Tensor) -> Tensor:
+    """The norm along the query's elements, (K, S, 1, Q); 1 where all are 0, so that they stay 0."""
+    squares = clipped.square().sum(2, keepdim=True)
+    return torch.where(squares > 0, squares, 1).sqrt_()
 
 
 def aggregate_cosines(cosines: Tensor, mask: Tensor | None, aggregate: Aggregate, lse: float) -> Tensor:

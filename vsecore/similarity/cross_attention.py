@@ -71,8 +71,7 @@ def cross_attention(
 
     def score(context: Fragments, query: Fragments) -> Tensor:
         cosines = affinities(context, query)  # (K, S, L, Q)
-        weights = raw_weights(cosines, smooth, negative_slope, context.mask)
-        answered = attended_cosines(cosines, weights, context.gram)  # (K, L, Q)
+        answered = attended_cosines(cosines, context.gram, smooth, negative_slope, context.mask)  # (K, L, Q)
         mask = None if query.mask is None else query.mask.T.unsqueeze(0)  # (1, L, Q)
         return aggregate_cosines(answered, mask, aggregate, lse)  # (K, Q)
 
@@ -128,9 +127,11 @@ class CrossAttention(nn.Module):
         Raises:
             ValueError: the numbers of rows differ, or as `cross_attention`.
         """
-        context, query, cosines, weights = self._attend(v, t)
+        context, query, cosines = self._meet(v, t)
         with torch.autocast(cosines.device.type, enabled=False):
-            answered = attended_cosines(cosines, weights, context.gram)  # (B, L, 1)
+            answered = attended_cosines(
+                cosines, context.gram, self.smooth, self.negative_slope, context.mask
+            )  # (B, L, 1)
             mask = None if query.mask is None else query.mask.unsqueeze(-1)  # (B, L, 1)
             return aggregate_cosines(answered, mask, self.aggregate, self.lse).squeeze(1)
 
@@ -140,21 +141,21 @@ class CrossAttention(nn.Module):
         Returns:
             (B, M, N): from text to image each word's weights over the picture's elements, which add up to one
             along N; from image to text each element's weights over the words, which add up to one along M.
-            Padding has 0.
+            Padding has 0. Without gradient.
 
         Raises:
             ValueError: the numbers of rows differ, or as `cross_attention`.
         """
-        _, query, _, weights = self._attend(v, t)
+        context, query, cosines = self._meet(v, t)
+        weights = raw_weights(cosines, self.smooth, self.negative_slope, context.mask)
         found = normalised(weights, query)  # (B, S, L)
         return found.mT if self.direction == "t2i" else found
 
-    def _attend(self, v: Embedding, t: Embedding) -> tuple[Fragments, Fragments, Tensor, Tensor]:
-        """Return context, query, affinities (B, S, L, 1) and raw weights, row by row."""
+    def _meet(self, v: Embedding, t: Embedding) -> tuple[Fragments, Fragments, Tensor]:
+        """Return context, query and affinities (B, S, L, 1), row by row."""
         pictures, captions = paired(v, t)
         context, query = (pictures, captions) if self.direction == "t2i" else (captions, pictures)
-        cosines = row_affinities(context, query)
-        return context, query, cosines, raw_weights(cosines, self.smooth, self.negative_slope, context.mask)
+        return context, query, row_affinities(context, query)
 
 
 def _check_options(direction: str, smooth: float, aggregate: str, lse: float, negative_slope: float) -> None:

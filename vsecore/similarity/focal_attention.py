@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vsecore.embedding import Embedding
 from vsecore.similarity.attention import (
+    Choice,
     aggregate_cosines,
     attended_cosines,
     check_one_of,
@@ -68,7 +69,7 @@ def focal_attention(
         return by_words + by_regions.T
 
     with torch.autocast(v.device.type, enabled=False):
-        return compare(*fragments(v, v_mask, t, t_mask), score)
+        return compare(*fragments(v, v_mask, t, t_mask), score, both_ways=True)
 
 
 class FocalAttention(nn.Module):
@@ -117,7 +118,7 @@ class FocalAttention(nn.Module):
         Returns:
             (B, M, N): for "t2i" each word's weights over the picture's elements, which add up to one along N;
             for "i2t" each element's weights over the words, which add up to one along M. Padding and what is
-            left out have 0.
+            left out have 0. Without gradient.
 
         Raises:
             ValueError: the numbers of rows differ, the direction is unknown, or as `focal_attention`.
@@ -126,7 +127,8 @@ class FocalAttention(nn.Module):
         pictures, captions = paired(v, t)
         context, query = (pictures, captions) if direction == "t2i" else (captions, pictures)
         weights = raw_weights(row_affinities(context, query), self.smooth, NEGATIVE_SLOPE, context.mask)
-        found = normalised(_refocused(weights, context, self.focus, self.smooth), query)  # (B, S, L)
+        weights *= _choice(context, self.focus, self.smooth)(weights)
+        found = normalised(weights, query)  # (B, S, L)
         return found.mT if direction == "t2i" else found
 
 
@@ -134,28 +136,33 @@ def _mean_cosine(
     cosines: Tensor, context: Fragments, query_mask: Tensor | None, focus: Focus, smooth: float
 ) -> Tensor:
     """Compute the mean cosine of a query's elements with what they attend to, (K, Q)."""
-    weights = raw_weights(cosines, smooth, NEGATIVE_SLOPE, context.mask)  # (K, S, L, Q)
-    kept = _refocused(weights, context, focus, smooth)
-    return aggregate_cosines(attended_cosines(cosines, kept, context.gram), query_mask, "mean", 1.0)
+    answered = attended_cosines(
+        cosines, context.gram, smooth, NEGATIVE_SLOPE, context.mask, _choice(context, focus, smooth)
+    )  # (K, L, Q)
+    return aggregate_cosines(answered, query_mask, "mean", 1.0)
 
 
-def _refocused(weights: Tensor, context: Fragments, focus: Focus, smooth: float) -> Tensor:
-    """Set the weights (K, S, L, Q) of irrelevant context elements to 0.
+def _choice(context: Fragments, focus: Focus, smooth: float) -> Choice:
+    """Return what says which of the weights (K, S, L, Q) of a context's elements are relevant.
 
     Whether F > 0 does not depend on the scale of the weights. Equal weights differ by rounding, which the
     softmax has made up to `smooth` times as large: for a query of one element every affinity is 1 or below 0,
     so that they often are equal.
     """
-    rounding = 16 * max(1.0, smooth) * torch.finfo(weights.dtype).eps
-    with torch.no_grad():
+
+    def relevant(weights: Tensor) -> Tensor:
+        rounding = 16 * max(1.0, smooth) * torch.finfo(weights.dtype).eps
         if focus == "equal":
             count = weights.shape[1] if context.mask is None else context.mask.sum(1)[:, None, None, None]
             bar = weights.sum(1, keepdim=True) / count  # (K, 1, L, Q)
         else:
             trust = weights.sqrt()  # 0 in the padding
-            bar = (weights * trust).sum(1, keepdim=True) / trust.sum(1, keepdim=True)
-        relevant = (weights > bar) | (weights >= (1 - rounding) * weights.amax(1, keepdim=True))
-    return torch.where(relevant, weights, 0)
+            total = trust.sum(1, keepdim=True)
+            bar = trust.mul_(weights).sum(1, keepdim=True) / total
+        largest = weights.amax(1, keepdim=True)
+        return (weights > bar).logical_or_(weights >= (1 - rounding) * largest)
+
+    return relevant
 
 
 def _turned(mask: Tensor | None) -> Tensor | None:

@@ -7,7 +7,7 @@ nobody asks how many elements a row has, since every step would have to wait for
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import isqrt
 
 import torch
@@ -17,10 +17,11 @@ from torch.utils.checkpoint import checkpoint
 from vsecore.embedding import Embedding
 from vsecore.similarity.cosine import unit
 
-MEMORY = {"cpu": 2**22, "cuda": 2**28}
-"""Bytes of the affinities of one block. On a CPU a block should stay in the processor's cache."""
-KEPT = {"cpu": 2**25, "cuda": 2**29}
-"""Bytes of affinities up to which training keeps what the backward pass needs, and computes nothing twice."""
+MEMORY = {"cpu": 2**24, "cuda": 2**28}
+"""Bytes of the affinities of one block; at its peak it takes about six times as much."""
+KEPT = {"cpu": 2**28, "cuda": 2**32}
+"""Bytes of affinities that training may keep for the backward pass, with about as much again twice over;
+if there are more, it computes each block twice."""
 GROUP = 2**17
 """Numbers that rows of about the same length must have together to become a group of their own."""
 
@@ -32,15 +33,16 @@ class Fragments:
     Attributes:
         elements: (R, N, D), each of length one; padding is 0.
         mask: bool (R, N), True where an element is real; None: all are.
+        gram: the cosines of each row's elements with each other, (R, N, N); empty if nobody needs them.
     """
 
     elements: Tensor
     mask: Tensor | None
+    gram: Tensor = field(default_factory=lambda: torch.empty(0))
 
-    @property
-    def gram(self) -> Tensor:
-        """The cosines of each row's elements with each other, (R, N, N)."""
-        return self.elements @ self.elements.mT
+    def with_gram(self) -> Fragments:
+        """Return the same elements with their cosines with each other."""
+        return replace(self, gram=self.elements @ self.elements.mT)
 
     def split(self, most: int) -> list[Fragments]:
         """Split the rows so that no part has more than about so many elements."""
@@ -99,13 +101,19 @@ def affinities(context: Fragments, query: Fragments) -> Tensor:
     return (context.elements.reshape(k * s, d) @ columns.T).view(k, s, n, q)
 
 
-def compare(context: Fragments, query: Fragments, score: Callable[[Fragments, Fragments], Tensor]) -> Tensor:
+def compare(
+    context: Fragments,
+    query: Fragments,
+    score: Callable[[Fragments, Fragments], Tensor],
+    both_ways: bool = False,
+) -> Tensor:
     """Compare all rows of one side with all rows of the other, block by block.
 
     Args:
         context: K rows.
         query: Q rows.
         score: compares some rows of each side, to (k, q).
+        both_ways: `score` uses the queries as contexts too, and so needs their `gram`.
 
     Returns:
         (K, Q).
@@ -117,16 +125,17 @@ def compare(context: Fragments, query: Fragments, score: Callable[[Fragments, Fr
     kept = KEPT.get(device, KEPT["cpu"])
     learns = torch.is_grad_enabled() and (context.elements.requires_grad or query.elements.requires_grad)
     again = learns and total[0] * total[1] * size > kept
-    # A block that is kept for the backward pass has no reason to be small.
-    block = max(1, (kept if learns else MEMORY.get(device, MEMORY["cpu"])) // size)
+    block = max(1, MEMORY.get(device, MEMORY["cpu"]) // size)
     most_queries = block // min(max(1, total[0]), isqrt(block))
     most_contexts = block // min(max(1, total[1]), most_queries)
 
     def scored(k: Fragments, q: Fragments) -> Tensor:
         return checkpoint(score, k, q, use_reentrant=False) if again else score(k, q)
 
-    k_blocks = [block for group in contexts for block in group.split(most_contexts)]
-    q_blocks = [block for group in queries for block in group.split(most_queries)]
+    k_blocks = [part.with_gram() for group in contexts for part in group.split(most_contexts)]
+    q_blocks = [part for group in queries for part in group.split(most_queries)]
+    if both_ways:
+        q_blocks = [part.with_gram() for part in q_blocks]
     rows = [torch.cat([scored(k, q) for q in q_blocks], 1) for k in k_blocks]
     scores = torch.cat(rows)
     if k_place is not None:

@@ -19,7 +19,8 @@ def paired(v: Embedding, t: Embedding) -> tuple[Fragments, Fragments]:
     rows = len(pictures.elements), len(captions.elements)
     if rows[0] != rows[1]:
         raise ValueError(f"v and t have {rows[0]} and {rows[1]} rows: they must have the same number")
-    return pictures, captions
+    with torch.autocast(pictures.elements.device.type, enabled=False):
+        return pictures.with_gram(), captions.with_gram()
 
 
 def row_affinities(context: Fragments, query: Fragments) -> Tensor:

@@ -11,6 +11,7 @@ from vsecore import records
 from vsecore.course.book.comparators import comparators
 from vsecore.course.book.findings import DATA, Findings, is_fair, printed_kinds
 from vsecore.course.book.measurements import experiments, judged_too_early
+from vsecore.course.book.relations import relations
 from vsecore.course.book.verdict_tables import shut_gates, verdicts
 from vsecore.course.book.wording import CAPTIONS, table, trainings
 from vsecore.experiments import RESULTS, departures, get_experiment
@@ -25,11 +26,12 @@ class Work:
     """A paper that has a page."""
 
     title: str
-    cited: str  # its entry in the book's references
-    source: str  # how `assets/published.json` names it
+    cited: str  # entries in the book's references, with commas between them
+    source: str  # how `assets/published.json` names the paper whose tables are looked at for misprints
     notebooks: tuple[str, ...]  # that teach it
     recipe: str  # of its own system at full size
-    code: str  # a sentence on its released code
+    setting: str  # where the papers train; "{dim}" and "{epochs}" stand for the recipe's
+    code: str  # on released code
 
 
 WORKS = {
@@ -39,9 +41,23 @@ WORKS = {
         "Zhang et al. 2022",
         ("10_pooling", "11_how_many_negatives", "12_ensembles_and_speed"),
         "2ad_region_gru",
-        "The README of the code carries another title than the paper, *Adaptive Context-aware Pooling and "
+        "The paper trains on COCO and Flickr30K, at width {dim} and for {epochs} epochs.",
+        "The authors released their code, and it answers much that a paper has no room for. Here are the "
+        "places where the two differ, or where we chose something else. The README of the code carries "
+        "another title than the paper, *Adaptive Context-aware Pooling and "
         "Adaptive Clustering Objective*, so some differences may come from another version of the work.",
-    )
+    ),
+    "relational": Work(
+        "Relations and cross-attention: what the papers claim, and what we measured",
+        "yan2019relational,lee2018scan,li2019vsrn",
+        "Yan 2019",
+        ("05_relations", "06_structural_alignment", "07_cross_attention"),
+        "thesis_grid",
+        "The thesis trains on COCO, at width {dim} and for {epochs} epochs; the other papers train on COCO "
+        "and Flickr30K, at a width of 1,024 or 2,048.",
+        "We know of no released code for the thesis. The authors of SCAN, BFAN, VSRN and TERN released "
+        "theirs. Here are the places where a paper and its code differ, or where we had to choose.",
+    ),
 }
 """The papers that have a page, by key."""
 
@@ -75,13 +91,14 @@ def page(work: str, kept: Path, figures: Path) -> str:
         _introduction(work, found),
         verdicts(found),
         experiments(found, figures),
+        relations(found),
         judged_too_early(found),
         shut_gates(found),
         _departures(work),
         _misprints(work),
         comparators(),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _introduction(work: str, found: Findings) -> str:
@@ -100,9 +117,9 @@ def _introduction(work: str, found: Findings) -> str:
         )
     hours, printed = sum(entry.seconds for entry in found.trained) / 3600, get(paper.recipe)
     lines += [
-        f"The paper trains on COCO and Flickr30K, at width {printed.dim} and for {printed.training.epochs} "
-        "epochs. We train smaller systems on less data, and so our sums cannot be compared with the paper's. "
-        "What can be compared is which of two systems is better. In all, "
+        f"{paper.setting.format(dim=printed.dim, epochs=printed.training.epochs)} We train smaller systems "
+        "on less data, and so our sums cannot be compared with the paper's. What can be compared is which of "
+        "two systems is better. In all, "
         f"{trainings(len(found.trained))} took {hours:.1f} hours by the clock, pauses included. At the "
         "*fair* scale, each system has a learning rate of its own and trains long enough for most systems to "
         "level off; only these trainings are judged. Trainings at the *lesson* scale take a few minutes "
@@ -121,6 +138,7 @@ def _other_features(found: Findings) -> list[str]:
         experiment
         for name in found.experiments
         if printed_kinds(experiment := get_experiment(name)) == {"region"}
+        and experiment.features == "grid"
         and any(len(found.fair[data][name]) > 1 for data in DATA)
         and not any("region" in found.elsewhere[data][name] for data in DATA)
     ]
@@ -199,8 +217,7 @@ def _departures(work: str) -> str:
     return "\n\n".join(
         [
             "## Where the paper, its code and this course differ",
-            "The authors released their code, and it answers much that a paper has no room for. Here are the "
-            f"places where the two differ, or where we chose something else. {WORKS[work].code}",
+            WORKS[work].code,
             table(["where", "the paper", "its code", "here"], rows) if rows else "We know of no such place.",
         ]
     )

@@ -13,7 +13,6 @@ from typing import Any, get_args
 from vsecore import records
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments import (
-    EXPERIMENTS,
     FAIR_SCALE,
     Experiment,
     Outcome,
@@ -23,6 +22,7 @@ from vsecore.experiments import (
     studied,
     table,
 )
+from vsecore.experiments.catalogue import BY_WORK
 from vsecore.experiments.gates import measures_of
 from vsecore.experiments.missing import needed, usual_seconds
 from vsecore.experiments.references import ORACLE
@@ -44,7 +44,7 @@ class Findings:
     fair: Mapping[str, Mapping[str, Mapping[str, Studied]]]
     lesson: Mapping[str, Mapping[str, Mapping[str, Studied]]]
     tables: Mapping[str, Mapping[str, str]]  # where an arm is in `fair`
-    elsewhere: Mapping[str, Mapping[str, Mapping[str, str]]]  # tables by kind of features, but for the grid
+    elsewhere: Mapping[str, Mapping[str, Mapping[str, str]]]  # tables by kind of features, but for its own
     oracles: Mapping[str, float]  # the rsum of the oracle by data, where the truth is known
 
     @classmethod
@@ -54,12 +54,11 @@ class Findings:
         Raises:
             ValueError: a record or a claim is damaged, or records do not fit together.
         """
-        names = [name for name in EXPERIMENTS if name.startswith(f"{work}_")]
+        names = list(BY_WORK[work])
         fair = {data: {name: studied(name, data, folder=folder) for name in names} for data in DATA}
         entries = records.find(folder) if folder.is_dir() else []
-        mine = [
-            entry for entry in entries if entry.name.startswith(f"{work}_") and entry.data["name"] in DATA
-        ]
+        recipes = _recipes(names)
+        mine = [entry for entry in entries if _bases(entry.name) <= recipes and entry.data["name"] in DATA]
         return cls(
             names,
             [entry for entry in mine if "training" in entry.config],
@@ -78,7 +77,7 @@ class Findings:
             {
                 entry.data["name"]: entry.metrics["rsum"]
                 for entry in entries
-                if entry.name == ORACLE and entry.data["feature_kind"] == "grid"
+                if entry.name == ORACLE  # it sees no features, so all kinds have the same
             },
         )
 
@@ -120,15 +119,34 @@ def printed_kinds(experiment: Experiment) -> set[str]:
     return {kind for kind in KINDS for backbone in backbones if kind in backbone}
 
 
+def _recipes(names: Sequence[str]) -> set[str]:
+    """The names of all recipes that some experiments vary, on any features, without variants."""
+    return {
+        base
+        for experiment in map(get_experiment, names)
+        for arm in experiment.arms
+        for kind in KINDS
+        for system in experiment.systems(arm, kind)
+        for recipe in system.recipes
+        for base in _bases(recipe)
+    }
+
+
+def _bases(name: str) -> set[str]:
+    """The recipes of a record by its name, without variants: one, or those of an ensemble's members."""
+    return {part.partition("+")[0] for part in name.split(" and ")}
+
+
 def _elsewhere(name: str, data: str, entries: Sequence[Record], folder: Path) -> dict[str, str]:
-    """An experiment's tables on other features than the grid, where two arms or more have fair trainings."""
-    if all(arm.members for arm in get_experiment(name).arms.values()):
+    """An experiment's tables on other features than its own, where two arms or more have fair trainings."""
+    experiment = get_experiment(name)
+    if all(arm.members for arm in experiment.arms.values()):
         return {}  # its arms name their own features
     seen = {entry.data.get("feature_kind") for entry in entries if entry.data["name"] == data}
     return {
         kind: table(name, data, kind, folder=folder)
         for kind in KINDS
-        if kind in seen - {"grid"} and len(studied(name, data, kind, folder=folder)) > 1
+        if kind in seen - {experiment.features_on(data)} and len(studied(name, data, kind, folder=folder)) > 1
     }
 
 

@@ -52,7 +52,8 @@ def experiments(found: Findings, figures: Path) -> str:
                 ]
             for kind, rows in found.elsewhere[data][name].items():
                 lines += [
-                    f"On {called} again, now with {FEATURES[kind]}. The verdicts rest on the grid alone.",
+                    f"On {called} again, now with {FEATURES[kind]}. The verdicts rest on "
+                    f"{'the grid' if experiment.features_on(data) == 'grid' else 'the first'} alone.",
                     rows,
                 ]
             lines += _unfinished(found, name, data)

@@ -32,6 +32,14 @@ def verdicts(found: Findings) -> str:
         '"To text" means searching captions with a picture, "to picture" the reverse. "Early rsum" is the '
         "mean rsum on the development split over the first third of the epochs."
     )
+    if any(one[0].claim.about != "both ways" for one in everywhere):
+        lines.append(
+            "Where a claim is about one direction of retrieval, the paper's difference is that of the three "
+            'recalls of this direction, and so are ours ("recalls to text", "recalls to picture"), beside '
+            'its mAP@R. Where it is about relations, "right picture of two" and "right caption of two" say '
+            "how often a system prefers the right one, in percent, where two pictures differ in one relation "
+            "alone. Only the drawn scenes have such pictures."
+        )
     for (words, *rest), several in groups.items():
         claim = several[0][0].claim
         if words:
@@ -64,7 +72,7 @@ def _claimed(claim: Claim) -> str:
 
 def _paper(claim: Claim) -> str:
     """The difference that the paper prints."""
-    sums = printed_sums(get_experiment(claim.experiment))
+    sums = printed_sums(get_experiment(claim.experiment), claim.about)
     if claim.when != "at the end" or not {claim.system, claim.against} <= sums.keys():
         return "–"
     return signed(sums[claim.system] - sums[claim.against])
@@ -89,6 +97,10 @@ _MEASURES = {
     "i2t_map_at_r": "mAP@R to text",
     "t2i_map_at_r": "mAP@R to picture",
     EARLY: "early rsum",
+    "i2t_rsum": "recalls to text",
+    "t2i_rsum": "recalls to picture",
+    "pairs_t2i": "right picture of two",
+    "pairs_i2t": "right caption of two",
 }
 
 

@@ -7,7 +7,13 @@ from collections.abc import Collection, Iterable, Sequence
 
 FEATURES = {"grid": "the cells of a grid", "region": "regions", "patch": "patches"}
 """What the systems see of a picture, by the name in a record."""
-CAPTIONS = {"gru": "BiGRU", "window": "words with their neighbours", "bert": "BERT"}
+CAPTIONS = {
+    "gru": "BiGRU",
+    "forward_gru": "GRU",
+    "window": "words with their neighbours",
+    "transformer": "Transformer",
+    "bert": "BERT",
+}
 """What reads the captions, by the name in a recipe."""
 
 
