@@ -99,13 +99,14 @@ def _does(other: Callable[..., Tensor]) -> Callable[[Any], bool]:
 def _block_learns(block: Callable[..., Any]) -> bool:
     x, mask, ask, *rest = _given()
 
-    def squares(of: Callable[..., Any], weight: Tensor) -> Tensor:
-        answer: Tensor = of(x, mask, weight, *rest)
-        return answer.square()
+    def gradient(of: Callable[..., Any]) -> Tensor:
+        def squares(weight: Tensor) -> Tensor:
+            answer: Tensor = of(x, mask, weight, *rest)
+            return answer.square()
 
-    mine, right = (
-        gradient_of(lambda weight, of=of: squares(of, weight), ask.clone()) for of in (block, _block)
-    )
+        return gradient_of(squares, ask.clone())
+
+    mine, right = gradient(block), gradient(_block)
     return torch.allclose(mine, right, rtol=1e-3, atol=1e-3)
 
 
