@@ -787,8 +787,21 @@ Markdown(
 
 # %%
 changed = {"pool": "max"}  # one thing
-middle, low, high = accuracy(pair_scores(*train(True, True, **changed)))
-print(f"{changed}: {middle:.0f} %, from {low:.0f} to {high:.0f} %")
+tried = accuracy(pair_scores(*train(True, True, **changed)))
+
+# %% tags=["hide-input"]
+figure, axes = plt.subplots(figsize=(7, 1.9))
+how = ", ".join(f"{name} = {value}" for name, value in changed.items())
+against_chance(
+    axes,
+    {"as it was": found["in both towers"], f"changed: {how}": tried},
+    "right picture of two (%), 95 % interval",
+)
+plots.show(
+    figure,
+    alt="How often the right one of two pictures is preferred, with its interval, for the system with positions in both towers as it was, and with one "
+    "change, beside a line at chance.",
+)
 
 # %%
 from vsecore.course.checks import check
