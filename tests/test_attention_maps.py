@@ -136,6 +136,13 @@ def test_the_pieces_of_a_word_are_one_map(tmp_path) -> None:
     np.testing.assert_allclose(maps.values[1], [0.5, 0.5, 0])
 
 
+@pytest.mark.filterwarnings("error")
+def test_features_that_lie_on_disk_are_read_without_a_warning() -> None:
+    features = np.eye(3, dtype=np.float16)
+    features.flags.writeable = False
+    plots.word_maps(model(), plots.Seen(PIXELS, features, BOXES), CAPTION, tokenizer=WORDS)
+
+
 def test_the_training_mode_is_left_as_it_was() -> None:
     vse = model()
     for training in (True, False):

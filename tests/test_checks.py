@@ -16,7 +16,9 @@ from answers import (
     learning_to_rank,
     pictures_and_captions,
     pooling,
+    relations,
     start_here,
+    structural_alignment,
 )
 
 from vsecore.course.checks import EXERCISES, check
@@ -28,6 +30,8 @@ NOTEBOOKS = (
     encoders,
     joint_space,
     learning_to_rank,
+    relations,
+    structural_alignment,
     cross_attention,
     pooling,
     how_many_negatives,

@@ -380,7 +380,7 @@ ABOUT_RELATIONS = {
 def test_a_claim_about_relations_is_judged_by_the_pairs_of_the_scenes(tmp_path, claimed, monkeypatch):
     monkeypatch.setitem(FAIR_SCALE, "scenes", SMALL)
     claimed(ABOUT_RELATIONS)
-    ridge(tmp_path, "scenes")
+    ridge(tmp_path, "scenes", features="region")
     for arm, pairs in (("basic", 70.0), ("without positions", 52.0)):
         values = {
             seed: metrics | {"pairs_t2i": pairs + seed % 2, "pairs_i2t": pairs + seed / 5}

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from answers import how_many_negatives, joint_space, learning_to_rank, pooling, start_here
+from answers import (
+    how_many_negatives,
+    joint_space,
+    learning_to_rank,
+    pooling,
+    start_here,
+    structural_alignment,
+)
 
 from vsecore.course.checks import EXERCISES, check
 from vsecore.course.checks.exercise import NOT_ANSWERED, Exercise, Trial, judge_answer
@@ -32,6 +39,15 @@ TOLD = [
     ("04.break", torch.zeros(4, 4), "each to its own point"),
     ("04.break", 0.4 * learning_to_rank.TIES + 0.4, "not below 0.5"),
     ("04.break", 3 * learning_to_rank.TIES, "from -1 to 1"),
+    ("06.pool", structural_alignment.over_pools, "over the elements"),
+    ("06.pool", structural_alignment.masked_by_zero, "exp(0) is 1"),
+    ("06.hinge", structural_alignment.own_hardest, "hardest negative of its own"),
+    ("06.hinge", structural_alignment.averaged_first, "before the hinge"),
+    ("06.hinge", structural_alignment.not_scaled, "by their cosine"),
+    ("06.attend", structural_alignment.WRONG["06.attend"][2], "square root of D"),
+    ("06.attend", structural_alignment.WRONG["06.attend"][3], "exp(0) is 1"),
+    ("06.break", torch.zeros(2), "keeps its direction"),
+    ("06.break", torch.tensor([-2.0, -3.0]), "small share"),
     ("10.kmax", pooling.hidden_by_minus_five, "lower than any value"),
     ("10.kmax", pooling.multiplies, "zero times NaN"),
     ("10.gpo", pooling.multiplied_gpo, "multiplied by 0.1"),

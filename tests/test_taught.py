@@ -8,6 +8,7 @@ import ast
 import importlib
 import re
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,16 @@ from torch.nn import functional as F
 
 from vsecore import evaluation, pooling, scenes, similarity
 from vsecore.embedding import Embedding
-from vsecore.encoders import BiGRUEncoder, CellEncoder, RegionEncoder
-from vsecore.losses import adopt, adopt_k, triplet
+from vsecore.encoders import BiGRUEncoder, CaptionTransformer, CellEncoder, RegionEncoder
+from vsecore.encoders.reasoning.transformer import Block
+from vsecore.losses import (
+    NodePooling,
+    adopt,
+    adopt_k,
+    node_cross_attention_loss,
+    node_pooling_loss,
+    triplet,
+)
 from vsecore.similarity import cosine
 
 TEXTS = {
@@ -344,6 +353,71 @@ def adaptive_pool() -> None:
     torch.testing.assert_close(even, (token + pooling.SoftPool()(x, mask)) / 2)
 
 
+def normalised() -> None:
+    x, _ = elements(6)
+    torch.testing.assert_close(taught("05")["norm"](x), nn.LayerNorm(6).double()(x))
+
+
+def transformer_block() -> None:
+    x, mask = elements(8)
+    theirs = Block(8, 2, 16, 0.0).double()
+    layer = theirs.layer
+    with torch.no_grad():
+        for bias in (layer.linear1.bias, layer.linear2.bias):  # the thesis has none; the others begin at zero
+            bias.zero_()
+    weights = (
+        layer.self_attn.in_proj_weight,
+        layer.self_attn.out_proj.weight,
+        layer.linear1.weight,
+        layer.linear2.weight,
+    )
+    ours = taught("05")["block"](x, mask, *weights, 2)
+    torch.testing.assert_close(ours[mask], theirs(x, mask)[mask])
+
+
+def padding_in_front() -> None:
+    """A caption that is pushed gives what the package gives for one that begins at that position."""
+    mask = torch.arange(6) < torch.tensor([3, 6, 2])[:, None]
+    tokens = torch.arange(18).view(3, 6).masked_fill(~mask, 0)
+    theirs = CaptionTransformer(18, 4, 8, layers=1, heads=2, longest=6).double().eval()
+    for start in range(4):
+        shift = torch.tensor([min(start, 3), 0, start])
+        moved, real = taught("05")["push"](tokens, mask, shift)
+        assert torch.equal(moved[real], tokens[mask])
+        late = theirs(moved, real)[0]
+        for row in range(3):
+            begins = int(shift[row])
+            theirs_late = deepcopy(theirs)
+            theirs_late.positions = nn.Parameter(theirs.positions[begins:])
+            alone = theirs_late(tokens[row : row + 1, mask[row]], None)[0][0]
+            torch.testing.assert_close(late[row, real[row]], alone)
+
+
+def pools_of_nodes() -> None:
+    x, mask = elements(6)
+    pool = NodePooling(6, 3).double()
+    pools, weights = taught("06")["node_pooling"](x, mask, pool.weight)
+    torch.testing.assert_close(pools, pool(x, mask))
+    torch.testing.assert_close(weights, pool.weights(x, mask))
+
+
+def node_losses() -> None:
+    """Equal values and equal gradients of both losses on nodes, with the negatives of random scores."""
+    x, x_mask = elements(6)
+    y, y_mask = x.flip(0, 2).contiguous(), x_mask.flip(0)
+    S = batches()[-1][:4, :4]
+    hardest = taught("06")["hardest"](S, torch.eye(4) > 0)
+    for margin in (0.0, 0.2, 1.0):
+        pair = [x.clone().requires_grad_() for _ in range(2)]
+        mine = taught("06")["pool_loss"](pair[0], y, *hardest, margin)
+        mine = mine + taught("06")["attention_loss"](pair[0], y, x_mask, y_mask, *hardest, margin)
+        theirs = node_pooling_loss(pair[1], y, S, margin)
+        theirs = theirs + node_cross_attention_loss(pair[1], x_mask, y, y_mask, S, margin)
+        torch.testing.assert_close(mine, theirs)
+        (mine + theirs).backward()
+        torch.testing.assert_close(pair[0].grad, pair[1].grad)
+
+
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
@@ -359,6 +433,14 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("03", "average_precision_at_r"): average_precision,
     ("04", "all_negatives"): all_negatives,
     ("04", "hardest_negative"): hardest_negative,
+    ("05", "norm"): normalised,
+    ("05", "block"): transformer_block,
+    ("05", "push"): padding_in_front,
+    ("06", "node_pooling"): pools_of_nodes,
+    ("06", "hardest"): node_losses,
+    ("06", "pool_loss"): node_losses,
+    ("06", "attend"): node_losses,
+    ("06", "attention_loss"): node_losses,
     ("07", "attention_weights"): cross_attention,
     ("07", "attended_score"): cross_attention,
     ("07", "scan"): cross_attention,

@@ -1036,7 +1036,7 @@ Markdown("\n".join(lines))
 # | cells {cite}`jiang2020grid`, patches {cite}`dosovitskiy2021vit` | `Cells` | `vsecore.encoders.CellEncoder` |
 # | regions {cite}`anderson2018bottomup` | `Regions` | `vsecore.encoders.RegionEncoder` |
 # | GRU {cite}`cho2014gru`, eqs. (5) to (8) | `gru_step`, `read`, `bigru` | `vsecore.encoders.BiGRUEncoder` |
-# | attention {cite}`vaswani2017attention`, eqs. (1), (2) | `attention`, `TransformerLayer` | comes with the thesis' model; compared here with `torch.nn` |
+# | attention {cite}`vaswani2017attention`, eqs. (1), (2) | `attention`, `TransformerLayer` | `vsecore.encoders.reasoning.TransformerReasoner`, see [Relations](05_relations.ipynb) |
 # | BERT {cite}`devlin2019bert` | `bert_reader` | `vsecore.encoders.BERTEncoder` |
 #
 # ## Summary

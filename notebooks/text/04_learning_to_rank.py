@@ -790,5 +790,6 @@ Markdown(course.published("VSE++"))
 #
 # - Where the hinge comes from: face recognition {cite}`schroff2015facenet` uses *semi-hard* negatives for the same reason that we
 #   waited an epoch; the sum over all negatives is the loss of {cite}`kiros2014unifying`.
+# - [Relations](05_relations.ipynb): what a mean forgets.
 # - [Pooling](10_pooling.ipynb): what to put in place of the mean.
 # - [How many negatives?](11_how_many_negatives.ipynb) Between one and all.

@@ -459,7 +459,8 @@ lesson.report(
 #
 # With one vector for each picture, all pictures are encoded before anybody asks. A query then costs one product of width $D$ for
 # each picture. A system with *cross-attention* cannot prepare so much, because what it reads from a picture depends on the
-# sentence. Here is a simple one, SCAN {cite}`lee2018scan` from text to image. Each of the $L$ words attends to the picture's $N$
+# sentence. Here is a simple one, SCAN {cite}`lee2018scan` from text to image, as in
+# [Cross-attention](07_cross_attention.ipynb). Each of the $L$ words attends to the picture's $N$
 # elements, by its cosine with each: the *affinity*. The score is the mean cosine of the words with what they have read. (How the
 # affinities are scaled does not matter here.)
 

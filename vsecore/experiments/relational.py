@@ -21,8 +21,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "without positions": Arm("+without_positions"),
             "mean of words": Arm("+mean_words"),
         },
-        # The thesis takes the cells of a grid for want of a detector. A drawn scene comes with the boxes of its
-        # things, which are what a cell stands for; and they are few, so that a training takes minutes.
+        # The thesis takes the cells of a grid, so that it needs no detector. A drawn scene comes with the
+        # boxes of its things, which cells stand for; they are few, so that a training takes minutes.
         features="region",
         pairs=True,
     ),

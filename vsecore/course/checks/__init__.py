@@ -17,7 +17,9 @@ from vsecore.course.checks import (
     learning_to_rank,
     pictures_and_captions,
     pooling,
+    relations,
     start_here,
+    structural_alignment,
 )
 from vsecore.course.checks.exercise import Exercise, Judgement, Trial, judge_answer
 from vsecore.course.checks.restarted import explain_missing_names
@@ -30,6 +32,8 @@ EXERCISES: dict[str, Exercise] = {
     **encoders.EXERCISES,
     **joint_space.EXERCISES,
     **learning_to_rank.EXERCISES,
+    **relations.EXERCISES,
+    **structural_alignment.EXERCISES,
     **cross_attention.EXERCISES,
     **pooling.EXERCISES,
     **how_many_negatives.EXERCISES,

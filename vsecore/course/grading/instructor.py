@@ -54,29 +54,30 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("00", "01"), "Before the meeting, see the goal in notebook 00; then the data."),
         (("02", "03"), "Encoders and measures."),
         (("03", "04"), "What measures miss; the hardest negative, and how a training collapses."),
-        (("10",), "From many vectors to one."),
-        (("11",), "How many negatives to learn from."),
+        (("05", "06"), "Relations: the Transformer block, and losses that align parts with words."),
+        (("07", "10"), "Every word looks at every box; then the other way, from many vectors to one."),
         (
-            ("12",),
-            "Ensembles, and what a query costs. Learners present ablations of their own, in groups of four "
-            "or as posters.",
+            ("11", "12"),
+            "How many negatives to learn from; what a query costs. Learners present ablations of their own, "
+            "in groups of four or as posters.",
         ),
     ),
     12: (
-        (("00",), "See the goal: everybody trains a search engine and breaks it."),
-        (("01",), "The data, and what captions leave out."),
+        (("00", "01"), "See the goal: everybody trains a search engine and breaks it. Then the data."),
         (("02",), "Encoders."),
         (("03",), "Measures, and what they miss."),
         (("04",), "The hardest negative, and how a training collapses."),
-        ((), "Read the paper of VSE++ together, beside what notebook 04 measured."),
-        (("10",), "From many vectors to one."),
-        (("11",), "How many negatives to learn from."),
+        (("05",), "Relations: the Transformer block, and what the mean of words forgets."),
+        (("06",), "Two losses that align parts of a picture with words."),
+        (("07",), "Every word looks at every box, and what that costs."),
         (
             (),
-            "Read the paper of 2AD together, beside its page in the part *Evidence*. Plan projects.",
+            "Read the chapters of the thesis on its model together, beside its page in the part *Evidence*. "
+            "Plan projects.",
         ),
-        (("12",), "Ensembles, and what a query costs."),
-        ((), "Projects: run the experiments, ask for help."),
+        (("10",), "From many vectors to one."),
+        (("11", "12"), "How many negatives to learn from; ensembles."),
+        (("12",), "What a query costs. Projects: run the experiments, ask for help."),
         ((), "Projects: groups of four, or posters, show what was predicted and what came out."),
     ),
 }
