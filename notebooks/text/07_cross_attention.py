@@ -56,8 +56,8 @@ plots.house_style()
 # %% [markdown]
 # ## Each word looks for its box
 #
-# In the notebooks so far, a caption became one vector before anybody looked at the picture. With *cross-attention*, each word looks at
-# the picture's elements by itself, and the score says how well all words found what they looked for.
+# So far, a caption became one vector before it met the picture. With *cross-attention*, each word looks at the picture's elements by
+# itself, and the score says how well the words found what they looked for.
 #
 # SCAN does this with regions: the whole picture, and a box around each thing. We train it for one epoch. (With so little time we use
 # InfoNCE, which learns faster than the paper's hinge on the hardest negative.)
@@ -236,8 +236,7 @@ if data == "scenes":
 # :class: note dropdown
 #
 # The paper prints $[s]_+$, which is zero below zero. The released code keeps a tenth: `LeakyReLU(0.1)`. It gave the published numbers,
-# so it is our default; `negative_slope=0` is the printed form. A box that fits no word then has no weight to learn from, which
-# the leak avoids.
+# so it is our default; `negative_slope=0` is the printed form. In that form, an affinity below zero gives the weights no gradient.
 # ```
 #
 # The word now reads the picture: its *attended vector* is the weighted sum of the boxes. How similar the word is to what it has read is its
@@ -507,8 +506,7 @@ check("07.bill", your_words)
 # ````{solution} ex-07-bill
 # :class: dropdown
 #
-# Nearly 17. The paper does not give the number, but it is a plausible caption with its marks for start and end. So our formula explains
-# their count.
+# Nearly 17. The paper does not say, but a caption with its marks for start and end can be so long. So our formula may well be theirs.
 # ````
 #
 # What does a clock say? We time random vectors of these sizes on one core. In each round we time all ways right after each other, and
@@ -654,9 +652,9 @@ broken["divided over the boxes"] = rsum(over=2)
 lesson.report("07_broken", broken)
 
 # %% [markdown]
-# With nearly equal weights, every word reads nearly the same: the mean of the boxes. A model that is trained so can adapt, one that is not
-# cannot. The last row has the wrong axis: each word's affinities are divided by their length over the boxes. Every shape is right, and
-# nothing stops.
+# With nearly equal weights, every word reads nearly the same: the mean of the boxes. A model that is trained with such weights can adapt to
+# them; ours was not. The last row has the wrong axis: each word's affinities are divided by their length over the boxes. Every shape is
+# right, and nothing stops.
 #
 # ## Is it worth it?
 #
@@ -681,10 +679,11 @@ if studied:
 # %% tags=["hide-input"]
 epochs = experiments.FAIR_SCALE["scenes"]["training.epochs"]
 counts = sorted(len(one.seeds) for one in studied.values())
-seeds = f"{counts[0]} to {counts[-1]} seeds" if counts else "several seeds"
+fewest, most = (counts[0], counts[-1]) if counts else (5, 5)
+seeds = f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
 lines = [
     f"**What we did.** All systems see the same regions. Each has a learning rate of its own, chosen on the development split, and trains "
-    f"for {epochs} epochs from {seeds}. *Both* is the mean score of two models.\n\n"
+    f"for {epochs} epochs from {seeds}. *Both* is the mean score of two models. VSE++, VSRN and TERN compare one vector with one vector.\n\n"
 ]
 if studied:
     lines.append(
