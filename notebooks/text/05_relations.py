@@ -122,7 +122,8 @@ plots.show(
 
 # %% [markdown]
 # A mean of word vectors cannot tell the two sentences apart. Nor can a mean of cells tell a picture from its mirror image: the
-# same cells lie in other places.
+# same cells lie in other places. Or, in the words of the thesis, "an image of trees below a sky and an image of trees above a sky could
+# have the same embedding".
 
 # %%
 _, one, other = chosen[0]
@@ -705,7 +706,8 @@ print("before training, VSRN's graph gives back what it gets")
 #
 # **Question.** Do relations help on ordinary captions, in a finished training? **What we did.** The thesis's system, with and without
 # its parts, trained on all captions, and beside it the towers of VSE++. We measure the recalls, and how often the right one of two pictures
-# that differ in one relation is preferred, now for the annotators' captions.
+# that differ in one relation is preferred, now for the annotators' captions. (These say more than *left of*, so here even a bag of words
+# may beat chance.)
 
 # %% tags=["hide-input"]
 study = {
@@ -744,7 +746,7 @@ if told:
         f"**What came out.** By rsum, the highest first: {'; '.join(dots.by_rsum(study))}. On the pairs, *{best}* is highest, with "
         f"{told[best][0]:.1f} % right. "
         + (
-            f"Intervals wholly above chance: {', '.join(above)}."
+            f"Intervals wholly above chance: {'; '.join(above)}."
             if above
             else "No interval is wholly above chance yet."
         )
@@ -753,8 +755,8 @@ else:
     outcome = "**What came out.** These trainings are not recorded yet."
 Markdown(
     outcome
-    + "\n\n**What it means.** Ordinary captions can mostly be found by their things alone, so a loss that compares whole batches has "
-    "little reason to learn who stands where. A high rsum does not show that a system knows relations; pairs that differ in one relation do."
+    + "\n\n**What it means.** Where a caption can be found by its things alone, the loss has no reason to learn who stands where. So a high "
+    "rsum need not mean that a system knows relations; the pairs ask for nothing else."
     "\n\n**How sure we are.** A verdict needs five seeds. One small drawn world does not stand for photographs."
 )
 
@@ -828,7 +830,7 @@ check("05.ablation", (expected, found_out))
 # - A mean forgets who stands where: a picture and its mirror image, a sentence and its twin, have the same mean.
 # - A block lets all elements look at each other, adds what they learn to what they know, and has no order of its own.
 # - Positions bring order back, but only where something joins them with the content, and only if both towers have them.
-# - Rsum hardly asks for relations; pairs that differ in one relation do.
+# - A high rsum need not mean that a system knows relations; pairs that differ in one relation ask for nothing else.
 #
 # ## Where to read on
 #
