@@ -121,9 +121,9 @@ plots.show(
 )
 
 # %% [markdown]
-# A mean of word vectors cannot tell the two sentences apart. Nor can a mean of cells tell a picture from its mirror image: the
-# same cells lie in other places. Or, in the words of the thesis, "an image of trees below a sky and an image of trees above a sky could
-# have the same embedding".
+# A mean of word vectors cannot tell the two sentences apart. Nor can a mean of cells tell a picture from one with the same cells in
+# mirrored places. Or, in the words of the thesis, "an image of trees below a sky and an image of trees above a sky could have the same
+# embedding".
 
 # %%
 _, one, other = chosen[0]
@@ -212,9 +212,9 @@ def norm(x):  # (..., D): mean zero and spread one
 # ```{exercise} The Transformer block
 # :label: ex-05-block
 #
-# Write both steps. `x` is (B, N, D), `mask` (B, N). The four matrices act on columns, as in $W x$, so elements in rows need `x @ W.T`. `ask`,
-# (3D, D), holds $W_q$, $W_k$, $W_u$ stacked, and each of these holds its heads stacked. `join` is (D, D), `widen` (H, D), `narrow` (D, H).
-# Padding gets no share. Do it without torch's attention.
+# Write both steps. `x` is (B, N, D), `mask` (B, N). The matrices stand as in $W x$; since our elements are rows, you
+# need `x @ W.T`. `ask`, (3D, D), holds $W_q$, then $W_k$, then $W_u$, and within each its heads one after the other. `join` is (D, D),
+# `widen` (H, D), `narrow` (D, H). Padding gets no share. Do it without torch's attention.
 # ```
 #
 # ```{hint}
@@ -358,7 +358,7 @@ def push(tokens, mask, shift):  # (C, L), (C, L), (C,) -> (C, L), (C, L)
 # ````{solution} ex-05-padding
 # :class: dropdown
 #
-# The padding at the end becomes the padding in front, so each row only turns around. In testing, nothing is pushed.
+# The padding at the end becomes the padding in front, so each row is rotated. In testing, nothing is pushed.
 # ````
 #
 # ## Break it: no root, no residual
@@ -827,7 +827,7 @@ check("05.ablation", (expected, found_out))
 #
 # ## Summary
 #
-# - A mean forgets who stands where: a picture and its mirror image, a sentence and its twin, have the same mean.
+# - A mean forgets who stands where: cells in mirrored places, or words in another order, have the same mean.
 # - A block lets all elements look at each other, adds what they learn to what they know, and has no order of its own.
 # - Positions bring order back, but only where something joins them with the content, and only if both towers have them.
 # - A high rsum need not mean that a system knows relations; pairs that differ in one relation ask for nothing else.

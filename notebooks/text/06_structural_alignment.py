@@ -69,8 +69,8 @@ plots.house_style()
 # %% [markdown]
 # ## Words that point
 #
-# We train a small system for one epoch: linear cells, words read by a GRU, the mean as the last step of both towers. Its loss sees one
-# vector for a picture and one for a caption, and nothing else.
+# We train a small system for one epoch. Its cells are projected one by one, a GRU reads its words, and both towers end with a mean. Its
+# loss sees one vector for a picture and one for a caption, and nothing else.
 
 # %%
 dataset = lesson.dataset("grid")
@@ -156,8 +156,8 @@ plots.show(
 # %% [markdown]
 # ## Node pooling
 #
-# *Node pooling* collects the nodes of each side in a fixed number of *pools*. Pool $i$ owns a learned vector $w_i$. It gives
-# element $x_j$ the share $a_{ij}$ and sums:
+# *Node pooling* collects the nodes of each side in a fixed number of *pools*. From here on, $i$ counts pools. Pool $i$ owns a learned
+# vector $w_i$, a question that it asks of every element. It gives element $x_j$ the share $a_{ij}$ and sums:
 #
 # $$a_{ij} = \frac{\exp(w_i \cdot x_j)}{\sum_k \exp(w_i \cdot x_k)}, \qquad p_i = \sum_j a_{ij}\, x_j .$$
 #
@@ -199,9 +199,9 @@ def node_pooling(x, mask, W):  # (B, N, D), (B, N), (P, D)
 #
 # ## A hinge for each pool
 #
-# Now pools can be compared as whole vectors were: pool $i$ of the picture, $p_i(v)$, must be more similar to $p_i(t)$ than to the same
-# pool of a negative, by the margin. The negatives $t'$ and $v'$ are the hardest ones of the *global* similarity $S$, the same for all
-# pools:
+# Now pools can be compared as whole vectors were. Write $p_i(v)$ for pool $i$ of picture $v$, and $p_i(t)$ for that of caption $t$. The
+# first must be more similar to the second than to the same pool of a negative, by the margin. The negatives $t'$ and $v'$ are the hardest
+# ones of the *global* similarity $S$, the same for all pools:
 #
 # $$\ell_{\mathrm{pool}} = \sum_i [m + s(p_i(v), p_i(t')) - s(p_i(v), p_i(t))]_+ + [m + s(p_i(v'), p_i(t)) - s(p_i(v), p_i(t))]_+ .$$
 
@@ -378,10 +378,11 @@ plots.show(
 )
 
 # %% [markdown]
-# One example proves nothing. Do pool $i$ of the picture and pool $i$ of the caption mean the same thing? The scenes let us measure it: we
-# know which words name a thing, and where that thing stands. Of each such word, take the share that pool $i$ reads, and ask how much of
-# its weight on the picture pool $k$ puts on the thing. If the pools agree, then pool $i$ itself looks there more than the other pools do.
-# The random pools that we began with, in the model trained without them, show what comes by chance.
+# One example proves nothing. Do pool $i$ of the picture and pool $i$ of the caption mean the same thing? The scenes let us measure it,
+# since we know which words name a thing, and where that thing stands. Suppose that pool 5 of a caption reads *woman*. How much of its
+# weight on the picture does pool 5 put on the woman, and how much does pool 3? We average this over all such words, each counted by the
+# share that the reading pool gives it. If the pools agree, then the pool that reads a word looks at its thing more than the others do. The
+# random pools that we began with, in the model trained without them, show what comes by chance.
 
 # %% tags=["hide-input"]
 kinds = {
@@ -502,7 +503,7 @@ check("06.equal", your_prediction)
 # ````{solution} ex-06-equal
 # :class: dropdown
 #
-# `"b"`. Any prediction earns the points. The text below says why.
+# `"b"`. Equal pools have equal gradients, so they can never drift apart. Any prediction earns the points.
 # ````
 #
 # We measure the mean cosine between two different pools of the same picture. If all pools have become one, it is 100 %.
@@ -537,7 +538,7 @@ lesson.report(
 # ## Node cross-attention
 #
 # The second way needs no pools. Every cell asks the words directly and gets a mixture of them, and every word asks the cells. This is
-# *node cross-attention*. With nodes scaled to length one,
+# *node cross-attention*. Here $i$ counts cells again. With nodes scaled to length one,
 #
 # $$\hat{v}_i = \sum_j a_{ij}\, t_j , \qquad a_{ij} = \frac{\exp(v_i \cdot t_j)}{\sum_k \exp(v_i \cdot t_k)} .$$
 #
@@ -786,8 +787,7 @@ check("06.break", your_row)
 # ```{admonition} Where the code departs from the paper
 # :class: note
 #
-# - **Two slips of the pen.** In the printed losses, one pool is written as a node, and the hinge of a node subtracts a term from itself. We
-#   take the first term as that of the hardest negative, as the sentence below the formula says.
+# - **The hinge of a node.** We take its first term as that of the hardest negative, as the sentence below the thesis's formula says.
 # - **What is not said.** How many pools there are, and whether both sides share their weights. The package has eight and shares them;
 #   `losses.node_pooling.pools` and `losses.node_pooling.shared` change that.
 # - **A first epoch of all negatives**, as in [Learning to rank](04_learning_to_rank.ipynb).

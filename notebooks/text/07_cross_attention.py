@@ -161,8 +161,8 @@ plots.show(
 # $$s_{ij} = v_i \cdot t_j, \qquad \bar s_{ij} = \frac{[s_{ij}]_+}{\sqrt{\sum_j [s_{ij}]_+^2}}, \qquad
 # a_{ij} = \frac{\exp(\lambda_1 \bar s_{ij})}{\sum_i \exp(\lambda_1 \bar s_{ij})} .$$
 #
-# The middle one divides each box's affinities by their length over all words: a box has only so much to give, and words compete for it. Then
-# the softmax over the boxes gives the weights. The factor $\lambda_1$ decides how sharp they are.
+# The middle one divides each box's affinities by their length over all words: a box has only so much to give, and words compete for it.
+# Then the softmax over the boxes gives the weights. The factor $\lambda_1$ (`smooth` in code) decides how sharp they are.
 #
 # ```{exercise} Where each word looks
 # :label: ex-07-weights
@@ -239,8 +239,9 @@ if data == "scenes":
 # so it is our default; `negative_slope=0` is the printed form. In that form, an affinity below zero gives the weights no gradient.
 # ```
 #
-# The word now reads the picture: its *attended vector* is the weighted sum of the boxes. How similar the word is to what it has read is its
-# *relevance*. The *log-sum-exp* of the relevances, a smooth maximum, is the score:
+# The word now reads the picture: its *attended vector* is the weighted sum of the boxes. How similar the word is to what it has read is
+# its *relevance* (SCAN's word; elsewhere in this course, relevance is the truth about a pair). The *log-sum-exp* of the relevances, a
+# smooth maximum, is the score. The factor $\lambda_2$ (`lse`) decides how much the best word counts:
 #
 # $$\hat v_j = \sum_i a_{ij}\, v_i, \qquad \frac{1}{\lambda_2} \log \sum_j \exp\bigl(\lambda_2\, s(t_j, \hat v_j)\bigr) .$$
 #
@@ -278,7 +279,8 @@ def attended_score(weights, queries, context, lse=6.0):  # (n, m), (n, D), (m, D
 # The larger `lse`, the more the best word decides. The paper also tries the plain mean of the relevances.
 # ````
 #
-# That is SCAN. From image to text (*i2t*) nothing changes but the roles: the boxes ask, and the words are read.
+# That is SCAN from text to image (*t2i*): the words ask, and the boxes are read. From image to text (*i2t*) only the roles change: the
+# boxes ask, and the words are read.
 
 
 # %%
@@ -329,8 +331,8 @@ print([f"{weight:.2f}" for weight in attention_weights(word, three)[0].tolist()]
 #
 # $$\sum_k (a_i - a_k)\, \sqrt{a_k} ,$$
 #
-# is positive. The root lets relevant boxes count more in the comparison; this is the paper's *prob*. Its *equal* leaves the root out. The
-# weights that stay are divided by their sum.
+# is positive. The root (`trust` in code) lets relevant boxes count more in the comparison; this is the paper's *prob*. Its *equal* leaves
+# the root out. The weights that stay are divided by their sum.
 #
 # ```{exercise} Leave out what matters less
 # :label: ex-07-focus
@@ -459,8 +461,9 @@ torch.testing.assert_close((6 * quick).logsumexp(0) / 6, t2i)
 #
 # ## The bill
 #
-# Two towers compare one vector with one vector. DivE {cite}`kim2023dive` compares a set of four with a set of four. SCAN compares $L$ words
-# with $N$ boxes. In the paper's sizes, with the multiply-adds of *one* pair and the numbers that an index keeps for a picture:
+# Two towers compare one vector with one vector. DivE {cite}`kim2023dive` compares a set of four with a set of four. SCAN compares $L$
+# words with $N$ boxes. In the paper's sizes, with the multiply-adds of *one* pair and the numbers that an index keeps for a picture, the
+# last way's Gram matrix included:
 
 # %%
 D, N, L = 1024, 36, 12  # width, regions of a picture, words of a caption

@@ -26,8 +26,8 @@ class Block(nn.Module):
         printed_residual: add X instead of Z in the second sum.
 
     Source: Vaswani et al. 2017; Yan 2019 (thesis), section 2.1, which normalises first and prints
-    X' = X + network(norm(Z)). So printed, the elements reach the next layer only as what the network makes of
-    them; the usual Z + network(norm(Z)) is the default here.
+    X' = X + network(norm(Z)). So printed, what attention found reaches the next layer only
+    through the network; the usual Z + network(norm(Z)) is the default here.
     """
 
     def __init__(
