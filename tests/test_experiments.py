@@ -183,7 +183,7 @@ def test_an_arm_may_vary_another_recipe_and_be_the_mean_of_several_variants():
         return [system.recipes for system in experiment.systems(arm, features)]
 
     assert names("SCAN i2t", "region") == [("scan_region_gru+i2t",)]
-    assert names("SCAN both", "grid") == [("scan_grid_gru",), ("scan_grid_gru+i2t",)]
+    assert names("SCAN both", "grid") == [("scan_grid_gru+t2i_mean",), ("scan_grid_gru+i2t",)]
     assert names("BFAN both", "region") == [("bfan_region_gru",), ("bfan_region_gru+equal",)]
     assert names("VSE++", "region") == [("vsepp_region_gru",)]
     for system in experiment.systems("BFAN both", "grid"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import takewhile
 from typing import Any
 
 import nbformat
@@ -22,31 +23,39 @@ def of_records(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
     """The dot plot's cell, and the cells below it that tell more of the same records."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     begin = next(place for place, cell in enumerate(code) if DRAWS in cell.source)
-    told = [cell for cell in code[begin + 1 :] if "\nMarkdown(" in cell.source]
-    return [code[begin], *told]
+    folded = list(takewhile(lambda cell: "hide-input" in cell.metadata.get("tags", ()), code[begin:]))
+    told = [cell for cell in code[begin + len(folded) :] if "\nMarkdown(" in cell.source]
+    return [*folded, *told]
 
 
-def imports(notebook: nbformat.NotebookNode) -> str:
-    """The import statements of a notebook's cells."""
+def definitions(notebook: nbformat.NotebookNode) -> str:
+    """The import statements of a notebook's cells, and its functions that are no exercises."""
     lines = (
         line for cell in notebook.cells if cell.cell_type == "code" for line in ast.parse(cell.source).body
     )
-    return "\n".join(ast.unparse(line) for line in lines if isinstance(line, ast.Import | ast.ImportFrom))
+    return "\n".join(
+        ast.unparse(line)
+        for line in lines
+        if isinstance(line, ast.Import | ast.ImportFrom)
+        or (isinstance(line, ast.FunctionDef) and not line.decorator_list)
+    )
 
 
-def stored(cell: nbformat.NotebookNode) -> str:
-    """What a cell tells: the words for its figure, or its Markdown."""
-    [data] = [output["data"] for output in cell.outputs if "data" in output]
-    return data.get("text/markdown") or data["text/plain"]
+def stored(cell: nbformat.NotebookNode) -> list[str]:
+    """What a cell tells: the words for its figures, and its Markdown."""
+    found = [output["data"] for output in cell.outputs if "data" in output]
+    return [data.get("text/markdown", data["text/plain"]) for data in found]
 
 
-def told_now(source: str, space: dict[str, Any], drawn: list[str]) -> str:
+def told_now(source: str, space: dict[str, Any], drawn: list[str]) -> list[str]:
     """Run a cell, and return what it tells."""
+    drawn.clear()
     *steps, last = ast.parse(source).body
-    assert isinstance(last, ast.Expr)
+    if not isinstance(last, ast.Expr):
+        steps, last = [*steps, last], ast.Expr(ast.Constant(None))
     exec(compile(ast.Module(steps, []), "cell", "exec"), space)
-    result = eval(compile(ast.Expression(last.value), "cell", "eval"), space)
-    return drawn.pop() if result is None else result.data
+    result = eval(compile(ast.fix_missing_locations(ast.Expression(last.value)), "cell", "eval"), space)
+    return [*drawn, *([] if result is None else [result.data])]
 
 
 @pytest.mark.parametrize("path", WITH_RESULTS, ids=lambda path: path.stem)
@@ -57,8 +66,8 @@ def test_a_dot_plots_words_and_the_sentences_below_it_say_what_is_recorded_now(
     monkeypatch.setattr(plots, "show", lambda figure, alt: drawn.append(alt))
     monkeypatch.setattr(dots, "compared", lambda *_: None)
     cells, space = of_records(READ[path]), {}
-    assert "image/png" in str(cells[0].outputs) and len(cells) > 1
-    exec(imports(READ[path]), space)
+    assert any(stored(cell) for cell in cells)  # sentences, if nothing is recorded yet
+    exec(definitions(READ[path]), space)
     for cell in cells:
         assert told_now(cell.source, space, drawn) == stored(cell), f"run: vse refresh {path.stem[:2]}"
 

@@ -199,11 +199,12 @@ def node_pooling(x, mask, W):  # (B, N, D), (B, N), (P, D)
 #
 # ## A hinge for each pool
 #
-# Now pools can be compared as whole vectors were. Write $p_i(v)$ for pool $i$ of picture $v$, and $p_i(t)$ for that of caption $t$. The
-# first must be more similar to the second than to the same pool of a negative, by the margin. The negatives $t'$ and $v'$ are the hardest
-# ones of the *global* similarity $S$, the same for all pools:
+# Now pools can be compared as whole vectors were. Write $p_i(v)$ for pool $i$ of picture $v$, and $p_i(t)$ for that of caption $t$. These
+# two must be more similar to each other than either is to pool $i$ of a negative, by the margin. The negatives $t'$ and $v'$ are the
+# hardest by the *global* similarity $S$, the same for all pools:
 #
-# $$\ell_{\mathrm{pool}} = \sum_i [m + s(p_i(v), p_i(t')) - s(p_i(v), p_i(t))]_+ + [m + s(p_i(v'), p_i(t)) - s(p_i(v), p_i(t))]_+ .$$
+# $$\ell_{\mathrm{pool}} = \sum_i \Big( [m + s(p_i(v), p_i(t')) - s(p_i(v), p_i(t))]_+
+# + [m + s(p_i(v'), p_i(t)) - s(p_i(v), p_i(t))]_+ \Big) .$$
 
 
 # %%
@@ -248,7 +249,7 @@ def pool_loss(p, q, caption, picture, margin=0.2):  # (B, P, D), (B, P, D), (B,)
 # :class: dropdown
 #
 # It is the hinge of one vector, with a dimension more. If every pool looked for a hardest negative of its own, the pools would compare a
-# picture with different captions; here all of them learn what sets it apart from the one that the model takes it for.
+# picture with different captions; here all of them learn what tells it from the one caption that the global similarity confuses it with.
 # ````
 #
 # The package has both pieces:
@@ -281,7 +282,7 @@ def with_pools(S, positives, v, t, W):
 
 
 # %% [markdown]
-# Each training begins with the weights of the first section and goes on for another epoch. Only the loss differs.
+# Each training starts from the model of the first section and goes on for the same number of steps. Only the loss differs.
 
 # %% tags=["hide-input"]
 read = TokenizedCaptions.encode(tokenizer, dataset.train.captions)
@@ -478,7 +479,7 @@ lesson.report("06_agreement", agreed) if named is not None else None
 
 # %% [markdown]
 # A bright column belongs to a pool that looks at things rather than at the background, whatever was read. A bright *diagonal* is
-# agreement, and it is what the second loss has added: a pool looks at the thing that it reads of more than other pools do. It is far from
+# agreement, and it is what the second loss has added: a pool that reads a word looks at its thing more than other pools do. It is far from
 # perfect. Nothing in the loss asks pools for one thing each; they only have to tell this picture from its hardest negative.
 #
 # ## Why the pools must begin unequal
@@ -531,9 +532,9 @@ lesson.report(
 )
 
 # %% [markdown]
-# Equal pools have equal gradients, so each step moves all of them in the same way. Eight equal pools are one pool, counted eight times.
-# Only chance at the start breaks the tie. Pools that begin at random stay different, but the loss draws them closer to each other. So the
-# number of pools alone says little; measure how different they are.
+# So each step moved all of them in the same way: eight equal pools are one pool, counted eight times. Only chance at the start breaks the
+# tie. Pools that begin at random stay different, but the loss draws them closer to each other. So the number of pools alone says little;
+# measure how different they are.
 #
 # ## Node cross-attention
 #
@@ -628,8 +629,8 @@ check("06.even", your_share)
 # ````{solution} ex-06-even
 # :class: dropdown
 #
-# $\exp(1) / (\exp(1) + 9 \exp(-1))$. Not even half: cosines lie between $-1$ and $1$, so no word can count more than $\exp(2)$, about
-# seven times, as much as another.
+# $\exp(1) / (\exp(1) + 9 \exp(-1))$. Not even half: cosines lie between $-1$ and $1$, so no word can count more than $\exp(2)$ times as
+# much as another, about seven times.
 # ````
 #
 # What the cells of the trained model do:
@@ -672,8 +673,8 @@ for name, model in ways.items():
 lesson.report("06_rsum", sums)
 
 # %% [markdown]
-# After so few steps, that is no answer yet: in the second training, most of the weight lies on a loss that does not make the
-# ranking. Here are finished trainings of the thesis's own system, with Transformers in both towers:
+# After so few steps, that is no answer yet: in the second training, most of the loss is about pools, and the ranking does not use them.
+# Here are finished trainings of the thesis's own system, with Transformers in both towers:
 
 # %% tags=["hide-input"]
 arms = {"basic": "global loss alone", "pooling": "node pooling", "CA": "node cross-attention"}
@@ -743,7 +744,7 @@ Markdown(
         if counts
         else ""
     )
-    + "A verdict needs five of both, and one small drawn world does not stand for photographs."
+    + "A verdict needs five seeds of each system, and one small drawn world does not stand for photographs."
 )
 
 # %% [markdown]
@@ -779,15 +780,16 @@ check("06.break", your_row)
 # ````{solution} ex-06-break
 # :class: dropdown
 #
-# The words multiply with $w$ to 0 and the padding to 2, so the padding's weight is $\exp(2)$ against 1 for each word. Padding of zeros would
-# do no harm here: it makes the pool shorter, and the cosine does not see that. But after a Transformer, padding is not zero; and in
-# node cross-attention, where $\hat{v}_i$ keeps its length, even zeros change the loss.
+# The product with $w$ is 0 for each word and 2 for the padding. So the padding has $\exp(2)$ parts of the weight and each word has one.
+# Padding of zeros would do no harm here: it makes the pool shorter, and the cosine does not see that. But after a Transformer, padding is
+# not zero; and in node cross-attention, where $\hat{v}_i$ keeps its length, even zeros change the loss.
 # ````
 #
 # ```{admonition} Where the code departs from the paper
 # :class: note
 #
-# - **The hinge of a node.** We take its first term as that of the hardest negative, as the sentence below the thesis's formula says.
+# - **The hinge of a node.** The thesis's formula prints the positive and the negative nodes alike. We follow the sentence below it: the
+#   negative ones are those of the hardest negative.
 # - **What is not said.** How many pools there are, and whether both sides share their weights. The package has eight and shares them;
 #   `losses.node_pooling.pools` and `losses.node_pooling.shared` change that.
 # - **A first epoch of all negatives**, as in [Learning to rank](04_learning_to_rank.ipynb).
@@ -801,8 +803,8 @@ check("06.break", your_row)
 # ```{exercise} How many pools?
 # :label: ex-06-explore
 #
-# Write down what you expect, as `expected` in the last cell: of the agreement, of retrieval, or of both. Change one thing in the next
-# cell, run it, and write down, as `found`, what you see and how sure you are.
+# Write down what you expect, as `expected` in the last cell: of how alike the pools become, of retrieval, or of both. Change one thing in
+# the next cell, run it, and write down, as `found`, what you see and how sure you are.
 # ```
 
 # %%

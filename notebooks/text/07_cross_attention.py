@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Cross-attention, and what it costs
 #
-# **You will be able to** write SCAN {cite}`lee2018scan` and BFAN {cite}`liu2019bfan` from nothing, see which box each word looks at,
+# **You will be able to** write SCAN {cite}`lee2018scan` and BFAN {cite}`liu2019bfan` from scratch, see which box each word looks at,
 # compute SCAN's score with half the work, and say what a query costs.
 #
 # **You need** the notebooks [Encoders: what the vectors see](02_encoders.ipynb) and [Learning to rank](04_learning_to_rank.ipynb), and the
@@ -59,8 +59,8 @@ plots.house_style()
 # So far, a caption became one vector before it met the picture. With *cross-attention*, each word looks at the picture's elements by
 # itself, and the score says how well the words found what they looked for.
 #
-# SCAN does this with regions: the whole picture, and a box around each thing. We train it for one epoch. (With so little time we use
-# InfoNCE, which learns faster than the paper's hinge on the hardest negative.)
+# SCAN does this with regions. Ours are the whole picture and a box around each thing. We train it for one epoch. (With so little time we
+# use InfoNCE, which learns faster than the paper's hinge on the hardest negative.)
 
 # %%
 features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
@@ -168,7 +168,7 @@ plots.show(
 # :label: ex-07-weights
 #
 # `queries` is (n, D), here the words; `context` is (m, D), here the boxes; neither has length one. Return the weights, (n, m). To clip,
-# keep a tenth of what is negative (the box below says why).
+# keep a tenth of what is negative (the note below says why).
 # ```
 #
 # ```{hint}
@@ -225,8 +225,9 @@ if data == "scenes":
 # ````{solution} ex-07-divide
 # :class: dropdown
 #
-# The division treats all boxes alike, also one that the caption does not mention. Such a box fits no word; its small affinities are divided
-# by a small length and come out as large as any. Look for such a column in the figure above.
+# The division treats all boxes alike, also one that the caption does not mention. Such a box fits no word, but its small affinities are
+# divided by a small length and come out as large as any. So the affinity points better here, although the model reads by the weights. Look
+# for such a column in the figure above.
 # ````
 #
 # So look at both before you trust a map: the weights show what a word reads, the affinities what it fits. The authors report that clipping and
@@ -390,8 +391,8 @@ print("vsecore.similarity.focal_attention gives the same scores")
 # %% [markdown]
 # ## The same score without reading
 #
-# A search compares each caption with each picture. The released code of SCAN takes one caption after the other, and all
-# pictures at once:
+# A search compares each caption with each picture. The released code of SCAN takes one caption at a time and compares it with all pictures
+# at once:
 
 
 # %%
@@ -462,8 +463,8 @@ torch.testing.assert_close((6 * quick).logsumexp(0) / 6, t2i)
 # ## The bill
 #
 # Two towers compare one vector with one vector. DivE {cite}`kim2023dive` compares a set of four with a set of four. SCAN compares $L$
-# words with $N$ boxes. In the paper's sizes, with the multiply-adds of *one* pair and the numbers that an index keeps for a picture, the
-# last way's Gram matrix included:
+# words with $N$ boxes. Here is the bill at about the sizes of SCAN's paper: the multiply-adds of *one* pair, and the numbers that an index
+# keeps for a picture. The last way also keeps the Gram matrix.
 
 # %%
 D, N, L = 1024, 36, 12  # width, regions of a picture, words of a caption
@@ -605,7 +606,7 @@ if recorded:
     ]
     told += (
         f"In our recorded benchmark of {sizes['pictures']} pictures with {sizes['captions']:,} captions ({recorded[0].device}, "
-        f"{sizes['threads']} threads), the package scores {', '.join(gains)} as a loop over captions does."
+        f"{sizes['threads']} threads), the package scores, compared with a loop over captions, {', '.join(gains)}."
     )
 Markdown(told)
 
@@ -635,7 +636,7 @@ check("07.break", your_largest)
 # At best one box has 1 and the others 0: $\exp(1) / (\exp(1) + 35)$, less than three times an equal share. So no word can look at one box alone.
 # ````
 #
-# Our scenes have six boxes at most. We score the development split with $\lambda_1 = 1$ in place of 9, by the model as it is, and by
+# Our scenes have six boxes at most. We score the development split with $\lambda_1 = 1$ in place of 9, with the model as it is and with
 # one that was also trained with 1.
 
 
@@ -655,13 +656,13 @@ broken["divided over the boxes"] = rsum(over=2)
 lesson.report("07_broken", broken)
 
 # %% [markdown]
-# With nearly equal weights, every word reads nearly the same: the mean of the boxes. A model that is trained with such weights can adapt to
-# them; ours was not. The last row has the wrong axis: each word's affinities are divided by their length over the boxes. Every shape is
-# right, and nothing stops.
+# With nearly equal weights, every word reads nearly the same: the mean of the boxes. A model that is trained with such weights can adapt
+# to them; ours was not. The last row has the wrong axis: each word's affinities are divided by their length over the boxes. Every shape is
+# right, and there is no error message.
 #
 # ## Is it worth it?
 #
-# One epoch cannot answer this. Our recorded trainings ask it at greater length.
+# One epoch cannot answer this, so here are our recorded trainings, which are longer.
 
 # %% tags=["hide-input"]
 studied = {  # without those that one seed has only found a learning rate for
@@ -703,7 +704,9 @@ if studied:
                     f"{arm} {statistics.mean(gaps):+.1f} (above it from {above} of {len(gaps)} seeds)"
                 )
     if apart:
-        lines.append(f"Minus VSE++, which has one vector for each side: {'; '.join(apart)}.")
+        lines.append(
+            f"Difference from VSE++, which has one vector for each side: {'; '.join(apart)}."
+        )
 else:
     lines.append(
         "**What came out.** These trainings are still missing; the cell shows them once they are recorded."
@@ -724,7 +727,7 @@ pairs = {
 lines = []
 if pairs:
     lines = [
-        "Can a system tell two pictures apart that differ in one relation alone? Here is how often, in percent, it prefers the right "
+        "Can a system tell apart two pictures that differ in one relation alone? Here is how often, in percent, it prefers the right "
         "picture of the two for a caption. Guessing reaches half.\n",
         f"| system | {' | '.join(asked.values())} |",
         "| --- | --- | --- | --- |",
@@ -780,8 +783,8 @@ check("07.explore", (your_expectation, your_finding))
 # ````{solution} ex-07-explore
 # :class: dropdown
 #
-# There is no right answer; this is one example. A change at scoring asks what this model can bear. Which setting is best to *train* with is
-# another question, and needs several seeds.
+# There is no right answer; this is one example. A change at scoring shows how much this model tolerates. Which setting is best to *train*
+# with is another question, and needs several seeds.
 # ````
 #
 # ## Paper, notebook, package

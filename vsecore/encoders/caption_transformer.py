@@ -78,6 +78,7 @@ class CaptionTransformer(nn.Module):
     of words. In training, each caption starts at a random position, as far as the longest of its batch leaves
     room: so every position is trained, and the end of a caption does not give its length away. This is
     the same as random padding in front, since attention sees a word's position and not its place in memory.
+    Give captions with their words first: one that is padded in front begins at a later position.
 
     Args:
         vocabulary_size: number of words.
@@ -88,7 +89,8 @@ class CaptionTransformer(nn.Module):
         layers: how many blocks follow each other. 0: each word is projected by itself.
         heads: attentions side by side in each block; they divide D.
         hidden: width of each block's hidden layer; None: 2 D.
-        longest: how many words of a caption are read, and how many positions there are.
+        longest: how many words of a caption are read, the marks of its start and end among them, and how
+            many positions there are.
         positions: whether words carry their positions.
         left_padding: whether a caption starts at a random position in training.
         drop: the share left out in training.

@@ -32,9 +32,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Chen et al. 2020 (AOQ), table 1",
         "scan_{features}_gru",
         {
-            "SCAN t2i": Arm("", "SCAN t2i (R, BiGRU)"),
-            "SCAN i2t": Arm("+i2t", "SCAN i2t (R, BiGRU)"),
-            "SCAN both": Arm(published="SCAN", mean_of=("", "+i2t")),
+            # The published row is, we believe, that of the mean. The authors' ensemble joins the mean of this
+            # direction with the smooth maximum of the other.
+            "SCAN t2i": Arm("+t2i_mean", "SCAN t2i (R, BiGRU)"),
+            "SCAN i2t": Arm("+i2t"),
+            "SCAN both": Arm(published="SCAN", mean_of=("+t2i_mean", "+i2t")),
             "BFAN prob": Arm(recipe="bfan_{features}_gru"),
             "BFAN equal": Arm("+equal", recipe="bfan_{features}_gru"),
             "BFAN both": Arm(published="BFAN", mean_of=("", "+equal"), recipe="bfan_{features}_gru"),

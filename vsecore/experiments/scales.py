@@ -19,6 +19,7 @@ LESSON_SCALE: dict[str, dict[str, Any]] = {
         "text.encoder.word_dim": 64,
         "training.epochs": 3,
         "training.learning_rate": 2e-3,
+        "training.warmup_steps": 0,
         "training.decay_epochs": 2,
     },
     "flickr8k": {

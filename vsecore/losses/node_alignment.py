@@ -51,14 +51,16 @@ class NodePooling(nn.Module):
             ValueError: x is not (B, N, D), the mask does not fit, or a row has no real element.
         """
         x = check_elements("x", x, mask, self.dim)
-        logits = self.weight.to(x.dtype) @ x.mT  # (B, P, N)
-        if mask is not None:
-            logits = torch.where(mask.unsqueeze(1), logits, -torch.inf)
-        return logits.softmax(-1)  # (B, P, N)
+        with torch.autocast(x.device.type, enabled=False):  # half precision keeps two digits
+            logits = self.weight.to(x.dtype) @ x.mT  # (B, P, N)
+            if mask is not None:
+                logits = torch.where(mask.unsqueeze(1), logits, -torch.inf)
+            return logits.softmax(-1)  # (B, P, N)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, P, D), in float32 at least; raises ValueError as `weights` does."""
-        return self.weights(x, mask) @ check_elements("x", x, mask, self.dim)
+        with torch.autocast(x.device.type, enabled=False):
+            return self.weights(x, mask) @ check_elements("x", x, mask, self.dim)
 
 
 def node_pooling_loss(
@@ -101,12 +103,13 @@ def node_pooling_loss(
         )
     _check_rows(pictures, captions, scores)
     hardest = _hardest(scores, positives)
-    own = torch.einsum("bpd,cpd->pbc", unit(pictures), unit(captions))  # (P, B, C)   cosine, pool by pool
-    caption = own.gather(2, hardest.caption.expand(len(own), -1).unsqueeze(2))  # (P, B, 1)
-    picture = own.gather(1, hardest.picture.expand(len(own), -1).unsqueeze(1))  # (P, 1, C)
-    to_caption = torch.where(hardest.of_picture.unsqueeze(1), (margin + caption - own).relu(), 0)
-    to_picture = torch.where(hardest.of_caption, (margin + picture - own).relu(), 0)  # (P, B, C)
-    return torch.where(hardest.positives, to_caption + to_picture, 0).sum()
+    with torch.autocast(pictures.device.type, enabled=False):  # half precision keeps two digits
+        own = torch.einsum("bpd,cpd->pbc", unit(pictures), unit(captions))  # (P, B, C)   cosine, pool by pool
+        caption = own.gather(2, hardest.caption.expand(len(own), -1).unsqueeze(2))  # (P, B, 1)
+        picture = own.gather(1, hardest.picture.expand(len(own), -1).unsqueeze(1))  # (P, 1, C)
+        to_caption = torch.where(hardest.of_picture.unsqueeze(1), (margin + caption - own).relu(), 0)
+        to_picture = torch.where(hardest.of_caption, (margin + picture - own).relu(), 0)  # (P, B, C)
+        return torch.where(hardest.positives, to_caption + to_picture, 0).sum()
 
 
 def node_cross_attention_loss(
@@ -149,38 +152,41 @@ def node_cross_attention_loss(
     if v.shape[2] != t.shape[2]:
         raise ValueError(f"t is {tuple(t.shape)}: it must have the width of v, {tuple(v.shape)}")
     _check_rows(v, t, scores)
-    hardest = _hardest(scores, positives)
-    v, t = unit(v), unit(t)
-    real_v = v.new_ones(v.shape[:2], dtype=torch.bool) if v_mask is None else v_mask  # (B, N)
-    real_t = t.new_ones(t.shape[:2], dtype=torch.bool) if t_mask is None else t_mask  # (C, M)
-    wrong_v = _found(v @ t[hardest.caption].mT, real_t[hardest.caption].unsqueeze(1))  # (B, N)
-    wrong_t = _found(t @ v[hardest.picture].mT, real_v[hardest.picture].unsqueeze(1))  # (C, M)
-    # An element costs nothing if it is padding, or if there is no negative.
-    counts_v = real_v & hardest.of_picture.unsqueeze(1)  # (B, N)
-    counts_t = real_t & hardest.of_caption.unsqueeze(1)  # (C, M)
-    if _listed(v):
-        b, c = hardest.positives.nonzero(as_tuple=True)  # (pairs,) each
-        affinity = v[b] @ t[c].mT  # (pairs, N, M)
-        found_v = _found(affinity, real_t[c].unsqueeze(1))  # (pairs, N)
-        found_t = _found(affinity.mT, real_v[b].unsqueeze(1))  # (pairs, M)
-        cost_v = torch.where(counts_v[b], (margin + wrong_v[b] - found_v).relu(), 0)
-        cost_t = torch.where(counts_t[c], (margin + wrong_t[c] - found_t).relu(), 0)
-        return cost_v.sum() + cost_t.sum()
+    with torch.autocast(v.device.type, enabled=False):
+        hardest = _hardest(scores, positives)
+        v, t = unit(v), unit(t)
+        real_v = v.new_ones(v.shape[:2], dtype=torch.bool) if v_mask is None else v_mask  # (B, N)
+        real_t = t.new_ones(t.shape[:2], dtype=torch.bool) if t_mask is None else t_mask  # (C, M)
+        wrong_v = _found(v @ t[hardest.caption].mT, real_t[hardest.caption].unsqueeze(1))  # (B, N)
+        wrong_t = _found(t @ v[hardest.picture].mT, real_v[hardest.picture].unsqueeze(1))  # (C, M)
+        # An element costs nothing if it is padding, or if there is no negative.
+        counts_v = real_v & hardest.of_picture.unsqueeze(1)  # (B, N)
+        counts_t = real_t & hardest.of_caption.unsqueeze(1)  # (C, M)
+        if _listed(v):
+            b, c = hardest.positives.nonzero(as_tuple=True)  # (pairs,) each
+            affinity = v[b] @ t[c].mT  # (pairs, N, M)
+            found_v = _found(affinity, real_t[c].unsqueeze(1))  # (pairs, N)
+            found_t = _found(affinity.mT, real_v[b].unsqueeze(1))  # (pairs, M)
+            cost_v = torch.where(counts_v[b], (margin + wrong_v[b] - found_v).relu(), 0)
+            cost_t = torch.where(counts_t[c], (margin + wrong_t[c] - found_t).relu(), 0)
+            return cost_v.sum() + cost_t.sum()
 
-    # Otherwise a few pictures at a time meet all captions, and what is not positive counts 0. The backward
-    # pass computes each block again, so that only one of them is in memory.
-    def block(v: Tensor, real_v: Tensor, wrong_v: Tensor, counts_v: Tensor, positives: Tensor) -> Tensor:
-        affinity = torch.einsum("bnd,cmd->bcnm", v, t)  # (b, C, N, M)
-        found_v = _found(affinity, real_t.unsqueeze(1))  # (b, C, N)
-        found_t = _found(affinity.mT, real_v[:, None, None])  # (b, C, M)
-        cost_v = torch.where(counts_v.unsqueeze(1), (margin + wrong_v.unsqueeze(1) - found_v).relu(), 0)
-        cost_t = torch.where(counts_t, (margin + wrong_t - found_t).relu(), 0)
-        return torch.where(positives, cost_v.sum(2) + cost_t.sum(2), 0).sum()
+        # Otherwise a few pictures at a time meet all captions; what is not positive counts 0. The backward
+        # pass computes each block again, so that only one of them is in memory.
+        def block(v: Tensor, real_v: Tensor, wrong_v: Tensor, counts_v: Tensor, positives: Tensor) -> Tensor:
+            affinity = torch.einsum("bnd,cmd->bcnm", v, t)  # (b, C, N, M)
+            found_v = _found(affinity, real_t.unsqueeze(1))  # (b, C, N)
+            found_t = _found(affinity.mT, real_v[:, None, None])  # (b, C, M)
+            cost_v = torch.where(counts_v.unsqueeze(1), (margin + wrong_v.unsqueeze(1) - found_v).relu(), 0)
+            cost_t = torch.where(counts_t, (margin + wrong_t - found_t).relu(), 0)
+            return torch.where(positives, cost_v.sum(2) + cost_t.sum(2), 0).sum()
 
-    total = v.new_zeros(())
-    for rows in zip(*(x.split(ROWS) for x in (v, real_v, wrong_v, counts_v, hardest.positives)), strict=True):
-        total = total + checkpoint(block, *rows, use_reentrant=False, preserve_rng_state=False)
-    return total
+        total = v.new_zeros(())
+        for rows in zip(
+            *(x.split(ROWS) for x in (v, real_v, wrong_v, counts_v, hardest.positives)), strict=True
+        ):
+            total = total + checkpoint(block, *rows, use_reentrant=False, preserve_rng_state=False)
+        return total
 
 
 class NodePoolingLoss(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower
+from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
 
 
 def bfan(feature: Literal["grid", "region"]) -> Recipe:
@@ -15,14 +15,16 @@ def bfan(feature: Literal["grid", "region"]) -> Recipe:
     return Recipe(
         name=f"bfan_{feature}_gru",
         source=(
-            "Liu et al. 2019 (BFAN) and its released commands: width, batch, learning rate, smoothing; Adam, "
-            "margin, gradient clipping, and the fall of the learning rate after 15 of 30 epochs as in Lee et "
-            "al. 2018 (SCAN), on whose code it is built; an epoch of all negatives before the hardest from "
-            "Chen et al. 2021's code"
+            "Liu et al. 2019 (BFAN) and its released commands for Flickr30K: width, batch, smoothing, "
+            "15 epochs at one learning rate; Adam, margin and gradient clipping as in Lee et al. 2018 "
+            "(SCAN), on whose code it is built; an epoch of all negatives before the hardest from Chen "
+            "et al. 2021's code"
+            + (", and its encoder of regions in place of a projection" if feature == "region" else "")
         ),
         image=ImageTower(encoder=Part(feature), pool=None),
         text=TextTower(encoder=Part("gru"), pool=None),
         similarity=Part("focal_attention", {"focus": "prob"}),
+        training=Training(epochs=15),
     )
 
 

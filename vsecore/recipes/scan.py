@@ -8,7 +8,9 @@ from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower
 
 
 def scan(feature: Literal["grid", "region"]) -> Recipe:
-    """Describe SCAN from text to image with the smooth maximum, its best single system on COCO.
+    """Describe SCAN from text to image with the smooth maximum.
+
+    The ensemble that its authors report averages the scores of the variants `t2i_mean` and `i2t`.
 
     Source: Lee et al. 2018 (SCAN).
     """
@@ -19,6 +21,7 @@ def scan(feature: Literal["grid", "region"]) -> Recipe:
             "fall after 15 of 30 epochs as for Flickr30K; for each variant the smoothing of its released "
             "commands; the leak of the clip from its released code; an epoch of all negatives before the "
             "hardest from Chen et al. 2021's code"
+            + (", and its encoder of regions in place of a projection" if feature == "region" else "")
         ),
         image=ImageTower(encoder=Part(feature), pool=None),
         text=TextTower(encoder=Part("gru"), pool=None),

@@ -378,7 +378,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: near(answer, math.e / (math.e + 35 / math.e), 2e-3),
-                "Clipped affinities are not below 0: the others' logits are 0, not -1.",
+                "Clipped affinities are never below 0: those of the others are 0, not -1.",
             ),
             Trial(
                 lambda answer: near(answer, math.exp(9) / (math.exp(9) + 35), 2e-3),
@@ -401,7 +401,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _keeps_the_same(answer, "equal"),
-                'With "equal", g is 1: a weight stays if the sum of its leads over all weights is positive.',
+                'With "equal", `trust` is 1: a weight stays if its leads add up to more than 0.',
             ),
             Trial(
                 lambda answer: _refocuses_like(answer, _refocus, "equal"),
@@ -409,7 +409,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _refocuses_like(answer, _refocus, "prob"),
-                'With "prob", each lead over a_t counts √a_t times.',
+                'With "prob", the lead over a_k counts √a_k times.',
             ),
             Trial(
                 lambda answer: all(
@@ -452,8 +452,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _answers_like(answer, _relevance_from_products),
-                "The numerator is Σ aA over the context, the denominator the root of aᵀGa, of each query by "
-                "itself.",
+                "Divide the sum of weights times affinities by the root of aᵀGa, for each query with its own "
+                "weights a.",
             ),
             Trial(
                 lambda answer: torch.allclose(
@@ -501,7 +501,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: near(answer, 1.24e6 / 16.4e3, 0.5),
-                "That is how many times SCAN costs what their own system does.",
+                "That is how many times as much SCAN costs as sets of four.",
             ),
         ),
         difficulty="easy",

@@ -213,7 +213,9 @@ EXERCISES: dict[str, Exercise] = {
                 "You normalise after each sum. In this block norm comes first, before each step.",
             ),
             Trial(_does(_without_norm), "Neither step normalises what it reads."),
-            Trial(_does(_without_root), "You did not divide the fit by the root of a head's width."),
+            Trial(
+                _does(_without_root), "You did not divide the products q · k by the root of a head's width."
+            ),
             Trial(
                 _does(_one_head), "There is one head of the whole width: cut q, k and u into `heads` slices."
             ),

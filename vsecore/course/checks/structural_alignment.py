@@ -204,7 +204,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_pools(answer, [5, 2, 1]),
-                "The padding got some weight. A zero in the logits does not hide it, since exp(0) is 1.",
+                "The padding got some weight. A zero before the softmax does not hide it, since exp(0) is 1.",
             ),
             Trial(
                 lambda answer: _same_pools(answer, [4, 2, 1], filler=1e3),
@@ -344,7 +344,7 @@ EXERCISES: dict[str, Exercise] = {
         ),
         reference=_attend,
         instead=("scaled_dot_product_attention", "MultiheadAttention"),
-        message="Right. One line more, and it is the paper's second loss.",
+        message="Right. The next cell makes the thesis's second loss of it.",
     ),
     "06.even": Exercise(
         "The largest share",
@@ -353,7 +353,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: 0 < float(answer) < 1,
-                "A share is a number between 0 and 1, what exp of one logit is of the sum of all.",
+                "A share is a number between 0 and 1: exp of one cosine, divided by the sum over all ten.",
             ),
             Trial(
                 lambda answer: near(answer, LARGEST, 2e-3),
