@@ -774,7 +774,7 @@ sums = {
     for entry in records.published()
     if entry.read_in.startswith("Yan 2019") and entry.data.startswith("coco, 1,000")
 }
-basic, towers = sums["Yan 2019 (basic)"], sums["VSE++"]
+basic, towers = sums["Yan 2019 (basic)"], sums["VSE++ (ResNet)"]
 Markdown(
     f"The thesis reports, on a thousand pictures of COCO, an rsum of {basic:.1f} for this system and of {towers:.1f} for VSE++. "
     + (

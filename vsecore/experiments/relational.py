@@ -17,7 +17,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "basic": Arm("", "Yan 2019 (basic)"),
             "pooling": Arm("+node_pooling", "Yan 2019 (pooling)"),
             "CA": Arm("+node_cross_attention", "Yan 2019 (CA)"),
-            "VSE++ towers": Arm("", "VSE++", recipe="vsepp_{features}_gru"),
+            "VSE++ towers": Arm("", "VSE++ (ResNet)", recipe="vsepp_{features}_gru"),
             "without positions": Arm("+without_positions"),
             "mean of words": Arm("+mean_words"),
         },
