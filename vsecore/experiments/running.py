@@ -25,11 +25,13 @@ from vsecore.experiments.scales import Scale, changes_of, recipe_at
 from vsecore.losses import Rule, negatives_kept
 from vsecore.paths import results
 from vsecore.recipes import Recipe
-from vsecore.training import Event, Run, describe_data, fit, score_split
+from vsecore.training import Event, Run, describe_data, fit_in_rounds, score_split
 from vsecore.training.distributed import best_device, make_accelerator, precision_of
 
 RULES: tuple[Rule, ...] = ("released", "printed")
 RESULTS = results() / "experiments"
+MADE = ("negatives", "weights")
+"""What the first of two rounds leaves: it follows from the recipe, the data and the seed."""
 
 
 def run(
@@ -137,7 +139,7 @@ class _Workshop:
         found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
         for entry in found:
             if (
-                entry.data == _data(sources)
+                _known_beforehand(entry.data) == _data(sources)
                 and self._pair_metrics(entry.data["name"]) <= entry.metrics.keys()
             ):
                 self.tell(f"{title}, seed {seed}: recorded already")
@@ -182,7 +184,7 @@ def _train(
 ) -> _Trained:
     watch = _Watch()
     tokenizer = training.recipe.tokenizer(data.train.captions)
-    run = fit(
+    run = fit_in_rounds(
         training.recipe,
         data,
         tokenizer=tokenizer,
@@ -249,6 +251,14 @@ def _data(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if len(sources) == 1:
         return sources[0]
     return {"name": sources[0]["name"], "members": sources}
+
+
+def _known_beforehand(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record's entry for the data without what the training itself made: see `fit_in_rounds`."""
+    known = {field: value for field, value in data.items() if field not in MADE}
+    if "members" in known:
+        known["members"] = [_known_beforehand(member) for member in known["members"]]
+    return known
 
 
 class _Watch:
