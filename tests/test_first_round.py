@@ -62,8 +62,7 @@ def a_small_scale(monkeypatch):
 @pytest.fixture
 def trainings(monkeypatch, tmp_path):
     """What was trained, by name; the runs of models that mine are kept in a cache of this test."""
-    monkeypatch.setenv("VSECORE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(running, "truth_of", lambda split, data, name="test": truths(split, data, name))
+    monkeypatch.setattr(running, "cache_folder", lambda name: tmp_path / "cache" / name)
     seen = []
 
     def counted(recipe, data, **options):
@@ -74,13 +73,6 @@ def trainings(monkeypatch, tmp_path):
 
     monkeypatch.setattr(running, "fit", counted)
     return seen
-
-
-def truths(split, data, name):
-    """The truth without the cache of drawn scenes, which a test's own cache lacks."""
-    made = scenes.generate(len(split), split=name, **WORLDS[data])
-    captions = [caption for picture in made for caption in picture.captions]
-    return torch.from_numpy(scenes.relevance(captions, [picture.scene for picture in made]))
 
 
 def silent(line):
