@@ -791,7 +791,7 @@ def test_the_first_round_is_changed_by_name():
         (
             "aoq_vsepp_grid_gru",
             {"training.batches": "pictures"},
-            r"training\.batches is 'pictures'.*\"pairs\"",
+            r"training\.batches is 'pictures': it must be 'pairs'",
         ),
         ("aoq_vsepp_grid_gru", {"first_round": 3}, r"first_round is 3"),
         ("aoq_vsepp_grid_gru", {"losses.triplet": "adopt"}, "this recipe's losses are adaptive"),

@@ -158,8 +158,8 @@ class Recipe:
                 raise ValueError(f"{where} are {names}: wanted at least one, and none twice")
         if self.learns_offline and self.training.batches != "pairs":
             raise ValueError(
-                f"training.batches is {self.training.batches!r}, and a loss learns from offline negatives: they "
-                'belong to pairs, so it must be "pairs"'
+                f"training.batches is {self.training.batches!r}: it must be 'pairs', since a loss learns "
+                "from offline negatives, which are drawn for pairs"
             )
         for tower, pool in (("image", self.image.pool), ("text", self.text.pool)):
             if pool is None and "vectors" in names_read(SIMILARITIES[self.similarity.name]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -101,7 +102,7 @@ def fit_in_rounds(
                 recipe.of_first_round(), data, folder=first_folder, callback=first_callback, **settings
             )
             began = time.perf_counter()
-            negatives = from_main_process(lambda: _mine(first, recipe.first_round, data, folder, device))
+            negatives = from_main_process(partial(_mine, first, recipe.first_round, data, folder, device))
             seconds = first.timings["seconds"] + time.perf_counter() - began
         weights = dict(first.model.cpu().state_dict()) if recipe.first_round.keeps_weights else None
         begin = Beginning(seconds, weights)
