@@ -31,11 +31,13 @@ from vsecore.experiments.worlds import WORLDS, collection_of
 from vsecore.losses import Rule, negatives_kept
 from vsecore.paths import results
 from vsecore.recipes import Recipe
-from vsecore.training import Event, Run, describe_data, fit, fit_in_rounds, score_split
+from vsecore.training import Event, Run, describe_data, fit, score_split
 from vsecore.training.distributed import best_device, make_accelerator, precision_of
 
 RULES: tuple[Rule, ...] = ("released", "printed")
 RESULTS = results() / "experiments"
+MADE = ("negatives", "weights")
+"""What the first of two rounds leaves: it follows from the recipe, the data and the seed."""
 
 
 def run(
@@ -167,7 +169,7 @@ class _Workshop:
         found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
         for entry in found:
             if (
-                _without_digest(entry.data) == _data(sources)
+                _known_beforehand(entry.data) == _data(sources)
                 and self._pair_metrics(entry.data["name"]) <= entry.metrics.keys()
             ):
                 self.tell(f"{title}, seed {seed}: recorded already")
@@ -271,8 +273,7 @@ def _train(
         "callback": watch,
         "seed": training.seed(seed),
     }
-    mines_itself = training.recipe.first_round is not None and negatives is None
-    run = (fit_in_rounds if mines_itself else fit)(training.recipe, data, **options)
+    run = fit(training.recipe, data, **options)
     model = run.model.to(best_device())
     scores = score_split(model, data.test, tokenizer)
     of_pairs = None if pairs is None else pair_scores(model, pairs, tokenizer)
@@ -338,9 +339,9 @@ def _sources(
     return found
 
 
-def _without_digest(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a record says of its data, without the digest of what was mined."""
-    return {key: value for key, value in data.items() if key != "negatives"}
+def _known_beforehand(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a record says of its data, without the digests of what a first round made."""
+    return {field: value for field, value in data.items() if field not in MADE}
 
 
 def _called(name: str, mined: Mined | None) -> str:
