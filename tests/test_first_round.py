@@ -27,7 +27,7 @@ from vsecore.experiments.gates import Studied
 from vsecore.experiments.references import ORACLE, truth_of
 from vsecore.experiments.scales import recipe_at
 from vsecore.recipes import get
-from vsecore.training import fit, score_split
+from vsecore.training import fit, fit_in_rounds, score_split
 
 SMALL = {
     "dim": 8,
@@ -69,9 +69,9 @@ def trainings(monkeypatch, tmp_path):
         folder = options["folder"]
         if folder is None or not (folder / "run.json").exists():
             seen.append((recipe.name, options["seed"]))
-        return fit(recipe, data, **options)
+        return fit_in_rounds(recipe, data, **options)
 
-    monkeypatch.setattr(running, "fit", counted)
+    monkeypatch.setattr(running, "fit_in_rounds", counted)
     return seen
 
 
@@ -213,6 +213,18 @@ def test_a_record_says_what_mined_and_how_much_of_it_was_true(tmp_path, world, t
     assert arms["without true ones"].results["rsum"] == {0: filtered.metrics["rsum"]}
     assert arms["online"].baseline.keys() >= {"rsum", "t2i_map_at_r"}
     assert records.find(tmp_path / "records", name=ORACLE, data=NEAR)
+
+
+def test_one_that_mines_for_itself_trains_both_rounds(tmp_path, world, trainings):
+    in_a_lesson(world, tmp_path / "records", ["fine-tuned"])
+    (entry,) = records.find(tmp_path / "records", name="aoq_vsepp_region_gru+fine_tuned")
+    assert "mined_by" not in entry.data and "negatives" in entry.data
+    assert measured("offline_parts", "scenes", scale="lesson", folder=tmp_path / "records").keys() == {
+        "fine-tuned"
+    }
+    count = len(list((tmp_path / "records").iterdir()))
+    in_a_lesson(world, tmp_path / "records", ["fine-tuned"])
+    assert len(list((tmp_path / "records").iterdir())) == count
 
 
 def test_an_arm_that_needs_no_negatives_cannot_have_them_mined(tmp_path, world, trainings, monkeypatch):

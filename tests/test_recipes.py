@@ -788,6 +788,11 @@ def test_the_first_round_is_changed_by_name():
         ),
         ("aoq_vsepp_grid_gru", {"first_round.losses": "offline_triplet"}, "learns from offline negatives"),
         ("aoq_vsepp_grid_gru", {"losses": "triplet"}, "first_round is set, but no loss of the second round"),
+        (
+            "aoq_vsepp_grid_gru",
+            {"training.batches": "pictures"},
+            r"training\.batches is 'pictures'.*\"pairs\"",
+        ),
         ("aoq_vsepp_grid_gru", {"first_round": 3}, r"first_round is 3"),
         ("aoq_vsepp_grid_gru", {"losses.triplet": "adopt"}, "this recipe's losses are adaptive"),
     ],

@@ -31,7 +31,7 @@ from vsecore.experiments.worlds import WORLDS, collection_of
 from vsecore.losses import Rule, negatives_kept
 from vsecore.paths import results
 from vsecore.recipes import Recipe
-from vsecore.training import Event, Run, describe_data, fit, score_split
+from vsecore.training import Event, Run, describe_data, fit_in_rounds, score_split
 from vsecore.training.distributed import best_device, make_accelerator, precision_of
 
 RULES: tuple[Rule, ...] = ("released", "printed")
@@ -264,16 +264,17 @@ def _train(
     """
     watch = _Watch()
     tokenizer = training.recipe.tokenizer(data.train.captions)
-    options: dict[str, Any] = {
-        "folder": folder,
-        "resume": folder is not None,
-        "tokenizer": tokenizer,
-        "vectors": None if vectors is None else vectors(tokenizer),
-        "negatives": negatives,
-        "callback": watch,
-        "seed": training.seed(seed),
-    }
-    run = fit(training.recipe, data, **options)
+    run = fit_in_rounds(
+        training.recipe,
+        data,
+        folder=folder,
+        resume=folder is not None,
+        tokenizer=tokenizer,
+        vectors=None if vectors is None else vectors(tokenizer),
+        negatives=negatives,
+        callback=watch,
+        seed=training.seed(seed),
+    )
     model = run.model.to(best_device())
     scores = score_split(model, data.test, tokenizer)
     of_pairs = None if pairs is None else pair_scores(model, pairs, tokenizer)
@@ -339,11 +340,6 @@ def _sources(
     return found
 
 
-def _known_beforehand(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a record says of its data, without the digests of what a first round made."""
-    return {field: value for field, value in data.items() if field not in MADE}
-
-
 def _called(name: str, mined: Mined | None) -> str:
     """Return what a line about a system calls it."""
     return f"{name} without true negatives" if mined and mined.only_false else name
@@ -364,6 +360,14 @@ def _data(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if len(sources) == 1:
         return sources[0]
     return {"name": sources[0]["name"], "members": sources}
+
+
+def _known_beforehand(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record's entry for the data without what the training itself made: see `fit_in_rounds`."""
+    known = {field: value for field, value in data.items() if field not in MADE}
+    if "members" in known:
+        known["members"] = [_known_beforehand(member) for member in known["members"]]
+    return known
 
 
 class _Watch:

@@ -156,6 +156,11 @@ class Recipe:
             names = [part.name for part in losses]
             if not names or len(set(names)) < len(names):
                 raise ValueError(f"{where} are {names}: wanted at least one, and none twice")
+        if self.learns_offline and self.training.batches != "pairs":
+            raise ValueError(
+                f"training.batches is {self.training.batches!r}, and a loss learns from offline negatives: they "
+                'belong to pairs, so it must be "pairs"'
+            )
         for tower, pool in (("image", self.image.pool), ("text", self.text.pool)):
             if pool is None and "vectors" in names_read(SIMILARITIES[self.similarity.name]):
                 raise ValueError(
