@@ -1,4 +1,4 @@
-"""What a first round leaves to the second: mined negatives, the true ones among them, and one training for all."""
+"""What a first round leaves to the second: mined negatives, and how many of them are true."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from vsecore.experiments.gates import Studied
 from vsecore.experiments.references import ORACLE, truth_of
 from vsecore.experiments.scales import recipe_at
 from vsecore.recipes import get
-from vsecore.training import fit, score_split
+from vsecore.training import fit, fit_in_rounds, score_split
 
 SMALL = {
     "dim": 8,
@@ -69,9 +69,9 @@ def trainings(monkeypatch, tmp_path):
         folder = options["folder"]
         if folder is None or not (folder / "run.json").exists():
             seen.append((recipe.name, options["seed"]))
-        return fit(recipe, data, **options)
+        return fit_in_rounds(recipe, data, **options)
 
-    monkeypatch.setattr(running, "fit", counted)
+    monkeypatch.setattr(running, "fit_in_rounds", counted)
     return seen
 
 
@@ -103,7 +103,7 @@ def test_the_truth_of_a_world_is_that_of_its_own_pictures(world):
     for name, split in (("train", world.train), ("test", world.test)):
         truth = truth_of(split, NEAR, name)
         assert truth.shape == (100, 20)
-        assert truth[torch.arange(100), torch.as_tensor(split.owner)].all(), "a caption is true of its picture"
+        assert truth[torch.arange(100), torch.as_tensor(split.owner)].all(), "each is true of its own"
         assert truth_of(split, "scenes", name) is None, "the pictures are not those of the usual world"
     assert truth_of(world.test, "small") is None
     assert collection_of(NEAR) == collection_of("scenes") == "scenes" and collection_of("x") == "x"

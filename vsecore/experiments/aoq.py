@@ -45,7 +45,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             "offline quintuplet": Arm("+offline_quintuplet", mined_by="online"),
             "without true ones": Arm(mined_by="online", only_false=True),
             "only offline": Arm("+only_offline", mined_by="online"),
-            "fine-tuned": Arm("+fine_tuned"),
             "online quintuplet": Arm("+online_quintuplet", mined_by="online"),
             "without adaptation": Arm("+without_offline_weights", mined_by="online"),
             "detached weights": Arm("+detached_weights", mined_by="online"),
@@ -53,6 +52,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "top 200": Arm("+top_200", mined_by="online"),
             "top 500": Arm("+top_500", mined_by="online"),
             "top 1000": Arm("+top_1000", mined_by="online"),
+            "fine-tuned": Arm("+fine_tuned"),  # goes on from its own first round
         },
         features="region",
         world=NEAR_DUPLICATES,

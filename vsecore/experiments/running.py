@@ -264,16 +264,17 @@ def _train(
     """
     watch = _Watch()
     tokenizer = training.recipe.tokenizer(data.train.captions)
-    options: dict[str, Any] = {
-        "folder": folder,
-        "resume": folder is not None,
-        "tokenizer": tokenizer,
-        "vectors": None if vectors is None else vectors(tokenizer),
-        "negatives": negatives,
-        "callback": watch,
-        "seed": training.seed(seed),
-    }
-    run = fit_in_rounds(training.recipe, data, **options)
+    run = fit_in_rounds(
+        training.recipe,
+        data,
+        folder=folder,
+        resume=folder is not None,
+        tokenizer=tokenizer,
+        vectors=None if vectors is None else vectors(tokenizer),
+        negatives=negatives,
+        callback=watch,
+        seed=training.seed(seed),
+    )
     model = run.model.to(best_device())
     scores = score_split(model, data.test, tokenizer)
     of_pairs = None if pairs is None else pair_scores(model, pairs, tokenizer)
