@@ -14,7 +14,7 @@ from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.data.words import TokenizedCaptions
 from vsecore.encoding import Captions, encode
-from vsecore.mining.best import Best
+from vsecore.mining.best import Best, rows_of
 from vsecore.mining.folder import NegativesIdentity, load_negatives, save_negatives, stored_identity
 from vsecore.mining.pairs import Own
 from vsecore.mining.vectors import BUDGET, BYTES
@@ -70,12 +70,13 @@ def mine(
     kept = own.most(texts, pictures)
     v, t = encode(model, split, tokens, batch_size)
     device = next(model.parameters()).device
-    best_texts, best_pictures = Best(len(v), kept[0], device), Best(len(t), kept[1], device)
+    found_texts, best_pictures = [], Best(len(t), kept[1], device)
     rows, columns = model.block
     while rows * columns * BYTES > budget:
         rows, columns = max(1, rows // 2), max(1, columns // 2)
     for top in progress(range(0, len(v), rows), desc="mining", unit="block", leave=False):
         some = v[top : top + rows].to(device)
+        best_texts = Best(len(some), kept[0], device)
         for left in range(0, len(t), columns):
             scores = model.scores(some, t[left : left + columns].to(device)).float()  # (b, c)
             if not scores.isfinite().all():
@@ -84,9 +85,12 @@ def mine(
                     "be finite numbers"
                 )
             own.leave_out(scores, top, left)
-            best_texts.add(scores, top, left)
-            best_pictures.add(scores.T.contiguous(), left, top)
-    found = OfflineNegatives(best_texts.rows.cpu().numpy(), best_pictures.rows.cpu().numpy())
+            best_texts.add(scores, 0, left)
+            best_pictures.add(scores, left, top, dim=0)
+        found_texts.append(rows_of(best_texts.keep()))
+    found = OfflineNegatives(
+        torch.cat(found_texts).cpu().numpy(), rows_of(best_pictures.keep()).cpu().numpy()
+    )
     if folder is not None and identity is not None:
         save_negatives(folder, found, identity, _versions())
     return found

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from vsecore.data.offline_negatives import OfflineNegatives
-from vsecore.mining.best import Best
+from vsecore.mining.best import Best, rows_of
 from vsecore.mining.pairs import Own
 
 BUDGET = 2**28
 """Bytes that a block of scores, and what is made of it, may take."""
-BYTES = 24
+BYTES = 64
 """Of each score of a block, at most: the score, and what is made of it."""
 
 
@@ -61,14 +61,17 @@ def mine_offline_negatives(
     own = Own(owner, len(v), len(t))
     rows, columns = _block(block, len(v), len(t), budget)
     texts, pictures = own.most(texts, pictures)
-    best_texts, best_pictures = Best(len(v), texts, v.device), Best(len(t), pictures, v.device)
+    found, best_pictures = [], Best(len(t), pictures, v.device)
     for top in range(0, len(v), rows):
+        some = v[top : top + rows]
+        best_texts = Best(len(some), texts, v.device)
         for left in range(0, len(t), columns):
-            scores = v[top : top + rows] @ t[left : left + columns].T  # (b, c)
+            scores = some @ t[left : left + columns].T  # (b, c)
             own.leave_out(scores, top, left)
-            best_texts.add(scores, top, left)
-            best_pictures.add(scores.T.contiguous(), left, top)
-    return OfflineNegatives(best_texts.rows.cpu().numpy(), best_pictures.rows.cpu().numpy())
+            best_texts.add(scores, 0, left)
+            best_pictures.add(scores, left, top, dim=0)
+        found.append(rows_of(best_texts.keep()))
+    return OfflineNegatives(torch.cat(found).cpu().numpy(), rows_of(best_pictures.keep()).cpu().numpy())
 
 
 def _checked(name: str, vectors: Tensor | np.ndarray) -> Tensor:
