@@ -72,6 +72,11 @@ class Best:
             self._prune(here, self.keys[here])
         return self.keys[:, : self.k].sort(dim=1, descending=True).values
 
+    def restore(self, keys: Tensor) -> None:
+        """Take up the keys that an earlier `keep` returned."""
+        self._prune(slice(None), keys.to(self.keys.device))
+        self.used = (self.keys != NOTHING).sum(1)
+
     def _collect(self, here: slice, anchor: Tensor, keys: Tensor) -> None:
         """Put keys (n,) into the buffers of their anchors, (n,) ascending, counted from the slice's first."""
         used = self.used[here]

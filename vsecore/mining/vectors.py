@@ -62,11 +62,14 @@ def mine_offline_negatives(
     rows, columns = _block(block, len(v), len(t), budget)
     texts, pictures = own.most(texts, pictures)
     found, best_pictures = [], Best(len(t), pictures, v.device)
+    memory = v.new_empty(min(rows, len(v)) * min(columns, len(t)))  # of a block; fresh memory would cost time
     for top in range(0, len(v), rows):
         some = v[top : top + rows]
         best_texts = Best(len(some), texts, v.device)
         for left in range(0, len(t), columns):
-            scores = some @ t[left : left + columns].T  # (b, c)
+            others = t[left : left + columns]
+            scores = memory[: len(some) * len(others)].view(len(some), len(others))  # (b, c)
+            torch.mm(some, others.T, out=scores)
             own.leave_out(scores, top, left)
             best_texts.add(scores, 0, left)
             best_pictures.add(scores, left, top, dim=0)
