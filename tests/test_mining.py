@@ -13,7 +13,9 @@ from small import recipe, small_data, train
 from vsecore.data.offline_negatives import draw_offline
 from vsecore.data.splits import Split
 from vsecore.mining import load_negatives, mine, mine_offline_negatives, negatives_identity
+from vsecore.mining.half import bound, rounding
 from vsecore.mining.state import STATE, MiningState
+from vsecore.model import VSE
 from vsecore.training import score_split
 
 
@@ -94,7 +96,7 @@ class Killed(Exception):
 def test_a_killed_search_goes_on_and_finds_the_same(tmp_path, monkeypatch, name, after):
     data = small_data("region" if "region" in name else "grid")
     model, tokenizer = model_of(name, data)
-    monkeypatch.setattr(type(model.similarity), "block", (6, 8))
+    monkeypatch.setattr(VSE, "block", (6, 8))
     wanted = mine(model, data.train, tokenizer, 7, 5)
     whole, seen = MiningState.keep, []
 
@@ -120,7 +122,7 @@ def test_a_killed_search_goes_on_and_finds_the_same(tmp_path, monkeypatch, name,
 def test_a_search_that_cannot_go_on_starts_over_and_says_so(tmp_path, monkeypatch, capsys, damage):
     data = small_data()
     model, tokenizer = model_of("vsepp_grid_gru", data)
-    monkeypatch.setattr(type(model.similarity), "block", (6, 8))
+    monkeypatch.setattr(VSE, "block", (6, 8))
     with monkeypatch.context() as dying:
         dying.setattr(MiningState, "remove", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -194,3 +196,35 @@ def test_draws_from_mined_negatives_are_never_true_pairs():
         assert (owner[hard_text] != owner[of_hard_picture]).all()
         drawn += len(rows)
     assert drawn >= 10_000
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("ties", [False, True])
+def test_half_precision_gives_the_answer_of_float32(precision, ties):
+    for seed in range(3):
+        v, t, owner = collection(seed, pictures=250, dim=24, ties=ties)
+        found = mine_offline_negatives(v, t, owner, 9, 6, precision=precision, block=(64, 200))
+        assert same(found, by_sorting(v @ t.T, owner, 9, 6))
+
+
+@given(seed=st.integers(0, 10_000), scale=st.sampled_from([1e-3, 1.0, 30.0]), half=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_no_half_precision_score_is_further_off_than_the_bound(seed, scale, half):
+    dtype = torch.float16 if half else torch.bfloat16
+    dice = torch.Generator().manual_seed(seed)
+    v, t = (scale * torch.randn(n, 33, generator=dice) for n in (20, 30))
+    rounded = (v.to(dtype) @ t.to(dtype).T).float()
+    assert ((rounded - v @ t.T).abs() <= bound(v, t, dtype)[:, None] + rounding(rounded, dtype)).all()
+
+
+def test_half_precision_alone_would_be_wrong_and_float32_looks_again():
+    """A thousand captions that bfloat16 cannot distinguish: more than any list of candidates holds."""
+    v, dice = torch.eye(2), np.random.default_rng(0)
+    t = torch.cat([torch.zeros(1, 2), torch.ones(1000, 2)])
+    t[1:, 0] += torch.from_numpy(dice.permutation(1000) * 1e-6).float()
+    owner = np.ones(1001, np.int64)
+    owner[0] = 0
+    assert len(t[1:, 0].bfloat16().unique()) == 1
+    found = mine_offline_negatives(v, t, owner, 5, 1, precision="bfloat16")
+    # Picture 1 owns all but one of the captions, so that every picture gets one.
+    assert found.texts.tolist() == [[int(t[:, 0].argmax())], [0]]
