@@ -53,7 +53,7 @@ IN_THE_PACKAGE: dict[str, tuple[str, ...]] = {
     "08.chance": (),
     "08.own": ("mining.pairs.Own",),
     "08.merge": ("mining.best.Best",),
-    "08.mine": ("mining.mine_offline_negatives", "mining.mine", "mining.vectors.mine_offline_negatives"),
+    "08.mine": ("mining.mine_offline_negatives",),
     "08.break": ("data.offline_negatives.OfflineNegatives",),
     "10.kmax": ("pooling.KMaxPool", "pooling.POOLS", "pooling.build_pool"),
     "10.gpo": ("pooling.GPO", "pooling.POOLS", "pooling.build_pool"),
