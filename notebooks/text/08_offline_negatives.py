@@ -775,17 +775,10 @@ lesson.report(
 # %% [markdown]
 # ## Change one thing
 #
-# ```{exercise} Change one thing
-# :label: ex-08-explore
-#
-# Change the depth of the list (`depth`, at most 300) or the size of the batch. Before you run the cell, write what you expect of two
-# numbers: the lead of a picture's own caption over a drawn offline negative, and over the hardest of a batch. Then write what came out.
-# ```
+# How deep should the list be? This cell draws from the first `depth` of each list, and compares with batches of another size.
+
 
 # %%
-your_change = {"depth": 30, "batch": 128}  # change one of them
-
-
 def compare(depth, batch):
     generator = torch.Generator().manual_seed(seed)
     offline, online = [], []
@@ -798,6 +791,16 @@ def compare(depth, batch):
     return [100 * torch.cat(each).mean().item() for each in (offline, online)]
 
 
+# %% [markdown]
+# ```{exercise} Change one thing
+# :label: ex-08-explore
+#
+# Change the depth of the list (`depth`, at most 300) or the size of the batch. Before you run the cell, write what you expect of two
+# numbers: the lead of a picture's own caption over a drawn offline negative, and over the hardest of a batch. Then write what came out.
+# ```
+
+# %%
+your_change = {"depth": 30, "batch": 128}  # change one of them
 usual, changed = compare(min(300, mined.texts.shape[1]), 128), compare(**your_change)
 
 # %%
