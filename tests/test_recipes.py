@@ -346,6 +346,7 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         "optimizer": "Adam",
         "learning_rate": 2e-4,
         "pretrained_factor": 0.1,
+        "set_factor": 1.0,
         "weight_decay": 0.0,
         "warmup_steps": 0,
         "schedule": "step",
