@@ -398,6 +398,9 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
             "negative_slope": 0.1,
         },
         ("similarity", "focal_attention"): {"focus": "equal", "smooth": 20.0},
+        ("similarity", "match_probability"): {"scale": 1.0, "shift": 0.0, "learned": True, "reduce": "mean"},
+        ("similarity", "smooth_chamfer"): {"alpha": 16.0},
+        ("similarity", "max_sim"): {"direction": "t2i", "reduce": "sum"},
         ("loss", "triplet"): {"margin": 0.2, "warmup_epochs": 1, "siblings_are_negatives": False},
         ("loss", "info_nce"): {"temperature": 0.05, "siblings_are_negatives": False},
         ("loss", "adopt"): {
