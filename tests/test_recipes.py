@@ -420,7 +420,15 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
             "negative_slope": 0.1,
         },
         ("similarity", "focal_attention"): {"focus": "equal", "smooth": 20.0},
-        ("loss", "triplet"): {"margin": 0.2, "warmup_epochs": 1, "siblings_are_negatives": False},
+        ("similarity", "match_probability"): {"scale": 1.0, "shift": 0.0, "learned": True, "reduce": "mean"},
+        ("similarity", "smooth_chamfer"): {"alpha": 16.0},
+        ("similarity", "max_sim"): {"direction": "t2i", "reduce": "sum"},
+        ("loss", "triplet"): {
+            "margin": 0.2,
+            "warmup_epochs": 1,
+            "siblings_are_negatives": False,
+            "reduction": "sum",
+        },
         ("loss", "info_nce"): {"temperature": 0.05, "siblings_are_negatives": False},
         ("loss", "adopt"): {
             "temperature": 0.05,
@@ -433,6 +441,8 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         ("loss", "captioning"): {"hidden": 512, "word_dim": 300, "drop": 0.2},
         ("loss", "node_pooling"): {"pools": 8, "margin": 0.2, "shared": True},
         ("loss", "node_cross_attention"): {"margin": 0.2},
+        ("loss", "mmd"): {"gamma": 0.5, "squared": False},
+        ("loss", "soft_contrastive"): {"samples": 7, "scale": 30.0, "shift": 30.0, "kl_weight": 1e-5},
     }
 
 

@@ -7,12 +7,20 @@ reads what it needs from a `Step`, and may hold parameters or state.
 from vsecore.losses.adopt import AdOpt, Rule, adopt, adopt_k, alignment, negatives_kept, uniformity
 from vsecore.losses.captioning import CaptionDecoder, Captioning, captioning_loss
 from vsecore.losses.contrastive import InfoNCE, info_nce
+from vsecore.losses.diversity import GramDiversity, SetDiversity, gram_diversity, set_diversity
+from vsecore.losses.mmd import MMD, mmd
 from vsecore.losses.node_alignment import (
     NodeCrossAttentionLoss,
     NodePooling,
     NodePoolingLoss,
     node_cross_attention_loss,
     node_pooling_loss,
+)
+from vsecore.losses.soft_contrastive import (
+    SoftContrastive,
+    kl_to_standard,
+    sample_gaussians,
+    soft_contrastive,
 )
 from vsecore.losses.step import Step
 from vsecore.losses.triplet import Triplet, triplet
@@ -27,6 +35,10 @@ LOSSES = Registry(
         "captioning": Captioning,
         "node_pooling": NodePoolingLoss,
         "node_cross_attention": NodeCrossAttentionLoss,
+        "mmd": MMD,
+        "diversity": SetDiversity,
+        "gram_diversity": GramDiversity,
+        "soft_contrastive": SoftContrastive,
     },
     context=("dim", "target_dim", "vocabulary_size"),
 )
@@ -34,24 +46,34 @@ LOSSES = Registry(
 
 __all__ = [
     "LOSSES",
+    "MMD",
     "AdOpt",
     "CaptionDecoder",
     "Captioning",
+    "GramDiversity",
     "InfoNCE",
     "NodeCrossAttentionLoss",
     "NodePooling",
     "NodePoolingLoss",
     "Rule",
+    "SetDiversity",
+    "SoftContrastive",
     "Step",
     "Triplet",
     "adopt",
     "adopt_k",
     "alignment",
     "captioning_loss",
+    "gram_diversity",
     "info_nce",
+    "kl_to_standard",
+    "mmd",
     "negatives_kept",
     "node_cross_attention_loss",
     "node_pooling_loss",
+    "sample_gaussians",
+    "set_diversity",
+    "soft_contrastive",
     "triplet",
     "uniformity",
 ]
