@@ -5,8 +5,8 @@ Run as: OMP_NUM_THREADS=2 python tests/benchmarks/mining.py [--record] [--pictur
 Random unit vectors. The product, mining in both directions, and FAISS's exact search, once each way, take
 turns in one process. FAISS is no dependency: without it (`pip install faiss-cpu`) its line is left out. With
 it, its answers are compared with ours. On a machine with other work the processor's seconds, summed over the
-threads, are the ones to trust. With a GPU, the whole of COCO is mined on it too; without one, the time on this
-processor is estimated: COCO's multiplications at the product's rate, times mining's ratio here.
+threads, are the ones to trust. With a GPU, COCO's size is mined on it too. The time on this processor is estimated:
+COCO's multiplications at the product's rate, and for each score what selecting took here.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def faiss_search(v: Tensor, t: Tensor, most: int) -> Callable[[], tuple[np.ndarr
 
 
 def agreement(found: np.ndarray, theirs: np.ndarray, own: Callable[[np.ndarray], np.ndarray]) -> float:
-    """The share of our negatives that FAISS names too; scores that differ in the last bit may change places."""
+    """The share of our negatives that FAISS names too; rounding may let near ties change places."""
     hits = sum(
         len(np.intersect1d(mine, row[~own_row][: len(mine)]))
         for mine, row, own_row in zip(found, theirs, own(theirs), strict=True)
@@ -180,8 +180,8 @@ def main() -> None:
             seed=0,
             metrics=metrics,
             seconds=time.perf_counter() - began,
-            note="Mining in both directions, and FAISS's exact search once each way, as multiples of the bare "
-            "product, by the clock and by the processor's seconds; the share of our negatives that FAISS "
+            note="Mining in both directions, and FAISS's exact search once each way, as multiples of the "
+            "bare product, by the clock and by the processor's seconds; the share of our negatives that FAISS "
             "names too; and the seconds that the training split of COCO would take on this processor.",
         )
         print(f"Wrote {records.write(entry, ROOT / 'assets' / 'results').relative_to(ROOT)}")
