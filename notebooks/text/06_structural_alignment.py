@@ -87,7 +87,7 @@ tokenizer, D = run.tokenizer, recipe.dim
 
 # %% [markdown]
 # Each cell and each word has a vector too, the one that goes into the mean. We take their cosines: how similar is each cell to the
-# word above it?
+# word below the picture? The orange frame marks the most similar one.
 
 # %%
 row = 21  # of the development split's captions
@@ -97,7 +97,7 @@ maps = word_maps(run, seen, caption)
 plots.show(maps.figure(columns=7), alt=maps.describe(peaks=False))
 
 # %% [markdown]
-# Look at the words that name a thing or a colour: most of them light up where it is. (A small word such as *one* shows what stands beside
+# Look at the words that name a thing or a colour: many of them light up where it is, though a colour may find another thing that has it too. (A small word such as *one* shows what stands beside
 # it, since the GRU has read its neighbours.) Nobody told the system which cell a word belongs to. Where does this come from?
 #
 # ## What one global loss does not say
@@ -203,8 +203,10 @@ def node_pooling(x, mask, W):  # (B, N, D), (B, N), (P, D)
 # two must be more similar to each other than either is to pool $i$ of a negative, by the margin. The negatives $t'$ and $v'$ are the
 # hardest by the *global* similarity $S$, the same for all pools:
 #
-# $$\ell_{\mathrm{pool}} = \sum_i \Big( [m + s(p_i(v), p_i(t')) - s(p_i(v), p_i(t))]_+
-# + [m + s(p_i(v'), p_i(t)) - s(p_i(v), p_i(t))]_+ \Big) .$$
+# $$\begin{aligned}
+# \ell_{\mathrm{pool}} = \sum_i \Big( & [m + s(p_i(v), p_i(t')) - s(p_i(v), p_i(t))]_+ \\
+# + & [m + s(p_i(v'), p_i(t)) - s(p_i(v), p_i(t))]_+ \Big) .
+# \end{aligned}$$
 
 
 # %%
@@ -804,7 +806,8 @@ check("06.break", your_row)
 # :label: ex-06-explore
 #
 # Write down what you expect, as `expected` in the last cell: of how alike the pools become, of retrieval, or of both. Change one thing in
-# the next cell, run it, and write down, as `found`, what you see and how sure you are.
+# the next cell, run it, and write down, as `found`, what you see and how sure you are. Both systems train for fewer steps than those above,
+# so compare the two with each other only.
 # ```
 
 # %%

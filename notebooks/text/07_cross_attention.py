@@ -168,7 +168,7 @@ plots.show(
 # :label: ex-07-weights
 #
 # `queries` is (n, D), here the words; `context` is (m, D), here the boxes; neither has length one. Return the weights, (n, m). To clip,
-# keep a tenth of what is negative (the note below says why).
+# keep a tenth of what is negative (the note after the next exercise says why).
 # ```
 #
 # ```{hint}
@@ -569,11 +569,11 @@ for name, place in places.items():  # of one query, against a thousand pictures
     here = statistics.median(one[name] for one in rounds) / (B * C) * 1000
     axes.annotate(
         f"{1e3 * here:.2g} ms",
-        (clock[name], place - 0.08),
-        (-6, 0),
+        (clock[name], place - 0.16),
+        (0, 7),
         textcoords="offset points",
-        ha="right",
-        va="center",
+        ha="center",
+        va="bottom",
         fontsize=8,
     )
 axes.set(xscale="log", xlabel="times as much as one vector each", xlim=(0.2, None))
@@ -588,7 +588,7 @@ plots.show(
 )
 
 # %% [markdown]
-# **How to read it.** Beside the squares stands the time of one query against a thousand pictures. Count and clock agree on the order of
+# **How to read it.** Above the squares stands the time of one query against a thousand pictures. Count and clock agree on the order of
 # magnitude. In DivE's times, one vector and sets of four take nearly the same, so most of that time is not the comparison; the paper does
 # not name its machine. Without reading, SCAN saves about half of its multiply-adds and most of its small steps, and still costs hundreds
 # of times what one vector does. In addition, an index must keep all boxes.
@@ -637,7 +637,7 @@ check("07.break", your_largest)
 # ````
 #
 # Our scenes have six boxes at most. We score the development split with $\lambda_1 = 1$ in place of 9, with the model as it is and with
-# one that was also trained with 1.
+# one that was also trained with 1, which takes as long as the training above.
 
 
 # %%
@@ -662,7 +662,7 @@ lesson.report("07_broken", broken)
 #
 # ## Is it worth it?
 #
-# One epoch cannot answer this, so here are our recorded trainings, which are longer.
+# One epoch cannot answer this. Longer trainings are recorded:
 
 # %% tags=["hide-input"]
 studied = {  # without those that one seed has only found a learning rate for
@@ -687,7 +687,7 @@ fewest, most = (counts[0], counts[-1]) if counts else (5, 5)
 seeds = f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
 lines = [
     f"**What we did.** All systems see the same regions. Each has a learning rate of its own, chosen on the development split, and trains "
-    f"for {epochs} epochs from {seeds}. *Both* is the mean score of two models. VSE++, VSRN and TERN compare one vector with one vector.\n\n"
+    f"for {epochs} epochs from {seeds}. *Both* is the mean score of two models. VSE++, VSRN (a graph over regions) and TERN (Transformers on both sides) compare one vector with one vector.\n\n"
 ]
 if studied:
     lines.append(
@@ -724,7 +724,9 @@ pairs = {
     for arm, one in studied.items()
     if asked.keys() <= one.results.keys()
 }
-lines = []
+lines = [
+    "None of these systems has been asked yet about two pictures that differ in one relation alone."
+]
 if pairs:
     lines = [
         "Can a system tell apart two pictures that differ in one relation alone? Here is how often, in percent, it prefers the right "
@@ -750,11 +752,12 @@ Markdown(
         if judged
         else "There are too few finished trainings yet to judge a claim. "
     )
-    + "Our boxes are exact and few; a detector's 36 are neither. The papers' numbers and what is missing are on "
-    "[the evidence page](../evidence/relational.md)."
+    + "Our boxes are exact and few; a detector's 36 are neither."
 )
 
 # %% [markdown]
+# The papers' numbers, and what is missing, are on [the evidence page](../evidence/relational.md).
+#
 # ## Change one thing
 #
 # ```{exercise} Change one thing

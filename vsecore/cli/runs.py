@@ -46,6 +46,9 @@ def train(
         int | None,
         typer.Option(min=1, help="Save every N steps, and after each epoch. [default: every ten minutes]"),
     ] = None,
+    negatives: Annotated[
+        Path | None, typer.Option("--negatives", help="Hard negatives that vse mine found in this data.")
+    ] = None,
     seed: Seed = 0,
     record: RecordOption = None,
 ) -> None:
@@ -53,10 +56,12 @@ def train(
     from vsecore import records
     from vsecore.data.vocabulary import Vocabulary
     from vsecore.data.word_vectors import load_vectors
+    from vsecore.mining import load_negatives
     from vsecore.recipes import get
-    from vsecore.training import Event, evaluate_split, fit
+    from vsecore.training import Event, evaluate_split, fit_in_rounds
     from vsecore.training.checkpoints import CHECKPOINT, refuse_to_overwrite
     from vsecore.training.distributed import best_device, is_main_process
+    from vsecore.training.rounds import FIRST_ROUND
 
     chosen = get(recipe).override(read_settings(settings or []))
     check_writable("--record", record)
@@ -67,6 +72,7 @@ def train(
     folder = out or Path("runs") / f"{recipe}-{dataset.name}-{seed}"
     check_writable("--out", folder)
     refuse_to_overwrite(folder, resume)
+    mined = None if negatives is None else load_negatives(negatives, dataset.train)
     tokenizer = chosen.tokenizer(dataset.train.captions)
     word_vectors, found = None, ""
     if vectors is not None:
@@ -80,23 +86,32 @@ def train(
         if event.metrics is not None and is_main_process():
             typer.echo(f"epoch {event.epoch + 1}: {spoken(event.metrics)}")
 
-    if resume and not (folder / CHECKPOINT).is_file():
+    def tell_first(event: Event) -> None:
+        if event.metrics is not None and is_main_process():
+            typer.echo(f"first round, epoch {event.epoch + 1}: {spoken(event.metrics)}")
+
+    def begun() -> bool:
+        return any((place / CHECKPOINT).is_file() for place in (folder, folder / FIRST_ROUND))
+
+    if resume and not begun():
         typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
     stopping.advise(
         lambda: (
             "continue with --resume"
-            if (folder / CHECKPOINT).is_file()
+            if begun()
             else "nothing was saved yet, so start again with the same command"
         )
     )
-    run = fit(
+    run = fit_in_rounds(
         chosen,
         dataset,
         folder=folder,
         resume=resume,
         tokenizer=tokenizer,
         vectors=word_vectors,
+        negatives=mined,
         callback=tell,
+        first_callback=tell_first,
         seed=seed,
         device=device,
         precision=precision,
