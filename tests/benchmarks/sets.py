@@ -5,10 +5,10 @@ Run as: OMP_NUM_THREADS=2 python tests/benchmarks/sets.py [--record] [--turns 5]
 Pictures and captions are sets of 4 vectors, 1024 wide. Every similarity of sets, the bare product of all
 elements with all elements, the cosine of one vector each, and SCAN on 36 regions with 5 to 20 words take
 turns in one process, so that what else the machine does falls on all alike, and medians are compared. SCAN
-gets a twenty-fifth of the pairs, and its time is multiplied. A training step is the forward and the backward pass of
-smooth-Chamfer on 200 pictures with their 1,000 captions; its bare products are three. On a machine with other
-work the processor's seconds are the ones to trust. With a GPU, everything runs on it too; there, "top 10" is
-what a search takes: all scores, and the ten best captions of each picture.
+gets a twenty-fifth of the pairs, and its time is multiplied. A training step is the forward and the backward
+pass of smooth-Chamfer on 200 pictures with their 1,000 captions; its bare products are three. On a machine
+with other work the processor's seconds are the ones to trust. With a GPU, everything runs on it too; there,
+"top 10" is what a search takes: all scores, and the ten best captions of each picture.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def main() -> None:
             metrics=metrics,
             seconds=time.perf_counter() - began,
             note="Seconds to score all pictures with all captions, and as a multiple of the bare product of "
-            "all their elements, by the clock and by the processor's seconds, and the extra memory. SCAN on a "
-            "twenty-fifth of the pairs, its time multiplied. A step: forward and backward pass of "
+            "all their elements, by the clock and by the processor's seconds, and the extra memory. SCAN on "
+            "a twenty-fifth of the pairs, its time multiplied. A step: forward and backward pass of "
             "smooth-Chamfer on 200 pictures with 1,000 captions, over three products. Medians.",
         )
         print(f"\nWrote {records.write(entry, ROOT / 'assets' / 'results').relative_to(ROOT)}")
