@@ -359,6 +359,7 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         for name in registry
         if registry._options(name)
     }
+    hinges = {"margin": 0.2, "offline_margin": 0.0, "warmup_epochs": 1, "online": True}
     assert options == {
         ("picture encoder", "grid"): {"drop": 0.0},
         ("picture encoder", "patch"): {"drop": 0.0},
@@ -411,6 +412,10 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         ("loss", "captioning"): {"hidden": 512, "word_dim": 300, "drop": 0.2},
         ("loss", "node_pooling"): {"pools": 8, "margin": 0.2, "shared": True},
         ("loss", "node_cross_attention"): {"margin": 0.2},
+        ("loss", "offline_triplet"): hinges,
+        ("loss", "offline_quintuplet"): hinges | {"online_quintuplet": False},
+        ("loss", "adaptive_offline_quintuplet"): hinges
+        | {"beta": 1.5, "alpha": 0.3, "weights": "gradient", "against": "offline"},
     }
 
 

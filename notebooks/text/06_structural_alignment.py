@@ -533,8 +533,8 @@ lesson.report(
 
 # %% [markdown]
 # So each step moved all of them in the same way: eight equal pools are one pool, counted eight times. Only chance at the start breaks the
-# tie. Pools that begin at random stay different, but the loss draws them closer to each other. So the number of pools alone says little;
-# measure how different they are.
+# tie. Pools that begin at random can stay different; the last two numbers show whether training draws them closer to each other. So the
+# number of pools alone says little: measure how different they are.
 #
 # ## Node cross-attention
 #

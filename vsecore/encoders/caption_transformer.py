@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders.pictures import projection
 from vsecore.encoders.reasoning.transformer import Block, attention_maps, check_count, check_sizes, learned
-from vsecore.encoders.words import BiGRUEncoder, check_tokens, embedding_of_words
+from vsecore.encoders.words import ReadsVocabulary, check_tokens, embedding_of_words
 from vsecore.pooling.masking import check_elements
 
 
@@ -71,7 +67,7 @@ class WideningBlock(nn.Module):
         return x.unflatten(2, (self.heads, -1)).transpose(1, 2)  # (C, heads, L, D / heads)
 
 
-class CaptionTransformer(nn.Module):
+class CaptionTransformer(ReadsVocabulary, nn.Module):
     """Word vectors with learned positions, read by a Transformer.
 
     Positions tell "blue sky and green grass" from "green sky and blue grass"; without them a caption is a set
@@ -135,16 +131,6 @@ class CaptionTransformer(nn.Module):
             else Block(dim, heads, hidden, drop, printed_residual=printed_residual)
             for first in [True, *[False] * (layers - 1)][:layers]
         )
-
-    @classmethod
-    def tokenizer(cls, captions: Sequence[str], minimum_count: int = 4) -> Vocabulary:
-        """Make the tokenizer; see `BiGRUEncoder.tokenizer`."""
-        return BiGRUEncoder.tokenizer(captions, minimum_count)
-
-    @classmethod
-    def load_tokenizer(cls, folder: Path) -> Vocabulary:
-        """Load the vocabulary that a run's folder keeps; raises as `Vocabulary.load`."""
-        return Vocabulary.load(folder)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encode captions (C, L).

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
-from vsecore.data.vocabulary import Vocabulary
-from vsecore.encoders.words import BiGRUEncoder, check_tokens, embedding_of_words
+from vsecore.encoders.words import ReadsVocabulary, check_tokens, embedding_of_words
 
 
-class GRUEncoder(nn.Module):
+class GRUEncoder(ReadsVocabulary, nn.Module):
     """Word vectors read by a recurrent network; a word is the state after it.
 
     A word knows what came before it, and nothing of what follows: use `BiGRUEncoder` where words are compared
@@ -41,16 +37,6 @@ class GRUEncoder(nn.Module):
         self.backbone: nn.Module | None = None  # only word vectors may be pretrained
         self.embedding = embedding_of_words(vocabulary_size, word_dim, vectors)
         self.gru = nn.GRU(word_dim, dim, batch_first=True)
-
-    @classmethod
-    def tokenizer(cls, captions: Sequence[str], minimum_count: int = 4) -> Vocabulary:
-        """Make the tokenizer; see `BiGRUEncoder.tokenizer`."""
-        return BiGRUEncoder.tokenizer(captions, minimum_count)
-
-    @classmethod
-    def load_tokenizer(cls, folder: Path) -> Vocabulary:
-        """Load the vocabulary that a run's folder keeps; raises as `Vocabulary.load`."""
-        return Vocabulary.load(folder)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encode captions (C, L), the words of each first and its padding last.

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad, relu
 
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders.pictures import projection
-from vsecore.encoders.words import BiGRUEncoder, check_tokens, embedding_of_words
+from vsecore.encoders.words import ReadsVocabulary, check_tokens, embedding_of_words
 
 PAD = Vocabulary.pad
 
 
-class WindowEncoder(nn.Module):
+class WindowEncoder(ReadsVocabulary, nn.Module):
     """A small network of two layers that reads each word with its neighbours; in other words, a convolution.
 
     On a CPU it trains several times as fast as a GRU. It distinguishes "a dog bites a man" from
@@ -65,16 +62,6 @@ class WindowEncoder(nn.Module):
             self.embedding.weight[PAD] = 0  # the padding outside a caption carries no meaning
         self.hidden = nn.Linear(window * word_dim, hidden)
         self.project = projection(hidden, dim)
-
-    @classmethod
-    def tokenizer(cls, captions: Sequence[str], minimum_count: int = 4) -> Vocabulary:
-        """Make the tokenizer; see `BiGRUEncoder.tokenizer`."""
-        return BiGRUEncoder.tokenizer(captions, minimum_count)
-
-    @classmethod
-    def load_tokenizer(cls, folder: Path) -> Vocabulary:
-        """Load the vocabulary that a run's folder keeps; raises as `Vocabulary.load`."""
-        return Vocabulary.load(folder)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encode captions (C, L); 0 at the padding.

@@ -28,7 +28,30 @@ if TYPE_CHECKING:
     from transformers import BertModel
 
 
-class BiGRUEncoder(nn.Module):
+class ReadsVocabulary:
+    """What encoders share that look each word up in a table: their tokenizer is a `Vocabulary`."""
+
+    @classmethod
+    def tokenizer(cls, captions: Sequence[str], minimum_count: int = 4) -> Vocabulary:
+        """Build the vocabulary of these captions, which should be those of the training split.
+
+        Args:
+            captions: sentences.
+            minimum_count: how often a word must occur to be kept; rarer ones become the unknown word.
+
+        Raises:
+            ValueError: minimum_count < 1, or no word occurs so often.
+        """
+        _check_positive("minimum_count", minimum_count)
+        return Vocabulary.build(captions, minimum_count)
+
+    @classmethod
+    def load_tokenizer(cls, folder: Path) -> Vocabulary:
+        """Load the vocabulary that a run's folder keeps; raises as `Vocabulary.load`."""
+        return Vocabulary.load(folder)
+
+
+class BiGRUEncoder(ReadsVocabulary, nn.Module):
     """Word vectors read by a recurrent network in both directions; a word is the mean of its two states.
 
     Args:
@@ -54,25 +77,6 @@ class BiGRUEncoder(nn.Module):
         self.embedding = embedding_of_words(vocabulary_size, word_dim, vectors)
         self.forwards = nn.GRU(word_dim, dim, batch_first=True)
         self.backwards = nn.GRU(word_dim, dim, batch_first=True)
-
-    @classmethod
-    def tokenizer(cls, captions: Sequence[str], minimum_count: int = 4) -> Vocabulary:
-        """Build the vocabulary of these captions, which should be those of the training split.
-
-        Args:
-            captions: sentences.
-            minimum_count: how often a word must occur to be kept; rarer ones become the unknown word.
-
-        Raises:
-            ValueError: minimum_count < 1, or no word occurs so often.
-        """
-        _check_positive("minimum_count", minimum_count)
-        return Vocabulary.build(captions, minimum_count)
-
-    @classmethod
-    def load_tokenizer(cls, folder: Path) -> Vocabulary:
-        """Load the vocabulary that a run's folder keeps; raises as `Vocabulary.load`."""
-        return Vocabulary.load(folder)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encode captions (C, L), the words of each first and its padding last.

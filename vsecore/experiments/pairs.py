@@ -15,9 +15,9 @@ from torch import Tensor
 
 from vsecore import scenes
 from vsecore.data.splits import FeatureKind, Split
+from vsecore.encoding import Captions
 from vsecore.model import VSE
 from vsecore.training import encode
-from vsecore.training.embedding import Captions
 
 PICTURES = 1000
 """How many pictures are looked at, two of them a pair."""

@@ -14,6 +14,14 @@ from vsecore.losses.node_alignment import (
     node_cross_attention_loss,
     node_pooling_loss,
 )
+from vsecore.losses.offline import (
+    AdaptiveOfflineQuintuplet,
+    OfflineQuintuplet,
+    OfflineTriplet,
+    adaptive_offline_quintuplet,
+    offline_quintuplet,
+    offline_triplet,
+)
 from vsecore.losses.step import Step
 from vsecore.losses.triplet import Triplet, triplet
 from vsecore.registry import Registry
@@ -27,6 +35,9 @@ LOSSES = Registry(
         "captioning": Captioning,
         "node_pooling": NodePoolingLoss,
         "node_cross_attention": NodeCrossAttentionLoss,
+        "offline_triplet": OfflineTriplet,
+        "offline_quintuplet": OfflineQuintuplet,
+        "adaptive_offline_quintuplet": AdaptiveOfflineQuintuplet,
     },
     context=("dim", "target_dim", "vocabulary_size"),
 )
@@ -35,15 +46,19 @@ LOSSES = Registry(
 __all__ = [
     "LOSSES",
     "AdOpt",
+    "AdaptiveOfflineQuintuplet",
     "CaptionDecoder",
     "Captioning",
     "InfoNCE",
     "NodeCrossAttentionLoss",
     "NodePooling",
     "NodePoolingLoss",
+    "OfflineQuintuplet",
+    "OfflineTriplet",
     "Rule",
     "Step",
     "Triplet",
+    "adaptive_offline_quintuplet",
     "adopt",
     "adopt_k",
     "alignment",
@@ -52,6 +67,8 @@ __all__ = [
     "negatives_kept",
     "node_cross_attention_loss",
     "node_pooling_loss",
+    "offline_quintuplet",
+    "offline_triplet",
     "triplet",
     "uniformity",
 ]

@@ -1,54 +1,14 @@
-"""What a trained model makes of a split: its embedding, its scores, its table row."""
+"""What a trained model makes of a split: its scores, its table row."""
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from vsecore.data.splits import Split
-from vsecore.data.words import TokenizedCaptions, Tokenizer
-from vsecore.embedding import Embedding
+from vsecore.encoding import Captions, encode
 from vsecore.evaluation import evaluate
 from vsecore.model import VSE
-
-Captions = Tokenizer | TokenizedCaptions
-"""The tokenizer that a model was trained with, or a split's captions already tokenised by it."""
-
-
-@torch.inference_mode()
-def encode(
-    model: VSE, split: Split, tokenizer: Captions, batch_size: int = 256
-) -> tuple[Embedding, Embedding]:
-    """Embed a split: every picture once, every caption once, in the split's order.
-
-    Args:
-        model: on any device; its mode, training or not, is as before when this returns.
-        split: what to embed.
-        tokenizer: the one that the model was trained with, or this split's captions already tokenised by it.
-        batch_size: how many at a time; the result does not depend on it.
-
-    Returns:
-        The Ni pictures and the Nc captions, float32 on the CPU: what the model's similarity reads, its
-        vectors or its elements, and nothing else.
-    """
-    was_training, device = model.training, next(model.parameters()).device
-    model.eval()
-    pictures = [
-        _kept(model, model.encode_pictures(*_pictures(split, start, batch_size, device)))
-        for start in range(0, len(split), batch_size)
-    ]
-    tokens = tokenizer
-    if not isinstance(tokens, TokenizedCaptions):
-        tokens = TokenizedCaptions.encode(tokens, split.captions)
-    order = np.argsort(tokens.lengths, kind="stable")  # similar lengths together: little padding
-    captions = []
-    for start in range(0, len(order), batch_size):
-        chosen = order[start : start + batch_size]
-        numbers, mask = tokens.rows(chosen)  # (b, L) each
-        captions.append(_kept(model, model.encode_captions(numbers.to(device), mask.to(device))))
-    model.train(was_training)
-    return _joined(pictures), _joined(captions)[torch.from_numpy(np.argsort(order))]
 
 
 @torch.inference_mode()
@@ -79,42 +39,3 @@ def evaluate_split(
 ) -> dict[str, float]:
     """Compute recalls, ranks and rsum of a model on a split (see `evaluation.evaluate`)."""
     return evaluate(score_split(model, split, tokenizer, batch_size), split.owner, folds)
-
-
-def _pictures(split: Split, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Return some pictures, and which of their elements are real."""
-    rows = slice(start, start + count)
-    pictures = torch.from_numpy(np.array(split.pictures[rows])).to(device)  # (b, N, F) or (b, 3, H, W)
-    if pictures.is_floating_point():
-        pictures = pictures.float()  # only on the device: half precision is half as much to copy
-    if split.picture_counts is None:
-        return pictures, None
-    counts = torch.as_tensor(split.picture_counts[rows]).to(device)
-    return pictures, torch.arange(pictures.shape[1], device=device) < counts[:, None]  # (b, N)
-
-
-def _kept(model: VSE, embedding: Embedding) -> Embedding:
-    """Keep what the similarity reads, on the CPU; elements always with their mask."""
-    kept = embedding.only(model.compares).float().to("cpu")
-    if kept.elements is not None and kept.mask is None:
-        kept.mask = torch.ones(kept.elements.shape[:2], dtype=torch.bool)
-    return kept
-
-
-def _joined(parts: list[Embedding]) -> Embedding:
-    """Concatenate embeddings; smaller sets are padded to the size of the largest."""
-    most = max(0 if part.elements is None else part.elements.shape[1] for part in parts)
-
-    def padded(x: Tensor) -> Tensor:
-        return torch.cat([x, x.new_zeros(len(x), most - x.shape[1], *x.shape[2:])], dim=1)
-
-    def behind(tensors: list[Tensor | None]) -> Tensor | None:
-        found = [tensor for tensor in tensors if tensor is not None]
-        return torch.cat(found) if found else None
-
-    return Embedding(
-        behind([part.vectors for part in parts]),
-        behind([None if part.elements is None else padded(part.elements) for part in parts]),
-        behind([None if part.mask is None else padded(part.mask) for part in parts]),
-        {name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
-    )

@@ -1,0 +1,57 @@
+"""Which captions are a picture's own, and how many negatives there are at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Own:
+    """The true pairs, to be left out of blocks of scores.
+
+    Args:
+        owner: the picture of each caption, (Nc,), in any order.
+        pictures: how many pictures there are.
+
+    Raises:
+        ValueError: owner is not one whole number for each caption, or names a picture that is not there.
+    """
+
+    def __init__(self, owner: Tensor | np.ndarray, pictures: int, captions: int) -> None:
+        owner = torch.as_tensor(owner).detach().cpu()
+        if owner.shape != (captions,) or owner.is_floating_point() or owner.is_complex():
+            raise ValueError(
+                f"owner is {owner.dtype} {tuple(owner.shape)}: it must be whole numbers ({captions},), "
+                "the picture of each caption"
+            )
+        owner = owner.long()
+        if int(owner.min()) < 0 or int(owner.max()) >= pictures:
+            raise ValueError(
+                f"owner names pictures {int(owner.min())} to {int(owner.max())}: it must name "
+                f"0 to {pictures - 1}"
+            )
+        self.owner, self.pictures = owner, pictures
+
+    def most(self, texts: int, pictures: int) -> tuple[int, int]:
+        """Cut the wanted numbers of negatives to what every picture, and every caption, has.
+
+        Raises:
+            ValueError: fewer than one is wanted, or a picture has no negative.
+        """
+        for name, wanted in (("texts", texts), ("pictures", pictures)):
+            if wanted < 1:
+                raise ValueError(f"{name} is {wanted}: it must be at least 1")
+        captions = len(self.owner) - int(self.owner.bincount(minlength=self.pictures).max())
+        if captions < 1 or self.pictures < 2:
+            raise ValueError(
+                f"there are {self.pictures} pictures with {len(self.owner)} captions: negatives need at "
+                "least two pictures that have captions"
+            )
+        return min(texts, captions), min(pictures, self.pictures - 1)
+
+    def leave_out(self, scores: Tensor, first_picture: int, first_caption: int) -> None:
+        """Set the true pairs in a block of scores (b, c) to -inf, in place."""
+        picture = self.owner[first_caption : first_caption + scores.shape[1]] - first_picture  # (c,)
+        caption = ((picture >= 0) & (picture < len(scores))).nonzero().squeeze(1)
+        scores[picture[caption].to(scores.device), caption.to(scores.device)] = -torch.inf
