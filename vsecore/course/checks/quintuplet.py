@@ -233,8 +233,8 @@ EXERCISES: dict[str, Exercise] = {
                 lambda answer: near(
                     answer(*[torch.tensor([value]) for value in (0.5, 0.4, 0.2, 0.4, 0.7)]), 0.3
                 ),
-                "One pair at 0.5, online negatives at 0.4 and 0.2, offline ones at 0.4 and 0.7: the hinges are "
-                "0.1, 0, 0 and 0.2.",
+                "One pair at 0.5, online negatives at 0.4 and 0.2, offline ones at 0.4 and 0.7: the hinges "
+                "are 0.1, 0, 0 and 0.2.",
             ),
             Trial(
                 lambda answer: _same_triplet(answer, 6), "Four hinges for each pair, summed over the batch."
@@ -242,7 +242,7 @@ EXERCISES: dict[str, Exercise] = {
             Trial(lambda answer: _same_triplet(answer, 6, 0.5, 0.1), "Both margins are arguments: use them."),
             Trial(
                 _triplet_learns,
-                "The right gradient does not arrive: stay with torch's operations, without .item() or float().",
+                "The right gradient does not arrive: use torch's operations, without .item() or float().",
             ),
         ),
         mistakes=(
@@ -287,7 +287,7 @@ EXERCISES: dict[str, Exercise] = {
             Trial(lambda answer: _same_pairs(answer, 7, 0.3), "The margin is an argument: use it."),
             Trial(
                 _pairs_learn,
-                "The right gradient does not arrive: stay with torch's operations, without .item() or detach.",
+                "The right gradient does not arrive: use torch's operations, without .item() or detach.",
             ),
         ),
         mistakes=(
@@ -318,7 +318,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 _same_weighted,
-                "The weight of a pair is beta, less how much harder its offline negative is, divided by alpha.",
+                "The weight is beta, less how much harder the offline negative is, divided by alpha.",
             ),
             Trial(
                 lambda answer: _same_weighted(answer, 0.4, 2.0, 0.7),
@@ -357,7 +357,7 @@ EXERCISES: dict[str, Exercise] = {
                     len(made := answer(*_similarities(40, 3))) == 3
                     and all(tuple(one.shape) == (40,) for one in made)
                 ),
-                "Return three tensors, (B,) each: the derivatives by the pair, the online and the offline negative.",
+                "Return three tensors, (B,) each: by the pair, by the online and by the offline negative.",
             ),
             Trial(
                 lambda answer: all(_same_gradient(answer, part, closed=True) for part in range(3)),
@@ -430,11 +430,11 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: min(_seven(answer)[1:3]) >= _seven(answer)[0],
-                "One of the two directions still finds the pair: let both online negatives be as similar as it.",
+                "One direction still finds the pair: let both online negatives be as similar as it is.",
             ),
             Trial(
                 lambda answer: near(_offline_cost(_seven(answer)), 0, 1e-6),
-                "An offline hinge is open: with a margin of 0 it closes as soon as its negative is not above the pair.",
+                "An offline hinge is open. With a margin of 0, it closes unless its negative wins.",
             ),
         ),
         message="Right, and no offline hinge notices.",
