@@ -72,7 +72,7 @@ def trainings(monkeypatch):
         seen.append((recipe.name, data.feature_kind, options["seed"]))
         return fit(recipe, data, **options)
 
-    monkeypatch.setattr(running, "fit", counted)
+    monkeypatch.setattr(running, "fit_in_rounds", counted)
     return seen
 
 
@@ -278,19 +278,19 @@ def test_other_data_words_or_settings_are_another_training(tmp_path, trainings):
 
 
 def test_an_interrupted_experiment_has_whole_comparisons_and_goes_on(tmp_path, monkeypatch, trainings):
-    arms, counted = ["all", "without AdPool"], running.fit
+    arms, counted = ["all", "without AdPool"], running.fit_in_rounds
 
     def stops_at_the_fourth(recipe, data, **options):
         if len(trainings) == 3:
             raise KeyboardInterrupt
         return counted(recipe, data, **options)
 
-    monkeypatch.setattr(running, "fit", stops_at_the_fourth)
+    monkeypatch.setattr(running, "fit_in_rounds", stops_at_the_fourth)
     with pytest.raises(KeyboardInterrupt):
         in_a_lesson("2ad_parts", small_data, arms=arms, folder=tmp_path, tell=silent)
     before = measured("2ad_parts", "small", scale="lesson", folder=tmp_path)
     assert [set(before[arm]) for arm in arms] == [{0, 1}, {0}]
-    monkeypatch.setattr(running, "fit", counted)
+    monkeypatch.setattr(running, "fit_in_rounds", counted)
     in_a_lesson("2ad_parts", small_data, arms=arms, folder=tmp_path, tell=silent)
     assert len(trainings) == 6
     after = measured("2ad_parts", "small", scale="lesson", folder=tmp_path)

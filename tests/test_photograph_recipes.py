@@ -12,6 +12,7 @@ from vsecore.data.features import open_precomp
 from vsecore.data.karpathy import load_karpathy
 from vsecore.data.splits import Dataset
 from vsecore.recipes import get
+from vsecore.training import fit_in_rounds
 
 PICTURES = 8
 SYSTEMS = (
@@ -51,3 +52,12 @@ def test_a_system_learns_from_the_cells_of_photographs(few: Dataset, name: str) 
     run = train(get(name).override(SMALL | {"training.epochs": 4, "training.warmup_steps": 0}), few)
     first, last = run.history[0]["loss"], run.history[-1]["loss"]
     assert 0 < last < 0.95 * first
+
+
+def test_a_system_learns_in_two_rounds_from_the_cells_of_photographs(few: Dataset) -> None:
+    """Half of the seven other pictures are negatives, so the second round is about them."""
+    changes = {"training.epochs": 8, "first_round.texts": 10, "first_round.pictures": 3}
+    name = "aoq_vsepp_grid_gru"
+    run = fit_in_rounds(get(name).override(SMALL | changes), few, device="cpu")
+    losses = [entry["loss"] for entry in run.history]
+    assert 0 < losses[-1] < 0.95 * losses[1], "the first epoch learns by another loss"

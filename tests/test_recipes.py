@@ -28,7 +28,7 @@ from vsecore.pooling import (
     Seq2SeqPool,
     SoftPool,
 )
-from vsecore.recipes import RECIPES, VARIANTS, Part, Recipe, get, settings, two_ad
+from vsecore.recipes import RECIPES, VARIANTS, FirstRound, Part, Recipe, aoq, get, settings, two_ad
 from vsecore.similarity import SIMILARITIES, Cosine
 
 VOCABULARY = Vocabulary([f"w{i}" for i in range(10)])
@@ -163,7 +163,11 @@ def test_a_misspelt_field_is_answered_with_those_that_are_spelled_nearly_so(fiel
         ("losses.triplet.margin", "wide", "option margin of loss 'triplet' is 'wide': wanted a number"),
         ("losses.triplet.margin", "NaN", "margin of loss 'triplet' is 'NaN': wanted a number"),
         ("losses.triplet.margin", -0.1, "margin must be a number >= 0, got -0.1"),
-        ("losses", "hinge", "loss 'hinge' is unknown: there are adopt, .*, triplet"),
+        (
+            "losses",
+            "hinge",
+            "loss 'hinge' is unknown: there are adaptive_offline_quintuplet, adopt, .*, triplet",
+        ),
         ("losses.triplet.siblings_are_negatives", "yes", "is 'yes': wanted true or false"),
         ("image.element_drop", 1, "image.element_drop is 1: wanted less than 1"),
         ("training.learning_rate", 0, "training.learning_rate is 0: wanted more than 0"),
@@ -337,6 +341,8 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
     assert found["image"] == {"encoder": mean | {"name": "grid"}, **towers, "element_drop": 0.0}
     assert found["text"] == {"encoder": mean | {"name": "gru"}, **towers, "word_drop": 0.0}
     assert found["shared"] is None
+    assert found["first_round"] is None
+    assert FirstRound() == FirstRound((Part("triplet"),), texts=300, pictures=60, keeps_weights=False)
     assert found["similarity"] == mean | {"name": "cosine"}
     assert found["losses"] == [mean | {"name": "triplet"}]
     assert found["training"] == {
@@ -673,3 +679,137 @@ def test_the_recipes_for_small_machines_are_what_they_say():
     assert (small.text.encoder.name, loss.name, small.training.epochs) == ("gru", "triplet", 6)
     # Some epochs of each kind: all negatives, then the hardest.
     assert 0 < LOSSES.build(loss.name, loss.options).warmup_epochs < small.training.epochs
+
+
+def test_the_recipes_of_aoq_carry_its_numbers():
+    """Section 4.2: two rounds for VSRN; SCAN and BFAN learn from what VSRN has mined."""
+    for system, rate, epochs, decay in (
+        ("vsrn", 2e-4, 20, 10),
+        ("scan", 5e-4, 15, 10),
+        ("bfan", 5e-4, 15, 10),
+    ):
+        for feature in ("grid", "region"):
+            suffix = "" if system == "vsrn" else "_gru"
+            changed, own = get(f"aoq_{system}_{feature}{suffix}"), get(f"{system}_{feature}{suffix}")
+            training = changed.training
+            assert (training.learning_rate, training.epochs) == (rate, epochs)
+            assert (training.schedule, training.decay_epochs, training.decay_factor) == ("step", decay, 0.1)
+            for field in ("dim", "image", "text", "similarity"):
+                assert getattr(changed, field) == getattr(own, field)
+            loss = LOSSES.build(changed.losses[0].name, changed.losses[0].options)
+            assert (loss.margin, loss.offline_margin, loss.beta, loss.alpha) == (0.2, 0, 1.5, 0.3)
+            assert changed.losses[1:] == own.losses[1:]
+            assert "Chen, Deng and Luo" in changed.source and own.source in changed.source
+            assert (changed.first_round is not None) is (system == "vsrn")
+    first = get("aoq_vsrn_grid").first_round
+    assert (first.texts, first.pictures, first.keeps_weights) == (300, 60, False)
+    assert [part.name for part in first.losses] == ["triplet", "captioning"]
+    assert get("aoq_vsepp_region_gru").image == get("vsepp_region_gru").image
+
+
+@pytest.mark.parametrize("name", ["aoq_vsepp_region_gru", "aoq_vsrn_region", "aoq_scan_grid_gru"])
+def test_a_variant_of_aoq_changes_the_loss_or_the_rounds_and_nothing_else(name):
+    plain = get(name)
+    digests = {plain.hash()}
+    for variant in aoq.VARIANTS:
+        if plain.first_round is None and any(
+            field.startswith("first_round.") for field in aoq.VARIANTS[variant]
+        ):
+            with pytest.raises(ValueError, match=r"first_round\..*has no first round"):
+                get(f"{name}+{variant}")
+            continue
+        changed = get(f"{name}+{variant}")
+        digests.add(changed.hash())
+        same = {"name": name, "losses": plain.losses, "first_round": plain.first_round}
+        assert dataclasses.replace(changed, **same) == plain
+        assert changed.losses[1:] == plain.losses[1:]
+        assert changed.learns_offline is (variant != "online")
+        assert Recipe.from_dict(changed.to_dict()) == changed
+    assert len(digests) == (13 if plain.first_round else 9)
+
+
+def test_without_offline_negatives_there_is_the_first_round_alone():
+    for name in ("aoq_vsepp_grid_gru", "aoq_vsrn_region"):
+        assert get(f"{name}+online").hash() == get(name).of_first_round().hash()
+    assert get("aoq_vsrn_grid").of_first_round().name == "aoq_vsrn_grid, first round"
+    with pytest.raises(ValueError, match="'vsepp_grid_gru' has no first round"):
+        get("vsepp_grid_gru").of_first_round()
+
+
+def test_the_first_round_is_changed_by_name():
+    recipe = get("aoq_vsrn_grid")
+    changed = recipe.override(
+        {
+            "first_round.texts": "200",
+            "first_round.keeps_weights": "true",
+            "first_round.losses.triplet.margin": "0.1",
+            "losses.captioning.hidden": 64,
+        }
+    )
+    assert changed.first_round == FirstRound(
+        (Part("triplet", {"margin": 0.1}), Part("captioning", {"hidden": 64})), 200, 60, True
+    )
+    assert changed.losses == (recipe.losses[0], Part("captioning", {"hidden": 64})), "in both rounds"
+    alone = recipe.override({"first_round.losses.captioning.hidden": 64})
+    assert alone.losses == recipe.losses and alone.first_round != recipe.first_round
+    assert recipe.override({"first_round.losses": "adopt"}).first_round.losses == (Part("adopt"),)
+    assert recipe.override({"first_round": FirstRound(pictures=3)}).first_round == FirstRound(pictures=3)
+    assert recipe.override({"first_round": "none", "losses": "triplet"}).first_round is None
+    swapped = recipe.override(
+        {"losses.captioning.weight": 0.5, "losses.adaptive_offline_quintuplet": "adopt", "first_round": None}
+    )
+    assert swapped.losses == (Part("adopt"), Part("captioning", weight=0.5))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        (
+            "vsepp_grid_gru",
+            {"first_round.texts": 3},
+            r"'first_round\.texts' is unknown here: .* no first round",
+        ),
+        ("aoq_vsepp_grid_gru", {"first_round.text": 3}, r"unknown: there are first_round\.losses, .*texts"),
+        ("aoq_vsepp_grid_gru", {"first_round.texts": 0}, r"first_round\.texts is 0: wanted at least 1"),
+        (
+            "aoq_vsepp_grid_gru",
+            {"first_round.losses": []},
+            r"first_round\.losses are \[\]: wanted at least one",
+        ),
+        (
+            "aoq_vsepp_grid_gru",
+            {"first_round.losses.adopt.margin": 1},
+            r"this recipe's first_round\.losses are",
+        ),
+        (
+            "aoq_vsepp_grid_gru",
+            {"first_round.losses.triplet.k": 1},
+            r"first_round\.losses: loss 'triplet' has no",
+        ),
+        ("aoq_vsepp_grid_gru", {"first_round.losses": "offline_triplet"}, "learns from offline negatives"),
+        ("aoq_vsepp_grid_gru", {"losses": "triplet"}, "first_round is set, but no loss of the second round"),
+        (
+            "aoq_vsepp_grid_gru",
+            {"training.batches": "pictures"},
+            r"training\.batches is 'pictures': it must be 'pairs'",
+        ),
+        ("aoq_vsepp_grid_gru", {"first_round": 3}, r"first_round is 3"),
+        ("aoq_vsepp_grid_gru", {"losses.triplet": "adopt"}, "this recipe's losses are adaptive"),
+    ],
+)
+def test_a_first_round_that_cannot_be_is_refused_by_name(name, changes, message):
+    with pytest.raises(ValueError, match=message):
+        get(name).override(changes)
+
+
+def test_the_first_round_counts_in_the_hash_and_only_where_it_differs():
+    recipe = get("aoq_vsepp_grid_gru")
+    changes = (
+        {},
+        {"first_round.texts": 200},
+        {"first_round.keeps_weights": True},
+        {"first_round.losses": "adopt"},
+    )
+    assert len({recipe.override(change).hash() for change in changes}) == 4
+    same = {"first_round.texts": "300", "first_round.losses.triplet.margin": 0.2}
+    assert recipe.override(same).hash() == recipe.hash()

@@ -360,7 +360,10 @@ def test_pixels_are_read_end_to_end_through_a_frozen_backbone(add, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"losses": "hinge"}, "losses: loss 'hinge' is unknown: there are adopt, .*, triplet"),
+        (
+            {"losses": "hinge"},
+            "losses: loss 'hinge' is unknown: there are adaptive_offline_quintuplet, adopt, .*, triplet",
+        ),
         ({"losses": []}, "losses are \\[\\]: wanted at least one"),
         ({"losses": ["triplet", "triplet"]}, "none twice"),
         ({"losses.triplet.margn": 1}, "loss 'triplet' has no option 'margn': it takes margin"),

@@ -191,7 +191,7 @@ plots.show(
 
 # %% [markdown]
 # Here it is as the thesis writes it, for an element $x_i$ of $N$, with $\bar x_i = \mathrm{norm}(x_i)$. Several *heads* attend side by side,
-# "in hope the heads will focus on different relational aspects", each with matrices of its own:
+# "in hope the heads will focus on different relational aspects", each with matrices of its own and a width of its own, $D_h = D$ divided by the number of heads:
 #
 # $$q_i = W_q \bar x_i, \quad k_i = W_k \bar x_i, \quad u_i = W_u \bar x_i, \qquad
 # a_{ij} = \mathrm{softmax}_j \left( \frac{q_i \cdot k_j}{\sqrt{D_h}} \right)$$
@@ -437,18 +437,18 @@ plots.curves(
     {name: (range(1, 9), alike) for name, alike in depths.items()},
     x="blocks passed",
     y="mean cosine of two elements",
-    title="The residual keeps elements different",
+    title="Without the residual all elements become alike",
 )
 panels[1].set_ylim(-0.05, 1.05)
 plots.show(
     figure,
     alt="Left: how large the largest of forty-nine shares is; divided by the root it is small for nearly all queries, not divided it is often close to one. "
-    "Right: how alike elements become from block to block; with the residual they stay different, without it they soon are nearly the same.",
+    "Right: how alike elements become from block to block; with the residual they grow alike slowly, without it they are nearly the same at once.",
 )
 
 # %% [markdown]
-# Without the root, many queries listen to one element only. Without the residual, attention averages again and again, until all elements
-# are nearly the same.
+# Without the root, many queries listen to one element only. Without the residual, attention averages again and again, and all elements
+# are soon nearly the same. With it they grow alike too, but slowly.
 #
 # ## Does it learn left from right?
 #
@@ -830,6 +830,8 @@ check("05.ablation", (expected, found_out))
 #
 # A good answer says what was expected and why, and does not claim more than one seed and one number of steps can show.
 # ````
+#
+# ## Paper, notebook, package
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |

@@ -87,7 +87,7 @@ tokenizer, D = run.tokenizer, recipe.dim
 
 # %% [markdown]
 # Each cell and each word has a vector too, the one that goes into the mean. We take their cosines: how similar is each cell to the
-# word above it?
+# word below the picture? The orange frame marks the most similar one.
 
 # %%
 row = 21  # of the development split's captions
@@ -97,7 +97,7 @@ maps = word_maps(run, seen, caption)
 plots.show(maps.figure(columns=7), alt=maps.describe(peaks=False))
 
 # %% [markdown]
-# Look at the words that name a thing or a colour: most of them light up where it is. (A small word such as *one* shows what stands beside
+# Look at the words that name a thing or a colour: many of them light up where it is, though a colour may find another thing that has it too. (A small word such as *one* shows what stands beside
 # it, since the GRU has read its neighbours.) Nobody told the system which cell a word belongs to. Where does this come from?
 #
 # ## What one global loss does not say

@@ -168,7 +168,7 @@ plots.show(
 # :label: ex-07-weights
 #
 # `queries` is (n, D), here the words; `context` is (m, D), here the boxes; neither has length one. Return the weights, (n, m). To clip,
-# keep a tenth of what is negative (the note below says why).
+# keep a tenth of what is negative (the note after the next exercise says why).
 # ```
 #
 # ```{hint}
@@ -662,7 +662,7 @@ lesson.report("07_broken", broken)
 #
 # ## Is it worth it?
 #
-# One epoch cannot answer this, so here are our recorded trainings, which are longer.
+# One epoch cannot answer this. Longer trainings are recorded:
 
 # %% tags=["hide-input"]
 studied = {  # without those that one seed has only found a learning rate for
@@ -687,7 +687,7 @@ fewest, most = (counts[0], counts[-1]) if counts else (5, 5)
 seeds = f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
 lines = [
     f"**What we did.** All systems see the same regions. Each has a learning rate of its own, chosen on the development split, and trains "
-    f"for {epochs} epochs from {seeds}. *Both* is the mean score of two models. VSE++, VSRN and TERN compare one vector with one vector.\n\n"
+    f"for {epochs} epochs from {seeds}. *Both* is the mean score of two models. VSE++, VSRN (a graph over regions) and TERN (Transformers on both sides) compare one vector with one vector.\n\n"
 ]
 if studied:
     lines.append(
@@ -724,7 +724,9 @@ pairs = {
     for arm, one in studied.items()
     if asked.keys() <= one.results.keys()
 }
-lines = []
+lines = [
+    "None of these systems has been asked yet about two pictures that differ in one relation alone."
+]
 if pairs:
     lines = [
         "Can a system tell apart two pictures that differ in one relation alone? Here is how often, in percent, it prefers the right "

@@ -80,6 +80,29 @@ def no_root(x, mask, ask, join, widen, narrow, heads):
     return z + network(norm(z), widen, narrow)
 
 
+def shared_out(share):
+    def block(x, mask, ask, join, widen, narrow, heads):
+        q, k, u = (norm(x) @ ask.T).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+        z = x + (share(q @ k.mT, mask) @ u).transpose(1, 2).flatten(2) @ join.T
+        return z + network(norm(z), widen, narrow)
+
+    return block
+
+
+def hides_the_real(products, mask):
+    return (products / 2).masked_fill(mask[:, None, None], -torch.inf).softmax(-1)
+
+
+def first_not_normal(x, mask, ask, join, widen, narrow, heads):
+    z = x + attended(x, mask, ask, heads) @ join.T
+    return z + network(norm(z), widen, narrow)
+
+
+def not_joined(x, mask, ask, join, widen, narrow, heads):
+    z = x + attended(norm(x), mask, ask, heads)
+    return z + network(norm(z), widen, narrow)
+
+
 def one_head(x, mask, ask, join, widen, narrow, heads):
     return by_parts(x, mask, ask, join, widen, narrow, 1)
 
@@ -133,6 +156,12 @@ WRONG = {
         no_relu,
         no_root,
         one_head,
+        shared_out(hides_the_real),
+        shared_out(lambda products, mask: (products / 8**0.5).softmax(-1)),
+        shared_out(lambda products, mask: (products / 4).softmax(-1)),
+        shared_out(lambda products, mask: (products / 2).softmax(-2)),
+        first_not_normal,
+        not_joined,
         lambda *given: by_parts(*given).detach(),
     ],
     "05.padding": [

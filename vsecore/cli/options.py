@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
 
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")]
 DataOption = Annotated[
-    str, typer.Option("--data", help="'scenes', or a folder of extracted features (see vse data extract).")
+    str,
+    typer.Option(
+        "--data",
+        help="'scenes', 'scenes_near_duplicates', or a folder of extracted features (see vse data extract).",
+    ),
 ]
 Features = Annotated[Literal["grid", "region", "patch"], typer.Option(help="What an element is.")]
 RecordOption = Annotated[
@@ -66,12 +71,13 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
 
 
 def open_dataset(data: str, features: FeatureKind) -> Dataset:
-    """Open the scenes, or a folder of extracted features."""
+    """Open a world of scenes, or a folder of extracted features."""
     from vsecore import scenes
     from vsecore.data.features import open_precomp
+    from vsecore.experiments import WORLDS
 
-    if data == "scenes":
-        return scenes.load(features=features)
+    if data in WORLDS:
+        return replace(scenes.load(features=features, **WORLDS[data]), name=data)
     return open_precomp(Path(data))
 
 

@@ -54,9 +54,10 @@ def train(
     from vsecore.data.vocabulary import Vocabulary
     from vsecore.data.word_vectors import load_vectors
     from vsecore.recipes import get
-    from vsecore.training import Event, evaluate_split, fit
+    from vsecore.training import Event, evaluate_split, fit_in_rounds
     from vsecore.training.checkpoints import CHECKPOINT, refuse_to_overwrite
     from vsecore.training.distributed import best_device, is_main_process
+    from vsecore.training.rounds import FIRST_ROUND
 
     chosen = get(recipe).override(read_settings(settings or []))
     check_writable("--record", record)
@@ -80,16 +81,23 @@ def train(
         if event.metrics is not None and is_main_process():
             typer.echo(f"epoch {event.epoch + 1}: {spoken(event.metrics)}")
 
-    if resume and not (folder / CHECKPOINT).is_file():
+    def tell_first(event: Event) -> None:
+        if event.metrics is not None and is_main_process():
+            typer.echo(f"first round, epoch {event.epoch + 1}: {spoken(event.metrics)}")
+
+    def begun() -> bool:
+        return any((place / CHECKPOINT).is_file() for place in (folder, folder / FIRST_ROUND))
+
+    if resume and not begun():
         typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
     stopping.advise(
         lambda: (
             "continue with --resume"
-            if (folder / CHECKPOINT).is_file()
+            if begun()
             else "nothing was saved yet, so start again with the same command"
         )
     )
-    run = fit(
+    run = fit_in_rounds(
         chosen,
         dataset,
         folder=folder,
@@ -97,6 +105,7 @@ def train(
         tokenizer=tokenizer,
         vectors=word_vectors,
         callback=tell,
+        first_callback=tell_first,
         seed=seed,
         device=device,
         precision=precision,

@@ -14,15 +14,18 @@ from vsecore.experiments.gates import Shut, Studied
 from vsecore.experiments.ledger import measured, studied, table
 from vsecore.experiments.missing import missing
 from vsecore.experiments.pairs import pair_accuracy, pair_scores, relation_pairs, told_by_left_right
+from vsecore.experiments.passing import epochs_to_pass
 from vsecore.experiments.running import RESULTS, run
 from vsecore.experiments.scales import FAIR_SCALE, LESSON_SCALE, Scale
 from vsecore.experiments.verdicts import Outcome, outcomes, verdicts
+from vsecore.experiments.worlds import WORLDS, collection_of
 
 __all__ = [
     "EXPERIMENTS",
     "FAIR_SCALE",
     "LESSON_SCALE",
     "RESULTS",
+    "WORLDS",
     "Arm",
     "Candidates",
     "Claim",
@@ -35,7 +38,9 @@ __all__ = [
     "Shut",
     "Studied",
     "claims",
+    "collection_of",
     "departures",
+    "epochs_to_pass",
     "get_experiment",
     "measured",
     "missing",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from vsecore.experiments import relational, two_ad
+from vsecore.experiments import aoq, relational, two_ad
 from vsecore.experiments.experiment import Experiment
 
 BY_WORK: dict[str, dict[str, Experiment]] = {
     "2ad": two_ad.EXPERIMENTS,
     "relational": relational.EXPERIMENTS,
+    "aoq": aoq.EXPERIMENTS,
 }
 """The experiments on each work, by its key."""
-EXPERIMENTS: dict[str, Experiment] = {**two_ad.EXPERIMENTS, **relational.EXPERIMENTS}
+EXPERIMENTS: dict[str, Experiment] = {
+    name: experiment for several in BY_WORK.values() for name, experiment in several.items()
+}
 """The experiments of all papers."""
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vsecore.data.splits import FeatureKind
+from vsecore.experiments.worlds import SCENES, WORLDS
 from vsecore.recipes import Recipe
 
 ONE_KIND: dict[str, FeatureKind] = {"flickr8k": "grid"}
@@ -31,6 +32,8 @@ class Arm:
     best_of: tuple[str, ...] = ()  # variants, of which the best on the development split is taken
     mean_of: tuple[str, ...] = ()  # variants on the same features, an ensemble by mean similarity
     recipe: str = ""  # which it varies; "": the experiment's
+    mined_by: str = ""  # the arm, one system, whose model of the same seed mines its offline negatives
+    only_false: bool = False  # mined negatives that are true of their anchor are left out: needs known truth
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Candidates:
 
     recipes: tuple[str, ...]  # names, as `recipes.get` reads them
     member: Member
+    mined: Mined | None = None  # where its offline negatives come from, if another training mines them
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,19 @@ class Experiment:
     arms: dict[str, Arm]  # by the names that the paper gives them
     features: FeatureKind = "grid"  # of its systems, where the data have several kinds; see `features_on`
     pairs: bool = False  # whether pictures that differ in one relation are told apart too, see `pairs`
+    world: str = SCENES  # which of `WORLDS` its scenes are
+
+    def data_named(self, data: str) -> str:
+        """Return the name that its records give some data: the scenes are those of its own world.
+
+        Args:
+            data: the name of the data, where "scenes" stands for the scenes of any world.
+        """
+        return self.world if data in WORLDS else data
+
+    def trains_on(self, arm: str, data: str) -> bool:
+        """Whether an arm can be trained on some data: one that leaves out true negatives must know them."""
+        return not self.arms[arm].only_false or data in WORLDS
 
     def features_on(self, data: str) -> FeatureKind:
         """Return the kind of features that its systems see unless another is asked for.
@@ -97,29 +114,58 @@ class Experiment:
         """
         planned = []
         for candidates in self.systems(arm, features):
+            if miner := self.arms[arm].mined_by:
+                by = self.trainings(miner, features, recipe_of)
+                if not by:
+                    return []
+                candidates = replace(candidates, mined=Mined(by[0], self.arms[arm].only_false))
             recipe = recipe_of(candidates)
             if recipe is None:
                 return []
-            planned.append(PlannedTraining(recipe, candidates.member))
+            planned.append(PlannedTraining(recipe, candidates.member, candidates.mined))
         return planned
 
 
 @dataclass(frozen=True)
 class PlannedTraining:
-    """A recipe, with the features and the seed that it is trained on."""
+    """A recipe, with the features, the seed and the offline negatives that it is trained on."""
 
     recipe: Recipe
     member: Member
+    mined: Mined | None = None
+
+    @property
+    def digest(self) -> str:
+        """Twelve hexadecimal digits: the recipe's hash, or that of it and of what mines its negatives."""
+        if self.mined is None:
+            return self.recipe.hash()
+        return hashlib.sha256(f"{self.recipe.hash()}\n{self.mined.digest}".encode()).hexdigest()[:12]
 
     def seed(self, seed: int) -> int:
         """Return the seed of this training; a repeated one has its own, far from the usual 0, 1, 2."""
         return seed + 1000 * self.member.again
 
 
+@dataclass(frozen=True)
+class Mined:
+    """Where the offline negatives of a training come from.
+
+    One first round serves all arms that are compared, so that they differ in the second round alone.
+    """
+
+    by: PlannedTraining  # its model, trained from the same seed, mines
+    only_false: bool = False  # whether negatives that are true of their anchor are left out
+
+    @property
+    def digest(self) -> str:
+        """What tells it from others: the digest of the training that mines, and what is left out."""
+        return f"{self.by.digest}{' only false' if self.only_false else ''}"
+
+
 def title_of(trainings: Sequence[PlannedTraining]) -> tuple[str, str]:
     """Return the name and the digest of an arm's record; a single system has those of its recipe."""
     if len(trainings) == 1:
-        return trainings[0].recipe.name, trainings[0].recipe.hash()
-    parts = [f"{training.recipe.hash()}-{training.member.again}" for training in trainings]
+        return trainings[0].recipe.name, trainings[0].digest
+    parts = [f"{training.digest}-{training.member.again}" for training in trainings]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     return " and ".join(training.recipe.name for training in trainings), digest

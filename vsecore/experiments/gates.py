@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vsecore.experiments import tuning
-from vsecore.experiments.claims import About, When
+from vsecore.experiments.catalogue import get_experiment
+from vsecore.experiments.claims import About, Claim, When
 
 LEVELLED = 0.01
 """A training has levelled off if the last third of its epochs added less than this share of its rsum."""
@@ -102,6 +103,14 @@ def no_measures(data: str, about: About) -> Shut | None:
     if measures_of(data, about=about):
         return None
     return Shut("these data", "no two of these pictures are known to differ in one relation alone", 0, 0.0)
+
+
+def never(claim: Claim, data: str) -> Shut | None:
+    """Check that a claim can be judged on some data at all, however much is trained."""
+    experiment = get_experiment(claim.experiment)
+    if not all(experiment.trains_on(arm, data) for arm in (claim.system, claim.against)):
+        return Shut("these data", "which captions are true of which pictures is not known", 0, 0.0)
+    return no_measures(data, claim.about)
 
 
 def shut(

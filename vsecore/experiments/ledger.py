@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from vsecore.data.splits import FeatureKind
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.claims import About
-from vsecore.experiments.experiment import Candidates, Experiment, PlannedTraining, title_of
+from vsecore.experiments.experiment import Candidates, Experiment, Mined, PlannedTraining, title_of
 from vsecore.experiments.gates import EARLY, ONE_WAY, Studied, Training, is_unfinished, measures_of
 from vsecore.experiments.references import BASELINE
 from vsecore.experiments.running import RESULTS
@@ -34,7 +33,7 @@ def studied(
 
     Args:
         name: the experiment's name.
-        data: the name of the data, such as "flickr8k".
+        data: the name of the data, such as "flickr8k"; "scenes" are those of the experiment's world.
         features: the kind of features; None: the experiment's.
         scale: "fair" or "lesson".
         folder: the folder of records.
@@ -44,19 +43,22 @@ def studied(
     """
     experiment, changes = get_experiment(name), changes_of(scale, data)
     features = features or experiment.features_on(data)
-    entries = records.find(folder, data=data) if folder.is_dir() else []
+    entries = records.find(folder, data=experiment.data_named(data)) if folder.is_dir() else []
     used: list[Record] = []
+    known: dict[tuple[str, str], dict[float, float]] = {}
 
-    @cache
-    def tried(recipe: str) -> dict[float, float]:
-        by_rate = tuning.recorded(recipe, changes, entries)
-        used.extend(entry for several in by_rate.values() for entry in several)
-        return tuning.tried(by_rate)
+    def tried(recipe: str, mined: Mined | None) -> dict[float, float]:
+        key = (recipe, mined.digest if mined else "")
+        if key not in known:
+            by_rate = tuning.recorded(recipe, changes, entries, mined)
+            used.extend(entry for several in by_rate.values() for entry in several)
+            known[key] = tuning.tried(by_rate)
+        return known[key]
 
     def recipe_of(candidates: Candidates) -> Recipe | None:
         if scale == "lesson":
             return recipe_at(candidates, changes)
-        return tuning.tuned(candidates, changes, tried)
+        return tuning.tuned(candidates, changes, lambda name: tried(name, candidates.mined))
 
     found: dict[str, Studied] = {}
     for arm in experiment.arms:
@@ -80,7 +82,10 @@ def studied(
                 metrics[EARLY][entry.seed] = statistics.mean(curve[: max(len(curve) // 3, 1)])
         found[arm] = Studied(
             arm,
-            [_training(training, entries, tried(training.recipe.name)) for training in planned],
+            [
+                _training(training, entries, tried(training.recipe.name, training.mined))
+                for training in planned
+            ],
             metrics,
             _baseline(mine, entries, data),
             mine[0].device,
@@ -181,7 +186,7 @@ def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str
 
 def _training(planned: PlannedTraining, entries: Iterable[Record], tried: Mapping[float, float]) -> Training:
     """Collect what is recorded about one system."""
-    recipe, digest = planned.recipe, planned.recipe.hash()
+    recipe, digest = planned.recipe, planned.digest
     mine = [entry for entry in entries if (entry.name, entry.config_hash) == (recipe.name, digest)]
     return Training(
         recipe.name,

@@ -50,8 +50,9 @@ def needed(experiment: Experiment, arm: str, data: str) -> set[tuple[str, float]
     """
     wanted = set()
     for system in experiment.systems(arm, experiment.features_on(data)):
-        wanted |= {(name, rate) for name in system.recipes for rate in tuning.FIRST}
-        best = " or ".join(system.recipes)
+        left_out = " without true negatives" if experiment.arms[arm].only_false else ""
+        wanted |= {(name + left_out, rate) for name in system.recipes for rate in tuning.FIRST}
+        best = " or ".join(system.recipes) + left_out
         for seed in range(gates.seeds_wanted(data)):
             if seed != tuning.SEED or system.member.again:
                 wanted.add((best, seed + 1000.0 * system.member.again))

@@ -16,6 +16,7 @@ from vsecore import records, scenes
 from vsecore.baselines import ridge_scores
 from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import evaluate, map_at_r
+from vsecore.experiments.worlds import WORLDS
 
 BASELINE = "ridge"
 """The record of a ridge regression from the mean element to words, which every system should beat."""
@@ -42,19 +43,25 @@ def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
     }
 
 
-def truth_of(test: Split, data: str) -> Tensor | None:
-    """Return which captions are true of which pictures, (Nc, n) bool; None but for the scenes' test split."""
-    if data != "scenes":
+def truth_of(split: Split, data: str, name: str = "test") -> Tensor | None:
+    """Return which captions are true of which pictures, (Nc, n) bool; None where this is not known.
+
+    Args:
+        split: of a world of scenes, from the seed 0.
+        data: the name of the data.
+        name: the split's name in that world.
+    """
+    if data not in WORLDS:
         return None
-    made = scenes.pictures("test", len(test))
-    if [caption.text for picture in made for caption in picture.captions] != test.captions:
+    made = scenes.pictures(name, len(split), **WORLDS[data])
+    if [caption.text for picture in made for caption in picture.captions] != split.captions:
         return None  # the split comes from another seed of the world
-    return torch.from_numpy(_truth(len(test)))
+    return torch.from_numpy(_truth(name, len(split), data))
 
 
 @cache
-def _truth(count: int) -> np.ndarray:
-    made = scenes.pictures("test", count)
+def _truth(name: str, count: int, data: str) -> np.ndarray:
+    made = scenes.pictures(name, count, **WORLDS[data])
     captions = [caption for picture in made for caption in picture.captions]
     return scenes.relevance(captions, [picture.scene for picture in made])
 

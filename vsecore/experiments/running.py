@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from vsecore import records
+from vsecore.data.files import cache_folder
+from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.evaluation import ensemble, evaluate
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
-from vsecore.experiments.experiment import Candidates, Member, PlannedTraining, title_of
+from vsecore.experiments.experiment import Candidates, Experiment, Member, Mined, PlannedTraining, title_of
+from vsecore.experiments.first_round import mine_for, shares_true
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores, relation_pairs, told_by_left_right
-from vsecore.experiments.references import on_truth, record_references
+from vsecore.experiments.references import on_truth, record_references, truth_of
 from vsecore.experiments.scales import Scale, changes_of, recipe_at
+from vsecore.experiments.worlds import WORLDS, collection_of
 from vsecore.losses import Rule, negatives_kept
 from vsecore.paths import results
 from vsecore.recipes import Recipe
-from vsecore.training import Event, Run, describe_data, fit, score_split
+from vsecore.training import Event, Run, describe_data, fit_in_rounds, score_split
 from vsecore.training.distributed import best_device, make_accelerator, precision_of
 
 RULES: tuple[Rule, ...] = ("released", "printed")
 RESULTS = results() / "experiments"
+MADE = ("negatives", "weights")
+"""What the first of two rounds leaves: it follows from the recipe, the data and the seed."""
 
 
 def run(
@@ -52,10 +60,11 @@ def run(
 
     Args:
         name: the experiment's name.
-        open_data: opens the data with the kind of features that it is given.
+        open_data: opens the data with the kind of features that it is given; scenes in the experiment's
+            own world, and with its name.
         features: the features for arms that do not name their own; None: the experiment's.
         seeds: one run each, seed by seed, so that an interrupted experiment has complete comparisons.
-        arms: only these; empty: all that the scale can train.
+        arms: only these; empty: all that can be trained at this scale and on these data.
         scale: "fair" or "lesson".
         settings: changes to all arms' recipes in place of the scale's own.
         vectors: makes the word vectors from the tokenizer; None: they start as noise.
@@ -63,29 +72,29 @@ def run(
         tell: called with a line about each result.
 
     Raises:
-        ValueError: the experiment or an arm is unknown, there is no scale for this data, or a learning rate
-            is set although it is to be chosen.
+        ValueError: the experiment or an arm is unknown, there is no scale for this data, the scenes are those
+            of another world, an arm leaves out true negatives where the truth is not known, or a learning
+            rate is set although it is to be chosen.
     """
     experiment = get_experiment(name)
     if scale == "fair" and settings is not None and "training.learning_rate" in settings:
         raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
     opened = cache(open_data)
-    features = features or experiment.features_on(opened(experiment.features).name)
-    systems = {arm: experiment.systems(arm, features) for arm in arms or experiment.arms}
-    changes = changes_of(scale, opened(features).name) if settings is None else settings
+    data = opened(experiment.features).name
+    features = features or experiment.features_on(data)
+    chosen = arms or [arm for arm in experiment.arms if experiment.trains_on(arm, data)]
+    systems = {arm: experiment.systems(arm, features) for arm in chosen}
+    _check_data(experiment, chosen, data)
+    changes = changes_of(scale, collection_of(data)) if settings is None else settings
     folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
-    workshop = _Workshop(opened, vectors, folder, tell, experiment.pairs)
+    workshop = _Workshop(opened, vectors, folder, tell, experiment)
     for kind in dict.fromkeys(part.member.features for parts in systems.values() for part in parts):
         record_references(opened(kind), folder, tell)
-
-    @cache
-    def tried(recipe: str, kind: FeatureKind) -> dict[float, float]:
-        return workshop.tune(recipe, kind, changes)
 
     def recipe_of(candidates: Candidates) -> Recipe | None:
         if scale == "lesson":
             return recipe_at(candidates, changes)
-        return tuning.tuned(candidates, changes, lambda name: tried(name, candidates.member.features))
+        return tuning.tuned(candidates, changes, lambda name: workshop.tune(name, candidates, changes))
 
     planned = {arm: experiment.trainings(arm, features, recipe_of) for arm in systems}
     if not arms:  # a lesson's scale cannot choose between recipes
@@ -99,6 +108,17 @@ def run(
         workshop.forget()  # the systems that several ensembles of a seed shared
 
 
+def _check_data(experiment: Experiment, arms: Iterable[str], data: str) -> None:
+    """Refuse scenes of another world, and arms that need a truth that is not known."""
+    if data in WORLDS and data != experiment.world:
+        raise ValueError(f"the data are {data!r}: this experiment must have {experiment.world!r}")
+    for arm in arms:
+        if not experiment.trains_on(arm, data):
+            raise ValueError(
+                f"arm {arm!r} leaves out true negatives, but the truth of data {data!r} is not known"
+            )
+
+
 class _Workshop:
     """Trains what is not recorded yet, and records it."""
 
@@ -108,24 +128,36 @@ class _Workshop:
         vectors: Callable[[Any], Tensor] | None,
         folder: Path,
         tell: Callable[[str], None],
-        pairs: bool,
+        experiment: Experiment,
     ) -> None:
-        self.pairs = pairs
+        self.pairs = experiment.pairs
+        self.miners = {arm.mined_by for arm in experiment.arms.values()} - {""}
+        self.mining_recipes = {
+            recipe
+            for arm in self.miners
+            for kind in get_args(FeatureKind)
+            for system in experiment.systems(arm, kind)
+            for recipe in system.recipes
+        }
         self.opened, self.vectors, self.folder, self.tell = opened, vectors, folder, tell
         self.precision = precision_of(make_accelerator())
         self.trained: dict[tuple[str, int], _Trained] = {}
+        self.tuned: dict[tuple[str, FeatureKind, str], dict[float, float]] = {}
 
-    def tune(self, name: str, features: FeatureKind, changes: Mapping[str, Any]) -> dict[float, float]:
+    def tune(self, name: str, candidates: Candidates, changes: Mapping[str, Any]) -> dict[float, float]:
         """Return the best rsum on dev at each learning rate that a recipe must be tried at, from one seed."""
-        results: dict[float, float] = {}
+        mined, features = candidates.mined, candidates.member.features
+        results = self.tuned.setdefault((name, features, mined.digest if mined else ""), {})
+        if not tuning.still_to_try(results):
+            return results
         while rates := tuning.still_to_try(results):
             for rate in rates:
-                planned = PlannedTraining(tuning.at_rate(name, changes, rate), Member(features))
-                entry = self.record(f"{name} at {rate:g}", [planned], tuning.SEED)
+                planned = PlannedTraining(tuning.at_rate(name, changes, rate), Member(features), mined)
+                entry = self.record(f"{_called(name, mined)} at {rate:g}", [planned], tuning.SEED)
                 results[rate] = max(tuning.development_curve(entry))
                 self.forget()
         self.tell(
-            f"{name}: learning rate {tuning.best(results):g}, of "
+            f"{_called(name, mined)}: learning rate {tuning.best(results):g}, of "
             f"{', '.join(f'{rate:g}' for rate in sorted(results))}"
         )
         return results
@@ -137,24 +169,57 @@ class _Workshop:
         found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
         for entry in found:
             if (
-                entry.data == _data(sources)
+                _known_beforehand(entry.data) == _data(sources)
                 and self._pair_metrics(entry.data["name"]) <= entry.metrics.keys()
             ):
                 self.tell(f"{title}, seed {seed}: recorded already")
                 return entry
-        parts = []
-        for training in trainings:
-            key = (training.recipe.hash(), training.seed(seed))
-            if key not in self.trained:
-                data = self.opened(training.member.features)
-                pairs = relation_pairs(data.feature_kind) if self._pair_metrics(data.name) else None
-                self.trained[key] = _train(training, data, self.vectors, seed, pairs)
-            parts.append(self.trained[key])
+        parts = [self._train(training, seed) for training in trainings]
         test = self.opened(trainings[0].member.features).test
         entry = _recorded(name, digest, parts, test, sources, seed)
         records.write(entry, self.folder)
         self.tell(f"{title}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")
         return entry
+
+    def _train(self, training: PlannedTraining, seed: int) -> _Trained:
+        """Train a system, or return it if it was just trained."""
+        key = (training.digest, training.seed(seed))
+        if key not in self.trained:
+            data = self.opened(training.member.features)
+            pairs = relation_pairs(data.feature_kind) if self._pair_metrics(data.name) else None
+            self.trained[key] = _train(
+                training,
+                data,
+                self.vectors,
+                seed,
+                pairs,
+                negatives=self._mine(training, data, seed),
+                folder=self._kept(training, seed),
+                recalls=bool(self.miners),
+            )
+        return self.trained[key]
+
+    def _mine(self, training: PlannedTraining, data: Dataset, seed: int) -> OfflineNegatives | None:
+        """Mine a training's offline negatives with the model of another training; None: nothing to mine."""
+        if training.mined is None:
+            return None
+        first = training.recipe.first_round
+        if first is None:
+            raise ValueError(f"recipe {training.recipe.name!r} has no first round: it needs no negatives")
+        miner = self._train(training.mined.by, seed).run
+        truth = truth_of(data.train, data.name, "train") if training.mined.only_false else None
+        return mine_for(
+            miner.model.to(best_device()), data.train, miner.tokenizer, first.texts, first.pictures, truth
+        )
+
+    def _kept(self, training: PlannedTraining, seed: int) -> Path | None:
+        """Return where the run of a system that mines is kept, so that it is trained once for all arms."""
+        if training.recipe.name not in self.mining_recipes:
+            return None
+        sources = json.dumps(_sources(training, self.opened, self.vectors, seed), sort_keys=True)
+        told = hashlib.sha256(f"{self.precision}\n{sources}".encode()).hexdigest()[:12]
+        name = f"{training.recipe.name}-{training.digest}-{told}-seed{training.seed(seed)}"
+        return cache_folder("first_rounds") / name
 
     def _pair_metrics(self, data: str) -> set[str]:
         """Return what a record must have beyond the usual; another experiment's may lack it."""
@@ -171,6 +236,7 @@ class _Trained:
     scores: Tensor  # (Ni, Nc), of the test split
     pairs: Tensor | None  # (P, 2, 2, C), see `pairs`; None: not asked for
     followed: dict[str, float]
+    mined: dict[str, float] = field(default_factory=dict)  # see `shares_true`
 
 
 def _train(
@@ -179,21 +245,42 @@ def _train(
     vectors: Callable[[Any], Tensor] | None,
     seed: int,
     pairs: Split | None,
+    *,
+    negatives: OfflineNegatives | None,
+    folder: Path | None,
+    recalls: bool,
 ) -> _Trained:
+    """Train a system.
+
+    Args:
+        training: what to train.
+        data: what to train it on.
+        vectors: makes the word vectors; None: they start as noise.
+        seed: of the experiment.
+        pairs: pictures that differ in one relation, if they are looked at.
+        negatives: its offline negatives; None: it has none, or mines its own after a first round.
+        folder: where the run is kept; None: nowhere.
+        recalls: whether the recalls at 1 on dev are followed too.
+    """
     watch = _Watch()
     tokenizer = training.recipe.tokenizer(data.train.captions)
-    run = fit(
+    run = fit_in_rounds(
         training.recipe,
         data,
+        folder=folder,
+        resume=folder is not None,
         tokenizer=tokenizer,
         vectors=None if vectors is None else vectors(tokenizer),
+        negatives=negatives,
         callback=watch,
         seed=training.seed(seed),
     )
     model = run.model.to(best_device())
     scores = score_split(model, data.test, tokenizer)
     of_pairs = None if pairs is None else pair_scores(model, pairs, tokenizer)
-    return _Trained(run, scores, of_pairs, watch.metrics())
+    truth = None if negatives is None else truth_of(data.train, data.name, "train")
+    shares = {} if negatives is None or truth is None else shares_true(negatives, truth)
+    return _Trained(run, scores, of_pairs, _curves(run, recalls) | watch.metrics(), shares)
 
 
 def _recorded(
@@ -213,7 +300,12 @@ def _recorded(
         told = f" and on {2 * len(pairs[0])} that are pairs which differ in one relation"
     if len(parts) == 1:
         note = f"best epoch on dev, evaluated on {len(test)} test pictures{told}; {_Watch.note}"
-        return records.record_run(parts[0].run, metrics | parts[0].followed, note)
+        if "mined_by" in sources[0]:
+            note += "; the seconds are those of the second round"
+        if parts[0].mined:
+            note += "; of the mined texts and pictures, how many are true of their anchor, in percent"
+        entry = records.record_run(parts[0].run, metrics | parts[0].followed | parts[0].mined, note)
+        return replace(entry, config_hash=digest, data=entry.data | sources[0])
     return records.record(
         title,
         config={"members": [part.run.recipe.portable() for part in parts]},
@@ -241,7 +333,26 @@ def _sources(
     tokenizer = training.recipe.tokenizer(data.train.captions)
     begin = None if vectors is None else vectors(tokenizer)
     found: dict[str, Any] = describe_data(data, tokenizer, begin)
+    if mined := training.mined:
+        found["mined_by"] = f"{mined.by.recipe.name} {mined.by.digest}, seed {mined.by.seed(seed)}"
+        if mined.only_false:
+            found["left_out"] = "negatives that are true of their anchor"
     return found
+
+
+def _called(name: str, mined: Mined | None) -> str:
+    """Return what a line about a system calls it."""
+    return f"{name} without true negatives" if mined and mined.only_false else name
+
+
+def _curves(run: Run, recalls: bool) -> dict[str, float]:
+    """Return the rsum on dev after each epoch, and the recalls at 1 if they are asked for."""
+    followed = ("rsum", "i2t_r1", "t2i_r1") if recalls else ("rsum",)
+    return {
+        f"dev_{metric}_{number}": entry[metric]
+        for number, entry in enumerate(run.history, start=1)
+        for metric in followed
+    }
 
 
 def _data(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -251,8 +362,16 @@ def _data(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"name": sources[0]["name"], "members": sources}
 
 
+def _known_beforehand(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record's entry for the data without what the training itself made: see `fit_in_rounds`."""
+    known = {field: value for field, value in data.items() if field not in MADE}
+    if "members" in known:
+        known["members"] = [_known_beforehand(member) for member in known["members"]]
+    return known
+
+
 class _Watch:
-    """Follows a training: after each epoch the rsum on dev, and the negatives that each rule keeps."""
+    """Follows a training: in each epoch the negatives that each rule of AdOpt keeps."""
 
     note = (
         "after each epoch the rsum on dev, and how many negatives either rule of AdOpt keeps, the mean over "
@@ -260,19 +379,16 @@ class _Watch:
     )
 
     def __init__(self) -> None:
-        self.rsum: list[float] = []
         self.kept: dict[tuple[Rule, int], list[Tensor]] = defaultdict(list)
 
     def __call__(self, event: Event) -> None:
         if event.metrics is not None:
-            self.rsum.append(event.metrics["rsum"])
             return
         for rule in RULES:  # read at the end: reading one now would wait for a GPU
             self.kept[rule, event.epoch].append(negatives_kept(event.scores, rule, event.positives))
 
     def metrics(self) -> dict[str, float]:
-        followed = {f"dev_rsum_{epoch + 1}": rsum for epoch, rsum in enumerate(self.rsum)}
-        return followed | {
+        return {
             f"negatives_{rule}_{epoch + 1}": statistics.mean(int(k) for k in kept)
             for (rule, epoch), kept in self.kept.items()
         }

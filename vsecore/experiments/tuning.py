@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from vsecore.experiments.experiment import Candidates
+from vsecore.experiments.experiment import Candidates, Member, Mined, PlannedTraining
 from vsecore.recipes import Recipe, get
 from vsecore.records import Record
 
@@ -34,6 +34,12 @@ def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> Re
     return get(name, {**dict(changes), "training.learning_rate": rate})
 
 
+def digest_at(name: str, changes: Mapping[str, Any], rate: float, mined: Mined | None = None) -> str:
+    """Return the digest of a training with this learning rate; it is the same on all features."""
+    recipe = at_rate(name, changes, rate)
+    return PlannedTraining(recipe, Member(recipe.features), mined).digest
+
+
 def development_curve(entry: Record) -> list[float]:
     """Return the rsum on the development split after each epoch, from the record of a training."""
     found = {
@@ -44,18 +50,21 @@ def development_curve(entry: Record) -> list[float]:
     return [found[epoch] for epoch in sorted(found)]
 
 
-def recorded(name: str, changes: Mapping[str, Any], entries: Iterable[Record]) -> dict[float, list[Record]]:
+def recorded(
+    name: str, changes: Mapping[str, Any], entries: Iterable[Record], mined: Mined | None = None
+) -> dict[float, list[Record]]:
     """Return the records of a recipe at each learning rate that was tried, from all seeds, lowest rate first.
 
     Args:
         name: the recipe's name, with its variants.
         changes: other changes to the recipe.
         entries: records of the data; those of other recipes are left out.
+        mined: where its offline negatives come from, see `Mined`.
     """
     mine = [entry for entry in entries if entry.name == name]
     if not mine:
         return {}
-    digests = {rate: at_rate(name, changes, rate).hash() for rate in LADDER}
+    digests = {rate: digest_at(name, changes, rate, mined) for rate in LADDER}
     by_rate = {rate: [entry for entry in mine if entry.config_hash == digests[rate]] for rate in LADDER}
     return {rate: found for rate, found in by_rate.items() if found}
 

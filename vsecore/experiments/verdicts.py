@@ -84,7 +84,7 @@ def _judged(
     shut: list[list[Shut] | None] = []
     for claim in several:
         first, second = found.get(claim.system), found.get(claim.against)
-        if never := gates.no_measures(data, claim.about):
+        if never := gates.never(claim, data):
             shut.append([never])
         elif first is None or second is None:
             shut.append(None)
@@ -108,7 +108,7 @@ def _judged(
         if gates_shut is None:
             held.append(Outcome(claim, {}, (), "not tried"))
             continue
-        if claim not in by_measure and not _measures(claim, data):
+        if gates.never(claim, data):
             held.append(Outcome(claim, {}, gates_shut, "too small to say"))
             continue
         first, second = found[claim.system], found[claim.against]

@@ -27,13 +27,12 @@ class Similarities:
 
 
 def similarities(step: Step) -> Similarities:
-    """Compute the seven similarities of each pair of a step.
+    """Compute the seven similarities of each pair of a step, whose batch must be of pairs.
 
-    A pair is a caption with its own picture, so in a batch of pictures with all their captions each picture
-    is in several. Captions of one picture are never its negatives.
+    Captions of one picture are never its negatives.
 
     Raises:
-        ValueError: the step has no offline negatives.
+        ValueError: the step has no offline negatives, or its batch is not of pairs.
     """
     if len(step.offline) != 2:
         raise ValueError(
@@ -41,17 +40,15 @@ def similarities(step: Step) -> Similarities:
             "NEGATIVES) and give them to the training (vse train ... --negatives NEGATIVES; in Python, "
             "negatives=...)"
         )
-    rows, scores = _rows(step), floating(step.scores)
+    scores = _of_pairs(step)
     (pictures_of_texts, texts), (pictures, texts_of_pictures) = step.offline
-    # In a batch of pairs, row and caption are the same already.
-    v = step.v if len(step.scores) == len(rows) else step.v[rows]
-    negatives = torch.where(step.positives, -torch.inf, scores)  # (B, C)
+    negatives = torch.where(step.positives, -torch.inf, scores)  # (B, B)
     compare = cast(Callable[[Embedding, Embedding], Tensor], step.similarity.pairs)
     return Similarities(
-        positive=scores.gather(0, rows[None])[0],
-        online_text=negatives.amax(1)[rows],
+        positive=scores.diagonal(),
+        online_text=negatives.amax(1),
         online_image=negatives.amax(0),
-        offline_text=compare(v, texts),
+        offline_text=compare(step.v, texts),
         offline_image=compare(pictures, step.t),
         offline_pair=compare(pictures, texts),
         swapped_pair=compare(pictures_of_texts, texts_of_pictures),
@@ -61,32 +58,33 @@ def similarities(step: Step) -> Similarities:
 def online_pairs(step: Step) -> tuple[Tensor, Tensor]:
     """Compute s(Î, T̂) and s(I(T̂), T(Î)) of each pair: those without common elements, made of the batch.
 
-    T(Î) is the first caption of Î in the batch.
-
     Returns:
-        Both, (C,) each; -inf where T̂ and Î belong together, or where there is no negative.
+        Both, (B,) each; -inf where T̂ and Î belong together, or where there is no negative.
+
+    Raises:
+        ValueError: the batch is not of pairs.
     """
-    rows, scores = _rows(step), floating(step.scores)
-    own_caption = step.positives.to(torch.uint8).argmax(1)  # (B,)   the first caption of each picture
-    negatives = torch.where(step.positives, -torch.inf, scores)  # (B, C)
-    alone = torch.isneginf(negatives.amax(1)[rows]) | torch.isneginf(negatives.amax(0))  # (C,)
-    text, picture = negatives.argmax(1)[rows], negatives.argmax(0)  # (C,)   T̂ and Î
+    negatives = torch.where(step.positives, -torch.inf, _of_pairs(step))  # (B, B)
+    hardest_text, text = negatives.max(1)  # (B,) each   T̂ is the caption of pair `text`
+    hardest_picture, picture = negatives.max(0)  # Î is the picture of pair `picture`
+    alone = torch.isneginf(hardest_text) | torch.isneginf(hardest_picture)
 
     def at(row: Tensor, column: Tensor) -> Tensor:
-        place = row * scores.shape[1] + column
-        return torch.where(alone, -torch.inf, negatives.flatten().gather(0, place))
+        return torch.where(alone, -torch.inf, negatives.flatten().gather(0, row * len(negatives) + column))
 
-    return at(picture, text), at(rows[text], own_caption[picture])
-
-
-def _rows(step: Step) -> Tensor:
-    """Return the row of each caption's own picture, (C,)."""
-    pictures, captions = step.scores.shape
-    if pictures == captions:  # pairs, or pictures with one caption each
-        return torch.arange(captions, device=step.scores.device)
-    return step.positives.to(torch.uint8).argmax(0)
+    return at(picture, text), at(text, picture)
 
 
 def floating(scores: Tensor) -> Tensor:
     """Return scores in float32 at least: a bfloat16 sum over a batch keeps two digits."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+def _of_pairs(step: Step) -> Tensor:
+    pictures, captions = step.scores.shape
+    if pictures != captions:
+        raise ValueError(
+            f"the batch has {pictures} pictures with {captions} captions: it must have one caption for each "
+            'picture; set training.batches to "pairs"'
+        )
+    return floating(step.scores)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from vsecore.recipes import bfan, scan, small, thesis, two_ad, vsrn
-from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training, settings
+from vsecore.recipes import aoq, bfan, scan, small, thesis, two_ad, vsrn
+from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTower, Training, settings
 from vsecore.recipes.tern import tern
 from vsecore.recipes.vsepp import vsepp
 
 __all__ = [
     "RECIPES",
     "VARIANTS",
+    "FirstRound",
     "ImageTower",
     "Part",
     "Recipe",
@@ -40,13 +41,14 @@ RECIPES: dict[str, Recipe] = {
             for feature in _COMPARED
         ),
         *(tern(feature, text) for feature in _COMPARED for text in ("bert", "words")),
+        *(make(feature) for make in aoq.SYSTEMS for feature in _COMPARED),
     )
 }
 """Every system by name."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
     variant: changes
-    for work in (two_ad, small, thesis, scan, bfan, vsrn)
+    for work in (two_ad, small, thesis, scan, bfan, vsrn, aoq)
     for variant, changes in work.VARIANTS.items()
 }
 """Named changes to a recipe: the parts that papers remove or replace."""

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
@@ -104,6 +104,19 @@ class Training:
 
 
 @dataclass(frozen=True, config=STRICT)
+class FirstRound:
+    """A training before the training: its model finds the hard negatives that the second one learns from.
+
+    Source: Chen, Deng and Luo 2020 (AOQ), section 3.2; there 300 captions and 60 pictures.
+    """
+
+    losses: tuple[AnyPart, ...] = (Part("triplet"),)
+    texts: Count = 300  # how many of the hardest captions are kept for each picture
+    pictures: Count = 60  # how many of the hardest pictures for each caption
+    keeps_weights: bool = False  # go on with the first round's weights; False: begin from new ones
+
+
+@dataclass(frozen=True, config=STRICT)
 class Recipe:
     """A whole system. Its `losses` are added up, each times its weight."""
 
@@ -116,11 +129,12 @@ class Recipe:
     similarity: AnyPart = Part("cosine")
     losses: tuple[AnyPart, ...] = (Part("triplet"),)
     training: Training = Training()
+    first_round: FirstRound | None = None  # None: there is one training; see `training.fit_in_rounds`
 
     def __post_init__(self) -> None:
         """Refuse parts that cannot be built, before hours of preparation are spent."""
         for place, registry, part in self._parts():
-            where = "losses" if registry is LOSSES else ".".join(map(str, place))
+            where = ".".join(str(step) for step in place if not isinstance(step, int))
             try:
                 _check_size(registry.read(part.name, part.options))
                 if registry is not IMAGE_ENCODERS and registry is not TEXT_ENCODERS:
@@ -134,14 +148,39 @@ class Recipe:
                 f"similarity {self.similarity.name!r} does not say what it compares: give its class the "
                 'attribute reads = "vectors" or reads = "elements"'
             )
-        names = [part.name for part in self.losses]
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"losses are {names}: wanted at least one, and none twice")
+        rounds = {"losses": self.losses}
+        if self.first_round is not None:
+            rounds["first_round.losses"] = self.first_round.losses
+            self._check_first_round(self.first_round)
+        for where, losses in rounds.items():
+            names = [part.name for part in losses]
+            if not names or len(set(names)) < len(names):
+                raise ValueError(f"{where} are {names}: wanted at least one, and none twice")
+        if self.learns_offline and self.training.batches != "pairs":
+            raise ValueError(
+                f"training.batches is {self.training.batches!r}: it must be 'pairs', since a loss learns "
+                "from offline negatives, which are drawn for pairs"
+            )
         for tower, pool in (("image", self.image.pool), ("text", self.text.pool)):
             if pool is None and "vectors" in names_read(SIMILARITIES[self.similarity.name]):
                 raise ValueError(
                     f"{tower}.pool is missing: similarity {self.similarity.name!r} compares pooled vectors"
                 )
+
+    def _check_first_round(self, first: FirstRound) -> None:
+        """Refuse rounds that cannot follow each other."""
+        early = [part.name for part in first.losses if reads_offline(part)]
+        if early:
+            raise ValueError(
+                f"first_round.losses names {early[0]!r}, which learns from offline negatives: they are mined "
+                "after the first round, so it must be a loss of the batch alone"
+            )
+        if not self.learns_offline:
+            names = ", ".join(part.name for part in self.losses)
+            raise ValueError(
+                f"first_round is set, but no loss of the second round ({names}) learns from offline "
+                "negatives: set first_round to none, or losses to one that does"
+            )
 
     def _try(self, registry: Registry, part: Part) -> None:
         """Build a part once, without using memory, to see whether its constructor accepts the options."""
@@ -163,6 +202,10 @@ class Recipe:
             (("shared",), REASONERS, self.shared),
             (("similarity",), SIMILARITIES, self.similarity),
             *((("losses", row), LOSSES, part) for row, part in enumerate(self.losses)),
+            *(
+                (("first_round", "losses", row), LOSSES, part)
+                for row, part in enumerate(self.first_round.losses if self.first_round else ())
+            ),
         ]
         return [(place, registry, part) for place, registry, part in places if part is not None]
 
@@ -172,12 +215,29 @@ class Recipe:
         name = self.image.encoder.name
         return cast(FeatureKind, getattr(IMAGE_ENCODERS[name], "reads", name))
 
+    @property
+    def learns_offline(self) -> bool:
+        """Whether one of its losses learns from offline negatives."""
+        return any(reads_offline(part) for part in self.losses)
+
+    def of_first_round(self) -> Recipe:
+        """Return the recipe of the first round: the same system, trained by the first round's losses.
+
+        Raises:
+            ValueError: there is no first round.
+        """
+        if self.first_round is None:
+            raise ValueError(f"recipe {self.name!r} has no first round")
+        name = f"{self.name}, first round"
+        return replace(self, name=name, losses=self.first_round.losses, first_round=None)
+
     def override(self, changes: Mapping[str, Any]) -> Recipe:
         """Return the same recipe with other values.
 
         Args:
             changes: the full names of fields with their values, which may be text. Change a part by giving
-                another name (its options are then the defaults), or option by option.
+                another name (its options are then the defaults), or option by option; a loss among several
+                is changed by its own name, in both rounds if both have it.
 
         Raises:
             ValueError: a field is unknown, or a value is of the wrong type or range.
@@ -185,6 +245,7 @@ class Recipe:
         Example:
             >>> get("vsepp_grid_gru").override({"training.epochs": "3", "losses.triplet.margin": 0.1})
             >>> get("vsepp_grid_gru").override({"image.pool": "kmax", "image.pool.k": 5})
+            >>> get("vsrn_grid").override({"losses.triplet": "adopt"})  # its captioning loss stays
         """
         content = self.to_dict()
         # A part's name comes before its options, whatever the order in which they are given.
@@ -247,6 +308,11 @@ class Recipe:
             kept = {key: value for key, value in written.items() if value != plain.get(key)}
             written.clear()
             written.update({"name": part.name, **kept})
+        if self.first_round is not None:
+            plain = json.loads(json.dumps(asdict(FirstRound())))
+            plain["losses"] = [{"name": part["name"]} for part in plain["losses"]]
+            first = content["first_round"]
+            content["first_round"] = {key: value for key, value in first.items() if value != plain[key]}
         return content
 
     def tokenizer(self, captions: Sequence[str]) -> Tokenizer:
@@ -373,25 +439,58 @@ def _change(content: dict[str, Any], name: str, value: Any) -> None:
     value = _parsed(value)
     *outer, last = field.split(".")
     holder = functools.reduce(lambda inner, key: inner[key], outer, content)
-    if field == "losses":
-        if name == field:
-            listed = value if isinstance(value, list | tuple) else [value]
-            holder[last] = [_full(part, name) for part in listed]
-            return
-        loss, _, option = name.removeprefix("losses.").partition(".")
-        part = next((part for part in holder[last] if part["name"] == loss), None)
-        if part is None or not option:
-            known = ", ".join(part["name"] for part in holder[last])
-            raise ValueError(f"setting {name!r} is unknown: this recipe's losses are {known}")
-        _change_part(part, option, value)
+    if field == "first_round" and name != field:
+        _change_first_round(content, name, value)
+    elif field == "losses":
+        _change_losses(content, name, "losses", value)
+        first, rest = content["first_round"], name.removeprefix("losses.")
+        shared = [part["name"] for part in first["losses"]] if first else []
+        if name != field and "." in rest and rest.split(".")[0] in shared:  # it is one loss in both rounds
+            _change_losses(first, name, "losses", value)
     elif name == field:
         if _is_part(settings()[field]) and value not in (None, "none"):  # as people write null
             value = _full(value, name)
+        if isinstance(value, FirstRound):
+            value = asdict(value)
         holder[last] = None if value == "none" else value
     elif _is_part(settings()[field]) and holder[last] is not None:
         _change_part(holder[last], name.removeprefix(f"{field}."), value)
     else:
         raise _unknown(name)
+
+
+def _change_first_round(content: dict[str, Any], name: str, value: Any) -> None:
+    """Set a field of the first round, such as "first_round.texts"."""
+    if content["first_round"] is None:
+        raise ValueError(
+            f"setting {name!r} is unknown here: recipe {content['name']!r} has no first round (first_round "
+            "is none)"
+        )
+    inner = name.removeprefix("first_round.")
+    if inner.split(".")[0] == "losses":
+        _change_losses(content["first_round"], name, "first_round.losses", value)
+    elif inner in content["first_round"]:
+        content["first_round"][inner] = value
+    else:
+        known = ", ".join(f"first_round.{field}" for field in content["first_round"])
+        raise ValueError(f"setting {short(name)} is unknown: there are {known}")
+
+
+def _change_losses(holder: dict[str, Any], name: str, field: str, value: Any) -> None:
+    """Set all losses of a round, one of them, or one of its options."""
+    if name == field:
+        listed = value if isinstance(value, list | tuple) else [value]
+        holder["losses"] = [_full(part, name) for part in listed]
+        return
+    loss, _, option = name.removeprefix(f"{field}.").partition(".")
+    row = next((row for row, part in enumerate(holder["losses"]) if part["name"] == loss), None)
+    if row is None:
+        known = ", ".join(part["name"] for part in holder["losses"])
+        raise ValueError(f"setting {name!r} is unknown: this recipe's {field} are {known}")
+    if option:
+        _change_part(holder["losses"][row], option, value)
+    else:
+        holder["losses"][row] = {"weight": holder["losses"][row].get("weight", 1.0), **_full(value, name)}
 
 
 def _unknown(name: str) -> ValueError:
@@ -405,6 +504,11 @@ def _unknown(name: str) -> ValueError:
     near = sorted((field for field in likeness if likeness[field] > 0.8), key=lambda one: -likeness[one])
     told = f"did you mean {' or '.join(near[:2])}?" if near else f"there are {', '.join(settings())}"
     return ValueError(f"setting {short(name)} is unknown: {told}")
+
+
+def reads_offline(part: Part) -> bool:
+    """Whether a loss learns from offline negatives: its class says so, by the attribute `reads_offline`."""
+    return bool(getattr(LOSSES[part.name], "reads_offline", False))
 
 
 def _change_part(part: dict[str, Any], option: str, value: Any) -> None:

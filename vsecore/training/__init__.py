@@ -1,8 +1,9 @@
-"""Training: one loop for every recipe (`fit`), its result (`Run`), and the evaluation of a model."""
+"""Training: one loop for every recipe (`fit`), in one or two rounds; its result; a model's evaluation."""
 
 from vsecore.encoding import encode
 from vsecore.training.embedding import evaluate_split, score_split
 from vsecore.training.loop import Event, Run, describe_data, fit, load_run
+from vsecore.training.rounds import fit_in_rounds
 from vsecore.training.system import System
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "encode",
     "evaluate_split",
     "fit",
+    "fit_in_rounds",
     "load_run",
     "score_split",
 ]

@@ -32,6 +32,7 @@ class DataIdentity:
     vectors: str
     feature_kind: str = ""
     negatives: str = ""
+    weights: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ DIGESTS = {
     "data.tokenizer": "the tokenizer's words",
     "data.vectors": "word vectors",
     "data.negatives": "offline negatives",
+    "data.weights": "weights of an earlier round",
 }
 """Fields that keep only a digest, and the plain names of what they stand for."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -80,6 +80,14 @@ class Run:
     processes: int  # how many shared each batch
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """What an earlier round hands to a training."""
+
+    seconds: float  # how long it took
+    weights: Mapping[str, Tensor] | None = None  # the model's weights to begin with; None: new ones
+
+
 def fit(
     recipe: Recipe,
     data: Dataset,
@@ -89,6 +97,7 @@ def fit(
     tokenizer: Tokenizer | None = None,
     vectors: Tensor | None = None,
     negatives: OfflineNegatives | None = None,
+    begin: Beginning | None = None,
     callback: Callable[[Event], None] | None = None,
     seed: int = 0,
     device: Literal["auto", "cpu"] = "auto",
@@ -114,6 +123,7 @@ def fit(
         tokenizer: for the captions; None: the recipe makes one from the training captions.
         vectors: initial word vectors, (len(tokenizer), width).
         negatives: hard negatives from the whole training set; each pair gets new ones (`Batch.offline`).
+        begin: what an earlier round leaves, see `fit_in_rounds`; its seconds count as this run's.
         callback: called with an `Event` after each step and each evaluation. An exception in it ends the run.
         seed: decides the initial weights, the order, and what is dropped.
         device: "auto" uses a GPU if there is one.
@@ -126,7 +136,8 @@ def fit(
         The run. Its model is always on the CPU and in eval mode, as `load_run` gives it.
 
     Raises:
-        ValueError: recipe and data do not fit; the folder holds a run and `resume` is False; it holds a run
+        ValueError: recipe and data do not fit; the recipe needs negatives, or an earlier round's weights,
+            and there are none; the folder holds a run and `resume` is False; it holds a run
             of another recipe, data, tokenizer, vectors, negatives, precision or seed; or the run is damaged.
         BlockingIOError: another process trains in the folder.
         FloatingPointError: the loss, its gradient or a weight became NaN or infinite. The checkpoint is from
@@ -134,6 +145,8 @@ def fit(
     """
     folder = None if folder is None else Path(folder)
     _check_arguments(recipe, data, seed, save_every)
+    weights = None if begin is None else begin.weights
+    _check_rounds(recipe, negatives, weights)
     if folder is not None:
         refuse_to_overwrite(folder, resume)
     settings = recipe.training
@@ -141,7 +154,10 @@ def fit(
     tokenizer = tokenizer or recipe.tokenizer(data.train.captions)
 
     torch.manual_seed(seed)
-    system = System.build(recipe, data, tokenizer, vectors).to(accelerator.device)
+    system = System.build(recipe, data, tokenizer, vectors)
+    if weights is not None:
+        system.model.load_state_dict(weights)
+    system = system.to(accelerator.device)
     optimizer = make_optimizer(system, settings)
     dev_captions = TokenizedCaptions.encode(tokenizer, data.dev.captions)
     batches = _Batches(recipe, data, tokenizer, negatives, seed, workers, accelerator)
@@ -149,7 +165,7 @@ def fit(
     schedule = make_schedule(optimizer, settings, steps_an_epoch)
     sources = {
         "recipe": recipe.portable(),
-        "data": describe_data(data, tokenizer, vectors, negatives),
+        "data": describe_data(data, tokenizer, vectors, negatives, weights),
         "seed": seed,
         "precision": precision_of(accelerator),
     }
@@ -160,6 +176,8 @@ def fit(
         _check_reached(folder, state, settings.epochs, steps_an_epoch)
         advance(schedule, state.step)
         state.device, state.processes = hardware(accelerator.device), accelerator.num_processes
+        if begin is not None and state.step == 0:
+            state.seconds = begin.seconds
         began = saved = time.perf_counter()
         before = state.seconds
         shared, optimizer = accelerator.prepare(system, optimizer)
@@ -248,8 +266,17 @@ def describe_data(
     tokenizer: Tokenizer,
     vectors: Tensor | None = None,
     negatives: OfflineNegatives | None = None,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Any]:
-    """Describe the data of a run for its record: names, and digests of everything that is read."""
+    """Describe the data of a run for its record: names, and digests of everything that is read.
+
+    Args:
+        data: what the run is trained on.
+        tokenizer: for its captions.
+        vectors: initial word vectors; None: there are none.
+        negatives: offline negatives; None: there are none.
+        weights: the weights that it begins with; None: new ones.
+    """
     described = {
         "name": data.name,
         "fingerprint": data.fingerprint(),
@@ -260,6 +287,10 @@ def describe_data(
     }
     if negatives is not None:
         described["negatives"] = digest(negatives.texts.tobytes() + negatives.pictures.tobytes())
+    if weights is not None:
+        described["weights"] = digest(
+            b"".join(weights[name].detach().cpu().numpy().tobytes() for name in sorted(weights))
+        )
     return described
 
 
@@ -283,6 +314,29 @@ def _check_arguments(recipe: Recipe, data: Dataset, seed: int, save_every: int |
         raise ValueError(
             f"training.batch_size is {recipe.training.batch_size}: data {data.name!r} has {count} {things} "
             "to train on, so set it to that or less"
+        )
+
+
+def _check_rounds(
+    recipe: Recipe, negatives: OfflineNegatives | None, weights: Mapping[str, Tensor] | None
+) -> None:
+    """Refuse a recipe that learns from what an earlier round leaves, if there is none."""
+    if recipe.learns_offline and negatives is None:
+        if recipe.first_round is not None:
+            remedy = "train it by fit_in_rounds, which mines them after a first round, or give negatives=..."
+        else:
+            remedy = (
+                "mine them with another model's run (vse mine RUN --data DATA --out NEGATIVES; in the paper "
+                f"it is VSRN's), then train with them (vse train {recipe.name} --data DATA --negatives "
+                "NEGATIVES)"
+            )
+        raise ValueError(
+            f"recipe {recipe.name!r} learns from offline negatives, and none are given: {remedy}"
+        )
+    if recipe.first_round is not None and recipe.first_round.keeps_weights and weights is None:
+        raise ValueError(
+            f"first_round.keeps_weights of recipe {recipe.name!r} is true, and there are no weights to go on "
+            "with: train it by fit_in_rounds without negatives of another model"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +10,14 @@ from vsecore import records
 from vsecore.course.book.comparators import comparators
 from vsecore.course.book.findings import DATA, Findings, is_fair, printed_kinds
 from vsecore.course.book.measurements import experiments, judged_too_early
+from vsecore.course.book.negatives import negatives
 from vsecore.course.book.relations import relations
 from vsecore.course.book.verdict_tables import shut_gates, verdicts
 from vsecore.course.book.wording import CAPTIONS, table, trainings
 from vsecore.experiments import RESULTS, departures, get_experiment
 from vsecore.experiments.gates import LEVELLED, MARGIN, SEEDS, SEEDS_ELSEWHERE
 from vsecore.experiments.tuning import FIRST
+from vsecore.experiments.worlds import NEAR_DUPLICATES, SCENES, WORLDS
 from vsecore.recipes import get
 from vsecore.records import Record
 
@@ -58,6 +59,17 @@ WORKS = {
         "We know of no released code for the thesis. The authors of SCAN, BFAN, VSRN and TERN released "
         "theirs. Here are the places where a paper and its code differ, or where we had to choose.",
     ),
+    "aoq": Work(
+        "Offline quintuplets: what the paper claims, and what we measured",
+        "chen2020aoq",
+        "Chen et al. 2020 (AOQ)",
+        ("08_offline_negatives", "09_quintuplet"),
+        "aoq_vsrn_region",
+        "The paper trains on COCO and Flickr30K; its VSRN has width {dim} and takes {epochs} epochs in the "
+        "second round.",
+        "The authors released their code, built on that of VSRN and BFAN. Here are the places where paper "
+        "and code differ, or where we chose something else.",
+    ),
 }
 """The papers that have a page, by key."""
 
@@ -92,6 +104,7 @@ def page(work: str, kept: Path, figures: Path) -> str:
         verdicts(found),
         experiments(found, figures),
         relations(found),
+        negatives(found),
         judged_too_early(found),
         shut_gates(found),
         _departures(work),
@@ -125,7 +138,8 @@ def _introduction(work: str, found: Findings) -> str:
         "level off; only these trainings are judged. Trainings at the *lesson* scale take a few minutes "
         "each. The notebooks show some of them; the sums of all are at the end of the section *Judged too "
         "early*.",
-        _trained_table(found.trained),
+        *_other_world(found),
+        _trained_table(found),
         *_other_features(found),
         _RULES,
     ]
@@ -157,11 +171,24 @@ def _other_features(found: Findings) -> list[str]:
     ]
 
 
-def _trained_table(trained: Iterable[Record]) -> str:
+def _other_world(found: Findings) -> list[str]:
+    """What is unusual about the drawn scenes of a page."""
+    if found.named[SCENES] != NEAR_DUPLICATES:
+        return []
+    share = 100 * WORLDS[NEAR_DUPLICATES]["near_duplicates"]
+    return [
+        f"The drawn scenes of this page are not those of the other pages: {share:.0f} % of the pictures "
+        "differ from an earlier one in exactly one fact, so that there are hard negatives to find. The ridge "
+        "regression and the oracle below belong to the same scenes."
+    ]
+
+
+def _trained_table(found: Findings) -> str:
     """What was trained, by data, encoders, scale and device."""
     groups: dict[tuple[str, ...], list[Record]] = defaultdict(list)
-    for entry in trained:
-        training, data = entry.config["training"], entry.data["name"]
+    slots = {name: data for data, name in found.named.items()}
+    for entry in found.trained:
+        training, data = entry.config["training"], slots[entry.data["name"]]
         groups[
             DATA[data],
             entry.data["feature_kind"],

@@ -23,7 +23,7 @@ from vsecore.experiments import (
     table,
 )
 from vsecore.experiments.catalogue import BY_WORK
-from vsecore.experiments.gates import measures_of
+from vsecore.experiments.gates import never
 from vsecore.experiments.missing import needed, usual_seconds
 from vsecore.experiments.references import ORACLE
 from vsecore.records import Record
@@ -46,19 +46,31 @@ class Findings:
     tables: Mapping[str, Mapping[str, str]]  # where an arm is in `fair`
     elsewhere: Mapping[str, Mapping[str, Mapping[str, str]]]  # tables by kind of features, but for its own
     oracles: Mapping[str, float]  # the rsum of the oracle by data, where the truth is known
+    named: Mapping[str, str]  # what records call the data: the scenes are those of the paper's world
 
     @classmethod
     def read(cls, work: str, folder: Path) -> Findings:
         """Read all records of a paper; without a folder, there are none.
 
         Raises:
-            ValueError: a record or a claim is damaged, or records do not fit together.
+            ValueError: a record or a claim is damaged, or records do not fit together; or the experiments of
+                the paper have different worlds of scenes, so that no oracle would be that of all.
         """
         names = list(BY_WORK[work])
+        worlds = {get_experiment(name).world for name in names}
+        if len(worlds) != 1:
+            raise ValueError(
+                f"the experiments of {work!r} have the worlds {sorted(worlds)}: they must share one"
+            )
+        named = {data: get_experiment(names[0]).data_named(data) for data in DATA}
         fair = {data: {name: studied(name, data, folder=folder) for name in names} for data in DATA}
         entries = records.find(folder) if folder.is_dir() else []
         recipes = _recipes(names)
-        mine = [entry for entry in entries if _bases(entry.name) <= recipes and entry.data["name"] in DATA]
+        mine = [
+            entry
+            for entry in entries
+            if _bases(entry.name) <= recipes and entry.data["name"] in named.values()
+        ]
         return cls(
             names,
             [entry for entry in mine if "training" in entry.config],
@@ -75,10 +87,12 @@ class Findings:
             },
             {data: {name: _elsewhere(name, data, mine, folder) for name in names} for data in DATA},
             {
-                entry.data["name"]: entry.metrics["rsum"]
+                data: entry.metrics["rsum"]
+                for data in DATA
                 for entry in entries
-                if entry.name == ORACLE  # it sees no features, so all kinds have the same
+                if entry.name == ORACLE and entry.data["name"] == named[data]  # the same for all features
             },
+            named,
         )
 
     def seconds(self, data: str, experiment: str = "") -> float:
@@ -90,13 +104,14 @@ class Findings:
 
     def fair_trainings(self, data: str) -> int:
         """How many trainings at the fair scale are recorded, those of an ensemble's repeated members too."""
-        alone = sum(entry.data["name"] == data and is_fair(entry.config, data) for entry in self.trained)
+        named = self.named[data]
+        alone = sum(entry.data["name"] == named and is_fair(entry.config, data) for entry in self.trained)
         repeated = set()
         for entry in self.ensembles:
             met: Counter[str] = Counter()
             for member in entry.config["members"]:
                 told = json.dumps(member, sort_keys=True)
-                if entry.data["name"] == data and is_fair(member, data) and met[told]:
+                if entry.data["name"] == named and is_fair(member, data) and met[told]:
                     repeated.add((told, entry.seed, met[told]))
                 met[told] += 1
         return alone + len(repeated)
@@ -105,7 +120,7 @@ class Findings:
         """How many it takes to judge all claims, from nothing."""
         wanted: set[tuple[str, float]] = set()
         for outcome in self.outcomes[data]:
-            if not measures_of(data, about=outcome.claim.about):
+            if never(outcome.claim, data):
                 continue  # no training would help
             for arm in (outcome.claim.system, outcome.claim.against):
                 wanted |= needed(get_experiment(outcome.claim.experiment), arm, data)
@@ -142,7 +157,8 @@ def _elsewhere(name: str, data: str, entries: Sequence[Record], folder: Path) ->
     experiment = get_experiment(name)
     if all(arm.members for arm in experiment.arms.values()):
         return {}  # its arms name their own features
-    seen = {entry.data.get("feature_kind") for entry in entries if entry.data["name"] == data}
+    named = experiment.data_named(data)
+    seen = {entry.data.get("feature_kind") for entry in entries if entry.data["name"] == named}
     return {
         kind: table(name, data, kind, folder=folder)
         for kind in KINDS

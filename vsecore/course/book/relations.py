@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection
-
 from vsecore.course.book.findings import DATA, Findings
-from vsecore.course.book.wording import FEATURES, seeds, table
+from vsecore.course.book.wording import FEATURES, mean, seeds, table
 from vsecore.experiments import Studied, get_experiment
 from vsecore.experiments.pairs import METRICS, PICTURES
-from vsecore.experiments.statistics import interval
 
 HEADS = ("right picture of two", "right caption of two", "told by left or right", "told by another relation")
 """What a reader calls `pairs.METRICS`."""
@@ -48,13 +44,4 @@ def _row(arm: str, where: str, studied: Studied) -> tuple[float, list[str]]:
     """A system's row, behind the mean that rows are sorted by."""
     found = [studied.results.get(metric, {}).values() for metric in METRICS]
     first = sum(found[0]) / len(found[0])
-    return first, [arm, where, *map(_mean, found), seeds(len(found[0]))]
-
-
-def _mean(values: Collection[float]) -> str:
-    """A mean with its interval; one value has none."""
-    if not values:
-        return "–"
-    low, high = interval(list(values))
-    mean = f"{sum(values) / len(values):.1f}"
-    return mean if math.isnan(low) else f"{mean} ({low:.1f} to {high:.1f})"
+    return first, [arm, where, *map(mean, found), seeds(len(found[0]))]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Collection, Iterable, Sequence
+
+from vsecore.experiments.statistics import interval
 
 FEATURES = {"grid": "the cells of a grid", "region": "regions", "patch": "patches"}
 """What the systems see of a picture, by the name in a record."""
@@ -35,6 +38,15 @@ def spread(values: Collection[float]) -> str:
 
 
 _FIXED = "\N{NO-BREAK SPACE}"
+
+
+def mean(values: Collection[float]) -> str:
+    """A mean with its 95 % interval; one value has none."""
+    if not values:
+        return "–"
+    low, high = interval(list(values))
+    middle = f"{sum(values) / len(values):.1f}"
+    return middle if math.isnan(low) else f"{middle} ({low:.1f} to {high:.1f})"
 
 
 def seeds(count: int) -> str:

@@ -51,8 +51,8 @@ def _adds_up(weigh: Callable[..., Any]) -> bool:
 
 def _blind_to_length(weigh: Callable[..., Any]) -> bool:
     queries, context = _elements(3)
-    longer = torch.arange(1, 6).to(context)[:, None] * context
-    return torch.allclose(weigh(queries, context), weigh(3 * queries, longer), atol=1e-6)
+    longer = [torch.arange(1, len(x) + 1).to(x)[:, None] * x for x in (queries, context)]
+    return torch.allclose(weigh(queries, context), weigh(*longer), atol=1e-6)
 
 
 def _over_the_context(queries: Tensor, context: Tensor, smooth: float) -> Tensor:
@@ -70,6 +70,11 @@ def _not_clipped(queries: Tensor, context: Tensor, smooth: float) -> Tensor:
 
 def _not_divided(queries: Tensor, context: Tensor, smooth: float) -> Tensor:
     return (smooth * leaky_relu(_affinity(queries, context), 0.1)).softmax(1)
+
+
+def _divided_by_the_sum(queries: Tensor, context: Tensor, smooth: float) -> Tensor:
+    clipped = leaky_relu(_affinity(queries, context), 0.1)
+    return (smooth * clipped / clipped.sum(0)).softmax(1)
 
 
 def _softmax_over_queries(queries: Tensor, context: Tensor, smooth: float) -> Tensor:
@@ -256,6 +261,14 @@ EXERCISES: dict[str, Exercise] = {
             Trial(
                 lambda answer: _weighs_like(answer, _not_divided, 9.0),
                 "The division is missing: divide each column by its length before the softmax.",
+            ),
+            Trial(
+                lambda answer: _weighs_like(answer, lambda q, c, _: _attention_weights(q, c, 1.0)),
+                "`smooth` is missing: multiply by it before the softmax.",
+            ),
+            Trial(
+                lambda answer: _weighs_like(answer, _divided_by_the_sum),
+                "You divided each column by its sum. Its length is the root of the sum of its squares.",
             ),
             Trial(
                 lambda answer: _weighs_like(answer, _softmax_over_queries, 9.0),

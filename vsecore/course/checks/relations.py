@@ -64,6 +64,27 @@ def _without_root(
     return z + (_norm(z) @ widen.T).relu() @ narrow.T
 
 
+def _sharing(share: Callable[[Tensor, int], Tensor], normal: bool = True) -> Callable[..., Tensor]:
+    """Make a block that computes its shares by a wrong rule from the products (B, A, N, N) and D_h."""
+
+    def block(
+        x: Tensor, mask: Tensor, ask: Tensor, join: Tensor, widen: Tensor, narrow: Tensor, heads: int
+    ) -> Tensor:
+        read = _norm(x) if normal else x
+        q, k, u = (read @ ask.T).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+        answer = (share(q @ k.mT, q.shape[-1]) @ u).transpose(1, 2).flatten(2)
+        z = x + answer @ join.T
+        return z + (_norm(z) @ widen.T).relu() @ narrow.T
+
+    return block
+
+
+def _not_joined(
+    x: Tensor, mask: Tensor, ask: Tensor, join: Tensor, widen: Tensor, narrow: Tensor, heads: int
+) -> Tensor:
+    return _block(x, mask, ask, torch.eye(_WIDTH), widen, narrow, heads)
+
+
 def _one_head(
     x: Tensor, mask: Tensor, ask: Tensor, join: Tensor, widen: Tensor, narrow: Tensor, heads: int
 ) -> Tensor:
@@ -195,7 +216,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same(answer, *_given(lengths=(5, 2), filler=30.0)),
-                "With padding: give a padded element no share, before the softmax.",
+                "With padding: give a padded element no share, before the softmax. The mask belongs to the "
+                "elements that are asked, the last dimension of (B, A, N, N).",
             ),
             Trial(
                 _block_learns,
@@ -215,6 +237,33 @@ EXERCISES: dict[str, Exercise] = {
             Trial(_does(_without_norm), "Neither step normalises what it reads."),
             Trial(
                 _does(_without_root), "You did not divide the products q · k by the root of a head's width."
+            ),
+            Trial(
+                lambda block: bool(block(*_given(lengths=(5, 2))).isnan().any()),
+                "Your result has NaN: a softmax over nothing but -inf. Is the mask the right way round? It "
+                "is True where an element is real.",
+            ),
+            Trial(
+                _does(_sharing(lambda products, width: (products / (_HEADS * width) ** 0.5).softmax(-1))),
+                "You divide by the root of the whole width. Each head has a width of its own, "
+                "D_h = D / heads.",
+            ),
+            Trial(
+                _does(_sharing(lambda products, width: (products / width).softmax(-1))),
+                "You divide by a head's width. Divide by its root.",
+            ),
+            Trial(
+                _does(_sharing(lambda products, width: (products / width**0.5).softmax(-2))),
+                "The softmax goes over the elements that are asked, the last dimension: each element shares "
+                "out a weight of one.",
+            ),
+            Trial(
+                _does(_sharing(lambda products, width: (products / width**0.5).softmax(-1), normal=False)),
+                "The first step reads norm(x), not x.",
+            ),
+            Trial(
+                _does(_not_joined),
+                "`join` is not used: it goes over the heads' answers before x is added.",
             ),
             Trial(
                 _does(_one_head), "There is one head of the whole width: cut q, k and u into `heads` slices."

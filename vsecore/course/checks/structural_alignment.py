@@ -121,6 +121,14 @@ def _of_means(p: Tensor, q: Tensor, caption: Tensor, picture: Tensor) -> Tensor:
     return (0.2 + costs[0]).relu().sum() + (0.2 + costs[1]).relu().sum()
 
 
+def _sides_swapped(p: Tensor, q: Tensor, caption: Tensor, picture: Tensor) -> Tensor:
+    return _pool_loss(p, q, picture, caption)
+
+
+def _scaled_over_pools(p: Tensor, q: Tensor, caption: Tensor, picture: Tensor) -> Tensor:
+    return _unscaled(normalize(p), normalize(q), caption, picture)
+
+
 def _is_a_mean(loss: Callable[..., Any]) -> bool:
     """Whether it is the right loss divided by how many pairs, pools or hinges there are."""
     batch = _pools(5, 3)
@@ -278,6 +286,16 @@ EXERCISES: dict[str, Exercise] = {
                 "Pools are compared by their cosine: scale them to length one first.",
             ),
             Trial(
+                _compared_with(_sides_swapped),
+                "`caption` and `picture` have changed places: `caption` picks rows of q, and `picture` "
+                "picks rows of p.",
+            ),
+            Trial(
+                _compared_with(_scaled_over_pools),
+                "Which dimension do you scale? `normalize` takes dim=1 unless told otherwise, and a pool's "
+                "vector is the last one.",
+            ),
+            Trial(
                 _is_a_mean,
                 "Your loss is a constant factor away from the right one: it is a sum, not a mean.",
             ),
@@ -327,6 +345,12 @@ EXERCISES: dict[str, Exercise] = {
                 _attended_by(lambda products: (products / 2).softmax(-1)),
                 "These weights are divided by the square root of D before the softmax, as a Transformer "
                 "does. Here the vectors have length one, and the paper divides by nothing.",
+            ),
+            Trial(
+                lambda answer: torch.allclose(
+                    answer(*_two_sides([5, 5])), normalize(_attend(*_two_sides([5, 5])), dim=-1), atol=1e-5
+                ),
+                "The mixture keeps its own length: do not scale it.",
             ),
             Trial(
                 _attended_by(lambda products: products),
@@ -388,7 +412,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: float(_padded(answer)[1]) < 0,
-                "The pool still points upwards. What the padding adds is its share times its vector.",
+                "The pool does not point downwards yet. What the padding adds is its share times its vector.",
             ),
         ),
         difficulty="medium",

@@ -1,0 +1,276 @@
+"""What a first round leaves to the second: mined negatives, and how many of them are true."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from vsecore import records, scenes
+from vsecore.data.offline_negatives import OfflineNegatives
+from vsecore.experiments import (
+    EXPERIMENTS,
+    LESSON_SCALE,
+    WORLDS,
+    Arm,
+    collection_of,
+    epochs_to_pass,
+    measured,
+    run,
+    running,
+    studied,
+    tuning,
+)
+from vsecore.experiments.experiment import Member, Mined, PlannedTraining, title_of
+from vsecore.experiments.first_round import SHARES, mine_for, shares_true
+from vsecore.experiments.gates import Studied
+from vsecore.experiments.references import ORACLE, truth_of
+from vsecore.experiments.scales import recipe_at
+from vsecore.recipes import get
+from vsecore.training import fit, fit_in_rounds, score_split
+
+SMALL = {
+    "dim": 8,
+    "text.encoder.word_dim": 4,
+    "text.encoder.minimum_count": 1,
+    "training.batch_size": 10,
+    "training.epochs": 2,
+    "training.learning_rate": 0.01,
+}
+NEAR = "scenes_near_duplicates"
+
+
+@pytest.fixture(scope="module")
+def world():
+    """A small part of the world with near duplicates, under its own name."""
+    data = scenes.load(train=20, dev=20, test=20, features="region", **WORLDS[NEAR])
+    return replace(data, name=NEAR)
+
+
+@pytest.fixture(scope="module")
+def trained(world):
+    """A model that was hardly trained, which is enough to mine."""
+    return fit(get("aoq_vsepp_region_gru+online", SMALL), world)
+
+
+@pytest.fixture(autouse=True)
+def a_small_scale(monkeypatch):
+    monkeypatch.setitem(LESSON_SCALE, "scenes", SMALL)
+    monkeypatch.setitem(LESSON_SCALE, "small", SMALL)
+
+
+@pytest.fixture
+def trainings(monkeypatch, tmp_path):
+    """What was trained, by name; the runs of models that mine are kept in a cache of this test."""
+    monkeypatch.setattr(running, "cache_folder", lambda name: tmp_path / "cache" / name)
+    seen = []
+
+    def counted(recipe, data, **options):
+        folder = options["folder"]
+        if folder is None or not (folder / "run.json").exists():
+            seen.append((recipe.name, options["seed"]))
+        return fit_in_rounds(recipe, data, **options)
+
+    monkeypatch.setattr(running, "fit_in_rounds", counted)
+    return seen
+
+
+def silent(line):
+    pass
+
+
+def in_a_lesson(world, folder, arms, seeds=(0,), name="offline_parts"):
+    options = {"arms": arms, "seeds": seeds, "scale": "lesson", "tell": silent, "folder": folder}
+    run(name, lambda kind: world, **options)
+
+
+# ---------------------------------------------------------------- true negatives
+
+
+def test_the_share_of_true_negatives_is_counted_one_by_one():
+    dice = np.random.default_rng(0)
+    truth = torch.from_numpy(dice.random((12, 5)) < 0.4)  # 12 captions, 5 pictures
+    negatives = OfflineNegatives(dice.integers(0, 12, (5, 4)), dice.integers(0, 5, (12, 3)))
+    texts = [bool(truth[c, picture]) for picture in range(5) for c in negatives.texts[picture]]
+    pictures = [bool(truth[caption, p]) for caption in range(12) for p in negatives.pictures[caption]]
+    assert shares_true(negatives, truth) == {
+        "mined_true_texts": 100 * np.mean(texts),
+        "mined_true_pictures": 100 * np.mean(pictures),
+    }
+
+
+def test_the_truth_of_a_world_is_that_of_its_own_pictures(world):
+    for name, split in (("train", world.train), ("test", world.test)):
+        truth = truth_of(split, NEAR, name)
+        assert truth.shape == (100, 20)
+        assert truth[torch.arange(100), torch.as_tensor(split.owner)].all(), "each is true of its own"
+        assert truth_of(split, "scenes", name) is None, "the pictures are not those of the usual world"
+    assert truth_of(world.test, "small") is None
+    assert collection_of(NEAR) == collection_of("scenes") == "scenes" and collection_of("x") == "x"
+
+
+def test_only_the_hardest_false_negatives_are_mined_where_true_ones_are_left_out(world, trained):
+    truth = truth_of(world.train, NEAR, "train")
+    mined = mine_for(trained.model, world.train, trained.tokenizer, 7, 3, truth)
+    mined.check(world.train)
+    assert shares_true(mined, truth) == dict.fromkeys(SHARES, 0.0)
+    scores = score_split(trained.model, world.train, trained.tokenizer)
+    for picture in range(20):
+        allowed = [c for c in range(100) if not truth[c, picture]]
+        best = sorted(allowed, key=lambda c: -scores[picture, c])[:7]
+        assert set(mined.texts[picture]) == set(best)
+    for caption in range(100):
+        allowed = [p for p in range(20) if not truth[caption, p]]
+        best = sorted(allowed, key=lambda p: -scores[p, caption])[:3]
+        assert set(mined.pictures[caption]) == set(best)
+
+
+def test_without_other_true_ones_leaving_them_out_changes_nothing(world, trained):
+    own = torch.as_tensor(world.train.owner)[:, None] == torch.arange(20)
+    whole = mine_for(trained.model, world.train, trained.tokenizer, 7, 3)
+    same = mine_for(trained.model, world.train, trained.tokenizer, 7, 3, own)
+    for one, other in ((whole.texts, same.texts), (whole.pictures, same.pictures)):
+        assert np.array_equal(np.sort(one), np.sort(other))
+
+
+def test_lists_are_as_long_as_the_shortest_and_none_may_be_empty(world, trained):
+    truth = truth_of(world.train, NEAR, "train").clone()
+    mined = mine_for(trained.model, world.train, trained.tokenizer, 1000, 1000, truth)
+    assert mined.texts.shape == (20, int((~truth).sum(0).min()))
+    assert mined.pictures.shape == (100, int((~truth).sum(1).min()))
+    truth[:, 4] = True
+    with pytest.raises(ValueError, match="everything is true of some picture: no negative is left"):
+        mine_for(trained.model, world.train, trained.tokenizer, 7, 3, truth)
+
+
+# ---------------------------------------------------------------- one first round for all
+
+
+def planned(arm, changes=SMALL):
+    (training,) = EXPERIMENTS["offline_parts"].trainings(
+        arm, "region", lambda candidates: recipe_at(candidates, changes)
+    )
+    return training
+
+
+def test_a_training_is_told_by_its_recipe_and_by_what_mines_for_it():
+    whole, filtered, miner = planned("whole"), planned("without true ones"), planned("online")
+    assert whole.mined.by == miner and miner.mined is None
+    assert title_of([miner]) == (miner.recipe.name, miner.recipe.hash())
+    assert whole.recipe == filtered.recipe and whole.digest != filtered.digest != whole.recipe.hash()
+    other = PlannedTraining(get(miner.recipe.name, SMALL | {"training.epochs": 3}), Member("region"))
+    assert replace(whole, mined=Mined(other)).digest != whole.digest
+    rate = SMALL["training.learning_rate"]
+    assert tuning.digest_at("aoq_vsepp_region_gru", SMALL, rate, whole.mined) == whole.digest
+
+
+def test_an_arm_whose_miner_is_not_known_yet_is_not_known_either():
+    def recipe_of(candidates):
+        return None if "online" in candidates.recipes[0] else recipe_at(candidates, SMALL)
+
+    assert EXPERIMENTS["offline_parts"].trainings("whole", "region", recipe_of) == []
+
+
+def test_one_model_mines_for_all_arms_of_a_seed_and_is_trained_once(tmp_path, world, trainings):
+    records_kept = tmp_path / "records"
+    in_a_lesson(world, records_kept, ["whole", "without true ones", "detached weights"])
+    names = ["+online", "", "", "+detached_weights"]  # the miner first, although nobody asked for its record
+    assert trainings == [(f"aoq_vsepp_region_gru{variant}", 0) for variant in names]
+    in_a_lesson(world, records_kept, ["online", "clamped weights"], seeds=(0, 1))
+    added = ["+clamped_weights", "+online", "+clamped_weights"]
+    assert [name.removeprefix("aoq_vsepp_region_gru") for name, _ in trainings[4:]] == added
+    assert trainings[-1][1] == 1, "another seed has another first round"
+    in_a_lesson(world, records_kept, ["online", "whole", "without true ones", "clamped weights"])
+    assert len(trainings) == 7, "all is recorded"
+
+
+def test_a_record_says_what_mined_and_how_much_of_it_was_true(tmp_path, world, trained, trainings):
+    in_a_lesson(world, tmp_path / "records", ["online", "whole", "without true ones"])
+    found = {
+        (entry.name, "left_out" in entry.data): entry
+        for entry in records.find(tmp_path / "records", data=NEAR)
+        if "training" in entry.config
+    }
+    miner = planned("online")
+    whole = found["aoq_vsepp_region_gru", False]
+    assert whole.data["mined_by"] == f"aoq_vsepp_region_gru+online {miner.digest}, seed 0"
+    assert whole.config_hash == planned("whole").digest
+    truth = truth_of(world.train, NEAR, "train")
+    mined = mine_for(trained.model, world.train, trained.tokenizer, 300, 60)
+    assert {share: whole.metrics[share] for share in SHARES} == pytest.approx(shares_true(mined, truth))
+    filtered = found["aoq_vsepp_region_gru", True]
+    assert {share: filtered.metrics[share] for share in SHARES} == dict.fromkeys(SHARES, 0.0)
+    assert filtered.data["negatives"] != whole.data["negatives"]
+    online = found["aoq_vsepp_region_gru+online", False]
+    assert "mined_by" not in online.data and SHARES[0] not in online.metrics
+    for entry in found.values():
+        for measure in ("rsum", "i2t_r1", "t2i_r1"):
+            assert f"dev_{measure}_2" in entry.metrics and f"dev_{measure}_3" not in entry.metrics
+        assert "i2t_map_at_r" in entry.metrics
+    arms = studied("offline_parts", "scenes", scale="lesson", folder=tmp_path / "records")
+    assert set(arms) == {"online", "whole", "without true ones"}
+    assert arms["whole"].results["rsum"] == {0: whole.metrics["rsum"]}
+    assert arms["without true ones"].results["rsum"] == {0: filtered.metrics["rsum"]}
+    assert arms["online"].baseline.keys() >= {"rsum", "t2i_map_at_r"}
+    assert records.find(tmp_path / "records", name=ORACLE, data=NEAR)
+
+
+def test_one_that_mines_for_itself_trains_both_rounds(tmp_path, world, trainings):
+    in_a_lesson(world, tmp_path / "records", ["fine-tuned"])
+    (entry,) = records.find(tmp_path / "records", name="aoq_vsepp_region_gru+fine_tuned")
+    assert "mined_by" not in entry.data and "negatives" in entry.data
+    assert measured("offline_parts", "scenes", scale="lesson", folder=tmp_path / "records").keys() == {
+        "fine-tuned"
+    }
+    count = len(list((tmp_path / "records").iterdir()))
+    in_a_lesson(world, tmp_path / "records", ["fine-tuned"])
+    assert len(list((tmp_path / "records").iterdir())) == count
+
+
+def test_an_arm_that_needs_no_negatives_cannot_have_them_mined(tmp_path, world, trainings, monkeypatch):
+    arms = {"online": Arm("+online"), "again": Arm("+online", mined_by="online")}
+    monkeypatch.setitem(EXPERIMENTS, "odd", replace(EXPERIMENTS["offline_parts"], arms=arms))
+    with pytest.raises(ValueError, match="has no first round: it needs no negatives"):
+        in_a_lesson(world, tmp_path, ["again"], name="odd")
+
+
+# ---------------------------------------------------------------- worlds
+
+
+def test_an_experiment_is_run_in_its_own_world_alone(tmp_path, world):
+    for name, data in (("offline_parts", replace(world, name="scenes")), ("2ad_parts", world)):
+        with pytest.raises(ValueError, match=r"the data are 'scenes.*': this experiment must have 'scenes"):
+            in_a_lesson(data, tmp_path, [], name=name)
+    assert EXPERIMENTS["offline_parts"].data_named("scenes") == NEAR
+    assert EXPERIMENTS["offline_parts"].data_named("flickr8k") == "flickr8k"
+    assert EXPERIMENTS["2ad_parts"].data_named("scenes") == "scenes"
+
+
+def test_where_the_truth_is_not_known_no_true_negative_can_be_left_out(tmp_path, world):
+    photographs = replace(world, name="small")
+    with pytest.raises(ValueError, match="'without true ones' leaves out true negatives, but the truth of "):
+        in_a_lesson(photographs, tmp_path, ["without true ones"])
+    assert not EXPERIMENTS["offline_parts"].trains_on("without true ones", "flickr8k")
+    assert EXPERIMENTS["offline_parts"].trains_on("whole", "flickr8k")
+
+
+# ---------------------------------------------------------------- how soon
+
+
+def followed(**curves):
+    """An arm with these curves: for each seed, a measure after each epoch."""
+    results = {}
+    for measure, by_seed in curves.items():
+        for seed, values in enumerate(by_seed):
+            for epoch, value in enumerate(values, start=1):
+                results.setdefault(f"dev_{measure}_{epoch}", {})[seed] = value
+    return Studied("", [], results, {}, "", ("", ""))
+
+
+def test_a_baseline_is_passed_in_the_first_epoch_above_its_best():
+    slow = [*range(10, 22)]  # twelve epochs: the tenth is not before the second
+    baseline = followed(rsum=[[50.0, 70.0, 60.0], [10.0, 20.0, 19.5], [1.0, 2.0, 3.0]])
+    system = followed(rsum=[[60.0, 70.0, 71.0], slow])
+    assert epochs_to_pass(system, baseline) == {0: 3, 1: 12}
+    assert epochs_to_pass(baseline, system) == {0: None, 1: None}
+    assert epochs_to_pass(system, baseline, "i2t_r1") == {}

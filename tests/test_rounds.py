@@ -1,0 +1,308 @@
+"""Training in rounds: a first model mines for the second, and a kill anywhere changes nothing."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small import SMALL, recipe, small_data, train
+
+from vsecore import mining
+from vsecore.data.files import locked
+from vsecore.data.offline_negatives import OfflineNegatives
+from vsecore.experiments import running
+from vsecore.recipes import get
+from vsecore.training import fit_in_rounds, load_run, rounds
+from vsecore.training.checkpoints import CHECKPOINT
+from vsecore.training.identity import read_identity
+
+SYSTEM = "aoq_vsepp_grid_gru"
+LAST = 12  # steps of a round of three epochs, four batches each
+
+
+@pytest.fixture(autouse=True)
+def one_quiet_thread(monkeypatch):
+    """The same bits need the same number of threads."""
+    monkeypatch.setenv("VSECORE_BATCH", "1")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def in_rounds(name=SYSTEM, data=None, changes=None, **options):
+    """Train both rounds on the CPU."""
+    few = {"first_round.texts": 6, "first_round.pictures": 4}
+    chosen = get(name).override(SMALL | (few if get(name).first_round else {}) | (changes or {}))
+    return fit_in_rounds(chosen, data or small_data(), device="cpu", **options)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A training that nothing has stopped, and its folder."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    run = in_rounds(folder=folder)
+    torch.set_num_threads(before)
+    return run, folder
+
+
+def assert_same_run(one, other):
+    """The same bits: history and weights."""
+    assert one.history == other.history
+    for name, weight in one.model.state_dict().items():
+        assert torch.equal(weight, other.model.state_dict()[name]), name
+
+
+class StopError(Exception):
+    """Raised to end a training."""
+
+
+def stop_at(step, kind="step"):
+    def callback(event):
+        if event.kind == kind and event.step == step:
+            raise StopError
+
+    return callback
+
+
+def test_the_second_round_learns_from_what_the_first_has_mined(whole):
+    """Each part as its own function gives it."""
+    run, folder = whole
+    chosen, data = run.recipe, small_data()
+    first = train(chosen.of_first_round(), data)
+    assert_same_run(first, load_run(folder / "first_round"))
+    negatives = mining.mine(first.model, data.train, first.tokenizer, 6, 4)
+    kept = mining.load_negatives(folder / "negatives", data.train)
+    assert negatives.texts.shape == (20, 6) and negatives.pictures.shape == (40, 4)
+    assert np.array_equal(kept.texts, negatives.texts)
+    assert np.array_equal(kept.pictures, negatives.pictures)
+    second = train(chosen, data, negatives=negatives)
+    assert_same_run(second, run)
+    assert_same_run(load_run(folder), run)
+    assert first.history != second.history
+    assert run.data["negatives"] == second.data["negatives"]
+    assert load_run(folder).recipe == chosen
+
+
+def test_the_seconds_are_those_of_both_rounds(whole):
+    run, folder = whole
+    first = load_run(folder / "first_round")
+    assert load_run(folder).timings == run.timings
+    assert run.timings["seconds"] > first.timings["seconds"] + LAST * run.timings["step_seconds"]
+
+
+def test_nothing_is_written_without_a_folder_and_the_bits_are_the_same(whole):
+    assert_same_run(in_rounds(), whole[0])
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        {"first_callback": stop_at(6)},
+        {"first_callback": stop_at(LAST, "evaluated")},
+        {"callback": stop_at(1)},
+        {"callback": stop_at(6)},
+        {"callback": stop_at(LAST, "evaluated")},
+    ],
+    ids=["first round", "end of the first round", "second begins", "second round", "end"],
+)
+def test_a_training_stopped_in_either_round_and_resumed_ends_with_the_same_bits(tmp_path, whole, stop):
+    with pytest.raises(StopError):
+        in_rounds(folder=tmp_path, save_every=1, **stop)
+    with pytest.raises(ValueError, match="holds a run already: resume it"):
+        in_rounds(folder=tmp_path)
+    assert_same_run(in_rounds(folder=tmp_path, resume=True), whole[0])
+    assert_same_run(load_run(tmp_path), whole[0])
+
+
+def test_a_training_stopped_while_it_mines_goes_on_with_the_same_bits(tmp_path, whole, monkeypatch):
+    steps = []
+    with monkeypatch.context() as patched:
+        patched.setattr(rounds, "mine", lambda *_, **__: (_ for _ in ()).throw(StopError))
+        with pytest.raises(StopError):
+            in_rounds(folder=tmp_path)
+    run = in_rounds(folder=tmp_path, resume=True, first_callback=lambda event: steps.append(event.step))
+    assert not steps, "the first round is not trained again"
+    assert_same_run(run, whole[0])
+
+
+PLACES = {"first": "first_callback", "mining": "mine", "second": "callback"}
+
+
+def killed_worker(place, folder):
+    """What the process that is killed runs: it dies at once and cannot tidy up."""
+    torch.set_num_threads(1)
+
+    def die(*_, **__):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def die_at(event):
+        if event.step == 6:
+            die()
+
+    if place == "mining":
+        mining.models.save_negatives = die  # all is found, and nothing is written
+        in_rounds(folder=folder)
+    in_rounds(folder=folder, save_every=2, **{PLACES[place]: die_at})
+
+
+def start(function, *arguments, **environment):
+    """Run a function of this file in another process."""
+    code = f"import test_rounds; test_rounds.{function}(*{list(map(str, arguments))!r})"
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    inherited = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "VSECORE_BATCH": "1"}
+    return subprocess.Popen([sys.executable, "-c", code], env=inherited | environment)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_training_killed_by_the_system_and_resumed_ends_with_the_same_bits(tmp_path, whole, place):
+    assert start("killed_worker", place, tmp_path).wait() == -signal.SIGKILL
+    assert (tmp_path / "first_round" / CHECKPOINT).is_file()
+    assert (tmp_path / CHECKPOINT).is_file() is (place == "second")
+    assert_same_run(in_rounds(folder=tmp_path, resume=True), whole[0])
+
+
+def test_what_is_done_is_not_done_again(whole):
+    steps = []
+    note = {
+        "callback": lambda event: steps.append(event),
+        "first_callback": lambda event: steps.append(event),
+    }
+    assert_same_run(in_rounds(folder=whole[1], resume=True, **note), whole[0])
+    assert not steps
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"first_round.texts": 5}, r"first_round\.texts: 6 in the run, 5 now"),
+        ({"losses.adaptive_offline_quintuplet.beta": 2.0}, r"adaptive_offline_quintuplet\.beta"),
+        ({"first_round.losses.triplet.margin": 0.1}, r"first_round\.losses\.triplet\.margin: .* 0\.1 now"),
+    ],
+)
+def test_a_training_goes_on_only_as_what_it_was(whole, changes, field):
+    with pytest.raises(ValueError, match=f"holds another run.*{field}"):
+        in_rounds(folder=whole[1], resume=True, changes=changes)
+
+
+def test_another_run_is_refused_before_the_first_round(tmp_path):
+    train(folder=tmp_path)
+    steps = []
+    with pytest.raises(ValueError, match="holds another run"):
+        in_rounds(folder=tmp_path, resume=True, first_callback=lambda event: steps.append(event))
+    assert not steps and not (tmp_path / "first_round").exists()
+
+
+def test_a_second_training_in_the_same_folder_is_refused_in_the_first_round_too(tmp_path):
+    def look(event):
+        with pytest.raises(BlockingIOError), locked(tmp_path, "is training in", wait=False):
+            pass
+        raise StopError
+
+    with pytest.raises(StopError):
+        in_rounds(folder=tmp_path, first_callback=look)
+
+
+def test_a_recipe_without_a_first_round_is_trained_once(tmp_path):
+    assert_same_run(fit_in_rounds(recipe(), small_data(), device="cpu", folder=tmp_path), train())
+    assert not (tmp_path / "first_round").exists()
+    assert load_run(tmp_path).data == read_identity(tmp_path)["data"]
+
+
+def some_negatives(data):
+    owner = data.train.owner
+    return OfflineNegatives(
+        np.array([np.flatnonzero(owner != picture)[:9] for picture in range(20)]),
+        np.array([np.delete(np.arange(20), picture)[:7] for picture in owner]),
+    )
+
+
+def test_a_teachers_negatives_take_the_place_of_the_first_round(tmp_path):
+    data, steps = small_data(), []
+    negatives = some_negatives(data)
+    taught = {"negatives": negatives, "first_callback": lambda event: steps.append(event)}
+    run = in_rounds(folder=tmp_path, **taught)
+    assert not steps and not (tmp_path / "first_round").exists()
+    assert_same_run(run, train(run.recipe, data, negatives=negatives))
+
+
+def test_fine_tuning_goes_on_with_the_weights_of_the_first_round(tmp_path):
+    tuned = {"first_round.keeps_weights": True, "training.learning_rate": 1e-9}
+    run = in_rounds(changes=tuned | {"training.epochs": 1}, folder=tmp_path)
+    first = load_run(tmp_path / "first_round")
+    for name, weight in run.model.state_dict().items():
+        torch.testing.assert_close(weight, first.model.state_dict()[name], atol=1e-6, rtol=0)
+    assert run.data["weights"] and "weights" not in in_rounds(changes={"training.epochs": 1}).data
+    assert_same_run(in_rounds(changes=tuned | {"training.epochs": 1}, folder=tmp_path, resume=True), run)
+    assert_same_run(load_run(tmp_path), run)
+    with pytest.raises(ValueError, match=r"keeps_weights of recipe .* there are no weights to go on"):
+        in_rounds(changes=tuned, negatives=some_negatives(small_data()))
+
+
+def test_fine_tuning_stopped_in_the_second_round_goes_on_with_the_same_bits(tmp_path):
+    tuned = {"first_round.keeps_weights": True}
+    with pytest.raises(StopError):
+        in_rounds(changes=tuned, folder=tmp_path, save_every=1, callback=stop_at(6))
+    assert_same_run(in_rounds(changes=tuned, folder=tmp_path, resume=True), in_rounds(changes=tuned))
+
+
+def test_a_recipe_that_needs_negatives_says_how_to_get_them():
+    few = SMALL | {"training.epochs": 1}
+    with pytest.raises(ValueError, match=r"learns from offline negatives, and none .* fit_in_rounds"):
+        train(get(SYSTEM).override(few))
+    for name in ("aoq_scan_grid_gru", "aoq_bfan_grid_gru"):
+        commands = (
+            rf"vse mine RUN --data DATA --out NEGATIVES.*VSRN.*vse train {name} --data DATA --negatives NEG"
+        )
+        for start_training in (train, lambda one: fit_in_rounds(one, small_data(), device="cpu")):
+            with pytest.raises(ValueError, match=commands):
+                start_training(get(name).override(few))
+        run = train(get(name).override(few), negatives=some_negatives(small_data()))
+        assert run.history[0]["loss"] > 0
+
+
+@pytest.mark.parametrize("name", ["aoq_vsepp_grid_gru", "aoq_vsrn_grid+small_decoder", "aoq_scan_grid_gru"])
+def test_each_system_learns_in_the_second_round(name):
+    options = {"negatives": some_negatives(small_data())} if "scan" in name else {}
+    run = in_rounds(name, changes={"training.batch_size": 5}, **options)
+    assert run.history[-1]["loss"] < run.history[1]["loss"]
+
+
+def distributed_worker(out):
+    """What each process runs; the first leaves its history in a file."""
+    torch.set_num_threads(1)
+    run = in_rounds(folder=Path(out) / "run" if "RANK" in os.environ else None)
+    told = {"losses": [entry["loss"] for entry in run.history], "negatives": run.data["negatives"]}
+    (Path(out) / f"{os.environ.get('RANK', 'alone')}.json").write_text(json.dumps(told))
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def test_two_processes_train_in_rounds_as_one_does(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    together = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    workers = [start("distributed_worker", tmp_path, RANK=rank, LOCAL_RANK=rank, **together) for rank in "01"]
+    distributed_worker(tmp_path)
+    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
+    told = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in ("alone", "0", "1")]
+    assert told[1] == told[2]
+    assert told[0]["negatives"] == told[1]["negatives"], "the same lists, although rounding differs"
+    np.testing.assert_allclose(told[0]["losses"], told[1]["losses"], rtol=1e-4)
+
+
+def test_what_a_training_mines_is_not_asked_of_a_record(whole):
+    data = whole[0].data
+    known = {name: value for name, value in data.items() if name != "negatives"}
+    assert running._known_beforehand(data) == known != data
+    assert running._known_beforehand({"name": "small", "members": [data]})["members"] == [known]
+    assert running._known_beforehand(known) == known

@@ -1,0 +1,17 @@
+"""The worlds of drawn scenes that experiments are run in, by the name that their records give the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SCENES = "scenes"
+"""The world of most experiments; elsewhere also the name for the scenes of any world."""
+NEAR_DUPLICATES = "scenes_near_duplicates"
+"""A world in which half of the pictures differ from an earlier one in exactly one fact."""
+WORLDS: dict[str, dict[str, Any]] = {SCENES: {}, NEAR_DUPLICATES: {"near_duplicates": 0.5}}
+"""The knobs of each world, as `scenes.load` takes them."""
+
+
+def collection_of(data: str) -> str:
+    """Return "scenes" for the name of any world of scenes, and every other name as it is."""
+    return SCENES if data in WORLDS else data
