@@ -67,7 +67,7 @@ plots.house_style()
 
 # %%
 features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
-sizes = lesson.pick(smoke=(300, 50, 100), lesson=(1500, 300, 500), full=(4000, 500, 1000))
+sizes = lesson.pick(smoke=(300, 50, 100), lesson=(1000, 300, 500), full=(4000, 500, 1000))
 if data == "scenes":
     dataset = scenes.load(*sizes, features=features, near_duplicates=0.5)
 else:
@@ -77,16 +77,17 @@ small = {"dim": 64, "text.encoder.word_dim": 32}
 small |= {f"training.{name}": value for name, value in short.items()}
 smoke = small | {"training.epochs": 2, "training.decay_epochs": 1}
 recipe = get(f"vsepp_{features}_gru").override(lesson.pick(smoke=smoke, lesson=small, full={}))
+texts, pictures = lesson.pick(smoke=(50, 10), lesson=(300, 60), full=(300, 60))
 
 # %%
-texts, pictures = lesson.pick(smoke=(50, 10), lesson=(300, 60), full=(300, 60))
 first = fit(recipe, dataset, seed=seed)
 negatives = mine(first.model, dataset.train, first.tokenizer, texts, pictures)
 
 
-def second_round(loss, changes=None, negatives=negatives):
+def second_round(loss, changes=None, negatives=negatives, callback=None):
     changed = recipe.override({"losses": loss}).override(changes or {})
-    return fit(changed, dataset, tokenizer=first.tokenizer, negatives=negatives, seed=seed)
+    given = {"negatives": negatives, "callback": callback, "seed": seed}
+    return fit(changed, dataset, tokenizer=first.tokenizer, **given)
 
 
 rounds = {
@@ -221,7 +222,8 @@ def seven(model, batch):  # the seven similarities of each pair, (B,) each
 # ```{exercise} Offline negatives beside online ones
 # :label: ex-09-triplet
 #
-# Write equation 3, summed over the batch. Each of the five similarities is (B,).
+# Write equation 3, summed over the batch. `positive` is $s(v, t)$; `online` holds $s(v, \hat t)$ and $s(\hat v, t)$, `offline`
+# $s(v, t_{\mathrm{off}})$ and $s(v_{\mathrm{off}}, t)$. Each of the five is (B,).
 # ```
 #
 # ```{hint}
@@ -239,19 +241,11 @@ def hinge(margin, positive, negative):  # a number, (B,), (B,) -> (B,)
 
 
 @exercise("09.triplet")
-def off_tri(
-    positive,
-    online_text,
-    online_image,
-    offline_text,
-    offline_image,
-    margin=0.2,
-    offline_margin=0.0,
-):
+def off_tri(positive, online, offline, margin=0.2, offline_margin=0.0):  # -> ()
     # your part
-    online = hinge(margin, positive, online_text) + hinge(margin, positive, online_image)
-    near = [hinge(offline_margin, positive, one) for one in (offline_text, offline_image)]
-    return (online + near[0] + near[1]).sum()  # eq. 3
+    near = hinge(margin, positive, online[0]) + hinge(margin, positive, online[1])
+    far = [hinge(offline_margin, positive, one) for one in offline]  # two of (B,)
+    return (near + far[0] + far[1]).sum()  # eq. 3
     # end of your part
 
 
@@ -389,7 +383,7 @@ v, t, v_own, t_off, v_off, t_own = sides
 positive, *online = (v * t).sum(1), torch.rand(9), torch.rand(9)  # (B,) each
 offline = [(v * t_off).sum(1), (v_off * t).sum(1)]
 rest = [(v_off * t_off).sum(1), (v_own * t_own).sum(1)]
-equation_3 = off_tri(positive, *online, *offline)
+equation_3 = off_tri(positive, online, offline)
 equation_4 = equation_3 + new_pairs(positive, (v_own, t_off), (v_off, t_own))
 plain = [hinge(0.2, positive, one).sum() for one in online]
 weighted = [weighted_online(positive, *one) for one in zip(online, offline, strict=True)]
@@ -696,19 +690,14 @@ def alone(offline_margin):
             seen["loss"].append(float(event.loss) / len(event.scores))
             seen["alike"].append(float(event.scores.mean()))  # of (B, B)
 
-    changes = {
-        "losses": "offline_quintuplet",
-        "training.epochs": lesson.pick(smoke=1, lesson=2, full=5),
-    }
     options = {"online": False, "warmup_epochs": 0, "offline_margin": offline_margin}
-    changes |= {f"losses.offline_quintuplet.{name}": value for name, value in options.items()}
-    given = {"tokenizer": first.tokenizer, "negatives": negatives, "seed": seed}
-    return fit(recipe.override(changes), dataset, callback=watch, **given), seen
+    changes = {f"losses.offline_quintuplet.{name}": value for name, value in options.items()}
+    changes |= {"training.epochs": lesson.pick(smoke=1, lesson=2, full=5)}
+    return second_round("offline_quintuplet", changes, callback=watch), seen
 
-
-broken = {f"margin {margin}": alone(margin) for margin in (0.0, 0.2)}
 
 # %% tags=["hide-input"]
+broken = {f"margin {margin}": alone(margin) for margin in (0.0, 0.2)}
 figure, panels = plt.subplots(1, 2, figsize=(8.8, 3.2))
 labels = {"loss": "loss, for each pair", "alike": "mean similarity of all pairs"}
 for axes, (key, label) in zip(panels, labels.items(), strict=True):
@@ -887,7 +876,7 @@ check("09.explore", (expected, found))
 # | OffTri, eq. (3) | `off_tri` | `vsecore.losses.offline_triplet` |
 # | OffQuin, eq. (4) | `off_tri`, `new_pairs` | `vsecore.losses.offline_quintuplet` |
 # | AdapOffQuin, eq. (5) | `weighted_online` | `vsecore.losses.adaptive_offline_quintuplet` |
-# | two rounds, section 3.2 | `second_round` | `vsecore.training.fit_in_rounds` |
+# | two rounds, section 3.2 | the section *Two rounds* | `vsecore.training.fit_in_rounds` |
 # | cross-retrieval rank, section 4.3 | `cross_ranks` | `vsecore.evaluation.cross_retrieval_ranks` |
 #
 # ## Summary

@@ -7,25 +7,24 @@ def hinge(margin, positive, negative):
     return (margin - positive + negative).clamp(min=0)
 
 
-def right_triplet(
-    positive, online_text, online_image, offline_text, offline_image, margin=0.2, offline_margin=0.0
-):
-    online = hinge(margin, positive, online_text) + hinge(margin, positive, online_image)
-    offline = hinge(offline_margin, positive, offline_text) + hinge(offline_margin, positive, offline_image)
-    return (online + offline).sum()
+def right_triplet(positive, online, offline, margin=0.2, offline_margin=0.0):
+    near = hinge(margin, positive, online[0]) + hinge(margin, positive, online[1])
+    far = hinge(offline_margin, positive, offline[0]) + hinge(offline_margin, positive, offline[1])
+    return (near + far).sum()
 
 
-def stacked_triplet(positive, *rest):
-    margins = rest[4:] or (0.2, 0.0)
+def stacked_triplet(positive, online, offline, *margins):
+    margins = margins or (0.2, 0.0)
     bars = torch.tensor([margins[0]] * 2 + [margins[1]] * 2)[:, None]
-    return torch.relu(bars - positive + torch.stack(rest[:4])).sum()
+    return torch.relu(bars - positive + torch.stack([*online, *offline])).sum()
 
 
-def looped_triplet(positive, a, b, c, d, margin=0.2, offline_margin=0.0):
+def looped_triplet(positive, online, offline, margin=0.2, offline_margin=0.0):
     total = torch.zeros(())
     for row in range(len(positive)):
-        for negative, bar in ((a, margin), (b, margin), (c, offline_margin), (d, offline_margin)):
-            total = total + torch.relu(bar - positive[row] + negative[row])
+        for negatives, bar in ((online, margin), (offline, offline_margin)):
+            for negative in negatives:
+                total = total + torch.relu(bar - positive[row] + negative[row])
     return total
 
 
@@ -159,10 +158,14 @@ WRONG = {
     "09.triplet": [
         lambda *found: right_triplet(*found) * torch.ones(2),
         lambda *found: right_triplet(*found) / 6,
-        lambda *found: right_triplet(*found[:5]),
-        lambda *found: right_triplet(*found[:5], 0.2, 0.2),
-        lambda *found: right_triplet(*found[:3], *[torch.full_like(found[0], -9)] * 2),
-        lambda *found: right_triplet(found[0], *[torch.full_like(found[0], -9)] * 2, *found[3:5]),
+        lambda *found: right_triplet(*found[:3]),
+        lambda *found: right_triplet(*found[:3], 0.2, 0.2),
+        lambda positive, online, offline, *margins: right_triplet(
+            positive, online, [positive - 9] * 2, *margins
+        ),
+        lambda positive, online, offline, *margins: right_triplet(
+            positive, [positive - 9] * 2, offline, *margins
+        ),
         lambda *found: torch.tensor(right_triplet(*found).item()),
     ],
     "09.shared": [1, "the second", "e"],

@@ -30,48 +30,53 @@ def _is_one_number(answer: Any) -> bool:
 # ---------------------------------------------------------------- 09.triplet
 
 
+Two = Sequence[Tensor]
+
+
 def _off_tri(
-    positive: Tensor,
-    online_text: Tensor,
-    online_image: Tensor,
-    offline_text: Tensor,
-    offline_image: Tensor,
-    margin: float = 0.2,
-    offline_margin: float = 0.0,
+    positive: Tensor, online: Two, offline: Two, margin: float = 0.2, offline_margin: float = 0.0
 ) -> Tensor:
     """Four hinges for each pair, as exercise 09.triplet asks for them."""
-    online = _hinge(margin, positive, online_text) + _hinge(margin, positive, online_image)
-    offline = _hinge(offline_margin, positive, offline_text) + _hinge(offline_margin, positive, offline_image)
-    return (online + offline).sum()
+    cost = _hinge(margin, positive, online[0]) + _hinge(margin, positive, online[1])
+    cost = cost + _hinge(offline_margin, positive, offline[0]) + _hinge(offline_margin, positive, offline[1])
+    return cost.sum()
 
 
-def _same_triplet(loss: Callable[..., Any], count: int, margin: float = 0.2, offline: float = 0.0) -> bool:
-    found = _similarities(count, 5)
-    return near(loss(*found, margin, offline), float(_off_tri(*found, margin, offline)), 1e-3)
+def _five(count: int) -> tuple[Tensor, Two, Two]:
+    """Random similarities of some pairs, of two online negatives each, and of two offline ones."""
+    positive, *negatives = _similarities(count, 5)
+    return positive, negatives[:2], negatives[2:]
 
 
-def _triplet_without(offline: bool) -> Callable[[Any], bool]:
-    """Make the trial of a mistake: whether only the online hinges count, or only the offline ones."""
-    found = _similarities(6, 5)
-    closed = [torch.full_like(found[0], -9.0)] * 2
-    kept = [*found[:3], *closed] if offline else [found[0], *closed, *found[3:]]
-    return lambda loss: near(loss(*found), float(_off_tri(*kept)), 1e-3)
+def _of_numbers(*values: float) -> tuple[Tensor, Two, Two]:
+    """One pair's five similarities."""
+    positive, *negatives = (torch.tensor([value]) for value in values)
+    return positive, negatives[:2], negatives[2:]
+
+
+def _same_triplet(loss: Callable[..., Any], *margins: float) -> bool:
+    return near(loss(*_five(6), *margins), float(_off_tri(*_five(6), *margins)), 1e-3)
+
+
+def _triplet_without(which: int) -> Callable[[Any], bool]:
+    """Make the trial of a mistake: whether the online hinges (1) or the offline ones (2) are left out."""
+    kept: list[Any] = list(_five(6))
+    kept[which] = [torch.full((6,), -9.0)] * 2
+    return lambda loss: near(loss(*_five(6)), float(_off_tri(*kept)), 1e-3)
 
 
 def _one_margin(loss: Callable[..., Any]) -> bool:
-    found = _similarities(6, 5)
-    return near(loss(*found), float(_off_tri(*found, 0.2, 0.2)), 1e-3)
+    return near(loss(*_five(6)), float(_off_tri(*_five(6), 0.2, 0.2)), 1e-3)
 
 
 def _is_a_mean(loss: Callable[..., Any]) -> bool:
-    found = _similarities(6, 5)
-    return any(near(loss(*found) * count, float(_off_tri(*found)), 1e-3) for count in (4, 6, 24))
+    return any(near(loss(*_five(6)) * count, float(_off_tri(*_five(6))), 1e-3) for count in (4, 6, 24))
 
 
 def _triplet_learns(loss: Callable[..., Any]) -> bool:
-    found = _similarities(6, 5)
-    right = gradient_of(lambda positive: _off_tri(positive, *found[1:]), found[0].clone())
-    return torch.allclose(gradient_of(lambda positive: loss(positive, *found[1:]), found[0]), right)
+    positive, *rest = _five(6)
+    right = gradient_of(lambda own: _off_tri(own, *rest), positive.clone())
+    return torch.allclose(gradient_of(lambda own: loss(own, *rest), positive), right)
 
 
 # ---------------------------------------------------------------- 09.pairs
@@ -222,24 +227,20 @@ EXERCISES: dict[str, Exercise] = {
         8,
         (
             Trial(
-                lambda answer: _is_one_number(answer(*_similarities(6, 5))),
+                lambda answer: _is_one_number(answer(*_five(6))),
                 "Return one number for the batch, as a tensor.",
             ),
             Trial(
-                lambda answer: near(answer(*[torch.full((4,), value) for value in (0.9, 0, 0, 0.5, 0.5)]), 0),
-                "Here every pair wins by far: the loss should be zero.",
+                lambda answer: near(answer(*_of_numbers(0.9, 0.0, 0.0, 0.5, 0.5)), 0),
+                "Here the pair wins by far: the loss should be zero.",
             ),
             Trial(
-                lambda answer: near(
-                    answer(*[torch.tensor([value]) for value in (0.5, 0.4, 0.2, 0.4, 0.7)]), 0.3
-                ),
+                lambda answer: near(answer(*_of_numbers(0.5, 0.4, 0.2, 0.4, 0.7)), 0.3),
                 "One pair at 0.5, online negatives at 0.4 and 0.2, offline ones at 0.4 and 0.7: the hinges "
                 "are 0.1, 0, 0 and 0.2.",
             ),
-            Trial(
-                lambda answer: _same_triplet(answer, 6), "Four hinges for each pair, summed over the batch."
-            ),
-            Trial(lambda answer: _same_triplet(answer, 6, 0.5, 0.1), "Both margins are arguments: use them."),
+            Trial(lambda answer: _same_triplet(answer), "Four hinges for each pair, summed over the batch."),
+            Trial(lambda answer: _same_triplet(answer, 0.5, 0.1), "Both margins are arguments: use them."),
             Trial(
                 _triplet_learns,
                 "The right gradient does not arrive: use torch's operations, without .item() or float().",
@@ -247,13 +248,8 @@ EXERCISES: dict[str, Exercise] = {
         ),
         mistakes=(
             Trial(_one_margin, "The offline negatives have a margin of their own, `offline_margin`."),
-            Trial(
-                _triplet_without(offline=True), "Only the online hinges count: add those of the offline ones."
-            ),
-            Trial(
-                _triplet_without(offline=False),
-                "Only the offline hinges count: equation 3 keeps the online ones.",
-            ),
+            Trial(_triplet_without(2), "Only the online hinges count: add those of the offline ones."),
+            Trial(_triplet_without(1), "Only the offline hinges count: equation 3 keeps the online ones."),
             Trial(
                 _is_a_mean, "Your loss is a constant factor away from the right one: it is a sum, not a mean."
             ),
