@@ -496,3 +496,34 @@ def test_a_broken_pipe_that_is_not_the_outputs_is_told() -> None:
 
 def test_being_stopped_is_no_interrupt_that_others_answer() -> None:
     assert issubclass(stopping.Stopped, SystemExit) and not issubclass(stopping.Stopped, KeyboardInterrupt)
+
+
+def test_negatives_are_mined_and_learned_from_by_commands_alone(
+    trained: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    teacher, data = trained
+    out = tmp_path / "negatives"
+    said = run("mine", teacher, "--data", data, "--out", out)
+    assert "there are only" in said and "vse train RECIPE --negatives" in said
+    assert {path.name for path in out.iterdir()} == {"texts.npy", "pictures.npy", "negatives.json"}
+    pupil = tmp_path / "pupil"
+    run("train", "vsepp_grid_gru", "--data", data, "--negatives", out, "--out", pupil, *SMALL)
+    assert load_run(pupil).data["negatives"]
+    refused = complaint(capsys, monkeypatch, "mine", teacher, "--data", data, "--out", out, "--texts", 3)
+    assert "texts: 300 in the folder, 3 now" in refused
+    refused = complaint(
+        capsys,
+        monkeypatch,
+        "train",
+        "vsepp_grid_gru",
+        "--data",
+        data,
+        "--negatives",
+        teacher,
+        "--out",
+        tmp_path / "x",
+    )
+    assert "holds no finished mining" in refused

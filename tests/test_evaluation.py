@@ -121,7 +121,9 @@ def test_cross_retrieval_ranks_agree_with_the_double_loop(seed, ties):
     pictures, captions = scores.shape
     for caption, rank in enumerate(cross_retrieval_ranks(scores, owner).tolist()):
         own = scores[owner[caption], caption]
-        among_captions = sum(scores[owner[caption], c] >= own for c in range(captions) if owner[c] != owner[caption])
+        among_captions = sum(
+            scores[owner[caption], c] >= own for c in range(captions) if owner[c] != owner[caption]
+        )
         among_pictures = sum(scores[p, caption] >= own for p in range(pictures) if p != owner[caption])
         assert rank == pytest.approx(max(among_captions * pictures / captions, among_pictures))
 

@@ -16,6 +16,8 @@ from vsecore.encoders.words import BiGRUEncoder
 from vsecore.losses import LOSSES, triplet
 from vsecore.model import VSE
 from vsecore.training import encode, evaluate_split, load_run, loop
+from vsecore.training.optimization import make_optimizer
+from vsecore.training.system import System
 
 
 @pytest.fixture(autouse=True)
@@ -352,6 +354,24 @@ def test_the_first_step_of_adam_moves_each_weight_by_its_rate(add, warmup):
         moved = -rate * gradients[name].sign()
         torch.testing.assert_close((after[name] - weight)[felt], moved[felt], rtol=1e-3, atol=1e-7)
     assert seen > 1000
+
+
+def test_what_predicts_sets_has_a_rate_of_its_own(add):
+    add(IMAGE_ENCODERS, "after_a_backbone", CellsAfterABackbone)
+    pool = {"name": "pie_net", "options": {"global_pool": "seq2seq"}}
+    changes = {"image__pool": pool, "text__pool": pool, "image__encoder": "after_a_backbone"}
+    data = small_data()
+    for sets, backbone, groups in ((0.05, 0.2, 3), (0.2, 0.2, 2), (1.0, 0.2, 2), (0.0, 1.0, 2)):
+        a_recipe = recipe(**changes, training__set_factor=sets, training__pretrained_factor=backbone)
+        system = System.build(a_recipe, data, a_recipe.tokenizer(data.train.captions))
+        optimizer = make_optimizer(system, a_recipe.training)
+        rates = {id(one): group["lr"] for group in optimizer.param_groups for one in group["params"]}
+        assert len(optimizer.param_groups) == groups and optimizer.param_groups[0]["lr"] == 0.01
+        assert rates.keys() == {id(one) for one in system.parameters()}
+        for name, weight in system.named_parameters():  # the pool inside is no part of the prediction
+            factor = sets if ".predict." in name else backbone if ".backbone." in name else 1
+            assert rates[id(weight)] == pytest.approx(0.01 * factor), name
+        assert sum(".predict." in name for name, _ in system.named_parameters()) > 8
 
 
 @pytest.mark.parametrize("optimizer", ["Adam", "AdamW"])

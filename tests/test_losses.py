@@ -291,6 +291,7 @@ def step_of(scores, positives, epoch=0):
         ("triplet", {"margin": 0.5, "warmup_epochs": 2}, lambda s, p: triplet(s, 0.5, False, p)),
         ("triplet", {"margin": 0.5, "warmup_epochs": 1}, lambda s, p: triplet(s, 0.5, True, p)),
         ("triplet", {"margin": 0.0}, lambda s, p: triplet(s, 0.0, True, p)),
+        ("triplet", {"reduction": "mean"}, lambda s, p: triplet(s, 0.2, True, p, "mean")),
         ("info_nce", {"temperature": 0.3}, lambda s, p: info_nce(s, 0.3, p)),
         ("adopt", {"temperature": 0.3}, lambda s, p: adopt(s, 0.3, margin=0.2, positives=p)),
         ("adopt", {"margin": 0.1}, lambda s, p: adopt(s, margin=0.1, positives=p)),

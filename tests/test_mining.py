@@ -1,5 +1,8 @@
 """Mining: the same as sorting every row and every column, whatever the blocks."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import recipe, small_data, train
 
-from vsecore.mining import load_negatives, mine, mine_offline_negatives
+from vsecore.data.offline_negatives import draw_offline
+from vsecore.data.splits import Split
+from vsecore.mining import load_negatives, mine, mine_offline_negatives, negatives_identity
+from vsecore.mining.half import bound, rounding
+from vsecore.mining.state import STATE, MiningState
+from vsecore.model import VSE
 from vsecore.training import score_split
 
 
@@ -22,6 +30,14 @@ def collection(seed, pictures=9, dim=5, ties=True):
     if ties:  # whole numbers, whose products are exact: most scores tie
         v, t = v.round(), t.round()
     return v.astype(np.float32), t.astype(np.float32), owner
+
+
+def model_of(name, data):
+    """An untrained model, and its tokenizer."""
+    chosen = recipe(name)
+    tokenizer = chosen.tokenizer(data.train.captions)
+    torch.manual_seed(0)
+    return chosen.build(data.feature_dim, tokenizer).eval(), tokenizer
 
 
 def by_sorting(scores, owner, texts, pictures):
@@ -69,3 +85,146 @@ def test_a_trained_model_is_mined_and_kept(tmp_path):
         next(run.model.parameters()).add_(1)
     with pytest.raises(ValueError, match="the model: not the same"):
         mine(run.model, data.train, run.tokenizer, 7, 5, folder=tmp_path)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("name", ["vsepp_grid_gru", "scan_region_gru"])
+@pytest.mark.parametrize("after", [1, 3])
+def test_a_killed_search_goes_on_and_finds_the_same(tmp_path, monkeypatch, name, after):
+    data = small_data("region" if "region" in name else "grid")
+    model, tokenizer = model_of(name, data)
+    monkeypatch.setattr(VSE, "block", (6, 8))
+    wanted = mine(model, data.train, tokenizer, 7, 5)
+    whole, seen = MiningState.keep, []
+
+    def keep_and_die(self, done, texts, best):
+        whole(self, done, texts, best)
+        seen.append(done)
+        if len(seen) == after:
+            raise Killed
+
+    monkeypatch.setattr(MiningState, "keep", keep_and_die)
+    with pytest.raises(Killed):
+        mine(model, data.train, tokenizer, 7, 5, folder=tmp_path, save_seconds=0)
+    assert (tmp_path / STATE).is_file() and not (tmp_path / "negatives.json").exists()
+    with pytest.raises(FileNotFoundError, match="holds no finished mining"):
+        load_negatives(tmp_path, data.train)
+    found = mine(model, data.train, tokenizer, 7, 5, folder=tmp_path, save_seconds=0)
+    assert same(found, (wanted.texts, wanted.pictures))
+    assert seen[after] == 6 * (after + 1) if after < 3 else seen[after] == 20, "it went on where it was"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["negatives.json", "pictures.npy", "texts.npy"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "other model"])
+def test_a_search_that_cannot_go_on_starts_over_and_says_so(tmp_path, monkeypatch, capsys, damage):
+    data = small_data()
+    model, tokenizer = model_of("vsepp_grid_gru", data)
+    monkeypatch.setattr(VSE, "block", (6, 8))
+    with monkeypatch.context() as dying:
+        dying.setattr(MiningState, "remove", lambda self: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            mine(model, data.train, tokenizer, 7, 5, folder=tmp_path, save_seconds=0)
+    (tmp_path / "negatives.json").unlink()
+    if damage == "cut":
+        content = (tmp_path / STATE).read_bytes()
+        (tmp_path / STATE).write_bytes(content[: len(content) // 2])
+    else:
+        with torch.no_grad():
+            next(model.parameters()).mul_(1.5)
+    wanted = mine(model, data.train, tokenizer, 7, 5)
+    found = mine(model, data.train, tokenizer, 7, 5, folder=tmp_path)
+    assert same(found, (wanted.texts, wanted.pictures))
+    assert "mining starts over" in capsys.readouterr().err
+
+
+def test_negatives_that_changed_or_belong_elsewhere_are_refused(tmp_path):
+    data = small_data()
+    model, tokenizer = model_of("vsepp_grid_gru", data)
+    mine(model, data.train, tokenizer, 7, 5, folder=tmp_path, recipe="teacher")
+    with pytest.raises(ValueError, match="the data's pictures, features or captions: not the same"):
+        load_negatives(tmp_path, data.train.subset(12))
+    expected = negatives_identity(model, data.train, tokenizer, 7, 5, "teacher")
+    load_negatives(tmp_path, data.train, expected=expected)
+    other = negatives_identity(model, data.train, tokenizer, 7, 6, "pupil")
+    with pytest.raises(
+        ValueError, match=re.escape("recipe: 'teacher' in the folder, 'pupil' now; pictures: 5")
+    ):
+        load_negatives(tmp_path, data.train, expected=other)
+    rows = np.load(tmp_path / "texts.npy")
+    np.save(tmp_path / "texts.npy", rows[:, ::-1].copy())
+    with pytest.raises(ValueError, match="it has changed since it was mined"):
+        load_negatives(tmp_path, data.train)
+    (tmp_path / "texts.npy").write_bytes(b"")
+    with pytest.raises(ValueError, match="is damaged"):
+        load_negatives(tmp_path, data.train)
+    (tmp_path / "texts.npy").unlink()
+    with pytest.raises(FileNotFoundError, match=r"texts\.npy"):
+        load_negatives(tmp_path, data.train)
+    (tmp_path / "negatives.json").write_text(json.dumps({"identity": {}}))
+    with pytest.raises(ValueError, match="lacks the field"):
+        load_negatives(tmp_path, data.train)
+
+
+def test_what_cannot_be_mined_is_refused():
+    v, t, owner = collection(0)
+    for change, message in (
+        ({"images": v[0]}, "images is"),
+        ({"images": v[:, :2]}, "it must have the width"),
+        ({"captions": t * np.nan}, "captions holds NaN"),
+        ({"owner": owner[:-1]}, "owner is"),
+        ({"owner": owner + 1}, "owner names pictures 1 to 9: it must name 0 to 8"),
+        ({"texts": 0}, "texts is 0: it must be at least 1"),
+        ({"block": 0}, "block is 0: it must be at least 1"),
+        ({"images": v[:1], "owner": owner * 0}, "negatives need at least two pictures"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mine_offline_negatives(**{"images": v, "captions": t, "owner": owner} | change)
+
+
+def test_draws_from_mined_negatives_are_never_true_pairs():
+    v, t, owner = collection(3, pictures=40)
+    negatives = mine_offline_negatives(v, t, owner, 12, 6)
+    split = Split("train", np.zeros((40, 1, 1), np.float32), ["x"] * len(owner), owner, ["x"] * 40)
+    rows, drawn = np.arange(len(owner)), 0
+    for epoch in range(1 + 10_000 // len(owner)):
+        hard_text, of_hard_picture = draw_offline(negatives, split, rows, seed=0, epoch=epoch)
+        assert (owner[hard_text] != owner[rows]).all()
+        assert (owner[of_hard_picture] != owner[rows]).all()
+        assert (owner[hard_text] != owner[of_hard_picture]).all()
+        drawn += len(rows)
+    assert drawn >= 10_000
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("ties", [False, True])
+def test_half_precision_gives_the_answer_of_float32(precision, ties):
+    for seed in range(3):
+        v, t, owner = collection(seed, pictures=250, dim=24, ties=ties)
+        found = mine_offline_negatives(v, t, owner, 9, 6, precision=precision, block=(64, 200))
+        assert same(found, by_sorting(v @ t.T, owner, 9, 6))
+
+
+@given(seed=st.integers(0, 10_000), scale=st.sampled_from([1e-3, 1.0, 30.0]), half=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_no_half_precision_score_is_further_off_than_the_bound(seed, scale, half):
+    dtype = torch.float16 if half else torch.bfloat16
+    dice = torch.Generator().manual_seed(seed)
+    v, t = (scale * torch.randn(n, 33, generator=dice) for n in (20, 30))
+    rounded = (v.to(dtype) @ t.to(dtype).T).float()
+    assert ((rounded - v @ t.T).abs() <= bound(v, t, dtype)[:, None] + rounding(rounded, dtype)).all()
+
+
+def test_half_precision_alone_would_be_wrong_and_float32_looks_again():
+    """A thousand captions that bfloat16 cannot distinguish: more than any list of candidates holds."""
+    v, dice = torch.eye(2), np.random.default_rng(0)
+    t = torch.cat([torch.zeros(1, 2), torch.ones(1000, 2)])
+    t[1:, 0] += torch.from_numpy(dice.permutation(1000) * 1e-6).float()
+    owner = np.ones(1001, np.int64)
+    owner[0] = 0
+    assert len(t[1:, 0].bfloat16().unique()) == 1
+    found = mine_offline_negatives(v, t, owner, 5, 1, precision="bfloat16")
+    # Picture 1 owns all but one of the captions, so that every picture gets one.
+    assert found.texts.tolist() == [[int(t[:, 0].argmax())], [0]]

@@ -352,6 +352,7 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         "optimizer": "Adam",
         "learning_rate": 2e-4,
         "pretrained_factor": 0.1,
+        "set_factor": 1.0,
         "weight_decay": 0.0,
         "warmup_steps": 0,
         "schedule": "step",
@@ -397,6 +398,27 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         ("pool", "gcn"): {"layers": 4},
         ("pool", "gpo"): {"position_dim": 32, "hidden": 32, "temperature": 0.1},
         ("pool", "adpool"): {"per_dimension": False, "token_share": None},
+        ("pool", "slots"): {
+            "slots": 4,
+            "iterations": 4,
+            "hidden": 1024,
+            "heads": 1,
+            "positions": "none",
+            "softmax_over": "slots",
+            "learned_slots": True,
+            "residual": True,
+            "add_global": True,
+            "global_pool": "mean",
+        },
+        ("pool", "pie_net"): {"slots": 4, "hidden": None, "global_pool": "mean"},
+        ("pool", "transformer_set"): {
+            "slots": 4,
+            "layers": 4,
+            "heads": 8,
+            "hidden": None,
+            "global_pool": "mean",
+        },
+        ("pool", "gaussian"): {"hidden": None, "global_pool": "mean"},
         ("similarity", "cross_attention"): {
             "direction": "t2i",
             "smooth": 9.0,
@@ -405,7 +427,15 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
             "negative_slope": 0.1,
         },
         ("similarity", "focal_attention"): {"focus": "equal", "smooth": 20.0},
-        ("loss", "triplet"): {"margin": 0.2, "warmup_epochs": 1, "siblings_are_negatives": False},
+        ("similarity", "match_probability"): {"scale": 1.0, "shift": 0.0, "learned": True, "reduce": "mean"},
+        ("similarity", "smooth_chamfer"): {"alpha": 16.0},
+        ("similarity", "max_sim"): {"direction": "t2i", "reduce": "sum"},
+        ("loss", "triplet"): {
+            "margin": 0.2,
+            "warmup_epochs": 1,
+            "siblings_are_negatives": False,
+            "reduction": "sum",
+        },
         ("loss", "info_nce"): {"temperature": 0.05, "siblings_are_negatives": False},
         ("loss", "adopt"): {
             "temperature": 0.05,
@@ -418,6 +448,8 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         ("loss", "captioning"): {"hidden": 512, "word_dim": 300, "drop": 0.2},
         ("loss", "node_pooling"): {"pools": 8, "margin": 0.2, "shared": True},
         ("loss", "node_cross_attention"): {"margin": 0.2},
+        ("loss", "mmd"): {"gamma": 0.5, "squared": False},
+        ("loss", "soft_contrastive"): {"samples": 7, "scale": 30.0, "shift": 30.0, "kl_weight": 1e-5},
         ("loss", "offline_triplet"): hinges,
         ("loss", "offline_quintuplet"): hinges | {"online_quintuplet": False},
         ("loss", "adaptive_offline_quintuplet"): hinges
@@ -531,9 +563,10 @@ def test_every_pool_can_be_chosen_for_either_tower(name):
     recipe = get("vsepp_grid_gru").override(changes)
     model = Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))).build(7, VOCABULARY)
     assert type(model.image_pool) is type(model.text_pool) is POOLS[name]
-    assert model.encode_pictures(torch.randn(2, 4, 7)).vectors.shape == (2, 8)
+    shape = (2, 4, 8) if name in ("slots", "pie_net", "transformer_set") else (2, 8)
+    assert model.encode_pictures(torch.randn(2, 4, 7)).vectors.shape == shape
     tokens, mask = torch.tensor([[4, 5, 6], [7, 0, 0]]), torch.tensor([[True] * 3, [True, False, False]])
-    assert model.encode_captions(tokens, mask).vectors.shape == (2, 8)
+    assert model.encode_captions(tokens, mask).vectors.shape == shape
 
 
 def test_to_make_a_recipe_draws_no_random_number(monkeypatch):

@@ -34,6 +34,7 @@ from vsecore.losses import (
     offline_triplet,
     triplet,
 )
+from vsecore.mining import mine_offline_negatives
 from vsecore.similarity import cosine
 
 TEXTS = {
@@ -302,6 +303,16 @@ def focal_attention() -> None:
             torch.testing.assert_close(taught("07")["refocus"](weights, focus), theirs)
 
 
+def mined_negatives() -> None:
+    generator = torch.Generator().manual_seed(8)
+    v, t = (torch.randn(rows, 6, generator=generator) for rows in (11, 37))
+    owner = torch.randint(11, (37,), generator=generator)
+    theirs = mine_offline_negatives(v, t, owner, texts=9, pictures=4, block=5)
+    for block in (3, 11):
+        texts, pictures = taught("08")["mine"](v, t, owner, 9, 4, block)
+        assert texts.tolist() == theirs.texts.tolist() and pictures.tolist() == theirs.pictures.tolist()
+
+
 def weights_of_old_poolers() -> None:
     x = elements(6)[0]
     for theta, pool in (
@@ -499,6 +510,9 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("07", "relevance_from_products"): cross_attention_without_reading,
     ("07", "refocus"): focal_attention,
     ("07", "bfan"): focal_attention,
+    ("08", "hide_own"): mined_negatives,
+    ("08", "merge"): mined_negatives,
+    ("08", "mine"): mined_negatives,
     ("09", "off_tri"): offline_losses,
     ("09", "new_pairs"): offline_losses,
     ("09", "weighted_online"): offline_losses,

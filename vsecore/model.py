@@ -39,7 +39,8 @@ class VSE(nn.Module):
         text_reasoner: the same for captions.
         shared: a reasoner that both towers use, after their own: one module, with one set of weights.
 
-    An encoder that holds a pretrained network keeps it in its attribute `backbone`.
+    An encoder that holds a pretrained network keeps it in its attribute `backbone`, and a pool that predicts
+    sets keeps the module that does so in its attribute `predict`.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1.
     """
@@ -106,6 +107,13 @@ class VSE(nn.Module):
             backbone = getattr(encoder, "backbone", None)
             if isinstance(backbone, nn.Module):
                 yield from backbone.parameters()
+
+    def set_parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the weights that predict sets, which may need other steps than the rest."""
+        for pool in (self.image_pool, self.text_pool):
+            predict = getattr(pool, "predict", None)
+            if isinstance(predict, nn.Module):
+                yield from predict.parameters()
 
 
 def _pooled(pool: nn.Module | None, elements: Tensor, mask: Tensor | None) -> Embedding:

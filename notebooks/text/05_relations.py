@@ -786,10 +786,11 @@ Markdown(
         if basic < towers
         else "So there the block raised the sum."
     )
-    + " All its numbers are on [the evidence page](../evidence/relational.md)."
 )
 
 # %% [markdown]
+# All its numbers are on [the evidence page](../evidence/relational.md).
+#
 # ## Your own experiment
 #
 # ```{exercise} Change one thing

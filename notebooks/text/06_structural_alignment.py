@@ -203,8 +203,10 @@ def node_pooling(x, mask, W):  # (B, N, D), (B, N), (P, D)
 # two must be more similar to each other than either is to pool $i$ of a negative, by the margin. The negatives $t'$ and $v'$ are the
 # hardest by the *global* similarity $S$, the same for all pools:
 #
-# $$\ell_{\mathrm{pool}} = \sum_i \Big( [m + s(p_i(v), p_i(t')) - s(p_i(v), p_i(t))]_+
-# + [m + s(p_i(v'), p_i(t)) - s(p_i(v), p_i(t))]_+ \Big) .$$
+# $$\begin{aligned}
+# \ell_{\mathrm{pool}} = \sum_i \Big( & [m + s(p_i(v), p_i(t')) - s(p_i(v), p_i(t))]_+ \\
+# + & [m + s(p_i(v'), p_i(t)) - s(p_i(v), p_i(t))]_+ \Big) .
+# \end{aligned}$$
 
 
 # %%
@@ -804,7 +806,8 @@ check("06.break", your_row)
 # :label: ex-06-explore
 #
 # Write down what you expect, as `expected` in the last cell: of how alike the pools become, of retrieval, or of both. Change one thing in
-# the next cell, run it, and write down, as `found`, what you see and how sure you are.
+# the next cell, run it, and write down, as `found`, what you see and how sure you are. Both systems train for fewer steps than those above,
+# so compare the two with each other only.
 # ```
 
 # %%

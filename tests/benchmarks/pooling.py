@@ -25,7 +25,8 @@ import torch
 from torch import Tensor, nn
 
 from vsecore import records
-from vsecore.pooling import POOLS, adpool, build_pool, sort_descending
+from vsecore.pooling import POOLS, GaussianPool, adpool, build_pool, sort_descending
+from vsecore.pooling.set_pools import SetPool
 from vsecore.pooling.sorting import sort_rows
 from vsecore.training.distributed import hardware
 
@@ -103,7 +104,9 @@ def measure(device: torch.device, batch: int, elements: int, dim: int, turns: in
     torch.manual_seed(0)
     x = torch.randn(batch, elements, dim, device=device)
     runs: dict[str, Callable[[Tensor], Tensor]] = {
-        name: build_pool(name, dim, **({"k": 5} if name == "kmax" else {})).to(device) for name in POOLS
+        name: build_pool(name, dim, **({"k": 5} if name == "kmax" else {})).to(device)
+        for name in POOLS
+        if not issubclass(POOLS[name], SetPool | GaussianPool)  # type: ignore[arg-type]
     }
     runs["adpool on torch.sort"] = OnTorchSort(runs["adpool"])  # type: ignore[arg-type]
     runs |= {"sort_descending": sort_descending, "torch.sort": sort_by_torch, "network": sort_by_rows}

@@ -15,7 +15,7 @@ from typing import IO, Annotated, Any, NoReturn
 import typer
 
 from vsecore import threads
-from vsecore.cli import course, data, experiments, runs, scenes
+from vsecore.cli import course, data, experiments, mining, runs, scenes
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,6 +28,7 @@ app.add_typer(data.app, name="data")
 for command in (
     runs.train,
     runs.evaluate,
+    mining.mine,
     experiments.baselines,
     experiments.experiment,
     course.course,

@@ -46,6 +46,9 @@ def train(
         int | None,
         typer.Option(min=1, help="Save every N steps, and after each epoch. [default: every ten minutes]"),
     ] = None,
+    negatives: Annotated[
+        Path | None, typer.Option("--negatives", help="Hard negatives that vse mine found in this data.")
+    ] = None,
     seed: Seed = 0,
     record: RecordOption = None,
 ) -> None:
@@ -53,6 +56,7 @@ def train(
     from vsecore import records
     from vsecore.data.vocabulary import Vocabulary
     from vsecore.data.word_vectors import load_vectors
+    from vsecore.mining import load_negatives
     from vsecore.recipes import get
     from vsecore.training import Event, evaluate_split, fit_in_rounds
     from vsecore.training.checkpoints import CHECKPOINT, refuse_to_overwrite
@@ -68,6 +72,7 @@ def train(
     folder = out or Path("runs") / f"{recipe}-{dataset.name}-{seed}"
     check_writable("--out", folder)
     refuse_to_overwrite(folder, resume)
+    mined = None if negatives is None else load_negatives(negatives, dataset.train)
     tokenizer = chosen.tokenizer(dataset.train.captions)
     word_vectors, found = None, ""
     if vectors is not None:
@@ -104,6 +109,7 @@ def train(
         resume=resume,
         tokenizer=tokenizer,
         vectors=word_vectors,
+        negatives=mined,
         callback=tell,
         first_callback=tell_first,
         seed=seed,

@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from vsecore.encoders.pictures import projection
 from vsecore.encoders.reasoning.transformer import Block, attention_maps, check_count, check_sizes, learned
 from vsecore.encoders.words import ReadsVocabulary, check_tokens, embedding_of_words
-from vsecore.pooling.masking import check_elements
+from vsecore.masking import check_elements
 
 
 class WideningBlock(nn.Module):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
 from vsecore.encoders.normalisation import ElementNorm
-from vsecore.pooling.masking import without_padding
+from vsecore.masking import without_padding
 
 
 class CellEncoder(nn.Module):

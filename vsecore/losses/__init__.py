@@ -7,6 +7,8 @@ reads what it needs from a `Step`, and may hold parameters or state.
 from vsecore.losses.adopt import AdOpt, Rule, adopt, adopt_k, alignment, negatives_kept, uniformity
 from vsecore.losses.captioning import CaptionDecoder, Captioning, captioning_loss
 from vsecore.losses.contrastive import InfoNCE, info_nce
+from vsecore.losses.diversity import GramDiversity, SetDiversity, gram_diversity, set_diversity
+from vsecore.losses.mmd import MMD, mmd
 from vsecore.losses.node_alignment import (
     NodeCrossAttentionLoss,
     NodePooling,
@@ -22,6 +24,12 @@ from vsecore.losses.offline import (
     offline_quintuplet,
     offline_triplet,
 )
+from vsecore.losses.soft_contrastive import (
+    SoftContrastive,
+    kl_to_standard,
+    sample_gaussians,
+    soft_contrastive,
+)
 from vsecore.losses.step import Step
 from vsecore.losses.triplet import Triplet, triplet
 from vsecore.registry import Registry
@@ -35,6 +43,10 @@ LOSSES = Registry(
         "captioning": Captioning,
         "node_pooling": NodePoolingLoss,
         "node_cross_attention": NodeCrossAttentionLoss,
+        "mmd": MMD,
+        "diversity": SetDiversity,
+        "gram_diversity": GramDiversity,
+        "soft_contrastive": SoftContrastive,
         "offline_triplet": OfflineTriplet,
         "offline_quintuplet": OfflineQuintuplet,
         "adaptive_offline_quintuplet": AdaptiveOfflineQuintuplet,
@@ -45,10 +57,12 @@ LOSSES = Registry(
 
 __all__ = [
     "LOSSES",
+    "MMD",
     "AdOpt",
     "AdaptiveOfflineQuintuplet",
     "CaptionDecoder",
     "Captioning",
+    "GramDiversity",
     "InfoNCE",
     "NodeCrossAttentionLoss",
     "NodePooling",
@@ -56,6 +70,8 @@ __all__ = [
     "OfflineQuintuplet",
     "OfflineTriplet",
     "Rule",
+    "SetDiversity",
+    "SoftContrastive",
     "Step",
     "Triplet",
     "adaptive_offline_quintuplet",
@@ -63,12 +79,18 @@ __all__ = [
     "adopt_k",
     "alignment",
     "captioning_loss",
+    "gram_diversity",
     "info_nce",
+    "kl_to_standard",
+    "mmd",
     "negatives_kept",
     "node_cross_attention_loss",
     "node_pooling_loss",
     "offline_quintuplet",
     "offline_triplet",
+    "sample_gaussians",
+    "set_diversity",
+    "soft_contrastive",
     "triplet",
     "uniformity",
 ]

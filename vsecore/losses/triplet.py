@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from vsecore.losses.positives import check_pairs, own_pairs
 from vsecore.losses.step import Step
 
+Reduction = Literal["sum", "mean"]
 ROWS = 16  # of a score matrix, taken together where each pair meets each negative
 
 
@@ -19,7 +20,7 @@ def triplet(
     margin: float = 0.2,
     hardest: bool = True,
     positives: Tensor | None = None,
-    reduction: Literal["sum", "mean"] = "sum",
+    reduction: Reduction = "sum",
 ) -> Tensor:
     """Hinge loss: each positive pair must score higher than its negatives, by a margin.
 
@@ -50,11 +51,15 @@ def triplet(
     """
     if not (margin >= 0 and math.isfinite(margin)):
         raise ValueError(f"margin must be a number >= 0, got {margin}")
-    if reduction not in ("sum", "mean"):
-        raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
+    _check_reduction(reduction)
     scores, positives = check_pairs(scores, positives)
     total = _hardest(scores, margin, positives) if hardest else _all(scores, margin, positives)
     return total if reduction == "sum" else total / positives.sum()
+
+
+def _check_reduction(reduction: str) -> None:
+    if reduction not in ("sum", "mean"):
+        raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
 
 
 def _hardest(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
@@ -98,26 +103,37 @@ class Triplet(nn.Module):
         warmup_epochs: how many epochs learn from all negatives before the hardest take over, >= 0.
         siblings_are_negatives: treat other captions of the same picture as negatives, as VSE++'s released
             code does.
+        reduction: "sum" over the positive pairs, or their "mean", which matters beside other losses: their
+            weights are relative to it. The released codes of PVSE and of Kim et al. 2023 take the mean.
 
     Raises:
-        ValueError: margin or warmup_epochs is out of its range.
+        ValueError: margin or warmup_epochs is out of its range, or the reduction is unknown.
 
     Source: Faghri et al. 2018 (VSE++); the first epoch as in the code of Chen et al. 2021 (VSE-infinity).
+    With batches of pictures and all their captions this is the loss of Kim et al. 2023, eq. 9: each pair
+    against the hardest caption of another picture, and against the hardest other picture.
     """
 
     def __init__(
-        self, margin: float = 0.2, warmup_epochs: int = 1, siblings_are_negatives: bool = False
+        self,
+        margin: float = 0.2,
+        warmup_epochs: int = 1,
+        siblings_are_negatives: bool = False,
+        reduction: Reduction = "sum",
     ) -> None:
         super().__init__()
         if not (margin >= 0 and math.isfinite(margin)):
             raise ValueError(f"margin must be a number >= 0, got {margin}")
+        _check_reduction(reduction)
         if warmup_epochs < 0:
             raise ValueError(f"warmup_epochs must be at least 0, got {warmup_epochs}")
         self.margin = margin
         self.warmup_epochs = warmup_epochs
         self.siblings_are_negatives = siblings_are_negatives
+        self.reduction: Reduction = reduction
 
     def forward(self, step: Step) -> Tensor:
         """The loss of a step, a scalar."""
         positives = own_pairs(step) if self.siblings_are_negatives else step.positives
-        return triplet(step.scores, self.margin, step.epoch >= self.warmup_epochs, positives)
+        hardest = step.epoch >= self.warmup_epochs
+        return triplet(step.scores, self.margin, hardest, positives, self.reduction)

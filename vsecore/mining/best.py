@@ -1,13 +1,21 @@
-"""The best items of many anchors, kept while blocks of scores go by."""
+"""The best items of many anchors, kept while blocks of scores go by.
+
+Selecting must cost little beside the matrix product that makes the scores. So a block is compared once with a
+floor for each anchor: a score that the k-th best item so far is known to reach. Few scores pass, and only
+those are collected, in a buffer; when it is full, the k best of it remain, and the floor rises.
+"""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 NOTHING = torch.iinfo(torch.int64).min
 """The key of a place that no item has taken yet."""
 LAST = 2**31 - 1
+SPARE = 64
+"""Places in a buffer beyond the k best, at least."""
 
 
 class Best:
@@ -16,7 +24,8 @@ class Best:
     A score and an item's row make one whole number, the key, which sorts as we want: higher scores first,
     and among equal scores the lower row first. So every set of scores has exactly one answer.
 
-    Items must come in the order of their rows: then an item that ties with the k-th best is never better.
+    For each anchor, items must come in the order of their rows: then an item that ties with the k-th best so
+    far is never better.
 
     Args:
         anchors: how many there are.
@@ -25,39 +34,129 @@ class Best:
     """
 
     def __init__(self, anchors: int, k: int, device: torch.device | str = "cpu") -> None:
-        self.k = k
-        self.keys = torch.full((anchors, k), NOTHING, dtype=torch.int64, device=device)  # descending
+        self.k, self.width = k, k + max(k, SPARE)
+        self.keys = torch.full((anchors, self.width), NOTHING, dtype=torch.int64, device=device)
+        self.used = torch.zeros(anchors, dtype=torch.int64, device=device)
+        lowest = torch.finfo(torch.float32).min  # -inf marks what must not be kept
+        self.floor = torch.full((anchors,), lowest, dtype=torch.float32, device=device)
 
-    @property
-    def lowest(self) -> Tensor:
-        """The score that an item must exceed to be kept, (anchors,): the k-th best; -inf before that."""
-        return scores_of(self.keys[:, -1])
+    def add(self, scores: Tensor, first_anchor: int, first_item: int, dim: int = 1) -> None:
+        """Look at a block of scores: those of some anchors in a row with some items in a row.
 
-    @property
-    def rows(self) -> Tensor:
-        """The rows of the items, best first: (anchors, k) int32."""
-        return (LAST - (self.keys & 0xFFFFFFFF)).to(torch.int32)
-
-    def add(self, scores: Tensor, first_anchor: int, first_item: int) -> None:
-        """Look at a block of scores (a, c): those of some anchors in a row with some items in a row.
-
-        A score of -inf says that the item must not be kept.
+        Args:
+            scores: (a, c), in memory row after row; -inf where an item must not be kept.
+            first_anchor: the number of the first anchor.
+            first_item: the row of the first item.
+            dim: the dimension of the items: 1; or 0 for scores (c, a).
         """
-        here = slice(first_anchor, first_anchor + len(scores))
-        lowest = self.lowest[here]
-        if scores.shape[1] > self.k:  # the block's own k-th best is a bound too
-            own = scores.topk(self.k, dim=1, sorted=False).values.amin(1)  # (a,)
-            better = (scores >= own[:, None]) & (scores > lowest[:, None])  # (a, c)
-        else:
-            better = scores > lowest[:, None]
-        anchor, item = better.nonzero(as_tuple=True)  # (n,) each, anchor after anchor
-        if not len(anchor):
+        anchors = scores.shape[1 - dim]
+        here = slice(first_anchor, first_anchor + anchors)
+        if not first_item:
+            self.floor[here] = torch.maximum(self.floor[here], _kth_at_least(scores, self.k, dim))
+        place = _nonzero(scores, self.floor[here].unsqueeze(dim))  # (n,)
+        if not len(place):
             return
-        counts = better.sum(1)  # (a,)
-        place = torch.arange(len(anchor), device=scores.device) - (counts.cumsum(0) - counts)[anchor]
-        found = self.keys.new_full((len(scores), int(counts.max())), NOTHING)
-        found[anchor, place] = keys_of(scores[anchor, item], first_item + item)
-        self.keys[here] = torch.cat([self.keys[here], found], 1).topk(self.k, dim=1).values
+        columns = scores.shape[1]
+        row = place // columns
+        anchor, item = (row, place - row * columns) if dim else (place - row * columns, row)
+        keys = keys_of(scores.reshape(-1).index_select(0, place), first_item + item)
+        if not dim:
+            order = _order(anchor, anchors)
+            anchor, keys = anchor.index_select(0, order), keys.index_select(0, order)
+        self._collect(here, anchor, keys)
+
+    def keep(self) -> Tensor:
+        """Return the keys of the k best of each anchor, best first: (anchors, k)."""
+        for start in range(0, len(self.keys), 4096):
+            here = slice(start, start + 4096)
+            self._prune(here, self.keys[here])
+        return self.keys[:, : self.k].sort(dim=1, descending=True).values
+
+    def restore(self, keys: Tensor) -> None:
+        """Take up the keys that an earlier `keep` returned."""
+        self._prune(slice(None), keys.to(self.keys.device))
+        self.used = (self.keys != NOTHING).sum(1)
+
+    def _collect(self, here: slice, anchor: Tensor, keys: Tensor) -> None:
+        """Put keys (n,) into the buffers of their anchors, (n,) ascending, counted from the slice's first."""
+        used = self.used[here]
+        counts = anchor.bincount(minlength=len(used))  # (a,)
+        rank = torch.arange(len(anchor), device=anchor.device)  # (n,)
+        first = counts.cumsum(0) - counts  # (a,)
+        if int((used + counts).max()) <= self.width:
+            begin = torch.arange(len(used), device=anchor.device) * self.width + used - first  # (a,)
+            self.keys[here].view(-1).scatter_(0, begin.index_select(0, anchor) + rank, keys)
+            self.used[here] += counts
+            return
+        most = int(counts.max())
+        begin = torch.arange(len(used), device=anchor.device) * most - first
+        found = keys.new_full((len(used) * most,), NOTHING)
+        found.scatter_(0, begin.index_select(0, anchor) + rank, keys)
+        self.used[here] += counts
+        self._prune(here, torch.cat([self.keys[here], found.view(-1, most)], 1))
+
+    def _prune(self, here: slice, keys: Tensor) -> None:
+        """Keep only the k best of these keys (a, n), and raise the floor to what a later item must reach."""
+        best = _largest(keys, self.k)  # (a, k)
+        self.keys[here, : self.k] = best
+        self.keys[here, self.k :] = NOTHING
+        self.used[here] = self.used[here].clamp(max=self.k)
+        lowest = scores_of(best.amin(1))
+        above = torch.nextafter(lowest, torch.full_like(lowest, torch.inf))
+        self.floor[here] = torch.maximum(self.floor[here], above)
+
+
+def _kth_at_least(scores: Tensor, k: int, dim: int) -> Tensor:
+    """Return a score that the k-th best item of each anchor reaches; hardly less than the k-th best.
+
+    The items are dealt into groups. The best of k groups are k items, so that the k-th best of the groups'
+    best is such a score; and there are fewer groups than items to select from.
+    """
+    items = scores.shape[dim]
+    lowest = torch.finfo(torch.float32).min
+    if items < k:
+        return torch.full((scores.shape[1 - dim],), lowest, device=scores.device)
+    size = next(size for size in (8, 4, 2, 1) if size == 1 or items // size >= 4 * k)
+    groups = items // size
+    best = scores.narrow(dim, 0, groups * size).unflatten(dim, (size, groups)).amax(dim)
+    best = best if dim else best.T.contiguous()  # (a, groups)
+    return _largest(best, k).amin(1).float().clamp(min=lowest)
+
+
+def _largest(x: Tensor, k: int) -> Tensor:
+    """Return the k largest numbers of each row (a, n), in any order: (a, k).
+
+    On a CPU by numpy, which moves only the numbers; `topk` also moves their places, and takes four times as
+    long.
+    """
+    if x.device.type != "cpu" or x.dtype not in (torch.int64, torch.float32):
+        return x.topk(k, dim=1, sorted=False).values
+    return torch.from_numpy(np.partition(x.numpy(), x.shape[1] - k, axis=1)[:, -k:])
+
+
+def _nonzero(scores: Tensor, floor: Tensor) -> Tensor:
+    """Return the flat places of the scores (r, c) that reach their floor, ascending: (n,).
+
+    Few do, so the answers, one byte each, are looked through eight at a time.
+    """
+    count = scores.numel()
+    reached = torch.zeros(-(-count // 8) * 8, dtype=torch.bool, device=scores.device)
+    torch.ge(scores, floor, out=reached[:count].view(scores.shape))
+    eights = reached.view(torch.int64)
+    words = eights.nonzero().squeeze(1)  # (w,)
+    bytes_ = eights.index_select(0, words).view(torch.bool)  # (8w,)
+    if bytes_.device.type == "cpu":  # numpy is faster at what is not sparse
+        inside = torch.from_numpy(np.flatnonzero(bytes_.numpy()))
+    else:
+        inside = bytes_.nonzero().squeeze(1)
+    return words.index_select(0, inside >> 3) * 8 + (inside & 7)  # (n,)
+
+
+def _order(anchor: Tensor, anchors: int) -> Tensor:
+    """Return the order that sorts the anchors and leaves each one's items in their order."""
+    if anchor.device.type == "cpu" and anchors <= 2**16:  # numpy sorts 16 bits by counting
+        return torch.from_numpy(np.argsort(anchor.numpy().astype(np.uint16), kind="stable"))
+    return anchor.argsort(stable=True)
 
 
 def keys_of(scores: Tensor, rows: Tensor) -> Tensor:
@@ -72,3 +171,8 @@ def scores_of(keys: Tensor) -> Tensor:
     ordered = (keys >> 32).to(torch.int32)
     bits = torch.where(ordered < 0, ordered ^ LAST, ordered)
     return torch.where(keys == NOTHING, -torch.inf, bits.view(torch.float32))
+
+
+def rows_of(keys: Tensor) -> Tensor:
+    """Return the rows of the items in keys, int32."""
+    return (LAST - (keys & 0xFFFFFFFF)).to(torch.int32)

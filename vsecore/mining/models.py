@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vsecore.data.files import progress
+from vsecore.data.files import locked, progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.data.words import TokenizedCaptions
 from vsecore.encoding import Captions, encode
-from vsecore.mining.best import Best
+from vsecore.mining.best import Best, rows_of
 from vsecore.mining.folder import NegativesIdentity, load_negatives, save_negatives, stored_identity
 from vsecore.mining.pairs import Own
+from vsecore.mining.state import STATE, MiningState
 from vsecore.mining.vectors import BUDGET, BYTES
 from vsecore.model import VSE
 
@@ -33,6 +34,7 @@ def mine(
     recipe: str = "",
     batch_size: int = 256,
     budget: int = BUDGET,
+    save_seconds: float = 300,
 ) -> OfflineNegatives:
     """Find the captions of a split that a model finds most similar to each picture, and the other way round.
 
@@ -47,16 +49,20 @@ def mine(
         texts: how many captions each picture gets.
         pictures: how many pictures each caption gets.
         folder: where the negatives are kept. If it holds those of the same model and data already, they are
-            read instead. Those of another model or other data are refused. None: nowhere.
+            read instead; those of another model or other data are refused. A search that was stopped, or
+            killed, goes on where it last saved; if the model or the data have changed since then, it starts
+            over and says so. None: nowhere.
         recipe: what the model is, in your own words, to be kept in the folder.
         batch_size: how many are embedded at a time.
         budget: how many bytes a block of scores, and what is made of it, may take.
+        save_seconds: how much of a search may be lost when it is killed.
 
     Returns:
         The negatives, hardest first.
 
     Raises:
         ValueError: a score is NaN or infinite, there are no negatives, or the folder holds others.
+        BlockingIOError: another process mines into the folder.
     """
     tokens = tokenizer
     if not isinstance(tokens, TokenizedCaptions):
@@ -68,28 +74,56 @@ def mine(
 
     own = Own(split.owner, len(split), len(split.captions))
     kept = own.most(texts, pictures)
-    v, t = encode(model, split, tokens, batch_size)
+    if folder is None or identity is None:
+        return _search(model, split, tokens, own, kept, batch_size, budget, None)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, "is mining into", wait=False):
+        state = MiningState(folder / STATE, identity, save_seconds)
+        found = _search(model, split, tokens, own, kept, batch_size, budget, state)
+        save_negatives(folder, found, identity, _versions())
+        state.remove()
+    return found
+
+
+def _search(
+    model: VSE,
+    split: Split,
+    tokens: TokenizedCaptions,
+    own: Own,
+    kept: tuple[int, int],
+    batch_size: int,
+    budget: int,
+    state: MiningState | None,
+) -> OfflineNegatives:
+    """Compare all pictures with all captions, or those that an earlier search has not come to."""
     device = next(model.parameters()).device
-    best_texts, best_pictures = Best(len(v), kept[0], device), Best(len(t), kept[1], device)
+    texts = torch.zeros(len(split), kept[0], dtype=torch.int32)
+    best_pictures = Best(len(split.captions), kept[1], device)
+    done = 0 if state is None else state.resume(texts, best_pictures)
+    v, t = encode(model, split, tokens, batch_size)
     rows, columns = model.block
-    while rows * columns * BYTES > budget:
+    while rows * columns * BYTES > budget and rows * columns > 1:
         rows, columns = max(1, rows // 2), max(1, columns // 2)
-    for top in progress(range(0, len(v), rows), desc="mining", unit="block", leave=False):
+    bar = progress(total=len(v), initial=done, desc="mining", unit="picture", leave=False)
+    for top in range(done, len(v), rows):
         some = v[top : top + rows].to(device)
+        best_texts = Best(len(some), kept[0], device)
         for left in range(0, len(t), columns):
-            scores = model.scores(some, t[left : left + columns].to(device)).float()  # (b, c)
+            scores = model.scores(some, t[left : left + columns].to(device)).float().contiguous()  # (b, c)
             if not scores.isfinite().all():
                 raise ValueError(
                     f"scores of pictures {top} to {top + len(scores) - 1} hold NaN or infinity: they must "
                     "be finite numbers"
                 )
             own.leave_out(scores, top, left)
-            best_texts.add(scores, top, left)
-            best_pictures.add(scores.T.contiguous(), left, top)
-    found = OfflineNegatives(best_texts.rows.cpu().numpy(), best_pictures.rows.cpu().numpy())
-    if folder is not None and identity is not None:
-        save_negatives(folder, found, identity, _versions())
-    return found
+            best_texts.add(scores, 0, left)
+            best_pictures.add(scores, left, top, dim=0)
+        texts[top : top + len(some)] = rows_of(best_texts.keep()).cpu()
+        bar.update(len(some))
+        if state is not None:
+            state.keep(top + len(some), texts, best_pictures)
+    bar.close()
+    return OfflineNegatives(texts.numpy(), rows_of(best_pictures.keep()).cpu().numpy())
 
 
 def negatives_identity(

@@ -55,3 +55,10 @@ class Own:
         picture = self.owner[first_caption : first_caption + scores.shape[1]] - first_picture  # (c,)
         caption = ((picture >= 0) & (picture < len(scores))).nonzero().squeeze(1)
         scores[picture[caption].to(scores.device), caption.to(scores.device)] = -torch.inf
+
+    def mask(self, rows: Tensor, of_pictures: bool) -> Tensor:
+        """Return which items are the own ones of some pictures, (p, Nc), or of some captions, (p, Ni)."""
+        owner = self.owner.to(rows.device)
+        if of_pictures:
+            return owner == rows[:, None]
+        return torch.arange(self.pictures, device=rows.device) == owner[rows, None]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import Literal
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from vsecore.data.offline_negatives import OfflineNegatives
-from vsecore.mining.best import Best
+from vsecore.mining.best import SPARE, Best, rows_of
+from vsecore.mining.half import settle
 from vsecore.mining.pairs import Own
 
+HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 BUDGET = 2**28
 """Bytes that a block of scores, and what is made of it, may take."""
-BYTES = 24
+BYTES = 64
 """Of each score of a block, at most: the score, and what is made of it."""
 
 
@@ -26,6 +32,7 @@ def mine_offline_negatives(
     *,
     block: int | tuple[int, int] | None = None,
     budget: int = BUDGET,
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
 ) -> OfflineNegatives:
     """Find the captions that score highest with each picture, and the pictures for each caption.
 
@@ -43,6 +50,8 @@ def mine_offline_negatives(
         block: how many pictures are compared with how many captions at a time; a single number means both.
             None: chosen by the budget. The answer does not depend on it.
         budget: how many bytes a block, and what is made of it, may take if `block` is None.
+        precision: of the products that find candidates. What half precision cannot decide, float32 does, so
+            that the answer is float32's, see `mining.half`. "auto" takes bfloat16 on a GPU.
 
     Returns:
         Rows, int32: texts (Ni, k) and pictures (Nc, k), hardest first.
@@ -61,14 +70,54 @@ def mine_offline_negatives(
     own = Own(owner, len(v), len(t))
     rows, columns = _block(block, len(v), len(t), budget)
     texts, pictures = own.most(texts, pictures)
-    best_texts, best_pictures = Best(len(v), texts, v.device), Best(len(t), pictures, v.device)
+    if precision == "auto":
+        precision = "bfloat16" if v.device.type == "cuda" else "float32"
+    if precision == "float32":
+        found = _search(v, t, own, (texts, pictures), rows, columns)
+    else:
+        dtype = HALF[precision]
+        wide = own.most(texts + max(texts // 2, SPARE), pictures + max(pictures // 2, SPARE))
+        with _summed_in_float32():
+            near = _search(v.to(dtype), t.to(dtype), own, wide, rows, columns)
+        found = (
+            settle(near[0], texts, v, t, own, True, dtype),
+            settle(near[1], pictures, t, v, own, False, dtype),
+        )
+    return OfflineNegatives(*(rows_of(keys).cpu().numpy() for keys in found))
+
+
+def _search(
+    v: Tensor, t: Tensor, own: Own, kept: tuple[int, int], rows: int, columns: int
+) -> tuple[Tensor, Tensor]:
+    """Return the keys of the best captions of each picture, and of the best pictures of each caption."""
+    found, best_pictures = [], Best(len(t), kept[1], v.device)
+    memory = v.new_empty(min(rows, len(v)) * min(columns, len(t)))  # of a block; fresh memory would cost time
     for top in range(0, len(v), rows):
+        some = v[top : top + rows]
+        best_texts = Best(len(some), kept[0], v.device)
         for left in range(0, len(t), columns):
-            scores = v[top : top + rows] @ t[left : left + columns].T  # (b, c)
+            others = t[left : left + columns]
+            scores = memory[: len(some) * len(others)].view(len(some), len(others))  # (b, c)
+            torch.mm(some, others.T, out=scores)
             own.leave_out(scores, top, left)
-            best_texts.add(scores, top, left)
-            best_pictures.add(scores.T.contiguous(), left, top)
-    return OfflineNegatives(best_texts.rows.cpu().numpy(), best_pictures.rows.cpu().numpy())
+            best_texts.add(scores, 0, left)
+            best_pictures.add(scores, left, top, dim=0)
+        found.append(best_texts.keep())
+    return torch.cat(found), best_pictures.keep()
+
+
+@contextlib.contextmanager
+def _summed_in_float32() -> Iterator[None]:
+    """Keep a GPU from rounding partial sums to half precision, which the bound does not allow for."""
+    settings = torch.backends.cuda.matmul
+    before = settings.allow_bf16_reduced_precision_reduction, settings.allow_fp16_reduced_precision_reduction
+    settings.allow_bf16_reduced_precision_reduction = False
+    settings.allow_fp16_reduced_precision_reduction = False
+    try:
+        yield
+    finally:
+        settings.allow_bf16_reduced_precision_reduction = before[0]
+        settings.allow_fp16_reduced_precision_reduction = before[1]
 
 
 def _checked(name: str, vectors: Tensor | np.ndarray) -> Tensor:

@@ -7,13 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from vsecore.masking import check_dim, check_elements
 from vsecore.pooling import cpu
-from vsecore.pooling.masking import (
-    check_dim,
-    check_elements,
-    softmax_over_real,
-    sorted_mask,
-)
+from vsecore.pooling.masking import softmax_over_real, sorted_mask
 from vsecore.pooling.sorting import sort_descending
 
 

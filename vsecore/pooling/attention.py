@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vsecore.pooling.masking import check_dim, check_elements, without_padding
+from vsecore.masking import check_dim, check_elements, without_padding
 
 
 class AttentionPool(nn.Module):

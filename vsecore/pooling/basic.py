@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from vsecore.pooling.masking import check_elements, count_real, without_padding
+from vsecore.masking import check_elements, without_padding
+from vsecore.pooling.masking import count_real
 from vsecore.pooling.sorting import sort_descending
 
 

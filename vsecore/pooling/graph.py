@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from vsecore.masking import check_dim, check_elements, without_padding
 from vsecore.pooling.basic import MeanPool
-from vsecore.pooling.masking import check_dim, check_elements, count_real, without_padding
+from vsecore.pooling.masking import count_real
 
 
 class GCNPool(nn.Module):

@@ -7,7 +7,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from vsecore.pooling.masking import check_dim, check_elements, count_real, without_padding
+from vsecore.masking import check_dim, check_elements, without_padding
+from vsecore.pooling.masking import count_real
 
 
 class Seq2SeqPool(nn.Module):

@@ -6,13 +6,14 @@ from typing import Any
 
 from torch import nn
 
+from vsecore.masking import check_dim
 from vsecore.pooling.adpool import AdPool
 from vsecore.pooling.attention import AttentionPool
 from vsecore.pooling.basic import FirstPool, GeneralizedMeanPool, KMaxPool, MaxPool, MeanPool
 from vsecore.pooling.gpo import GPO
 from vsecore.pooling.graph import GCNPool
-from vsecore.pooling.masking import check_dim
 from vsecore.pooling.recurrent import GRUPool, LastPool, Seq2SeqPool
+from vsecore.pooling.set_pools import GaussianPool, PIENetPool, SlotPool, TransformerSetPool
 from vsecore.pooling.weighted import AdaPool, LIPPool, SelfAttentionPool, SoftPool
 from vsecore.registry import Registry
 
@@ -35,6 +36,10 @@ POOLS = Registry(
         "attention": AttentionPool,
         "gpo": GPO,
         "adpool": AdPool,
+        "slots": SlotPool,
+        "pie_net": PIENetPool,
+        "transformer_set": TransformerSetPool,
+        "gaussian": GaussianPool,
     },
     context=("dim",),
 )

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from vsecore.masking import check_elements, without_padding
 from vsecore.pooling import cpu
-from vsecore.pooling.masking import check_elements, sorted_mask, without_padding
+from vsecore.pooling.masking import sorted_mask
 
 # A compiler unrolls the network; with more elements than this it would work for minutes.
 MOST_ELEMENTS_COMPILED = 64

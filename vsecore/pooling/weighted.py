@@ -5,15 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from vsecore.masking import check_dim, check_elements, without_padding
 from vsecore.pooling.basic import MeanPool
 from vsecore.pooling.cpu import pool_by_parts
-from vsecore.pooling.masking import (
-    check_dim,
-    check_elements,
-    count_real,
-    softmax_over_real,
-    without_padding,
-)
+from vsecore.pooling.masking import count_real, softmax_over_real
 
 
 class SoftPool(nn.Module):

@@ -93,6 +93,7 @@ class Training:
     optimizer: Literal["Adam", "AdamW"] = "Adam"
     learning_rate: Positive = 2e-4
     pretrained_factor: NotNegative = 0.1  # pretrained weights learn at the learning rate times this
+    set_factor: NotNegative = 1.0  # modules that predict sets learn at the learning rate times this
     weight_decay: NotNegative = 0.0
     warmup_steps: Annotated[int, Field(ge=0, le=2**30)] = (
         0  # the learning rate grows linearly over this many steps

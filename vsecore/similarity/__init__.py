@@ -2,28 +2,60 @@
 
 The functions compare tensors. A thin module wraps each, so that a recipe can name it: it takes two embeddings
 and compares every picture with every caption (`forward`), or row by row (`pairs`). `cosine` compares one
-vector of each; `cross_attention` and `focal_attention` compare their elements, cells or regions with words.
+vector of each; `mil`, `match_probability`, `chamfer`, `smooth_chamfer` and `max_sim` compare sets of vectors;
+`cross_attention` and `focal_attention` compare their elements, cells or regions with words.
 """
 
 from vsecore.registry import Registry
 from vsecore.similarity.cosine import Cosine, cosine, unit
 from vsecore.similarity.cross_attention import CrossAttention, cross_attention
 from vsecore.similarity.focal_attention import FocalAttention, focal_attention
+from vsecore.similarity.sets import (
+    Chamfer,
+    MatchProbability,
+    MaxSim,
+    Mil,
+    SmoothChamfer,
+    chamfer,
+    match_probability,
+    max_sim,
+    mil,
+    smooth_chamfer,
+)
 
 __all__ = [
     "SIMILARITIES",
+    "Chamfer",
     "Cosine",
     "CrossAttention",
     "FocalAttention",
+    "MatchProbability",
+    "MaxSim",
+    "Mil",
+    "SmoothChamfer",
+    "chamfer",
     "cosine",
     "cross_attention",
     "focal_attention",
+    "match_probability",
+    "max_sim",
+    "mil",
+    "smooth_chamfer",
     "unit",
 ]
 
 SIMILARITIES = Registry(
     "similarity",
-    {"cosine": Cosine, "cross_attention": CrossAttention, "focal_attention": FocalAttention},
+    {
+        "cosine": Cosine,
+        "cross_attention": CrossAttention,
+        "focal_attention": FocalAttention,
+        "mil": Mil,
+        "match_probability": MatchProbability,
+        "chamfer": Chamfer,
+        "smooth_chamfer": SmoothChamfer,
+        "max_sim": MaxSim,
+    },
     context=("dim",),
 )
 """Every similarity by its name in recipes."""

@@ -14,13 +14,17 @@ from vsecore.training.system import System
 
 
 def make_optimizer(system: System, settings: Training) -> torch.optim.Optimizer:
-    """Make Adam or AdamW for the trainable weights, with smaller steps for pretrained ones."""
-    pretrained = {id(parameter) for parameter in system.model.pretrained_parameters()}
+    """Make Adam or AdamW for the trainable weights, with other steps for pretrained ones and for sets."""
+    factors = {id(parameter): settings.set_factor for parameter in system.model.set_parameters()}
+    factors |= {id(one): settings.pretrained_factor for one in system.model.pretrained_parameters()}
     trained = [parameter for parameter in system.parameters() if parameter.requires_grad]
-    rates = (settings.learning_rate, settings.learning_rate * settings.pretrained_factor)
+    # A group for each factor. That of 1 comes first: its rate is the one that is reported.
     groups = [
-        {"params": [one for one in trained if (id(one) in pretrained) is before], "lr": rate}
-        for before, rate in zip((False, True), rates, strict=True)
+        {
+            "params": [one for one in trained if factors.get(id(one), 1.0) == factor],
+            "lr": settings.learning_rate * factor,
+        }
+        for factor in sorted({1.0, *factors.values()}, key=lambda factor: (factor != 1, factor))
     ]
     kind = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}[settings.optimizer]
     # fused: one kernel for all weights, rather than one for each

@@ -71,9 +71,9 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("06",), "Two losses that align parts of a picture with words."),
         (("07",), "Every word looks at every box, and what that costs."),
         (
-            (),
-            "Read the chapters of the thesis on its model together, beside its page in the part *Evidence*. "
-            "Plan projects.",
+            ("08",),
+            "The hardest negatives of the whole training set. Read the chapters of the thesis on its model "
+            "together, beside its page in the part *Evidence*. Plan projects.",
         ),
         (("10",), "From many vectors to one."),
         (("11", "12"), "How many negatives to learn from; ensembles."),

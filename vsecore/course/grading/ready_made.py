@@ -50,6 +50,11 @@ IN_THE_PACKAGE: dict[str, tuple[str, ...]] = {
         "similarity.SIMILARITIES",
         "similarity.attention.attended_cosines",
     ),
+    "08.chance": (),
+    "08.own": ("mining.pairs.Own",),
+    "08.merge": ("mining.best.Best",),
+    "08.mine": ("mining.mine_offline_negatives",),
+    "08.break": ("data.offline_negatives.OfflineNegatives",),
     "09.triplet": ("losses.offline_triplet", "losses.OfflineTriplet", "losses.LOSSES"),
     "09.pairs": ("losses.offline_quintuplet", "losses.OfflineQuintuplet", "losses.LOSSES"),
     "09.weights": (

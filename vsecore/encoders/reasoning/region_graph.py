@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from vsecore.encoders.normalisation import ElementNorm
-from vsecore.pooling.masking import check_dim, check_elements, count_real, without_padding
+from vsecore.masking import check_dim, check_elements, without_padding
+from vsecore.pooling.masking import count_real
 from vsecore.similarity import unit
 
 

@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from vsecore.pooling.masking import check_elements, without_padding
+from vsecore.masking import check_elements, without_padding
 
 
 class Block(nn.Module):

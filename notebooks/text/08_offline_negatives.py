@@ -1,0 +1,849 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,text//py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Offline negatives
+#
+# **You will be able to** say how hard the hardest negative of a batch really is, find the hardest negatives of the whole training set with
+# little memory, and check which of them are no negatives at all.
+#
+# **You need** the notebook [Learning to rank](04_learning_to_rank.ipynb) and a little probability.
+#
+# **It takes** about 1 minute and 1 GB of memory on two cores; the exercises take an hour and a quarter.
+#
+# The map: encode → pool → compare → **learn**. This notebook is about what a loss learns *from*.
+
+# %% tags=["parameters"]
+tier = "lesson"
+data = "scenes"
+data_root = ""
+seed = 0
+
+# %% tags=["hide-input"]
+import math
+import textwrap
+import time
+from itertools import pairwise
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+
+from vsecore import course, scenes
+from vsecore.course import plots
+from vsecore.data.offline_negatives import OfflineNegatives, draw_offline
+from vsecore.mining import mine_offline_negatives
+from vsecore.recipes import get
+from vsecore.training import encode
+
+lesson = course.begin(tier, data, data_root, seed)
+plots.house_style()
+
+# %% [markdown]
+# ## A harder negative
+#
+# VSE++ learns from the hardest negative of a batch. AOQ {cite}`chen2020aoq` asks for harder ones. It trains in two rounds. After the first,
+# it looks through the *whole training set* for the negatives that the model finds most similar. The second round learns from them too.
+#
+# We train a first round, VSE++ on regions for two epochs, and let the package search. Below you will write that search yourself.
+
+# %%
+features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+dataset = lesson.dataset(features)
+train, owner = dataset.train, torch.from_numpy(dataset.train.owner)  # (Nc,)
+quick = {"dim": 128, "text.encoder.word_dim": 64}
+short = {"epochs": 2, "learning_rate": 2e-3, "warmup_steps": 0, "schedule": "cosine"}
+quick |= {f"training.{name}": value for name, value in short.items()}
+recipe = get(f"vsepp_{features}_gru", lesson.pick(smoke=quick, lesson=quick, full={}))
+run = lesson.trained(recipe, dataset)
+v, t = (side.vectors for side in encode(run.model, train, run.tokenizer))  # (Ni, D), (Nc, D)
+mined = mine_offline_negatives(v, t, owner)
+for kind, of, rows in (
+    ("captions", "picture", mined.texts),
+    ("pictures", "caption", mined.pictures),
+):
+    print(f"the {rows.shape[1]} hardest {kind} for each of {len(rows):,} {of}s")
+
+# %% [markdown]
+# Negatives from the batch are *online negatives*: they are found while we train. Those from the whole set are *offline negatives*, and
+# looking for them is called *mining*. Here are both, for a caption and for a picture.
+
+# %% tags=["hide-input"]
+batch_size = recipe.training.batch_size
+made = scenes.pictures("train", len(train)) if data == "scenes" else []
+few_pictures, few_captions = min(200, len(train)), min(1000, len(train.captions))
+
+
+def truth_of(captions, pictures) -> torch.Tensor | None:
+    """Which captions are true of which pictures, (C, n); None for photographs, of which nobody knows it."""
+    if not made:
+        return None
+    said = [caption for one in made for caption in one.captions]
+    stated = [said[row] for row in captions]
+    return torch.from_numpy(scenes.relevance(stated, [made[row].scene for row in pictures]))
+
+
+every_caption, every_picture = range(len(train.captions)), range(len(train))
+true_of_captions = truth_of(range(few_captions), every_picture)  # (1000, Ni)
+true_of_pictures = truth_of(every_caption, range(few_pictures))  # (Nc, 200)
+
+
+def random_pairs(generator, size=batch_size, split=train):
+    """A batch of different pictures, each with one of its captions: rows (B,) of both."""
+    pictures = torch.randperm(len(split), generator=generator)[:size]  # (B,)
+    counts = torch.from_numpy(split.caption_counts)[pictures]  # (B,)
+    which = (torch.rand(len(pictures), generator=generator) * counts).long()  # (B,)
+    captions = torch.from_numpy(split.captions_of(pictures.numpy()))  # of all of them
+    return pictures, captions[counts.cumsum(0) - counts + which]
+
+
+def all_false(truth, rows) -> torch.Tensor:
+    """Where none of the items in rows (n, k) is true of its anchor, (n,)."""
+    if truth is None:
+        return torch.ones(len(rows), dtype=torch.bool)
+    return ~truth.gather(1, rows.long()).any(1)
+
+
+def clearest(score, in_batch, own, mined_rows, truth):
+    """The anchor whose mined negatives are furthest ahead of its batch's, if none is true of it: its row, and theirs.
+
+    score is (n, N); in_batch (B,) and own (n, N) say what the batch holds and what belongs to the anchors.
+    """
+    rows = torch.from_numpy(mined_rows[: len(score), :3]).long()  # (n, 3)
+    online = in_batch[score[:, in_batch].argmax(1, keepdim=True)]  # (n, 1)
+    lead = (score.gather(1, rows) - score.gather(1, online)).amin(1)  # (n,)
+    lead[all_own(own, in_batch) | ~all_false(truth, torch.cat([online, rows], 1))] = -torch.inf
+    anchor = int(lead.argmax())
+    return anchor, [int(online[anchor]), *rows[anchor].tolist()]
+
+
+def all_own(own, in_batch) -> torch.Tensor:
+    """Whether the batch holds something of the anchor's own, (n,)."""
+    return own[:, in_batch].any(1)
+
+
+batch_pictures, batch_captions = random_pairs(torch.Generator().manual_seed(seed))
+own = owner[:few_captions, None] == torch.arange(len(train))  # (1000, Ni)
+asked, of_caption = clearest(
+    t[:few_captions] @ v.T, batch_pictures, own, mined.pictures, true_of_captions
+)
+own = torch.arange(few_pictures)[:, None] == owner  # (200, Nc)
+truth = None if true_of_pictures is None else true_of_pictures.T
+picture, of_picture = clearest(v[:few_pictures] @ t.T, batch_captions, own, mined.texts, truth)
+
+kinds = ["its own", "online", "offline, 1st", "offline, 2nd", "offline, 3rd"]
+shown = [int(owner[asked]), *of_caption]
+figure, panels = plt.subplot_mosaic([list("abcde"), list("fgggg")], figsize=(10.5, 5))
+for axes, image, kind in zip(
+    [panels[one] for one in "abcde"], lesson.pictures("train", shown), kinds, strict=True
+):
+    axes.imshow(image, interpolation="lanczos")
+    axes.set_xlabel(kind, fontsize=9)
+panels["a"].set_title(textwrap.fill(train.captions[asked], 110), fontsize=10)
+panels["f"].imshow(lesson.pictures("train", [picture])[0], interpolation="lanczos")
+first_own = int((owner == picture).nonzero()[0])
+lines = [first_own, *of_picture]
+for place, (row, kind) in enumerate(zip(lines, kinds, strict=True)):
+    panels["g"].text(0.0, 0.9 - 0.2 * place, kind, fontsize=9, color="0.4")
+    panels["g"].text(0.16, 0.9 - 0.2 * place, train.captions[row], fontsize=9)
+for axes in panels.values():
+    axes.grid(False)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+plots.show(
+    figure,
+    alt="Above, a caption with five pictures: its own, the hardest of a batch, and the three hardest of the whole training set, of which "
+    "the caption is not true. The last three differ from its own in a detail. Below, a picture with five captions of the same kinds.",
+)
+
+# %% [markdown]
+# The online negative shares a thing or two with its *anchor*, the item in question. The offline ones share nearly everything, and differ in
+# what a model must learn to notice: a colour, a number, what stands where. (We picked clear examples, whose negatives are all really false.)
+#
+# ## Where the hardest of a batch stands
+#
+# How hard is an online negative, seen from the whole set? Sort all $N$ negatives of a picture, the hardest first, and count their *places*
+# from 1. A batch holds $n$ of them, drawn at random, and picks the one that stands first.
+#
+# ```{exercise} Where does it stand?
+# :label: ex-08-place
+#
+# Our training set has 20,000 captions, so a picture has 19,995 negatives. A batch holds 127 of them. At which place does the hardest of
+# these stand on average: `"16"`, `"156"`, `"1,560"` or `"7,800"`?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_prediction = "156"  # your part: "16", "156", "1,560" or "7,800"
+check("08.place", your_prediction)
+
+# %% [markdown]
+# ````{solution} ex-08-place
+# :class: dropdown
+#
+# About 156. The reason follows.
+# ````
+#
+# Here is why, in a picture. The drawn negatives cut the sorted list into gaps, one more than there are drawn ones. All gaps have the same
+# length on average, since nothing prefers one to another.
+
+# %% tags=["hide-input"]
+figure, axes = plt.subplots(figsize=(8.6, 1.7))
+listed, drawn = 29, (5, 11, 14, 20, 26)
+edges = [0, *drawn, listed + 1]
+for number, (low, high) in enumerate(pairwise(edges), 1):
+    axes.plot([low + 0.5, high - 0.5], [0.35, 0.35], color="0.6")
+    axes.text((low + high) / 2, 0.5, f"gap {number}", ha="center", fontsize=8, color="0.3")
+for place in range(1, listed + 1):
+    face = plots.COLOURS[1] if place in drawn else "white"
+    axes.plot(place, 0, "o", color=plots.COLOURS[1], markerfacecolor=face, markersize=7)
+axes.annotate(
+    "hardest of\nthe batch", (drawn[0], -0.12), (drawn[0], -0.8), ha="center", fontsize=8
+)
+axes.annotate("1", (1, -0.12), (1, -0.5), ha="center", fontsize=8)
+axes.annotate(f"N = {listed}", (listed, -0.12), (listed, -0.5), ha="center", fontsize=8)
+axes.set(xlim=(0, listed + 1), ylim=(-1, 0.8))
+axes.axis("off")
+plots.show(
+    figure,
+    alt="A row of circles, the negatives from the hardest to the easiest. Five are filled: a batch has drawn them. They cut the row into six "
+    "gaps. The first filled circle is the hardest of the batch.",
+)
+
+# %% [markdown]
+# The $N - n$ negatives that were not drawn fill $n + 1$ gaps, so $\frac{N - n}{n + 1}$ of them stand before the first drawn one. Its place
+# is one more than that:
+#
+# $$\frac{N - n}{n + 1} + 1 = \frac{N + 1}{n + 1} .$$
+#
+# The model does not occur in this. However well it is trained, the batch reaches no deeper into its list.
+#
+# How often does a batch hold one of the very hardest?
+#
+# ```{exercise} The chance of a top hundred
+# :label: ex-08-chance
+#
+# Return the chance that at least one of the `top` hardest is among `drawn` negatives, drawn from `among`, each at most once.
+# ```
+#
+# ```{hint}
+# :class: dropdown
+#
+# `math.comb(n, k)` counts the ways to draw. Count those that miss all of the hardest.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("08.chance")
+def chance(top, among, drawn):  # whole numbers -> between 0 and 1
+    # your part
+    return 1 - math.comb(among - top, drawn) / math.comb(among, drawn)
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-08-chance
+# :class: dropdown
+#
+# A draw that misses takes all of its negatives from the `among - top` others. Draw after draw, this is
+# $1 - \prod_{i=0}^{n-1} \frac{N - k - i}{N - i}$ with $k$ for `top`.
+# ````
+#
+# The paper gives this chance for COCO, in batches of 128. It speaks of half a million captions; the split that it uses has five for each of
+# 113,283 pictures. Which of the two did it count with?
+
+# %%
+print("the paper: in the top hundred 2.2 %")
+for among in (500_000, 5 * (113_283 - 1)):
+    place, hundred = (among + 1) / 128, 100 * chance(100, among, 127)
+    print(f"{among:,} negatives: mean place {place:,.0f}, in the top hundred {hundred:.1f} %")
+
+# %% [markdown]
+# With all captions of the split, it seems. Now the measurement. The place of a batch's hardest negative is one more than the number of
+# negatives in the whole set that score higher. If the model agrees with the formula, we find the same mean.
+
+
+# %%
+def places(queries, items, own, in_batch):  # (B, D), (N, D), (B, N), (B,) -> (B,)
+    scores = (queries @ items.T).masked_fill(own, -torch.inf)  # (B, N)
+    hardest = scores[:, in_batch].amax(1, keepdim=True)  # (B, 1)
+    return 1 + (scores > hardest).sum(1)
+
+
+# %%
+generator = torch.Generator().manual_seed(seed)
+found = {"captions": [], "pictures": []}
+for _ in range(40):
+    p, c = random_pairs(generator)  # (B,), (B,)
+    found["captions"].append(places(v[p], t, owner == p[:, None], c))
+    own = owner[c][:, None] == torch.arange(len(v))  # (B, Ni)
+    found["pictures"].append(places(t[c], v, own, p))
+found = {name: torch.cat(each).double() for name, each in found.items()}
+
+# %% tags=["hide-input"]
+most = {"captions": len(train.captions) - 5, "pictures": len(train) - 1}
+drawn = batch_size - 1
+generator = torch.Generator().manual_seed(seed)
+simulated = {
+    name: torch.stack(
+        [torch.randperm(N, generator=generator)[:drawn].min() + 1 for _ in range(2000)]
+    )
+    for name, N in most.items()
+}
+figure, axes = plt.subplots(figsize=(7.4, 3.7))
+coco = 5 * (113_283 - 1)
+tops = np.unique(np.geomspace(1, 20_000, 60).astype(int))
+for style, (name, N) in enumerate((most | {"captions of COCO": coco}).items()):
+    reach = [top for top in tops if top <= N - drawn]
+    exact = [100 * chance(int(top), N, drawn) for top in reach]
+    axes.plot(
+        reach, exact, plots.DASHES[style], color=plots.COLOURS[style], label=f"{name}, exact"
+    )
+    if name in found:
+        some = reach[::6]
+        seen = [100 * (found[name] <= top).double().mean().item() for top in some]
+        axes.plot(
+            some,
+            seen,
+            plots.MARKERS[style],
+            color=plots.COLOURS[style],
+            label=f"{name}, our model",
+        )
+axes.axvline(100, color="0.6", linestyle=":")
+axes.set(
+    xscale="log", xlabel="top k of the whole training set", ylabel="batches that reach it (%)"
+)
+axes.legend(loc="upper left", fontsize=8)
+plots.show(
+    figure,
+    alt="The share of batches whose hardest negative is among the top k of the whole training set, against k on a logarithmic axis. For "
+    "captions and for pictures of our training set the points of the model lie on the exact lines. The line of COCO's captions lies far "
+    "below: a few percent at k = 100.",
+)
+
+# %%
+lesson.report(
+    "08_place",
+    {
+        f"mean place among the {name}, {way}": value
+        for name, N in most.items()
+        for way, value in {
+            "exact": (N + 1) / (drawn + 1),
+            "simulated": simulated[name].double().mean(),
+            "with our model": found[name].mean(),
+        }.items()
+    },
+)
+
+# %% [markdown]
+# The points lie on the lines. In a small training set a batch often reaches the top; in COCO hardly ever. A larger batch would reach
+# deeper, but its matrix of similarities grows with the square of its size.
+#
+# ## Mine the whole training set
+#
+# So we look outside the batch. For each picture AOQ keeps a list of the hardest captions, and for each caption one of the hardest pictures;
+# the lists are as long as printed above. All similarities at once would not fit into memory, so we go block by block: a few hundred pictures
+# with all captions, then the next few hundred. We need three steps.
+#
+# ```{exercise} Hide what belongs to a picture
+# :label: ex-08-own
+#
+# `scores` is a block, (b, Nc): its rows are the pictures `first`, `first + 1` and so on. Set the scores of each picture's own captions to
+# minus infinity. `owner`, (Nc,), is the picture of each caption.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("08.own")
+def hide_own(scores, first, owner):  # (b, Nc), a row, (Nc,) -> (b, Nc)
+    # your part
+    rows = torch.arange(first, first + len(scores))  # (b,)
+    return scores.masked_fill(rows[:, None] == owner, -torch.inf)  # (b, Nc)
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-08-own
+# :class: dropdown
+#
+# The comparison broadcasts to (b, Nc). It hides all five captions of each picture, wherever they stand.
+# ````
+#
+# A row of the block is complete: it holds all captions, so its largest scores are final. A column is not: it holds only the block's
+# pictures. For columns we keep a running best, and merge each block into it.
+#
+# ```{exercise} Merge a block into the running best
+# :label: ex-08-merge
+#
+# `best` and `rows`, (Nc, k), hold for each caption the scores of the hardest pictures so far, and which pictures these are. Return both
+# after the block `scores`, (b, Nc), whose first row is picture `first`. Largest first.
+# ```
+#
+# ```{hint}
+# :class: dropdown
+#
+# Join the old best and the block with `torch.cat`, and take `topk`. `gather` looks up the pictures' numbers.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("08.merge")
+def merge(best, rows, scores, first):  # (Nc, k), (Nc, k), (b, Nc), a row -> two of (Nc, k)
+    # your part
+    new = torch.arange(first, first + len(scores)).expand(len(best), -1)  # (Nc, b)
+    joined = torch.cat([best, scores.T], 1)  # (Nc, k + b)
+    best, places = joined.topk(best.shape[1], 1)  # (Nc, k)
+    return best, torch.cat([rows, new], 1).gather(1, places)
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-08-merge
+# :class: dropdown
+#
+# Nothing that falls out of the best k can ever come back, since later blocks only add pictures. So k scores for each caption are all we
+# have to remember.
+# ````
+#
+# ```{exercise} Both directions from one pass
+# :label: ex-08-mine
+#
+# Put it together. Return for each picture the rows of its hardest captions, (Ni, `texts`), and for each caption those of its hardest
+# pictures, (Nc, `pictures`). Multiply each block once. You may use `hide_own` and `merge`.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("08.mine")
+def mine(images, captions, owner, texts=300, pictures=60, block=250):
+    # your part
+    best = torch.full((len(captions), pictures), -torch.inf, dtype=images.dtype)  # (Nc, k)
+    rows, hardest = torch.zeros(len(captions), pictures, dtype=torch.long), []
+    for first in range(0, len(images), block):
+        scores = hide_own(images[first : first + block] @ captions.T, first, owner)  # (b, Nc)
+        hardest.append(scores.topk(texts, 1).indices)  # (b, texts)
+        best, rows = merge(best, rows, scores, first)
+    return torch.cat(hardest), rows
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-08-mine
+# :class: dropdown
+#
+# Each block is multiplied once and serves both directions. With one block this is a full sort; with many, memory stays that of a block.
+# ````
+#
+# `vsecore.mining.mine_offline_negatives` does the same. Equal captions have equal scores, so two right miners may list them in different
+# orders. We compare the scores at each place.
+
+
+# %%
+def scores_of(anchors, items, rows, few=500):  # (n, D), (N, D), (n, k) -> (few, k)
+    return torch.einsum("nd,nkd->nk", anchors[:few], items[rows[:few]])
+
+
+texts, pictures = mine(v, t, owner, mined.texts.shape[1], mined.pictures.shape[1])
+torch.testing.assert_close(scores_of(v, t, texts), scores_of(v, t, mined.texts))
+torch.testing.assert_close(scores_of(t, v, pictures), scores_of(t, v, mined.pictures))
+print("vsecore.mining finds negatives with the same scores, in both directions")
+
+# %% [markdown]
+# ## Break it: forget the siblings
+#
+# A batch seldom holds two captions of one picture, so a loss that hides only the pair itself does little harm. The whole training set holds
+# all five. Suppose a miner hides one and forgets its siblings. Nothing crashes; only a test can notice.
+#
+# ```{exercise} A test that fails
+# :label: ex-08-break
+#
+# `texts`, (Ni, k), holds rows of captions for each picture. Return whether any picture's list holds a caption of its own.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("08.break")
+def holds_own(texts, owner):  # (Ni, k), (Nc,) -> True or False
+    # your part
+    return bool((owner[texts] == torch.arange(len(texts))[:, None]).any())
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-08-break
+# :class: dropdown
+#
+# `owner[texts]` turns each caption into its picture. No entry of row $i$ may be $i$.
+# ````
+#
+# We break the miner: of each picture's captions it knows only the first.
+
+# %%
+pair_only = torch.full_like(owner, -1)  # -1: nobody's
+firsts = torch.from_numpy(np.unique(train.owner, return_index=True)[1])  # (Ni,)
+pair_only[firsts] = owner[firsts]
+careless, _ = mine(v, t, pair_only, 4, 4)
+print(
+    "a caption of its own:", holds_own(texts, owner), "with care,", holds_own(careless, owner)
+)
+try:
+    OfflineNegatives(careless.numpy(), mined.pictures).check(train)
+except ValueError as refused:
+    print("the package:", str(refused).split(":")[0].split(",")[0])
+own_share = 100 * (owner[careless] == torch.arange(len(v))[:, None]).double().mean()
+lesson.report("08_siblings", {"of the four hardest, the picture's own (%)": own_share})
+
+# %% [markdown]
+# A loss would push these captions away from their own picture, and the better the model, the more of them are found. The package checks
+# every list before it trains with it.
+#
+# ## How many of them are true?
+#
+# Hiding a picture's own captions is all that the data allow. But a caption that was written for another picture may be true of this one. For
+# photographs nobody knows; for our scenes we do. Here is a caption with its own picture and its four hardest negatives.
+
+# %% tags=["hide-input"]
+if made:
+    right = true_of_captions.gather(
+        1, torch.from_numpy(mined.pictures[:few_captions, :4]).long()
+    )
+    alike = int((right.sum(1) == 3).nonzero()[0])  # three of four are true
+    shown = [int(owner[alike]), *mined.pictures[alike, :4].tolist()]
+    figure = plots.picture_row(
+        lesson.pictures("train", shown),
+        ["its own", *(f"offline, {place}" for place in ("1st", "2nd", "3rd", "4th"))],
+        marked=[True, *right[alike].tolist()],
+        heading=train.captions[alike],
+    )
+    plots.show(
+        figure,
+        alt="A caption, its own picture and its four hardest negatives in the training set. A frame and a tick mark the pictures of which the "
+        "caption is true: its own, and three of the four negatives.",
+    )
+
+# %% [markdown]
+# A frame and a tick mark the pictures of which the caption is true. Is this a rare accident? We count how many of the hardest $k$ are true,
+# for the captions of pictures and for the pictures of captions.
+
+# %% tags=["hide-input"]
+depths = [1, 3, 10, 30, 60, 100, 300]
+
+
+def true_shares(truth, rows) -> dict[int, float]:
+    """How many of the hardest k are true of their anchors, in percent, for each depth k; rows (n, k)."""
+    right = truth.gather(1, torch.from_numpy(rows[: len(truth)]).long()).double()  # (n, k)
+    return {
+        depth: 100 * right[:, :depth].mean().item()
+        for depth in depths
+        if depth <= rows.shape[1]
+    }
+
+
+if made:
+    figure, axes = plt.subplots(figsize=(7, 3.5))
+    shares = {
+        "captions of a picture": true_shares(true_of_pictures.T, mined.texts),
+        "pictures of a caption": true_shares(true_of_captions, mined.pictures),
+    }
+    lines = {name: (list(each), list(each.values())) for name, each in shares.items()}
+    plots.curves(axes, lines, x="the hardest k", y="true of their anchor (%)")
+    chance_true = 100 * true_of_captions.double().mean().item()
+    axes.axhline(chance_true, color="0.5", linestyle=":", linewidth=1)
+    axes.text(1, chance_true + 0.4, "all pairs", fontsize=8, color="0.3")
+    axes.set(xscale="log", ylim=(0, None), xticks=depths, xticklabels=depths)
+    axes.minorticks_off()
+    plots.show(
+        figure,
+        alt="The share of mined negatives that are true of their anchor, against how many of the hardest are counted. Both lines, captions "
+        "of a picture and pictures of a caption, begin at more than a fifth and fall with depth, far above the share among all pairs.",
+    )
+
+# %%
+if made:
+    last = max(shares["captions of a picture"]), max(shares["pictures of a caption"])
+    measured = {
+        "true, of all pairs (%)": chance_true,
+        "of the hardest captions": shares["captions of a picture"][1],
+        "of a whole list of captions": shares["captions of a picture"][last[0]],
+        "of the hardest pictures": shares["pictures of a caption"][1],
+        "of a whole list of pictures": shares["pictures of a caption"][last[1]],
+    }
+    print(lesson.report("08_true", measured))
+
+# %% [markdown]
+# The harder a negative is, the more likely it is no negative at all but a *false negative*. AOQ does not take the top of the list but draws
+# from all of it, and gives offline negatives a margin of 0: they may come as close as the right caption, but not closer. Both soften the
+# push against what is true. A deeper list holds fewer true ones, and easier ones; so depth is a compromise.
+#
+# ## Near duplicates make them harder
+#
+# Where do harder negatives come from? Our world has a knob for them: `near_duplicates` is the share of pictures that differ from an earlier
+# one in one fact. We take three small worlds that the model has not learned from. By how much is a caption more similar to its own picture
+# than to the hardest negative of a batch, of all pictures, and of those that it is really false of? This difference is its *lead*.
+
+
+# %%
+def leads(split, truth, size=32):  # truth (Nc, n): which caption is true of which picture
+    v, t = (side.vectors for side in encode(run.model, split, run.tokenizer))
+    S, owner = t @ v.T, torch.from_numpy(split.owner)  # (Nc, n), (Nc,)
+    positive = S.gather(1, owner[:, None])[:, 0]  # (Nc,)
+    negatives = hide_own(S.T, 0, owner).T  # (Nc, n)
+    generator, online = torch.Generator().manual_seed(seed), []
+    for _ in range(100):
+        p, c = random_pairs(generator, size, split)  # (B,), (B,)
+        online.append(positive[c] - negatives[c][:, p].amax(1))
+    false = positive - negatives.masked_fill(truth, -torch.inf).amax(1)  # (Nc,)
+    right = truth.gather(1, negatives.argmax(1, keepdim=True)).double()  # (Nc, 1)
+    each = (torch.cat(online), false, positive - negatives.amax(1), right)
+    return [one.mean().item() for one in each]
+
+
+# %% tags=["hide-input"]
+LEADS = ("a batch", "all that are false", "all")
+knob, size = {}, min(400, len(dataset.test))
+for share in (0.0, 0.5, 0.9) if made else ():
+    if share:
+        near = {"near_duplicates": share}
+        split = scenes.load(train=1, dev=1, test=size, features=features, **near).test
+        facts = scenes.pictures("test", size, **near)
+    else:  # the first of the lesson's own test split
+        split = dataset.test.subset(size)
+        facts = scenes.pictures("test", len(dataset.test))[:size]
+    captions = [caption for one in facts for caption in one.captions]
+    truth = torch.from_numpy(scenes.relevance(captions, [one.scene for one in facts]))
+    *means, right = leads(split, truth)
+    knob[share] = dict(zip(LEADS, means, strict=True)) | {"true": 100 * right}
+if knob:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.4), width_ratios=[1.5, 1])
+    across = list(knob)
+    series = {
+        f"the hardest of {key}": (across, [one[key] for one in knob.values()]) for key in LEADS
+    }
+    plots.curves(left, series, x="near_duplicates", y="mean lead in similarity over")
+    left.axhline(0, color="0.5", linewidth=1)
+    left.set_ylim(None, 0.24)
+    left.legend(loc="upper right", fontsize=8)
+    shares = {"": (across, [one["true"] for one in knob.values()])}
+    plots.curves(right, shares, x="near_duplicates", y="the hardest of all is true (%)")
+    right.set_ylim(0, 100)
+    plots.show(
+        figure,
+        alt="Left: the mean lead of a caption's own picture, against the share of near duplicates. The lead over the hardest of a batch is "
+        "largest, that over the hardest of all is smallest, and that over the hardest that is really false lies between; all fall. Right: how "
+        "often the hardest negative of all is true, which rises steeply.",
+    )
+
+# %%
+if knob:
+    measured = {
+        f"100 × lead over the hardest of {key}, at {share}": 100 * one[key]
+        for share, one in knob.items()
+        for key in LEADS
+    }
+    print(lesson.report("08_near", measured))
+    right = {f"true at {share} (%)": one["true"] for share, one in knob.items()}
+    print(lesson.report("08_near_true", right))
+
+# %% [markdown]
+# Start with the lead over the hardest of all: it falls as near duplicates are added, so the hardest negatives do get harder. A batch of 32
+# seldom holds a picture together with its near duplicate, so its hardest negative stays further behind.
+#
+# Now compare the two lower lines. Where the line of all falls and the line of the false ones does not, the knob has made negatives true
+# rather than hard. A caption seldom names the one fact in which two pictures differ, so it is often true of both. On photographs nobody can
+# draw the line of the false ones, and harder negatives look like better ones.
+#
+# ## What mining costs
+#
+# ```{exercise} The whole matrix
+# :label: ex-08-bill
+#
+# COCO has 113,283 training pictures and 566,415 captions. How many gigabytes (of a thousand million bytes) would the matrix of all their
+# similarities take, at four bytes each?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_gigabytes = 113_283 * 566_415 * 4 / 1e9  # your part: one number
+check("08.bill", your_gigabytes)
+
+# %% [markdown]
+# ````{solution} ex-08-bill
+# :class: dropdown
+#
+# About 257: pictures times captions times four bytes. No laptop has that much memory.
+# ````
+#
+# Block by block, we need far less:
+
+# %%
+pictures_of_coco, captions_of_coco = 113_283, 566_415
+bytes_of = {
+    "the whole matrix": 4 * pictures_of_coco * captions_of_coco,
+    "a block of 250 pictures": 4 * 250 * captions_of_coco,
+    "the running best of all captions": (4 + 8) * 60 * captions_of_coco,  # scores and rows
+    "the result, int32": 4 * (300 * pictures_of_coco + 60 * captions_of_coco),
+}
+for name, size in bytes_of.items():
+    print(f"{name:34}{size / 1e9:7.1f} GB")
+
+# %% [markdown]
+# The work is one product: pictures × captions × width multiply-adds. The paper reports 3,400 seconds for COCO, on a machine that it does not
+# name. We time our product here, on one core, and work out what COCO would take at that rate, at a width of 1,024.
+
+# %% tags=["hide-input"]
+rate = []
+for _ in range(2):
+    begin = time.process_time()  # only what this program computes
+    for first in range(0, len(v), 250):
+        v[first : first + 250] @ t.T
+    rate.append(time.process_time() - begin)
+work = (
+    pictures_of_coco * captions_of_coco * 1024 / (len(v) * len(t) * v.shape[1])
+)  # times as many multiply-adds
+seconds = {
+    "the paper, machine unknown": 3400,
+    "one core of ours, product alone (projected)": work * min(rate),
+}
+figure, axes = plt.subplots(figsize=(7.4, 0.9 + 0.5 * len(seconds)))
+for place, value in enumerate(seconds.values()):
+    axes.plot(value, place, plots.MARKERS[place], color=plots.COLOURS[place])
+    axes.annotate(
+        f"{value:,.0f} s",
+        (value, place),
+        (8, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=9,
+    )
+axes.set_yticks(range(len(seconds)), list(seconds))
+axes.set(xscale="log", xlabel="seconds for COCO's training set", xlim=(1, 1e5))
+axes.set_ylim(len(seconds) - 0.5, -0.5)
+plots.show(
+    figure,
+    alt="Seconds to score all of COCO's training pictures with all of its captions, on a logarithmic axis: what the paper reports, and what "
+    "the product alone would take on one core here.",
+)
+
+# %% [markdown]
+# The product is computed once, between the two rounds, and it is all there is for models with one vector on each side. SCAN and BFAN compare
+# words with boxes, for every pair. The paper therefore trains them with the lists of another model, VSRN. A list says which items are alike,
+# and that need not come from the model that learns from it.
+#
+# ## A fresh draw in each epoch
+#
+# In the second round, each pair of a batch draws one caption from its picture's list and one picture from its caption's list. The draw
+# depends on the seed, the epoch and the row alone, so a training that was stopped goes on with the same draws. If the caption and the
+# picture happen to belong together, both are drawn again, since AOQ uses them as a wrong pair too.
+
+
+# %%
+rows = np.arange(min(5000, len(train.captions)))
+draws = [draw_offline(mined, train, rows, seed, epoch) for epoch in (0, 1)]
+again = draw_offline(mined, train, rows, seed, 0)
+print(
+    "the same epoch again:", all((a == b).all() for a, b in zip(draws[0], again, strict=True))
+)
+once = draw_offline(mined, train, rows, seed, 0, tries=1)  # nothing is drawn again
+together = [100 * np.mean(train.owner[a] == train.owner[b]) for a, b in (once, draws[0])]
+lesson.report(
+    "08_draws",
+    {"belong together, first draw (%)": together[0], "after drawing again": together[1]},
+)
+
+# %% [markdown]
+# ## Change one thing
+#
+# How deep should the list be? This cell draws from the first `depth` of each list, and compares with batches of another size.
+
+
+# %%
+def compare(depth, batch):
+    generator = torch.Generator().manual_seed(seed)
+    offline, online = [], []
+    for _ in range(20):
+        p, c = random_pairs(generator, batch)  # (B,), (B,)
+        positive = (v[p] * t[c]).sum(1)  # (B,)
+        place = torch.randint(depth, (len(p),), generator=generator)
+        offline.append(positive - (v[p] * t[mined.texts[p, place]]).sum(1))
+        online.append(positive - (v[p] @ t[c].T).fill_diagonal_(-torch.inf).amax(1))
+    return [100 * torch.cat(each).mean().item() for each in (offline, online)]
+
+
+# %% [markdown]
+# ```{exercise} Change one thing
+# :label: ex-08-explore
+#
+# Change the depth of the list (`depth`, at most 300) or the size of the batch. Before you run the cell, write what you expect of two
+# numbers: the lead of a picture's own caption over a drawn offline negative, and over the hardest of a batch. Then write what came out.
+# ```
+
+# %%
+your_change = {"depth": 30, "batch": 128}  # change one of them
+usual, changed = compare(min(300, mined.texts.shape[1]), 128), compare(**your_change)
+
+# %%
+lesson.report(
+    "08_explore",
+    {
+        f"100 × lead over {name}, {when}": value
+        for when, pair in (("as it was", usual), ("changed", changed))
+        for name, value in zip(("offline", "online"), pair, strict=True)
+    },
+)
+
+# %%
+from vsecore.course.checks import check
+
+your_expectation = "A shorter list is harder, so the lead shrinks."  # your part: before
+your_finding = f"It goes from {usual[0]:.0f} to {changed[0]:.0f}."  # your part: after
+check("08.explore", (your_expectation, your_finding))
+
+# %% [markdown]
+# ````{solution} ex-08-explore
+# :class: dropdown
+#
+# There is no right answer; this is one example. How hard a negative is says nothing yet about how much it teaches: for that you must train
+# with it, as the next notebook does.
+# ````
+#
+# ## Paper, notebook, package
+#
+# | paper | in this notebook | in the package |
+# | --- | --- | --- |
+# | own items left out, section 3.2 | `hide_own` | `vsecore.mining.mine_offline_negatives` |
+# | the top-$k$ lists, section 3.2 | `merge`, `mine` | `vsecore.mining.mine_offline_negatives` |
+# | drawn uniformly, again if they correspond, section 3.2 | a fresh draw | `vsecore.data.offline_negatives.draw_offline` |
+#
+# ## Summary
+#
+# - The hardest of $n$ negatives drawn from $N$ stands at place $\frac{N+1}{n+1}$ on average, whatever the model.
+# - Mining reads the matrix of similarities block by block: rows are complete at once, columns keep a running best.
+# - The harder a negative is, the more likely it is true of its anchor after all, and only a world with known truth shows it.
+# - A miner that forgets siblings does not crash; a test of what its lists hold finds it.
+#
+# ## Where to read on
+#
+# - Negatives mined for faces, and why not always the hardest: {cite}`schroff2015facenet`.
+# - Next: [The quintuplet loss](09_quintuplet.ipynb).

@@ -1,0 +1,453 @@
+"""Set prediction: slot attention, PIE-Net and a Transformer, against loops and laws, and their pools."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from vsecore.pooling import POOLS, MeanPool, build_pool
+from vsecore.pooling.set_pools import _GLOBAL_POOLS
+from vsecore.sets import (
+    PIENet,
+    SlotSetPrediction,
+    TransformerSet,
+    circular_variance,
+    sine_grid,
+    sine_line,
+)
+
+DIM, SLOTS = 6, 3
+OPTIONS = {
+    "slots": {"slots": SLOTS, "iterations": 2, "hidden": 8},
+    "pie_net": {"slots": SLOTS},
+    "transformer_set": {"slots": SLOTS, "layers": 2, "heads": 2},
+    "gaussian": {},
+}
+
+
+def trained(module, seed=0):
+    """The module with weights as training might leave them: none is 0."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        parameter.data.copy_(torch.randn(parameter.shape, generator=generator) / 2)
+    return module.double().eval()
+
+
+def slots(**options):
+    return SlotSetPrediction(DIM, **({"slots": SLOTS, "iterations": 2, "hidden": 8} | options))
+
+
+MAKE = {
+    "slots": slots,
+    "slots, two heads": lambda: slots(heads=2),
+    "slots, line": lambda: slots(positions="line"),
+    "slots, over elements": lambda: slots(softmax_over="elements"),
+    "slots, random": lambda: slots(learned_slots=False),
+    "slots, GRU": lambda: slots(residual=False),
+    "slots, no global": lambda: slots(add_global=False),
+    "pie_net": lambda: PIENet(DIM, SLOTS),
+    "transformer": lambda: TransformerSet(DIM, SLOTS, layers=2, heads=2),
+}
+
+
+@pytest.fixture(params=MAKE, ids=MAKE.keys())
+def module(request):
+    return trained(MAKE[request.param]())
+
+
+def batch(seed=0, rows=4, elements=7):
+    """Elements, a mask whose rows have 1 to all elements in any place, and global features."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, elements, DIM, generator=generator, dtype=torch.float64)
+    mask = torch.rand(rows, elements, generator=generator) < 0.6
+    mask[torch.arange(rows), torch.randint(elements, (rows,), generator=generator)] = True
+    return x, mask, torch.randn(rows, DIM, generator=generator, dtype=torch.float64)
+
+
+def kept(module, x, mask):
+    """The attention of one call."""
+    module.keep_attention = True
+    module.slots_of(x, mask)
+    return module.attention
+
+
+# Against loops.
+
+
+@torch.no_grad()
+def by_loop(module, x, mask, whole):
+    """Equations 1 to 5 of DivE for each picture, element, slot and head on its own."""
+    sets = []
+    for picture, real, feature in zip(x, mask, whole, strict=True):
+        local = [module.norm_local(element) for element in picture[real]]
+        keys, values = ([layer(one) for one in local] for layer in (module.key, module.value))
+        state = list(module.start)
+        for _ in range(module.iterations):
+            queries = [module.query(module.norm_slots(one)) for one in state]
+            received = [[] for _ in state]
+            for part in torch.arange(len(keys[0])).chunk(module.heads):
+                shares = []
+                for key in keys:
+                    powers = [math.exp(key[part] @ query[part] / math.sqrt(len(part))) for query in queries]
+                    shares.append([power / sum(powers) for power in powers])
+                for slot in range(len(state)):
+                    total = sum(share[slot] for share in shares)
+                    means = sum(
+                        share[slot] / total * value[part] for share, value in zip(shares, values, strict=True)
+                    )
+                    received[slot].append(means)
+            for slot, means in enumerate(received):
+                found = module.out(torch.cat(means))
+                summed = state[slot] + found if module.gru is None else module.gru(found, state[slot])
+                state[slot] = summed + module.mlp(module.norm_update(summed))
+        sets.append(
+            torch.stack([module.norm_last(one) + module.norm_global(feature) for one in state])  # eq. 5
+        )
+    return torch.stack(sets)
+
+
+@pytest.mark.parametrize("options", [{}, {"heads": 2}, {"heads": 8}, {"residual": False}, {"slots": 1}])
+def test_slot_attention_agrees_with_the_loop(options):
+    module = trained(slots(**options))
+    x, mask, whole = batch()
+    torch.testing.assert_close(module(x, whole, mask), by_loop(module, x, mask, whole))
+
+
+@torch.no_grad()
+def test_pie_net_agrees_with_the_loop():
+    module = trained(PIENet(DIM, SLOTS))
+    x, mask, whole = batch()
+    first, _, last = module.attend
+    for row, vectors in enumerate(module(x, whole, mask)):
+        own = x[row, mask[row]]
+        for slot in range(SLOTS):
+            powers = [math.exp(last.weight[slot] @ torch.tanh(first.weight @ element)) for element in own]
+            mean = sum(power * element for power, element in zip(powers, own, strict=True)) / sum(powers)
+            found = torch.sigmoid(module.project.weight @ mean + module.project.bias)
+            torch.testing.assert_close(vectors[slot], module.norm(found + whole[row]))
+
+
+# Padding.
+
+
+def test_no_mask_means_all_are_real(module):
+    x, mask, whole = batch()
+    torch.testing.assert_close(module(x, whole), module(x, whole, torch.ones_like(mask)))
+
+
+@pytest.mark.parametrize("junk", [math.nan, math.inf, 1e300])
+def test_junk_in_padding_never_reaches_value_or_gradient(module, junk):
+    x, mask, whole = batch()
+    clean = x.masked_fill(~mask.unsqueeze(-1), 0).requires_grad_()
+    dirty = x.masked_fill(~mask.unsqueeze(-1), junk).requires_grad_()
+    for one in (clean, dirty):
+        module(one, whole, mask).square().sum().backward()
+    assert torch.equal(module(dirty, whole, mask), module(clean, whole, mask))
+    assert torch.equal(dirty.grad, clean.grad)
+
+
+def test_the_amount_of_padding_never_changes_a_set(module):
+    x, _, whole = batch()
+    longer = torch.cat([x, torch.randn(4, 5, DIM, dtype=x.dtype)], 1)
+    mask = torch.arange(12).expand(4, -1) < 7
+    torch.testing.assert_close(module(longer, whole, mask), module(x, whole))
+
+
+@pytest.mark.parametrize("name", ["slots", "slots, two heads", "pie_net", "slots, over elements"])
+def test_padding_gets_no_attention(name):
+    x, mask, _ = batch()
+    attention = kept(trained(MAKE[name]()), x, mask)  # (B, T, K, N)
+    assert not attention.requires_grad
+    assert (attention.masked_select(~mask[:, None, None]) == 0).all()
+    assert (attention.masked_select(mask[:, None, None]) > 0).all()
+
+
+# What attention is.
+
+
+def test_slots_share_out_each_element_and_heads_of_pie_net_do_not():
+    x, mask, _ = batch()
+    shares = kept(trained(slots(iterations=3)), x, mask)
+    assert shares.shape == (4, 3, SLOTS, 7)
+    torch.testing.assert_close(shares.sum(2), mask.to(x.dtype).unsqueeze(1).expand(-1, 3, -1))
+    for alone in (slots(softmax_over="elements"), PIENet(DIM, SLOTS)):
+        weights = kept(trained(alone), x, mask)
+        torch.testing.assert_close(weights.sum(3), torch.ones_like(weights.sum(3)))
+
+
+def test_attention_is_kept_only_on_request():
+    module = trained(slots())
+    x, mask, _ = batch()
+    module.slots_of(x, mask)
+    assert module.attention is None
+    assert kept(module, x, mask) is not None
+    module.keep_attention = False
+    module.slots_of(x, mask)
+    assert module.attention is None
+    assert "attention" not in module.state_dict()
+
+
+def test_the_last_round_of_fewer_rounds_is_a_round_of_more():
+    x, mask, _ = batch()
+    two, four = trained(slots(iterations=2)), trained(slots(iterations=4))
+    assert two.state_dict().keys() == four.state_dict().keys()  # rounds share their weights
+    torch.testing.assert_close(kept(two, x, mask), kept(four, x, mask)[:, :2])
+
+
+@pytest.mark.parametrize("name", ["slots", "slots, over elements", "pie_net", "slots, random"])
+def test_attention_over_one_element_is_that_element(name):
+    module = trained(MAKE[name]())
+    x, _, whole = batch(elements=1)
+    torch.testing.assert_close(module(x.expand(-1, 5, -1), whole), module(x, whole))
+
+
+def test_with_one_slot_each_element_counts_the_same():
+    module = trained(slots(slots=1))
+    x, mask, _ = batch()
+    assert torch.equal(kept(module, x, mask), mask[:, None, None].expand(-1, 2, -1, -1).to(x.dtype))
+
+
+def test_the_order_of_elements_does_not_matter(module):
+    x, mask, whole = batch()
+    order = torch.randperm(7, generator=torch.Generator().manual_seed(3))
+    changed = module(x[:, order], whole, mask[:, order])
+    if getattr(module, "positions", "none") == "none":
+        torch.testing.assert_close(changed, module(x, whole, mask))
+    else:
+        assert not torch.allclose(changed, module(x, whole, mask))
+
+
+def test_slots_differ_only_by_where_they_start():
+    module = trained(slots())
+    x, mask, whole = batch()
+    before = module(x, whole, mask)
+    module.start.data = module.start.data.flip(0)
+    torch.testing.assert_close(module(x, whole, mask), before.flip(1))
+    module.start.data[1] = module.start.data[0]
+    twins = module(x, whole, mask)
+    torch.testing.assert_close(twins[:, 0], twins[:, 1])
+
+
+@pytest.mark.parametrize("name", ["slots", "transformer"])
+def test_the_global_feature_moves_all_vectors_of_a_set_alike(name):
+    module = trained(MAKE[name]())
+    x, mask, whole = batch()
+    moved = module(x, whole, mask) - module.slots_of(x, mask)
+    torch.testing.assert_close(moved, module.norm_global(whole).unsqueeze(1).expand_as(moved))
+
+
+def test_without_a_global_feature_none_is_needed():
+    module = trained(slots(add_global=False))
+    x, mask, _ = batch()
+    assert torch.equal(module(x, None, mask), module.slots_of(x, mask))
+    assert not [name for name in module.state_dict() if "global" in name]
+
+
+def test_random_slots_are_drawn_in_training_and_stay_the_same_in_evaluation():
+    module = trained(slots(learned_slots=False))
+    x, mask, whole = batch()
+    fixed = module(x, whole, mask)
+    assert torch.equal(module(x, whole, mask), fixed)
+    torch.testing.assert_close(module(x[2:], whole[2:], mask[2:]), fixed[2:])  # whatever the batch
+    again = trained(slots(learned_slots=False), seed=5)
+    again.load_state_dict(module.state_dict())
+    assert torch.equal(again(x, whole, mask), fixed)
+    module.train()
+    assert not torch.allclose(module(x, whole, mask), module(x, whole, mask))
+    alike = module(x[:1].expand(2, -1, -1), whole[:1].expand(2, -1))
+    assert not torch.allclose(alike[0], alike[1])  # each picture has its own
+
+
+# Numbers.
+
+
+def test_gradients_are_right(module):
+    x, mask, whole = batch(rows=2, elements=3)
+    inputs = (x.requires_grad_(), whole.requires_grad_())
+    assert torch.autograd.gradcheck(lambda *given: module(*given, mask), inputs)
+
+
+@pytest.mark.parametrize("name", ["slots", "slots, over elements", "pie_net"])
+def test_attention_that_is_certain_stays_finite(name):
+    module = trained(MAKE[name]()).float()
+    for layer in ("query", "key", "attend"):
+        for parameter in getattr(module, layer).parameters() if hasattr(module, layer) else ():
+            parameter.data *= 1000
+    x, mask, whole = batch()
+    x = x.float().requires_grad_()
+    sets = module(x, whole.float(), mask)
+    sets.square().sum().backward()
+    assert sets.isfinite().all() and x.grad.isfinite().all()
+    assert all(one.grad.isfinite().all() for one in module.parameters() if one.grad is not None)
+
+
+def test_half_precision_gives_nearly_the_same(module):
+    x, mask, whole = batch()
+    with torch.autocast("cpu", torch.bfloat16):
+        half = copy.deepcopy(module).float()(x.float(), whole.float(), mask)
+    cosines = torch.cosine_similarity(half.double(), module(x, whole, mask), dim=-1)
+    assert cosines.min() > 0.99
+
+
+def test_circular_variance_of_known_directions():
+    one = torch.tensor([1.0, 2.0, -2.0])
+    axes = torch.eye(4)
+    cases = {
+        0.0: torch.stack([one, 5 * one, 0.1 * one]),
+        1.0: torch.stack([one, -3 * one]),
+        1 - 1 / math.sqrt(4): 7 * axes,
+        1 - 1 / math.sqrt(2): torch.stack([axes[0], 9 * axes[3]]),
+        1 - math.cos(0.3): torch.tensor([[math.cos(0.3), math.sin(0.3)], [math.cos(0.3), -math.sin(0.3)]]),
+    }
+    for variance, vectors in cases.items():
+        torch.testing.assert_close(
+            circular_variance(vectors.expand(2, -1, -1)), torch.full((2,), variance), atol=1e-6, rtol=0
+        )
+    assert circular_variance(torch.randn(3, 1, 5)).abs().max() < 1e-6  # one vector points one way
+    half = torch.randn(2, 3, 5).bfloat16()
+    torch.testing.assert_close(circular_variance(half), circular_variance(half.float()))
+
+
+def test_sines_of_two_places_agree_by_their_distance_alone():
+    line = sine_line(9, 8)
+    products = line @ line.T
+    for distance in range(9):
+        diagonal = products.diagonal(distance)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal))
+    assert (products.diagonal(1) < products.diagonal(0)[1:]).all()
+    assert sine_line(3, 5).shape == (3, 5)
+
+
+def test_cells_of_a_grid_have_the_sines_of_their_row_and_column():
+    grid = sine_grid(9, 8).view(3, 3, 8)
+    assert (grid[:, :, :4] == grid[:, :1, :4]).all() and (grid[:, :, 4:] == grid[:1, :, 4:]).all()
+    assert torch.equal(grid[2, 1], torch.cat([sine_line(3, 4)[2], sine_line(3, 4)[1]]))
+    assert torch.equal(sine_grid(49, 7)[:1], sine_grid(4, 7)[:1])
+    assert len(torch.unique(sine_grid(49, 7), dim=0)) == 49
+
+
+def test_positions_change_keys_and_never_what_is_taken():
+    module = trained(slots(positions="grid"))
+    x, _, _ = batch(elements=4)
+    module.key.weight.data.zero_()  # then every share is the same, wherever an element is
+    order = torch.tensor([2, 0, 3, 1])
+    torch.testing.assert_close(module.slots_of(x[:, order]), module.slots_of(x))
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: slots(slots=0), "slots is 0: it must be a whole number of at least 1"),
+        (lambda: slots(iterations=True), "iterations is True"),
+        (lambda: slots(hidden=2.0), "hidden is 2.0"),
+        (lambda: slots(heads=3), "heads is 3: it must divide hidden, which is 8"),
+        (lambda: slots(positions="ring"), "positions is 'ring': it must be one of 'none', 'line', 'grid'"),
+        (lambda: slots(softmax_over="all"), "softmax_over is 'all'"),
+        (lambda: SlotSetPrediction(0), "dim must be"),
+        (lambda: PIENet(4, hidden=0), "hidden is 0"),
+        (lambda: PIENet(4, slots=-1), "slots is -1"),
+        (lambda: TransformerSet(6, heads=4), "heads is 4: it must divide dim, which is 6"),
+        (lambda: TransformerSet(8, layers=0), "layers is 0"),
+        (lambda: build_pool("slots", 4, global_pool="median"), "'median'.*'mean'.*'seq2seq'"),
+        (lambda: POOLS["gaussian"](4, global_pool="median"), "global_pool is 'median': it must be one of"),
+    ],
+)
+def test_options_that_make_no_set_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_elements_of_another_shape_are_refused(module):
+    x, mask, whole = batch()
+    for local, real, message in (
+        (x[0], None, r"local must be floating point \(B, N, 6\)"),
+        (x[..., :5], None, r"local must be floating point \(B, N, 6\), got torch.float64 \(4, 7, 5\)"),
+        (x[:, :0], None, "local must have at least one element a row"),
+        (x, mask[:, :5], "mask must be bool"),
+        (x, mask & False, "row 0 has none"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            module(local, whole, real)
+    if getattr(module, "norm_global", True) is not None:
+        for feature in (None, whole[:2], whole[:, :5]):
+            with pytest.raises(ValueError, match=r"global_ is .*: it must be \(4, 6\)"):
+                module(x, feature, mask)
+
+
+def test_a_grid_must_be_square_and_a_set_not_empty():
+    x, _, whole = batch()
+    with pytest.raises(ValueError, match="local has 7 elements: positions 'grid' must have a square number"):
+        trained(slots(positions="grid"))(x, whole)
+    for sets in (torch.randn(3, 4), torch.randn(3, 0, 4), torch.ones(2, 3, 4, dtype=torch.int)):
+        with pytest.raises(ValueError, match=r"sets is .*: it must be floating point \(B, K, D\)"):
+            circular_variance(sets)
+
+
+# The pools.
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_pool_gives_vectors_and_what_losses_read_besides(name):
+    pool = trained(build_pool(name, DIM, **OPTIONS[name]))
+    assert type(pool) is POOLS[name]
+    x, mask, _ = batch()
+    vectors, extra = pool(x, mask)
+    if name == "gaussian":
+        assert vectors.shape == extra["log_variance"].shape == (4, DIM) and len(extra) == 1
+        torch.testing.assert_close(vectors, pool.predict(x, MeanPool()(x, mask), mask).squeeze(1))
+    else:
+        assert vectors.shape == extra["slots"].shape == (4, SLOTS, DIM) and len(extra) == 1
+        assert torch.equal(extra["slots"], pool.predict.slots_of(x, mask))
+        torch.testing.assert_close(vectors, pool.predict(x, MeanPool()(x, mask), mask))
+    with torch.device("meta"):
+        build_pool(name, DIM, **OPTIONS[name])  # no memory is needed to try
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("inside", _GLOBAL_POOLS)
+def test_a_pool_does_not_see_padding_whatever_pool_is_inside(name, inside):
+    pool = trained(build_pool(name, DIM, global_pool=inside, **OPTIONS[name]))
+    x, _, _ = batch()
+    longer = torch.cat([x, torch.full((4, 2, DIM), math.nan, dtype=x.dtype)], 1)
+    mask = torch.arange(9).expand(4, -1) < 7
+    for padded, plain in zip(pool(longer, mask)[1].values(), pool(x)[1].values(), strict=True):
+        torch.testing.assert_close(padded, plain)
+    torch.testing.assert_close(pool(longer, mask)[0], pool(x)[0])
+
+
+def test_without_a_global_feature_the_pool_inside_is_not_made():
+    pool = build_pool("slots", DIM, add_global=False, global_pool="seq2seq", **OPTIONS["slots"])
+    assert not [name for name, _ in pool.named_parameters() if "global" in name]
+    vectors, extra = pool(torch.randn(2, 3, DIM))
+    assert torch.equal(vectors, extra["slots"])
+    vectors.square().sum().backward()
+    assert all(parameter.grad is not None for parameter in pool.parameters())
+
+
+def test_a_gaussian_starts_with_noise_about_as_long_as_its_mean():
+    torch.manual_seed(0)
+    pool = build_pool("gaussian", 256)
+    _, extra = pool(torch.randn(8, 5, 256))
+    length = extra["log_variance"].exp().sum(-1).sqrt()  # of the standard deviations
+    assert ((length > 0.5) & (length < 2)).all()
+    pool.project.bias.data.fill_(50.0)  # nothing bounds it
+    assert (pool(torch.randn(8, 5, 256))[1]["log_variance"] > 40).any()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_no_pool_asks_a_gpu_for_a_number_nor_leaves_it(name, masked):
+    """Tensors that pretend to be on a GPU have no numbers, and meet none that are elsewhere."""
+    options = OPTIONS[name] | ({"positions": "grid"} if name == "slots" else {})
+    with FakeTensorMode():
+        with torch.device("cuda"):
+            pool = build_pool(name, DIM, **options)
+        x = torch.rand(2, 9, DIM, device="cuda")
+        mask = torch.ones(2, 9, dtype=torch.bool, device="cuda") if masked else None
+        vectors, _ = pool(x, mask)
+        assert len(vectors) == 2 and vectors.device.type == "cuda"

@@ -1,0 +1,46 @@
+"""`vse mine`: the hardest negatives of the whole training set, found by a trained run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vsecore import stopping
+from vsecore.cli.options import DataOption, check_writable, open_dataset
+
+
+def mine(
+    run: Annotated[Path, typer.Argument(help="The folder of a trained run.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write the negatives into.")],
+    data: DataOption = "scenes",
+    texts: Annotated[int, typer.Option(min=1, help="Captions for each picture.")] = 300,
+    pictures: Annotated[int, typer.Option(min=1, help="Pictures for each caption.")] = 60,
+) -> None:
+    """Find the hardest negatives of the training split, for vse train --negatives. Resumes."""
+    check_writable("--out", out)
+    from vsecore import mining
+    from vsecore.training import load_run
+    from vsecore.training.distributed import best_device
+
+    if out.resolve() == run.resolve():
+        raise ValueError(f"--out is {out}, the run's folder: it must be another one")
+    trained = load_run(run)
+    dataset = open_dataset(data, trained.recipe.features)
+    if dataset.feature_dim != trained.data["feature_dim"]:
+        raise ValueError(
+            f"--data is {data}, with features of width {dataset.feature_dim}: it must have those that {run} "
+            f"reads, of width {trained.data['feature_dim']}"
+        )
+    stopping.advise(lambda: "continue with the same command")
+    recipe = f"{trained.recipe.name} {trained.recipe.hash()}"
+    model = trained.model.to(best_device())
+    found = mining.mine(model, dataset.train, trained.tokenizer, texts, pictures, folder=out, recipe=recipe)
+    for name, rows, asked in (("texts", found.texts, texts), ("pictures", found.pictures, pictures)):
+        if rows.shape[1] < asked:
+            typer.echo(
+                f"note: --{name} is {asked}; there are only {rows.shape[1]} negatives, so all are used"
+            )
+    anchors = f"{len(found.texts)} pictures and {len(found.pictures)} captions"
+    typer.echo(f"negatives of {anchors}: {out} (vse train RECIPE --negatives {out})")

@@ -1,0 +1,183 @@
+"""PCME's soft contrastive loss: pictures and captions are Gaussians that match with some probability."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from vsecore.losses.distances import check_vectors, check_widths, distances
+from vsecore.losses.step import Step
+
+
+def sample_gaussians(mean: Tensor, log_variance: Tensor, samples: int) -> Tensor:
+    """Draw points from Gaussians, so that the gradient reaches their means and variances.
+
+    A point is μ + σ·ε with ε from a standard normal distribution: the luck is in ε alone.
+
+    Args:
+        mean: μ, (B, D).
+        log_variance: log σ² of each dimension, (B, D).
+        samples: how many points of each Gaussian, J, at least 1.
+
+    Returns:
+        (B, J, D), from torch's global generator.
+
+    Raises:
+        ValueError: a shape or type is wrong, or samples < 1.
+
+    Source: Chun et al. 2021 (PCME), section 3, after Kingma and Welling 2014.
+    """
+    mean, log_variance = _check_gaussians(mean, log_variance)
+    _check_samples(samples)
+    rows, dim = mean.shape
+    luck = torch.randn(rows, samples, dim, dtype=mean.dtype, device=mean.device)  # (B, J, D)
+    return mean.unsqueeze(1) + (log_variance / 2).exp().unsqueeze(1) * luck
+
+
+def soft_contrastive(
+    v: Tensor,
+    t: Tensor,
+    scale: Tensor | float,
+    shift: Tensor | float,
+    positives: Tensor | None = None,
+) -> Tensor:
+    """Minus the log-probability that what belongs together matches, and that all else does not.
+
+    Two points at distance d match with probability σ(shift − scale · d), a picture and a caption with its
+    mean over all pairs of their points. A pair that may or may not match costs little either way, so that an
+    ambiguous picture can spread out.
+
+    Args:
+        v: points of each picture, (B, J, D).
+        t: points of each caption, (C, L, D).
+        scale: how fast the probability falls with the distance: a number, or a tensor that holds one.
+        shift: its logit at distance 0, likewise.
+        positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
+
+    Returns:
+        The loss, a scalar: the sum over all B·C pairs, in float32 at least.
+
+    Raises:
+        ValueError: a shape or type is wrong, or the widths differ.
+
+    Source: Chun et al. 2021 (PCME), eq. 1 and its Monte-Carlo estimate.
+    """
+    v, t = check_vectors("v", v, "(B, J, D)"), check_vectors("t", t, "(C, L, D)")
+    check_widths("v", v, "t", t)
+    positives = _check_positives(v, t, positives)
+    (b, j, _), (c, n, _) = v.shape, t.shape
+    with torch.autocast(v.device.type, enabled=False):
+        dtype = torch.promote_types(v.dtype, t.dtype)
+        apart = distances(v.to(dtype).flatten(0, 1), t.to(dtype).flatten(0, 1))  # (B·J, C·L)
+        logits = (shift - scale * apart).view(b, j, c, n)
+        # 1 − σ(x) is σ(−x), so that one formula serves what belongs together and what does not.
+        signed = torch.where(positives[:, None, :, None], logits, -logits)
+        log_probabilities = logsigmoid(signed).logsumexp((1, 3)) - math.log(j * n)  # (B, C)
+        return -log_probabilities.sum()
+
+
+def kl_to_standard(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """Compute the Kullback-Leibler divergence of Gaussians from the standard normal, summed over all.
+
+    It keeps the variances from vanishing, which would turn the Gaussians into single points.
+
+    Args:
+        mean: μ, (B, D).
+        log_variance: log σ² of each dimension, (B, D).
+
+    Returns:
+        A scalar >= 0, in float32 at least.
+
+    Raises:
+        ValueError: a shape or type is wrong.
+
+    Source: Chun et al. 2021 (PCME), section 3; the closed form of Kingma and Welling 2014, appendix B.
+    """
+    mean, log_variance = _check_gaussians(mean, log_variance)
+    return -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()
+
+
+class SoftContrastive(nn.Module):
+    """`soft_contrastive` of points drawn from a step's Gaussians, in both directions, plus their divergence.
+
+    The vectors of an embedding are the means, "log_variance" in its `extra` the logarithms of the variances.
+    Both directions, picture to caption and back, are the same sum, so it counts twice, as in the released
+    code. That code takes e^x / (e^x + e^−x) for the sigmoid and starts at 15 and 15; this is σ(2x), and so we
+    start at 30 and 30. It also draws points with e^s as the standard deviation, but its divergence takes e^s
+    as the variance; here it is the variance in both.
+
+    Args:
+        samples: points from each Gaussian, at least 1.
+        scale: where the learned scale begins.
+        shift: where the learned shift begins.
+        kl_weight: the factor of `kl_to_standard`, >= 0.
+
+    Attributes:
+        reads: what it reads of an `Embedding`.
+
+    Raises:
+        ValueError: samples < 1 or kl_weight < 0.
+
+    Source: Chun et al. 2021 (PCME); the numbers from its released settings for COCO.
+    """
+
+    reads = ("vectors", "log_variance")
+
+    def __init__(
+        self, samples: int = 7, scale: float = 30.0, shift: float = 30.0, kl_weight: float = 1e-5
+    ) -> None:
+        super().__init__()
+        _check_samples(samples)
+        if not (kl_weight >= 0 and math.isfinite(kl_weight)):
+            raise ValueError(f"kl_weight is {kl_weight}: it must be a number >= 0")
+        self.samples = samples
+        self.scale = nn.Parameter(torch.tensor(float(scale)))
+        self.shift = nn.Parameter(torch.tensor(float(shift)))
+        self.kl_weight = kl_weight
+
+    def forward(self, step: Step) -> Tensor:
+        """The loss of a step, a scalar.
+
+        Raises:
+            ValueError: a side has no vectors, or sets of them.
+        """
+        points, divergence = [], step.scores.new_zeros(())
+        for name, side in (("v", step.v), ("t", step.t)):
+            if side.vectors is None:
+                raise ValueError(f"{name}.vectors is None: it must be the means (rows, D)")
+            log_variance = side.extra["log_variance"]
+            points.append(sample_gaussians(side.vectors, log_variance, self.samples))  # (rows, J, D)
+            divergence = divergence + kl_to_standard(side.vectors, log_variance)
+        matching = soft_contrastive(points[0], points[1], self.scale, self.shift, step.positives)
+        return 2 * matching + self.kl_weight * divergence
+
+
+def _check_gaussians(mean: Tensor, log_variance: Tensor) -> tuple[Tensor, Tensor]:
+    mean = check_vectors("mean", mean, "(B, D)")
+    log_variance = check_vectors("log_variance", log_variance, "(B, D)")
+    if mean.shape != log_variance.shape:
+        raise ValueError(
+            f"log_variance is {tuple(log_variance.shape)}: it must be {tuple(mean.shape)} as mean is"
+        )
+    return mean, log_variance
+
+
+def _check_samples(samples: int) -> None:
+    if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
+        raise ValueError(f"samples is {samples!r}: it must be a whole number of at least 1")
+
+
+def _check_positives(v: Tensor, t: Tensor, positives: Tensor | None) -> Tensor:
+    wanted = len(v), len(t)
+    if positives is None:
+        if wanted[0] != wanted[1]:
+            raise ValueError(
+                f"positives is None: it must be bool {wanted}, since there is no diagonal of pairs"
+            )
+        return torch.eye(len(v), dtype=torch.bool, device=v.device)
+    if positives.dtype != torch.bool or tuple(positives.shape) != wanted:
+        raise ValueError(f"positives is {positives.dtype} {tuple(positives.shape)}: it must be bool {wanted}")
+    return positives

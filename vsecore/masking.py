@@ -1,0 +1,54 @@
+"""What every part takes that reads elements: (B, N, D), and which of them are real."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_elements(x: Tensor, mask: Tensor | None, dim: int | None = None, name: str = "x") -> None:
+    """Refuse elements that cannot be pooled or attended to.
+
+    Whether every row has a real element is only checked on a CPU: on a GPU every step would have to wait for
+    the answer. There such a row becomes NaN or infinite, and so does the loss.
+
+    Args:
+        x: elements, (B, N, D).
+        mask: bool, (B, N), or None.
+        dim: the width that the part was built for; None means any.
+        name: what messages call the elements.
+
+    Raises:
+        ValueError: the shapes or the mask's type are wrong, or a row has no real element.
+    """
+    width = "D" if dim is None else str(dim)
+    if x.ndim != 3 or not x.is_floating_point() or (dim is not None and x.shape[2] != dim):
+        raise ValueError(f"{name} must be floating point (B, N, {width}), got {x.dtype} {tuple(x.shape)}")
+    if x.shape[1] == 0:
+        raise ValueError(f"{name} must have at least one element a row, got {tuple(x.shape)}")
+    if mask is None:
+        return
+    if mask.dtype != torch.bool or mask.shape != x.shape[:2]:
+        raise ValueError(
+            f"mask must be bool {tuple(x.shape[:2])} to go with {name} {tuple(x.shape)}, "
+            f"got {mask.dtype} {tuple(mask.shape)}"
+        )
+    if mask.device.type == "cpu" and not torch.compiler.is_compiling():
+        empty = (~mask.any(1)).nonzero().flatten()
+        if len(empty):
+            raise ValueError(f"mask must leave every row a real element, row {int(empty[0])} has none")
+
+
+def check_dim(dim: int) -> None:
+    """Refuse a width that is not a whole number of at least 1.
+
+    Raises:
+        ValueError: naming what came.
+    """
+    if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
+        raise ValueError(f"dim must be a whole number of at least 1, got {dim!r}")
+
+
+def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+    """The elements, (B, N, D), with 0 in place of whatever is in the padding, even NaN."""
+    return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0)
