@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
 from vsecore import evaluation
-from vsecore.evaluation import ensemble, evaluate, map_at_r, ndcg, r_precision, ranks, recalls
+from vsecore.evaluation import (
+    cross_retrieval_ranks,
+    ensemble,
+    evaluate,
+    map_at_r,
+    ndcg,
+    r_precision,
+    ranks,
+    recalls,
+)
 
 RECALLS = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
 KEYS = [*RECALLS, "i2t_medr", "t2i_medr", "i2t_meanr", "t2i_meanr", "rsum"]
@@ -103,6 +112,29 @@ def test_a_better_own_score_never_makes_a_rank_worse(seed):
     raised[owner, np.arange(len(owner))] += 1
     for after, before in zip(ranks(raised, owner), ranks(scores, owner), strict=True):
         assert (after <= before).all()
+
+
+@given(seed=st.integers(0, 10_000), ties=st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_cross_retrieval_ranks_agree_with_the_double_loop(seed, ties):
+    scores, owner = batch(seed, ties=ties)
+    pictures, captions = scores.shape
+    for caption, rank in enumerate(cross_retrieval_ranks(scores, owner).tolist()):
+        own = scores[owner[caption], caption]
+        among_captions = sum(
+            scores[owner[caption], c] >= own for c in range(captions) if owner[c] != owner[caption]
+        )
+        among_pictures = sum(scores[p, caption] >= own for p in range(pictures) if p != owner[caption])
+        assert rank == pytest.approx(max(among_captions * pictures / captions, among_pictures))
+
+
+def test_a_pair_that_is_first_in_one_direction_alone_has_the_rank_of_the_other():
+    scores = np.zeros((3, 15))
+    owner = np.arange(15) // 5
+    scores[owner, np.arange(15)] = 1.0
+    assert cross_retrieval_ranks(scores, owner).tolist() == [0.0] * 15
+    scores[1:, 0] = 2.0  # two pictures before its own; for its own picture, caption 0 is as good as before
+    assert cross_retrieval_ranks(scores, owner)[0] == 2
 
 
 def test_a_collapsed_model_scores_nothing():

@@ -25,6 +25,9 @@ SYSTEMS = (
     "bfan_grid_gru+equal",
     "vsrn_grid+small_decoder",
     "tern_grid_words",
+    "dive_grid_gru",
+    "pvse_grid",
+    "pcme_grid",
 )
 
 

@@ -25,10 +25,13 @@ from vsecore.encoders import BiGRUEncoder, CaptionTransformer, CellEncoder, Regi
 from vsecore.encoders.reasoning.transformer import Block
 from vsecore.losses import (
     NodePooling,
+    adaptive_offline_quintuplet,
     adopt,
     adopt_k,
     node_cross_attention_loss,
     node_pooling_loss,
+    offline_quintuplet,
+    offline_triplet,
     triplet,
 )
 from vsecore.mining import mine_offline_negatives
@@ -429,6 +432,54 @@ def node_losses() -> None:
         torch.testing.assert_close(pair[0].grad, pair[1].grad)
 
 
+def seven_similarities() -> tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]]]:
+    """Seven similarities of 33 pairs, and the unit vectors that the last four come from."""
+    generator = torch.Generator().manual_seed(7)
+    v, t, *others = F.normalize(torch.randn(6, 33, 5, generator=generator, dtype=torch.float64), dim=-1)
+    v_own, t_off, v_off, t_own = others
+    online = torch.rand(2, 33, generator=generator, dtype=torch.float64) - 0.5
+    pairs = [(v, t_off), (v_off, t), (v_off, t_off), (v_own, t_own)]
+    found = [(v * t).sum(1), *online, *((a * b).sum(1) for a, b in pairs)]
+    return found, [(v_own, t_off), (v_off, t_own)]
+
+
+def offline_losses() -> None:
+    """Three losses with offline negatives, term by term."""
+    found, sides = seven_similarities()
+    positive, online, offline = found[0], found[1:3], found[3:5]
+    for margins in ((0.2, 0.0), (0.5, 0.1)):
+        equation_3 = taught("09")["off_tri"](positive, online, offline, *margins)
+        torch.testing.assert_close(equation_3, offline_triplet(*found[:5], *margins))
+        equation_4 = equation_3 + taught("09")["new_pairs"](positive, *sides, margins[1])
+        torch.testing.assert_close(equation_4, offline_quintuplet(*found, *margins))
+        for options in ((1.5, 0.3), (1.0, 0.7)):
+            weighted = sum(
+                taught("09")["weighted_online"](positive, *pair, margins[0], *options)
+                for pair in zip(online, offline, strict=True)
+            )
+            plain = sum(taught("09")["hinge"](margins[0], positive, one).sum() for one in online)
+            theirs = adaptive_offline_quintuplet(*found, *margins, *options)
+            torch.testing.assert_close(equation_4 - plain + weighted, theirs)
+
+
+def gradients_by_hand() -> None:
+    """Equation 6 is the gradient of the package's loss, where only one side's negatives are near."""
+    positive, online, _, offline, *_ = seven_similarities()[0]
+    points = [one.clone().requires_grad_() for one in (positive, online, offline)]
+    far = torch.full_like(positive, -9)
+    adaptive_offline_quintuplet(points[0], points[1], far, points[2], far, far, far).backward()
+    for mine, point in zip(taught("09")["by_hand"](positive, online, offline), points, strict=True):
+        torch.testing.assert_close(mine.double(), point.grad)
+
+
+def worse_of_two_ranks() -> None:
+    generator = torch.Generator().manual_seed(7)
+    owner = torch.arange(35)[torch.randperm(35, generator=generator)] // 5
+    for scores in (torch.rand(7, 35, generator=generator), torch.randn(7, 35, generator=generator).round()):
+        theirs = evaluation.cross_retrieval_ranks(scores, owner)
+        torch.testing.assert_close(taught("09")["cross_ranks"](scores, owner).double(), theirs)
+
+
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
@@ -462,6 +513,11 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("08", "hide_own"): mined_negatives,
     ("08", "merge"): mined_negatives,
     ("08", "mine"): mined_negatives,
+    ("09", "off_tri"): offline_losses,
+    ("09", "new_pairs"): offline_losses,
+    ("09", "weighted_online"): offline_losses,
+    ("09", "by_hand"): gradients_by_hand,
+    ("09", "cross_ranks"): worse_of_two_ranks,
     ("10", "sort_weigh_sum"): weights_of_old_poolers,
     ("10", "sort_rows"): sorted_rows,
     ("10", "k_max"): mean_of_the_largest,

@@ -73,6 +73,42 @@ def recalls(ranks: Tensor | np.ndarray) -> dict[str, float]:
     return {f"r{k}": 100 * float((ranks < k).mean()) for k in (1, 5, 10)}
 
 
+def cross_retrieval_ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> Tensor:
+    """Return the worse of the two ranks of every pair: among other captions, and among other pictures.
+
+    A picture meets more captions than a caption meets pictures, so the rank among captions is divided by how
+    many captions a picture has on average: by five, in the usual collections. Ranks count from 0, and ties
+    count against the model, as in `ranks`; but each pair has ranks of its own, not the best of its picture.
+
+    Args:
+        scores: similarities, (Ni, Nc).
+        owner: the picture each caption belongs to, (Nc,), in any order.
+
+    Returns:
+        float64 (Nc,), on the CPU: the larger of the two ranks of each caption with its own picture.
+
+    Raises:
+        ValueError: as `ranks`.
+
+    Source: Chen, Deng and Luo 2020 (AOQ), section 4.3, where ranks count from 1.
+    """
+    _check_scores(scores)
+    pictures, captions = scores.shape
+    owner = _check_owner(owner, pictures, captions)
+    own = _own_scores(scores, owner)  # (Nc,)
+    owner = owner.to(own.device)
+    among_captions = torch.zeros_like(owner)  # (Nc,)
+    among_pictures = torch.full_like(owner, -1)  # a caption's own picture is counted below
+    for start, block in _score_blocks(scores):  # (b, Nc)
+        among_pictures += (block >= own).sum(0)
+        for row, line in enumerate(block, start):  # (Nc,)
+            mine = owner == row
+            others = line[~mine].sort().values
+            below = torch.searchsorted(others, own[mine], side="left")
+            among_captions[mine] = len(others) - below
+    return torch.maximum(among_captions * (pictures / captions), among_pictures.double()).cpu()
+
+
 def evaluate(
     scores: Tensor | np.ndarray, owner: Tensor | np.ndarray, folds: int | None = None
 ) -> dict[str, float]:
