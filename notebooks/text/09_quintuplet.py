@@ -125,9 +125,9 @@ negatives = mine(first.model, dataset.train, first.tokenizer, texts, pictures)
 
 
 # %%
-def second_round(loss, changes=None, negatives=negatives, callback=None):
+def second_round(loss, changes=None, lists=None, callback=None):
     changed = recipe.override({"losses": loss, f"losses.{loss}.warmup_epochs": early})
-    given = {"negatives": negatives, "callback": callback, "seed": seed}
+    given = {"negatives": lists or negatives, "callback": callback, "seed": seed}
     return fit(changed.override(changes or {}), dataset, tokenizer=first.tokenizer, **given)
 
 
