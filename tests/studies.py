@@ -7,6 +7,7 @@ from vsecore import records
 from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, tuning
 from vsecore.experiments.gates import measures_of
 from vsecore.experiments.references import BASELINE
+from vsecore.experiments.worlds import collection_of
 
 RATES = {1e-3: 90.0, 2e-3: 100.0, 4e-3: 95.0}  # the best rsum on dev at each
 LEVEL = (60.0, 80.0, 90.0, 99.5, 100.0, 100.0)  # rsum on dev after each epoch, as shares of the best
@@ -40,21 +41,33 @@ def study(
         seconds: of each training.
         features: the kind of features; None: that of the experiment.
     """
-    features = features or EXPERIMENTS[experiment].features_on(data)
-    (system,) = EXPERIMENTS[experiment].systems(arm, features)
+    asked = EXPERIMENTS[experiment]
+    features = features or asked.features_on(data)
     for rate, best in rates.items():
         seeds = values if rate == tuning.best(rates) else {tuning.SEED: 1.0}
-        recipe = tuning.at_rate(system.recipes[0], FAIR_SCALE[data], rate)
+        recipe, digest = _trained(asked, arm, features, data, rate)
         for seed, metrics in seeds.items():
             found = dict(metrics) if isinstance(metrics, dict) else {"rsum": metrics}
             found |= {f"dev_rsum_{epoch + 1}": best * share / 100 for epoch, share in enumerate(curve)}
             more = {"vectors": "", "feature_kind": features}
-            write(folder, recipe.name, recipe.hash(), data, seed, found, seconds, **more)
+            write(folder, recipe.name, digest, asked.data_named(data), seed, found, seconds, **more)
+
+
+def _trained(experiment, arm, features, data, rate):
+    """The recipe and digest of an arm at a learning rate; what mines for it has the best of `RATES`."""
+    (system,) = experiment.systems(arm, features)
+
+    def recipe_of(candidates):
+        chosen = rate if candidates.recipes == system.recipes else tuning.best(RATES)
+        return tuning.at_rate(candidates.recipes[0], FAIR_SCALE[data], chosen)
+
+    (training,) = experiment.trainings(arm, features, recipe_of)
+    return training.recipe, training.digest
 
 
 def ridge(folder, data="small", truth=10.0, features="grid"):
     """The record of the linear baseline on these features; truth: its mAP@R."""
-    metrics = {measure: truth for measure in measures_of(data)} | {"rsum": RIDGE}
+    metrics = {measure: truth for measure in measures_of(collection_of(data))} | {"rsum": RIDGE}
     write(folder, BASELINE, "", data, 0, metrics, 1.0, feature_kind=features)
 
 

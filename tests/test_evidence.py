@@ -461,7 +461,8 @@ def test_who_sees_relations_is_a_table_with_intervals_the_best_first(kept, relat
 def test_the_table_of_relations_is_there_only_where_an_experiment_looks_at_them(
     kept, page_of, relational_page
 ):
-    assert "Who sees relations?" not in page_of(kept)
+    page = page_of(kept)
+    assert "Who sees relations?" not in page and "mined negatives" not in page
     told = section(relational_page(), "Who sees relations?")
     assert "No system with fair trainings has this measure yet." in told
 
@@ -491,6 +492,100 @@ def test_a_claim_about_one_direction_stands_with_its_own_measures_and_the_papers
     missing = section(page, "What is still missing").split("### On Flickr8k")[1]
     assert "| relations are seen | *these data*: no two of these pictures" in missing
     assert "Where a claim is about one direction of retrieval" in told
+
+
+NEAR = "scenes_near_duplicates"
+
+
+@pytest.fixture
+def aoq_page(tmp_path, monkeypatch):
+    """The page on offline negatives, of some experiments, from records in the world with near duplicates."""
+
+    def lay(folder, *names):
+        monkeypatch.setattr(findings, "BY_WORK", {"aoq": {name: EXPERIMENTS[name] for name in names}})
+        monkeypatch.setattr(evidence, "WORKS", {"aoq": BOTH_WORKS["aoq"]})
+        ridge(folder, NEAR, features="region")
+        write(folder, ORACLE, "", NEAR, 0, {"rsum": 374.53}, 1.0, feature_kind="region")
+        evidence.lay_evidence(tmp_path / "aoq", folder)
+        return (tmp_path / "aoq" / "aoq.md").read_text(encoding="utf-8")
+
+    return lay
+
+
+def with_curves(sums, *curves, true=None):
+    """The metrics of each seed, with recalls at 1 on dev by epoch, and the shares of true negatives."""
+    found = measured(sums)
+    for (seed, metrics), curve in zip(found.items(), curves, strict=True):
+        for way in ("i2t", "t2i"):
+            metrics |= {f"dev_{way}_r1_{epoch}": value for epoch, value in enumerate(curve, start=1)}
+        if true is not None:
+            metrics |= {"mined_true_texts": true + seed, "mined_true_pictures": 2 * true + seed}
+    return found
+
+
+def test_the_page_counts_true_negatives_and_the_epochs_until_the_baseline_is_passed(kept, aoq_page):
+    curves = [[30.0, 40.0, 39.0]] * 5
+    study(kept, "offline_losses", "VSE++", with_curves(LOW, *curves), "scenes")
+    better = [[35.0, 39.0, 41.0], [41.0, 40.0, 42.0], [39.0, 40.0, 40.0], *[[30.0, 41.0, 42.0]] * 2]
+    study(kept, "offline_losses", "VSE++ + OffTri", with_curves(HIGH, *better, true=20.0), "scenes")
+    # Each is in the records under the name of its world, and only this page reads them.
+    assert {entry.data["name"] for entry in records.find(kept, name="aoq_vsepp_region_gru+online")} == {NEAR}
+    page = aoq_page(kept, "offline_losses")
+    told = section(page, "How many mined negatives are true?")
+    row = "| VSE++ + OffTri | VSE++ | 22.0 (20.0 to 24.0) | 42.0 (40.0 to 44.0) | 5 seeds |"
+    assert [line for line in told.splitlines() if line.startswith("| VSE++")] == [row]
+    told = section(page, "How soon is the baseline's best passed?")
+    never = "never, never, never, never, never"  # by rsum both have the same curve
+    epochs = "3, 1, never, 2, 2"
+    assert f"| VSE++ + OffTri | VSE++ | drawn scenes | {never} | {epochs} | {epochs} |" in told
+
+
+OFFLINE = {"work": "aoq", "experiment": "offline_losses", "system": "VSE++ + AdapOffQuin", "against": "VSE++"}
+WITHOUT = {"work": "aoq", "experiment": "offline_parts", "system": "without true ones", "against": "whole"}
+
+
+def test_the_scenes_of_a_page_are_those_of_its_world(kept, aoq_page, claimed):
+    claimed(OFFLINE)
+    for arm, sums in (("VSE++", LOW), ("VSE++ + AdapOffQuin", HIGH)):
+        study(kept, "offline_losses", arm, measured(sums), "scenes")
+    config = {"dim": 128, "training": {"epochs": 15, "batch_size": 128}, "text": {"encoder": {"name": "gru"}}}
+    for entry in records.find(kept, data=NEAR):
+        records.write(replace(entry, config=config, device="A processor", cpus=2), kept)
+    page = aoq_page(kept, "offline_losses")
+    assert "50 % of the pictures differ from an earlier one in exactly one fact" in page
+    assert "| drawn scenes | region | BiGRU | fair | 15 | 128 | 128 | 14 |" in page
+    assert "line at 374.5 is the rsum of an *oracle*" in page and "413.2" not in page
+    told = section(page, "The verdicts")
+    (row,) = [line for line in told.splitlines() if line.startswith("| AdOpt helps")]
+    assert "| **reproduced**<br>rsum" in row and row.endswith("| **not tried**<br>at the fair scale |")
+    assert findings.Findings.read("aoq", kept).fair_trainings("scenes") == 14
+
+
+def test_a_claim_that_needs_the_truth_is_not_judged_on_photographs_however_much_is_trained(
+    kept, aoq_page, claimed
+):
+    claimed(WITHOUT)
+    page = aoq_page(kept, "offline_parts")
+    told = section(page, "What is still missing").split("### On Flickr8k")[1]
+    (row,) = [line for line in told.splitlines() if "AdOpt helps" in line]
+    assert "*these data*: which captions are true of which pictures is not known" in row
+    assert row.endswith("| 0 | 0.0 |")
+    found = findings.Findings.read("aoq", kept)
+    assert (found.all_trainings("scenes"), found.all_trainings("flickr8k")) == (14, 0)
+
+
+def test_the_page_without_records_of_offline_negatives_says_so(kept, aoq_page, claimed):
+    claimed(OFFLINE)
+    page = aoq_page(kept, "offline_losses")
+    assert "No system with fair trainings has this measure yet." in page
+    assert "No system and its baseline have fair trainings yet." in page
+
+
+def test_experiments_of_different_worlds_cannot_share_a_page(kept, monkeypatch):
+    both = {name: EXPERIMENTS[name] for name in ("offline_losses", "2ad_parts")}
+    monkeypatch.setattr(findings, "BY_WORK", {"aoq": both})
+    with pytest.raises(ValueError, match=r"the worlds of 'aoq' are \['scenes', 'scenes_near_duplicates'\]"):
+        findings.Findings.read("aoq", kept)
 
 
 def test_every_work_has_a_page_with_experiments_claims_and_notebooks():

@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
-from vsecore import records, scenes
+from vsecore import experiments, records, scenes
+from vsecore.cli import app
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.experiments import (
     EXPERIMENTS,
@@ -173,15 +175,13 @@ def test_an_arm_whose_miner_is_not_known_yet_is_not_known_either():
 
 def test_one_model_mines_for_all_arms_of_a_seed_and_is_trained_once(tmp_path, world, trainings):
     records_kept = tmp_path / "records"
-    in_a_lesson(world, records_kept, ["whole", "without true ones", "detached weights"])
-    names = ["+online", "", "", "+detached_weights"]  # the miner first, although nobody asked for its record
-    assert trainings == [(f"aoq_vsepp_region_gru{variant}", 0) for variant in names]
-    in_a_lesson(world, records_kept, ["online", "clamped weights"], seeds=(0, 1))
-    added = ["+clamped_weights", "+online", "+clamped_weights"]
-    assert [name.removeprefix("aoq_vsepp_region_gru") for name, _ in trainings[4:]] == added
-    assert trainings[-1][1] == 1, "another seed has another first round"
-    in_a_lesson(world, records_kept, ["online", "whole", "without true ones", "clamped weights"])
-    assert len(trainings) == 7, "all is recorded"
+    plain, online = "aoq_vsepp_region_gru", "aoq_vsepp_region_gru+online"
+    in_a_lesson(world, records_kept, ["whole", "without true ones"])
+    assert trainings == [(online, 0), (plain, 0), (plain, 0)], "the miner is trained, although not asked for"
+    in_a_lesson(world, records_kept, ["online", "whole"], seeds=(0, 1))
+    assert trainings[3:] == [(online, 1), (plain, 1)], "another seed has another first round"
+    in_a_lesson(world, records_kept, ["online", "whole", "without true ones"])
+    assert len(trainings) == 5, "all is recorded"
 
 
 def test_a_record_says_what_mined_and_how_much_of_it_was_true(tmp_path, world, trained, trainings):
@@ -244,6 +244,27 @@ def test_an_experiment_is_run_in_its_own_world_alone(tmp_path, world):
     assert EXPERIMENTS["offline_parts"].data_named("scenes") == NEAR
     assert EXPERIMENTS["offline_parts"].data_named("flickr8k") == "flickr8k"
     assert EXPERIMENTS["2ad_parts"].data_named("scenes") == "scenes"
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs", "called"), [("offline_losses", WORLDS[NEAR], NEAR), ("2ad_parts", {}, "scenes")]
+)
+def test_the_command_opens_the_world_of_its_experiment(tmp_path, monkeypatch, world, name, knobs, called):
+    opened, run_on = [], []
+
+    def load(**options):
+        opened.append(options)
+        return replace(world, name="scenes")
+
+    monkeypatch.setattr(scenes, "load", load)
+    monkeypatch.setattr(
+        experiments, "run", lambda name, open_data, **options: run_on.append(open_data("region").name)
+    )
+    command = CliRunner().invoke(app, ["experiment", name, "--record", str(tmp_path)])
+    assert command.exit_code == 0, command.output
+    assert run_on == [called]
+    assert all(options == knobs | {"features": options["features"]} for options in opened)
+    assert "| system | rsum in the paper |" in command.output
 
 
 def test_where_the_truth_is_not_known_no_true_negative_can_be_left_out(tmp_path, world):

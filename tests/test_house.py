@@ -65,7 +65,8 @@ def imported(*places: str, but: str = "no such folder") -> set[str]:
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 found.add(node.module.split(".")[0])
-    found -= {"vsecore", "answers", "battery", *(path.stem for path in (ROOT / "tests").glob("*.py"))}
+    own = (path.stem for folder in ("tests", "tests/benchmarks") for path in (ROOT / folder).glob("*.py"))
+    found -= {"vsecore", "answers", "battery", *own}
     return {name_of(INSTALLED_AS.get(name, name)) for name in found - sys.stdlib_module_names}
 
 

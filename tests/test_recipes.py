@@ -408,6 +408,7 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
             "learned_slots": True,
             "residual": True,
             "add_global": True,
+            "drop": 0.0,
             "global_pool": "mean",
         },
         ("pool", "pie_net"): {"slots": 4, "hidden": None, "global_pool": "mean"},

@@ -6,12 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from small import SMALL, recipe, small_data, train
+from small import SMALL, recipe, small_data, small_split, train
 
 from vsecore import mining
 from vsecore.data.files import locked
@@ -21,6 +22,7 @@ from vsecore.recipes import get
 from vsecore.training import fit_in_rounds, load_run, rounds
 from vsecore.training.checkpoints import CHECKPOINT
 from vsecore.training.identity import read_identity
+from vsecore.training.loop import Beginning
 
 SYSTEM = "aoq_vsepp_grid_gru"
 LAST = 12  # steps of a round of three epochs, four batches each
@@ -232,6 +234,25 @@ def test_a_teachers_negatives_take_the_place_of_the_first_round(tmp_path):
     run = in_rounds(folder=tmp_path, **taught)
     assert not steps and not (tmp_path / "first_round").exists()
     assert_same_run(run, train(run.recipe, data, negatives=negatives))
+
+
+def test_the_training_split_is_mined(monkeypatch):
+    data = replace(small_data(), train=small_split("train", 20, seed=1))
+    seen = []
+    monkeypatch.setattr(
+        rounds, "mine", lambda _, split, *rest, **__: seen.append(split) or some_negatives(data)
+    )
+    in_rounds(data=data, changes={"training.epochs": 1})
+    assert seen == [data.train]
+
+
+def test_a_training_begins_with_the_weights_that_it_is_given():
+    chosen = recipe(training__epochs=1, training__learning_rate=1e-9)
+    begun = {name: weight + 0.1 for name, weight in train(chosen).model.state_dict().items()}
+    run = train(chosen, begin=Beginning(5.0, begun))
+    for name, weight in run.model.state_dict().items():
+        torch.testing.assert_close(weight, begun[name], atol=1e-6, rtol=0)
+    assert run.timings["seconds"] > 5
 
 
 def test_fine_tuning_goes_on_with_the_weights_of_the_first_round(tmp_path):

@@ -260,6 +260,14 @@ def test_random_slots_are_drawn_in_training_and_stay_the_same_in_evaluation():
     assert not torch.allclose(alike[0], alike[1])  # each picture has its own
 
 
+def test_a_part_is_left_out_in_training_only():
+    module = trained(slots(drop=0.5))
+    x, mask, whole = batch()
+    torch.testing.assert_close(module(x, whole, mask), trained(slots())(x, whole, mask))
+    module.train()
+    assert not torch.allclose(module(x, whole, mask), module(x, whole, mask))
+
+
 # Numbers.
 
 
@@ -329,11 +337,12 @@ def test_cells_of_a_grid_have_the_sines_of_their_row_and_column():
 
 
 def test_positions_change_keys_and_never_what_is_taken():
-    module = trained(slots(positions="grid"))
+    placed, plain = trained(slots(positions="grid")), trained(slots())
     x, _, _ = batch(elements=4)
-    module.key.weight.data.zero_()  # then every share is the same, wherever an element is
-    order = torch.tensor([2, 0, 3, 1])
-    torch.testing.assert_close(module.slots_of(x[:, order]), module.slots_of(x))
+    assert not torch.allclose(placed.slots_of(x), plain.slots_of(x))
+    for module in (placed, plain):
+        module.key.weight.data.zero_()  # then every share is the same, wherever an element is
+    torch.testing.assert_close(placed.slots_of(x), plain.slots_of(x))
 
 
 # What is refused.
@@ -348,6 +357,7 @@ def test_positions_change_keys_and_never_what_is_taken():
         (lambda: slots(heads=3), "heads is 3: it must divide hidden, which is 8"),
         (lambda: slots(positions="ring"), "positions is 'ring': it must be one of 'none', 'line', 'grid'"),
         (lambda: slots(softmax_over="all"), "softmax_over is 'all'"),
+        (lambda: slots(drop=1.0), "drop is 1.0: it must be at least 0 and below 1"),
         (lambda: SlotSetPrediction(0), "dim must be"),
         (lambda: PIENet(4, hidden=0), "hidden is 0"),
         (lambda: PIENet(4, slots=-1), "slots is -1"),

@@ -31,8 +31,7 @@ class SlotSetPrediction(nn.Module):
     `PIENet` can. The global feature, added last, is what a set without ambiguity falls back on.
 
     This is slot attention with three changes, each of which can be undone: the slots start from learned
-    vectors, are updated by a sum, and receive the global feature. The MLP widens to 2 D, as slot attention's
-    does; the paper does not say.
+    vectors, are updated by a sum, and receive the global feature.
 
     Args:
         dim: width D of the elements and of the set's vectors.
@@ -49,6 +48,7 @@ class SlotSetPrediction(nn.Module):
             slot attention. In evaluation the same numbers are used for every picture.
         residual: False: a GRU updates the slots, as in slot attention.
         add_global: False: the set has no global feature.
+        drop: the share of what a slot receives, and of the MLP's hidden layer, left out in training.
 
     Attributes:
         keep_attention: set it to True to keep the attention of each call.
@@ -57,12 +57,13 @@ class SlotSetPrediction(nn.Module):
             softmax is over the elements, its weights. None if nothing was kept.
 
     Raises:
-        ValueError: a number is not a whole number of at least 1, heads does not divide hidden, or an option
-            is unknown.
+        ValueError: a number is not a whole number of at least 1, heads does not divide hidden, drop is not
+            in [0, 1), or an option is unknown.
 
     Source: Kim, Kim and Kwak 2023 (DivE), section 3.2, equations 1 to 5; the three changes, appendix B.3.
-    Locatello et al. 2020 (slot attention). The released code masks the logits before the softmax over slots,
-    which gives each slot 1/K of the padding. Here the padding has no weight.
+    Locatello et al. 2020 (slot attention). From the released code: an MLP of width 4 D, dropout, and where
+    slots begin, random ones too. That code masks the logits before the softmax over slots, which gives each
+    slot 1/K of the padding. Here the padding has no weight.
     """
 
     noise: Tensor
@@ -79,6 +80,7 @@ class SlotSetPrediction(nn.Module):
         learned_slots: bool = True,
         residual: bool = True,
         add_global: bool = True,
+        drop: float = 0.0,
     ) -> None:
         super().__init__()
         check_dim(dim)
@@ -86,19 +88,25 @@ class SlotSetPrediction(nn.Module):
         _check_divides("heads", heads, "hidden", hidden)
         _check_known("positions", positions, ("none", "line", "grid"))
         _check_known("softmax_over", softmax_over, ("slots", "elements"))
+        if not 0 <= drop < 1:
+            raise ValueError(f"drop is {drop}: it must be at least 0 and below 1")
         self.dim, self.slots, self.iterations, self.heads = dim, slots, iterations, heads
         self.positions, self.softmax_over, self.learned_slots = positions, softmax_over, learned_slots
         if learned_slots:
             self.start = nn.Parameter(torch.randn(slots, dim))  # E^0
         else:
-            self.mean = nn.Parameter(torch.randn(dim))
-            self.log_deviation = nn.Parameter(torch.zeros(dim))
+            self.mean, self.log_deviation = (
+                nn.Parameter(nn.init.xavier_uniform_(torch.empty(1, dim))) for _ in range(2)
+            )
             self.register_buffer("noise", torch.randn(slots, dim))
         self.norm_local, self.norm_slots, self.norm_update = (nn.LayerNorm(dim) for _ in range(3))
         self.query, self.key, self.value = (nn.Linear(dim, hidden, bias=False) for _ in range(3))
         self.out = nn.Linear(hidden, dim, bias=False)  # W_o
         self.gru = None if residual else nn.GRUCell(dim, dim)
-        self.mlp = nn.Sequential(nn.Linear(dim, 2 * dim), nn.GELU(), nn.Linear(2 * dim, dim))
+        self.dropout = nn.Dropout(drop)
+        self.mlp = nn.Sequential(
+            nn.Linear(dim, 4 * dim), nn.GELU(), nn.Dropout(drop), nn.Linear(4 * dim, dim)
+        )
         self.norm_last = nn.LayerNorm(dim)
         self.norm_global = nn.LayerNorm(dim) if add_global else None
         self.keep_attention = False
@@ -120,7 +128,7 @@ class SlotSetPrediction(nn.Module):
             queries = self._by_head(self.query(self.norm_slots(slots)))  # (B, H, K, D_h / H)
             shares, weights = self._attend(queries, keys, mask)  # (B, H, K, N) each
             received = self.out((weights.to(values.dtype) @ values).transpose(1, 2).flatten(2))  # (B, K, D)
-            slots = self._updated(slots, received)  # eq. 3
+            slots = self._updated(slots, self.dropout(received))  # eq. 3
             slots = slots + self.mlp(self.norm_update(slots))  # eq. 4
             if self.keep_attention:
                 rounds.append(shares.detach().mean(1))  # (B, K, N)

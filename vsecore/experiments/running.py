@@ -142,6 +142,7 @@ class _Workshop:
         self.opened, self.vectors, self.folder, self.tell = opened, vectors, folder, tell
         self.precision = precision_of(make_accelerator())
         self.trained: dict[tuple[str, int], _Trained] = {}
+        self.lists: dict[tuple[str, FeatureKind, int, int, int], OfflineNegatives] = {}
         self.tuned: dict[tuple[str, FeatureKind, str], dict[float, float]] = {}
 
     def tune(self, name: str, candidates: Candidates, changes: Mapping[str, Any]) -> dict[float, float]:
@@ -206,11 +207,15 @@ class _Workshop:
         first = training.recipe.first_round
         if first is None:
             raise ValueError(f"recipe {training.recipe.name!r} has no first round: it needs no negatives")
-        miner = self._train(training.mined.by, seed).run
-        truth = truth_of(data.train, data.name, "train") if training.mined.only_false else None
-        return mine_for(
-            miner.model.to(best_device()), data.train, miner.tokenizer, first.texts, first.pictures, truth
-        )
+        key = (training.mined.digest, data.feature_kind, seed, first.texts, first.pictures)
+        if key not in self.lists:
+            miner = self._train(training.mined.by, seed).run
+            truth = truth_of(data.train, data.name, "train") if training.mined.only_false else None
+            found = mine_for(
+                miner.model.to(best_device()), data.train, miner.tokenizer, first.texts, first.pictures, truth
+            )
+            self.lists = {key: found}  # most arms that follow each other share one; more would take memory
+        return self.lists[key]
 
     def _kept(self, training: PlannedTraining, seed: int) -> Path | None:
         """Return where the run of a system that mines is kept, so that it is trained once for all arms."""

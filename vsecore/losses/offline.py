@@ -185,8 +185,7 @@ def adaptive_offline_quintuplet(
     total = _hinges(own, negatives[2:], offline_margin)  # (B,)
     for online, offline in zip(negatives[:2], negatives[2:4], strict=True):
         there = ~torch.isneginf(online) & ~torch.isneginf(offline)  # else there is nothing to weigh
-        nearest, other = (torch.where(there, score, own) for score in (online, offline))
-        weight = beta - ((other if against == "offline" else own) - nearest) / alpha  # (B,)
+        weight = beta - ((offline if against == "offline" else own) - online) / alpha  # (B,)
         if weights == "detached":
             weight = weight.detach()
         elif weights == "clamped":

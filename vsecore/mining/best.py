@@ -140,15 +140,16 @@ def _nonzero(scores: Tensor, floor: Tensor) -> Tensor:
     Few do, so the answers, one byte each, are looked through eight at a time.
     """
     count = scores.numel()
-    reached = torch.zeros(-(-count // 8) * 8, dtype=torch.bool, device=scores.device)
+    reached = torch.empty(-(-count // 8) * 8, dtype=torch.bool, device=scores.device)
+    reached[count:] = False
     torch.ge(scores, floor, out=reached[:count].view(scores.shape))
     eights = reached.view(torch.int64)
     words = eights.nonzero().squeeze(1)  # (w,)
-    bytes_ = eights.index_select(0, words).view(torch.bool)  # (8w,)
-    if bytes_.device.type == "cpu":  # numpy is faster at what is not sparse
-        inside = torch.from_numpy(np.flatnonzero(bytes_.numpy()))
+    found = eights.index_select(0, words).view(torch.bool)  # (8w,)
+    if found.device.type == "cpu":  # numpy is faster at what is not sparse
+        inside = torch.from_numpy(np.flatnonzero(found.numpy()))
     else:
-        inside = bytes_.nonzero().squeeze(1)
+        inside = found.nonzero().squeeze(1)
     return words.index_select(0, inside >> 3) * 8 + (inside & 7)  # (n,)
 
 

@@ -4,8 +4,8 @@ Why the answer is the float32 one. Write a', b' for vectors a, b rounded to half
 
     a'·b' - a·b = (a' - a)·b' + a·(b' - b),
 
-which by Cauchy and Schwarz is at most |a' - a| |b'| + |a| |b' - b|. These lengths are measured, so that numbers
-too small or too large for the precision are accounted for. Summing D products in float32 adds at most
+which by Cauchy and Schwarz is at most |a' - a| |b'| + |a| |b' - b|. These lengths are measured, so that
+numbers too small or too large for the precision are accounted for. Summing D products in float32 adds at most
 D 2^-24 |a'| |b'|, whatever the order; we allow twice that, since a GPU may cut off instead of rounding. The
 float32 answer itself is off by no more than the same with |a| |b|. `bound` adds these up. At last the product
 is rounded to half precision. Rounding keeps the order, so a score that came out as at most s was at most

@@ -126,7 +126,8 @@ def _checked(name: str, vectors: Tensor | np.ndarray) -> Tensor:
     if x.ndim != 2 or 0 in x.shape or not x.is_floating_point():
         raise ValueError(f"{name} is {x.dtype} {tuple(x.shape)}: it must be floats (rows, D), none of them 0")
     x = x.float()
-    if not x.isfinite().all():
+    lowest, highest = x.aminmax()  # NaN if any is
+    if not (lowest.isfinite() and highest.isfinite()):
         raise ValueError(f"{name} holds NaN or infinity: it must be finite numbers")
     return x
 

@@ -68,7 +68,7 @@ class SlotPool(SetPool):
 
     Args:
         dim: width D of the elements.
-        slots: as are all options down to add_global, of `SlotSetPrediction`.
+        slots: of `SlotSetPrediction`, as all options but the last.
         iterations: of `SlotSetPrediction`.
         hidden: of `SlotSetPrediction`.
         heads: of `SlotSetPrediction`.
@@ -77,6 +77,7 @@ class SlotPool(SetPool):
         learned_slots: of `SlotSetPrediction`.
         residual: of `SlotSetPrediction`.
         add_global: of `SlotSetPrediction`.
+        drop: of `SlotSetPrediction`.
         global_pool: the pool that makes the global feature. The paper takes the mean of cells, the maximum of
             regions or of BERT's states, and the last states of a BiGRU over word vectors ("seq2seq").
 
@@ -98,6 +99,7 @@ class SlotPool(SetPool):
         learned_slots: bool = True,
         residual: bool = True,
         add_global: bool = True,
+        drop: float = 0.0,
         global_pool: Global = "mean",
     ) -> None:
         predict = SlotSetPrediction(
@@ -111,6 +113,7 @@ class SlotPool(SetPool):
             learned_slots,
             residual,
             add_global,
+            drop,
         )
         pool = _make(global_pool, dim)
         # Weights that no loss reaches would make several processes wait for their gradients.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from vsecore.recipes import aoq, bfan, scan, small, thesis, two_ad, vsrn
+from vsecore.recipes import aoq, bfan, dive, pcme, scan, small, thesis, two_ad, vsrn
+from vsecore.recipes.pvse import pvse
 from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTower, Training, settings
 from vsecore.recipes.tern import tern
 from vsecore.recipes.vsepp import vsepp
@@ -37,18 +38,20 @@ RECIPES: dict[str, Recipe] = {
         *(small.window(feature) for feature in ("grid", "patch")),
         *(
             make(feature)
-            for make in (thesis.thesis, scan.scan, bfan.bfan, vsrn.vsrn)
+            for make in (thesis.thesis, scan.scan, bfan.bfan, vsrn.vsrn, pvse, pcme.pcme)
             for feature in _COMPARED
         ),
         *(tern(feature, text) for feature in _COMPARED for text in ("bert", "words")),
         *(make(feature) for make in aoq.SYSTEMS for feature in _COMPARED),
+        *(dive.dive(feature, "gru") for feature in _COMPARED),
+        dive.dive("grid", "bert"),
     )
 }
 """Every system by name."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
     variant: changes
-    for work in (two_ad, small, thesis, scan, bfan, vsrn, aoq)
+    for work in (two_ad, small, thesis, scan, bfan, vsrn, aoq, dive, pcme)
     for variant, changes in work.VARIANTS.items()
 }
 """Named changes to a recipe: the parts that papers remove or replace."""

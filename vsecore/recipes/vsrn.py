@@ -16,9 +16,10 @@ def vsrn(feature: Literal["grid", "region"]) -> Recipe:
         name=f"vsrn_{feature}",
         source=(
             "Li et al. 2019 (VSRN), section 4.2 and its released code: width 2048, word vectors of width "
-            "300, batch, margin, Adam, learning rate and its fall after 15 of 30 epochs, the hardest "
-            "negative from the first epoch on, gradient clipping, the decoder's widths; elements scaled to "
-            "length one over their features, where the released code scales over the elements; "
+            "300, batch, margin, Adam, learning rate and its fall after 15 of 30 epochs, gradient "
+            "clipping, the decoder's widths; elements scaled to length one over their features, where the "
+            "released code scales over the elements; an epoch of all negatives before the hardest from Chen "
+            "et al. 2021's code, where VSRN's takes the hardest from the first epoch on; "
             + (
                 "regions and their encoder from Chen et al. 2021 (VSE-infinity) in place of a projection"
                 if feature == "region"
@@ -28,7 +29,7 @@ def vsrn(feature: Literal["grid", "region"]) -> Recipe:
         dim=2048,
         image=ImageTower(encoder=Part(feature), reasoner=Part("region_graph"), pool=Part("gru_last")),
         text=TextTower(encoder=Part("forward_gru"), pool=Part("last")),
-        losses=(Part("triplet", {"warmup_epochs": 0}), Part("captioning")),
+        losses=(Part("triplet"), Part("captioning")),
         training=Training(),
     )
 
@@ -36,10 +37,11 @@ def vsrn(feature: Literal["grid", "region"]) -> Recipe:
 VARIANTS: dict[str, dict[str, Any]] = {
     # What each part is worth. Without the graph, a recurrent network reads the elements as they are encoded.
     "without_graph": {"image.reasoner": None},
-    "without_captioning": {"losses": Part("triplet", {"warmup_epochs": 0})},
+    "without_captioning": {"losses": Part("triplet")},
     # For one processor: at its released width, the decoder takes nine tenths of a step.
     "small_decoder": {"losses.captioning.hidden": 128, "losses.captioning.word_dim": 64},
-    # Where the released code differs from the paper.
+    # What the released code does otherwise.
+    "hardest_first": {"losses.triplet.warmup_epochs": 0},
     "released_normalisation": {"image.reasoner.released_normalisation": True},
 }
 """What the paper removes, and changes of scale, by name: changes to a recipe."""

@@ -135,9 +135,13 @@ def _introduction(work: str, found: Findings) -> str:
         "two systems is better. In all, "
         f"{trainings(len(found.trained))} took {hours:.1f} hours by the clock, pauses included. At the "
         "*fair* scale, each system has a learning rate of its own and trains long enough for most systems to "
-        "level off; only these trainings are judged. Trainings at the *lesson* scale take a few minutes "
-        "each. The notebooks show some of them; the sums of all are at the end of the section *Judged too "
-        "early*.",
+        "level off; only these trainings are judged."
+        + (
+            " Trainings at the *lesson* scale take a few minutes each. The notebooks show some of them; the "
+            "sums of all are at the end of the section *Judged too early*."
+            if any(early for of_data in found.lesson.values() for early in of_data.values())
+            else ""
+        ),
         *_other_world(found),
         _trained_table(found),
         *_other_features(found),

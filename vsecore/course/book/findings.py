@@ -59,9 +59,7 @@ class Findings:
         names = list(BY_WORK[work])
         worlds = {get_experiment(name).world for name in names}
         if len(worlds) != 1:
-            raise ValueError(
-                f"the experiments of {work!r} have the worlds {sorted(worlds)}: they must share one"
-            )
+            raise ValueError(f"the worlds of {work!r} are {sorted(worlds)}: its experiments must share one")
         named = {data: get_experiment(names[0]).data_named(data) for data in DATA}
         fair = {data: {name: studied(name, data, folder=folder) for name in names} for data in DATA}
         entries = records.find(folder) if folder.is_dir() else []

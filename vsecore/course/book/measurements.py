@@ -51,7 +51,8 @@ def experiments(found: Findings, figures: Path) -> str:
                     plt.close(figure)
                 lines += [
                     _figure(picture, dots.words_for(arms, called, oracle)),
-                    f"On {called}, beside the paper's sums on COCO:",
+                    f"On {called}, beside the paper's sums on COCO; places are counted among the systems in "
+                    "this table:",
                     found.tables[data][name],
                 ]
             for kind, rows in found.elsewhere[data][name].items():

@@ -25,6 +25,10 @@ def verdicts(found: Findings) -> str:
         same = (claim.words, claim.place, claim.kind) if claim.words else ("", claim.experiment)
         groups[same].append(one)
     lines = ["## The verdicts", _counted(found)]
+    if all(one.judgement in ("not tried", "too small to say") for several in everywhere for one in several):
+        lines.append(
+            "No claim can be judged yet. The tables say what will be asked, and what would refute it."
+        )
     lines.append(
         'The column "the paper" has the difference between the two rsums that it prints for COCO, if it '
         "prints both. The columns for our data have the verdict and, for each measure, the mean difference ± "
