@@ -20,7 +20,7 @@
 # **You need** the notebooks [Learning to rank](04_learning_to_rank.ipynb) and [Offline negatives](08_offline_negatives.ipynb), and
 # derivatives.
 #
-# **It takes** about 1 minute and 1 GB of memory on two cores; the exercises take an hour and a quarter.
+# **It takes** about 2 minutes and 1 GB of memory on two cores; the exercises take an hour and a quarter.
 #
 # The map: encode → pool → compare → **learn**.
 
@@ -89,7 +89,7 @@ Markdown("\n".join(lines))
 # ## Two rounds
 #
 # AOQ trains twice. The first round is VSE++. Its model ranks the whole training set, and each picture and each caption gets a list of
-# its hardest negatives. The second round begins with new weights, and each pair also learns from two negatives drawn out of these lists.
+# its hardest negatives. The second round begins with new weights, and each pair also learns from two negatives drawn from these lists.
 #
 # How long should the lists be? An offline negative should be *harder* than the hardest of a batch:
 
@@ -294,7 +294,7 @@ def off_tri(positive, online, offline, margin=0.2, offline_margin=0.0):  # -> ()
 # ````{solution} ex-09-triplet
 # :class: dropdown
 #
-# Two hinges with one margin, two with the other. Nothing is compared within the batch any more: each pair brings its own offline negatives.
+# Two hinges with one margin, two with the other. The offline ones look for nothing in the batch: each pair brings its own negatives.
 # ````
 #
 # ## Equation 4: pairs without common elements
@@ -339,13 +339,13 @@ for name, picture in {"one anchor": v, "no common element": v_off}.items():
     print(f"{name}: v moves along the shared direction by {-v.grad @ shared:.2f}")
 
 # %% [markdown]
-# So a loss with one anchor teaches only what tells two captions apart. It does not learn to value what they share, and the paper
-# suspects that this generalises badly. OffQuin therefore adds two hinges whose negative pair has nothing in common with $(v, t)$.
+# So a hinge with one anchor teaches the picture only the difference between two captions, and nothing about what they share. The paper
+# argues that this generalises badly. OffQuin therefore adds two hinges whose negative pair has nothing in common with $(v, t)$.
 # Equation 4 is equation 3 plus
 #
 # $$[m_2 + s(v_{\mathrm{off}}, t_{\mathrm{off}}) - s(v, t)]_+ + [m_2 + s(v_{\mathrm{own}}, t_{\mathrm{own}}) - s(v, t)]_+ .$$
 #
-# Each offline part now has four or five elements, hence *quintuplet loss*.
+# Counted for one anchor, the offline part now has up to five elements, hence *quintuplet loss*.
 #
 # ```{exercise} Pairs without common elements
 # :label: ex-09-pairs
@@ -580,6 +580,8 @@ for name, (positive, online, _, offline, *_) in similar.items():
 lesson.report("09_turned", turned)
 
 # %% [markdown]
+# If these numbers are near zero, clamping the weights changes little.
+#
 # ```{admonition} Where the code departs from the paper
 # :class: note
 #
@@ -760,9 +762,9 @@ reached["first round, as many epochs"] = max(epoch["rsum"] for epoch in first.hi
 lesson.report("09_broken", reached)
 
 # %% [markdown]
-# Compare the loss of the first line with its rsum: a low loss, and hardly a retrieval. With a margin, a collapse is no longer free. It
-# still needs the online terms to learn the plain differences first: at the start, a pair and its offline negatives are nearly
-# indistinguishable, and nothing in the loss says what the rest of the world looks like.
+# Compare the loss of the first line with its rsum: a low loss does not mean a good ranking. With a margin, a collapse is no longer free.
+# But the online terms are still missed: at the start, a pair and its offline negatives look nearly the same to the model, and no term
+# compares the pair with anything easier.
 #
 # ## Is it worth it?
 #
@@ -874,15 +876,15 @@ Markdown(
 )
 
 # %% [markdown]
-# The paper explains *fine-tuned* by a local optimum: a model that has already settled on a ranking does not leave it for the sake of a few
-# near ties. That is why its second round begins with new weights.
+# The paper explains *fine-tuned* by a local optimum, in which the first round has ended and which the second does not leave. That is why
+# its second round begins with new weights.
 #
 # ## Change one thing
 #
 # ```{exercise} Change one thing
 # :label: ex-09-explore
 #
-# Change one thing about AdapOffQuin: `alpha`, `beta`, `weights`, or how long the lists are ($h$ captions and a fifth as many pictures). Write
+# Change one thing about AdapOffQuin: `alpha`, `beta`, `weights`, or how long the lists are (`h` captions and a fifth as many pictures). Write
 # down what you expect before you run the cell, and afterwards what came out. A try takes a few epochs.
 # ```
 
