@@ -169,8 +169,8 @@ plots.show(
 )
 
 # %% [markdown]
-# The online negative shares a thing or two with its *anchor*, the item in question. The offline ones share nearly everything, and differ in
-# what a model must learn to notice: a colour, a number, what stands where. (We picked clear examples, whose negatives are all really false.)
+# The online negative shares a thing or two with its *anchor*, the item in question. The offline ones share more, and differ in details that
+# a model must learn to notice: a colour, a number, what stands where. (We picked clear examples, in which no negative is true of its anchor.)
 #
 # ## Where the hardest of a batch stands
 #
@@ -197,8 +197,8 @@ check("08.place", your_prediction)
 # About 156. The reason follows.
 # ````
 #
-# Here is why, in a picture. The drawn negatives cut the sorted list into gaps, one more than there are drawn ones. All gaps have the same
-# length on average, since nothing prefers one to another.
+# Here is why, in a picture. The $n$ drawn negatives cut the sorted list into $n + 1$ gaps. All gaps have the same length on average, since
+# the draw favours none of them.
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(8.6, 1.7))
@@ -229,14 +229,14 @@ plots.show(
 #
 # $$\frac{N - n}{n + 1} + 1 = \frac{N + 1}{n + 1} .$$
 #
-# The model does not occur in this. However well it is trained, the batch reaches no deeper into its list.
+# The model does not appear in this formula. However well it is trained, the batch reaches no further up the list.
 #
 # How often does a batch hold one of the very hardest?
 #
 # ```{exercise} The chance of a top hundred
 # :label: ex-08-chance
 #
-# Return the chance that at least one of the `top` hardest is among `drawn` negatives, drawn from `among`, each at most once.
+# A batch draws `drawn` of `among` negatives, each at most once. Return the chance that at least one of the `top` hardest is drawn.
 # ```
 #
 # ```{hint}
@@ -274,8 +274,8 @@ for among in (500_000, 5 * (113_283 - 1)):
     print(f"{among:,} negatives: mean place {place:,.0f}, in the top hundred {hundred:.1f} %")
 
 # %% [markdown]
-# With all captions of the split, it seems. Now the measurement. The place of a batch's hardest negative is one more than the number of
-# negatives in the whole set that score higher. If the model agrees with the formula, we find the same mean.
+# The captions of the split give the paper's number. Now the measurement. The place of a batch's hardest negative is one more than the number
+# of negatives in the whole set that score higher. If the formula holds for our model, we find the same mean.
 
 
 # %%
@@ -351,14 +351,14 @@ lesson.report(
 )
 
 # %% [markdown]
-# The points lie on the lines. In a small training set a batch often reaches the top; in COCO hardly ever. A larger batch would reach
-# deeper, but its matrix of similarities grows with the square of its size.
+# The points follow the lines. In a small training set a batch often reaches the top hundred; in COCO it hardly ever does. A larger batch
+# would reach further up, but its matrix of similarities grows with the square of its size.
 #
 # ## Mine the whole training set
 #
-# So we look outside the batch. For each picture AOQ keeps a list of the hardest captions, and for each caption one of the hardest pictures;
-# the lists are as long as printed above. All similarities at once would not fit into memory, so we go block by block: a few hundred pictures
-# with all captions, then the next few hundred. We need three steps.
+# So we look outside the batch. AOQ keeps a list of the hardest captions for each picture, and a list of the hardest pictures for each
+# caption; their lengths are printed above. For a large training set, all similarities would not fit into memory at once, so we go block by
+# block: a few hundred pictures with all captions, then the next few hundred. We need three steps.
 #
 # ```{exercise} Hide what belongs to a picture
 # :label: ex-08-own
@@ -452,7 +452,8 @@ def mine(images, captions, owner, texts=300, pictures=60, block=250):
 # ````{solution} ex-08-mine
 # :class: dropdown
 #
-# Each block is multiplied once and serves both directions. With one block this is a full sort; with many, memory stays that of a block.
+# Each block is multiplied once and serves both directions. With a single block we would hold the whole matrix; with many, we hold one
+# block and the running best.
 # ````
 #
 # `vsecore.mining.mine_offline_negatives` does the same. Equal captions have equal scores, so two right miners may list them in different
@@ -473,7 +474,7 @@ print("vsecore.mining finds negatives with the same scores, in both directions")
 # ## Break it: forget the siblings
 #
 # A batch seldom holds two captions of one picture, so a loss that hides only the pair itself does little harm. The whole training set holds
-# all five. Suppose a miner hides one and forgets its siblings. Nothing crashes; only a test can notice.
+# all five. Suppose a miner hides one of them and forgets the others, its *siblings*. Nothing crashes; only a test can notice.
 #
 # ```{exercise} A test that fails
 # :label: ex-08-break
@@ -499,7 +500,7 @@ def holds_own(texts, owner):  # (Ni, k), (Nc,) -> True or False
 # `owner[texts]` turns each caption into its picture. No entry of row $i$ may be $i$.
 # ````
 #
-# We break the miner: of each picture's captions it knows only the first.
+# We break the miner: it hides only the first of each picture's captions.
 
 # %%
 pair_only = torch.full_like(owner, -1)  # -1: nobody's
@@ -545,8 +546,8 @@ if made:
     )
 
 # %% [markdown]
-# A frame and a tick mark the pictures of which the caption is true. Is this a rare accident? We count how many of the hardest $k$ are true,
-# for the captions of pictures and for the pictures of captions.
+# A frame and a tick mark the pictures of which the caption is true. We picked this example, so how common is it? We count how many of the
+# hardest $k$ are true, for the captions of pictures and for the pictures of captions.
 
 # %% tags=["hide-input"]
 depths = [1, 3, 10, 30, 60, 100, 300]
@@ -594,9 +595,9 @@ if made:
     print(lesson.report("08_true", measured))
 
 # %% [markdown]
-# The harder a negative is, the more likely it is no negative at all but a *false negative*. AOQ does not take the top of the list but draws
-# from all of it, and gives offline negatives a margin of 0: they may come as close as the right caption, but not closer. Both soften the
-# push against what is true. A deeper list holds fewer true ones, and easier ones; so depth is a compromise.
+# The harder a negative is, the more likely it is to be true of its anchor after all: a *false negative*. AOQ does not take the top of the
+# list but draws from all of it, and gives offline negatives a margin of 0: they may come as close as the right caption, but not closer. Both
+# weaken the push against what is true. In a longer list, a smaller share is true, but the negatives are easier: its length is a compromise.
 #
 # ## Near duplicates make them harder
 #
@@ -671,9 +672,9 @@ if knob:
 # Start with the lead over the hardest of all: it falls as near duplicates are added, so the hardest negatives do get harder. A batch of 32
 # seldom holds a picture together with its near duplicate, so its hardest negative stays further behind.
 #
-# Now compare the two lower lines. Where the line of all falls and the line of the false ones does not, the knob has made negatives true
-# rather than hard. A caption seldom names the one fact in which two pictures differ, so it is often true of both. On photographs nobody can
-# draw the line of the false ones, and harder negatives look like better ones.
+# Now compare the two lower lines. Where the line of all falls and the line of those that are false does not, the knob has made negatives
+# true rather than hard. A caption seldom names the one fact in which two pictures differ, so it is often true of both. On photographs
+# nobody can draw the line of those that are false, so nobody can tell a hard negative from a caption that is true.
 #
 # ## What mining costs
 #
@@ -752,9 +753,9 @@ plots.show(
 )
 
 # %% [markdown]
-# The product is computed once, between the two rounds, and it is most of the work if each side has one vector. SCAN and BFAN compare words
-# with boxes, for every pair. The paper therefore trains them with the lists of another model, VSRN. A list says which items are alike,
-# and that need not come from the model that learns from it.
+# The product is computed once, between the two rounds. If each side has one vector, it is most of the work. SCAN and BFAN compare all words
+# with all boxes, for every picture and every caption, so the paper trains them with the lists of another model, VSRN. A list says which
+# items are alike; it need not come from the model that learns from it.
 #
 # ## A fresh draw in each epoch
 #
@@ -780,7 +781,7 @@ lesson.report(
 # %% [markdown]
 # ## Change one thing
 #
-# How deep should the list be? This cell draws from the first `depth` of each list, and compares with batches of another size.
+# How deep should the list be? This cell draws from the first `depth` captions of each list, and compares them with the hardest of a batch.
 
 
 # %%

@@ -58,10 +58,10 @@ lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
 
 # %% [markdown]
-# ## The same networks, trained otherwise
+# ## The same networks, trained differently
 #
-# AOQ changes nothing about a system but its training. Here is what the paper reports on COCO, in rsum: each system as its authors trained
-# it, and with three losses that use offline negatives, one built on the other.
+# AOQ changes only how a system is trained. Here is what the paper reports on COCO, in rsum: each system as its authors trained it, and with
+# three losses that use offline negatives, each built on the one before.
 
 # %% tags=["hide-input"]
 steps = {
@@ -88,7 +88,7 @@ Markdown("\n".join(lines))
 #
 # ## Two rounds
 #
-# AOQ trains twice. The first round is VSE++. Its model ranks the whole training set, and each picture and each caption gets a list of
+# AOQ trains twice. The first round uses the loss of VSE++. Its model ranks the whole training set, and each picture and caption gets a list of
 # its hardest negatives. The second round begins with new weights, and each pair also learns from two negatives drawn from these lists.
 #
 # How long should the lists be? An offline negative should be *harder* than the hardest of a batch:
@@ -105,8 +105,9 @@ others = len(dataset.train.captions) - 5
 place = (others + 1) / 128  # the formula of notebook 08, for 127 negatives
 Markdown(
     f"Our training set has {others:,} negative captions for each picture. The hardest of a batch stands at about place {place:.0f} among "
-    f"them, as [Offline negatives](08_offline_negatives.ipynb) derives; a caption drawn from the first $k$, at $(k + 1)/2$. With the "
-    f"paper's $k = 300$, meant for half a million captions, ours would be easier than the batch's. We take $k = {texts}$, and {pictures} pictures."
+    f"them, as [Offline negatives](08_offline_negatives.ipynb) derives; a caption drawn from the first $k$ stands at $(k + 1)/2$ on "
+    f"average, which must be less than that. The paper's $k = 300$ is meant for half a million captions; we take $k = {texts}$, and "
+    f"{pictures} pictures."
 )
 
 # %% [markdown]
@@ -178,14 +179,15 @@ Markdown(
 )
 
 # %% [markdown]
-# The paper draws this figure for COCO (its figure 4). There, AdapOffQuin passes the best of the baselines in less than ten
-# epochs. Our few hundred steps are no such test; longer trainings come at the end. What are these two losses?
+# The paper draws this figure for COCO (its figure 4). There, AdapOffQuin passes the best of the baselines in fewer than ten
+# epochs. Our few hundred steps cannot test that; longer trainings come at the end. First, what are these two losses?
 #
 # ## Seven similarities
 #
 # Take a pair: a picture $v$ and its caption $t$. The *online* negatives $\hat t$ and $\hat v$ are the hardest of the batch. The *offline*
-# negatives $t_{\mathrm{off}}$ and $v_{\mathrm{off}}$ come from the two lists. These two have a picture and a caption of their own,
-# $v_{\mathrm{own}}$ and $t_{\mathrm{own}}$. Each line in the drawing is a similarity in the loss; one is to be raised, six are to be lowered.
+# negatives $t_{\mathrm{off}}$ and $v_{\mathrm{off}}$ come from the two lists. $t_{\mathrm{off}}$ has a picture of its own,
+# $v_{\mathrm{own}}$, and $v_{\mathrm{off}}$ a caption of its own, $t_{\mathrm{own}}$. Each coloured line in the drawing is a similarity in
+# the loss: one should rise, the other six should fall.
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(8.2, 3.6))
@@ -237,8 +239,8 @@ plots.show(
 )
 
 # %% [markdown]
-# In code, for the pairs of a batch. A batch with offline negatives brings two more small batches, row by row: $t_{\mathrm{off}}$ with its
-# own picture, and $v_{\mathrm{off}}$ with a caption of its own.
+# Here they are in code, for the pairs of a batch. A batch with offline negatives carries two more, with one row for each pair:
+# $t_{\mathrm{off}}$ with its own picture, and $v_{\mathrm{off}}$ with a caption of its own.
 
 
 # %%
@@ -294,7 +296,7 @@ def off_tri(positive, online, offline, margin=0.2, offline_margin=0.0):  # -> ()
 # ````{solution} ex-09-triplet
 # :class: dropdown
 #
-# Two hinges with one margin, two with the other. The offline ones look for nothing in the batch: each pair brings its own negatives.
+# Two hinges with one margin, two with the other. The offline ones need no search through the batch: each pair brings its own negatives.
 # ````
 #
 # ## Equation 4: pairs without common elements
@@ -324,8 +326,8 @@ check("09.shared", your_prediction)
 # ````{solution} ex-09-shared
 # :class: dropdown
 #
-# `"b"`; any prediction earns the points. The derivative of the first hinge by $v$ is $t_{\mathrm{off}} - t$: what both share cancels. That
-# of the second is $-t$, with all that it says.
+# `"b"`; any prediction earns the points. The derivative of the first hinge with respect to $v$ is $t_{\mathrm{off}} - t$: what both
+# captions share cancels. That of the second is $-t$, and nothing cancels.
 # ````
 
 # %%
@@ -345,7 +347,7 @@ for name, picture in {"one anchor": v, "no common element": v_off}.items():
 #
 # $$[m_2 + s(v_{\mathrm{off}}, t_{\mathrm{off}}) - s(v, t)]_+ + [m_2 + s(v_{\mathrm{own}}, t_{\mathrm{own}}) - s(v, t)]_+ .$$
 #
-# Counted for one anchor, the offline part now has up to five elements, hence *quintuplet loss*.
+# The offline hinges on the side of $v$ now involve four elements, those on the side of $t$ five, hence the name *quintuplet loss*.
 #
 # ```{exercise} Pairs without common elements
 # :label: ex-09-pairs
@@ -383,13 +385,13 @@ def new_pairs(positive, of_text, of_picture, offline_margin=0.0):  # -> ()
 #
 # ## Equation 5: weights that adapt
 #
-# A hinge is blunt: however wide open it is, it pulls and pushes with strength one. AdapOffQuin, equation 5, gives the two online hinges
-# of equation 4 a weight each. That of $\hat t$ is
+# An open hinge always pulls and pushes with the same strength, one, whether a pair misses its margin by a little or by a lot. AdapOffQuin,
+# equation 5, gives each of the two online hinges of equation 4 a weight. That of $\hat t$ is
 #
 # $$\beta - \frac{s(v, t_{\mathrm{off}}) - s(v, \hat t)}{\alpha}, \qquad \alpha = 0.3,\quad \beta = 1.5 .$$
 #
 # $\beta$ is the weight if the online negative is as hard as the offline one; a distance of $\alpha$ between them changes the weight by one.
-# The wish behind it is a hierarchy: the pair above the offline negatives, and these above the online ones.
+# The aim is a hierarchy: the pair above the offline negatives, and those above the online ones.
 #
 # ```{exercise} A weight for each online negative
 # :label: ex-09-weights
@@ -446,14 +448,14 @@ print("vsecore.losses agrees with all three")
 # ```{exercise} Equation 6 by hand
 # :label: ex-09-gradient
 #
-# Work out the three derivatives of $\ell$ by $s(v, t)$, $s(v, \hat t)$ and $s(v, t_{\mathrm{off}})$ on paper, and write them down as code:
-# (B,) each, in this order. A hinge that is zero has the derivative zero. Autograd comes afterwards.
+# On paper, work out the derivatives of $\ell$ with respect to $s(v, t)$, $s(v, \hat t)$ and $s(v, t_{\mathrm{off}})$. Then write them as
+# code: (B,) each, in this order. Where a hinge is zero, so is its derivative. We compare with autograd afterwards.
 # ```
 #
 # ```{hint}
 # :class: dropdown
 #
-# `(x > 0).float()` is 1 where a hinge is open. $s(v, \hat t)$ stands in the weight and in the hinge: product rule.
+# `(x > 0).float()` is 1 where a hinge is open. $s(v, \hat t)$ appears in the weight and in the hinge, so use the product rule.
 # ```
 
 # %%
@@ -477,8 +479,8 @@ def by_hand(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):  # thre
 # ````{solution} ex-09-gradient
 # :class: dropdown
 #
-# The paper sorts the second one differently: $(\alpha\beta + m_1 - s(v,t) - s(v,t_{\mathrm{off}}) + 2 s(v,\hat t)) / \alpha$. It grows with the
-# distance of $s(v, \hat t)$ above the mean of the other two.
+# The paper writes the second one differently: $(\alpha\beta + m_1 - s(v,t) - s(v,t_{\mathrm{off}}) + 2 s(v,\hat t)) / \alpha$. It grows as
+# $s(v, \hat t)$ rises above the mean of the other two.
 # ````
 
 # %%
@@ -490,8 +492,8 @@ print("by hand and by autograd: the same")
 
 # %% [markdown]
 # Now as a picture. The pair is fixed at $s(v, t) = 0.5$, and each map shows how strongly training moves one of the three similarities,
-# depending on the other two. Orange is pushed down, purple is pulled up. Along the black line the weight is zero, and to its right it
-# is *negative*.
+# for every pair of online and offline negatives. Orange is pushed down, purple is pulled up. Along the black line the weight is zero, and
+# to its right it is *negative*.
 
 # %% tags=["hide-input"]
 steps = torch.linspace(-0.2, 1, 121)
@@ -523,15 +525,15 @@ plots.show(
 )
 
 # %% [markdown]
-# Three things to see. An online negative that comes close to the pair is pushed down several times as hard as by a plain hinge. An offline
-# negative can be pulled *up*: it should stay above the online one. And to the right of the black line, an open online hinge *lowers* the
-# loss.
+# Note three things. An online negative that comes close to the pair can be pushed down several times as hard as by a plain hinge. An
+# offline negative can be pulled *up*: it should stay above the online one. And to the right of the black line, an open online hinge
+# *lowers* the loss.
 #
 # ```{exercise} When the weight is negative
 # :label: ex-09-negative
 #
-# The online negative is at 0.1. From which similarity of the offline negative on is the weight negative, for the paper's $\alpha$ and
-# $\beta$?
+# The online negative has a similarity of 0.1. Above which similarity of the offline negative is the weight negative, for the paper's
+# $\alpha$ and $\beta$?
 # ```
 
 # %%
@@ -632,12 +634,12 @@ for name, (positive, online_t, _, offline_t, *_) in similar.items():
 lesson.report("09_hierarchy", ordered)
 
 # %% [markdown]
-# Be careful with this comparison: the lists are the *first* model's mistakes, so it must look bad on them. The test is retrieval on pictures
-# that no model was trained on.
+# Be careful with this comparison: the lists are the *first* model's mistakes, so that model is bound to look bad on them. The fair test is
+# retrieval on pictures that no model was trained on.
 #
 # ## Both directions at once
 #
-# A pair may rank high among captions and low among pictures. The paper asks for the worse of the two. A picture has five times as many
+# A pair may rank high among captions and low among pictures. The paper counts the worse of the two. A picture has five times as many
 # negative captions as a caption has negative pictures, so the *cross-retrieval rank* of a pair is the larger of its rank among captions,
 # divided by five, and its rank among pictures.
 
@@ -696,9 +698,9 @@ lesson.report(
 # %% [markdown]
 # ## Break it: only the offline terms
 #
-# If offline negatives are so good, why keep the online ones? The paper leaves them out, and the training fails. Think first.
+# If offline negatives are so good, why keep the online ones? In one experiment the paper leaves them out, and training fails. Why might that be?
 #
-# ```{exercise} Free of cost, and worthless
+# ```{exercise} A loss of zero without retrieval
 # :label: ex-09-break
 #
 # Give seven similarities of a pair, in the order $s(v,t)$; $s(v,\hat t)$, $s(\hat v,t)$; $s(v,t_{\mathrm{off}})$,
@@ -719,9 +721,9 @@ check("09.break", your_similarities)
 # The simplest: all seven are equal. A model that gives the same vector to everything does that.
 # ````
 #
-# With $m_2 = 0$, a collapse costs nothing at all. So does the training fail because offline negatives are too hard, or because their margin
-# is zero? We train the offline terms alone, from scratch, with either margin, and watch the spread (standard deviation) of all
-# similarities of a batch. A collapse makes it zero.
+# With $m_2 = 0$, the loss of a collapsed model is zero. So does training fail because offline negatives are too hard, or because their
+# margin is zero? We train with the offline terms alone, from scratch, once with a margin of zero and once with $m_1$, and watch the spread
+# (standard deviation) of all similarities of a batch. A collapse makes it zero.
 
 
 # %%
@@ -762,9 +764,9 @@ reached["first round, as many epochs"] = max(epoch["rsum"] for epoch in first.hi
 lesson.report("09_broken", reached)
 
 # %% [markdown]
-# Compare the loss of the first line with its rsum: a low loss does not mean a good ranking. With a margin, a collapse is no longer free.
-# But the online terms are still missed: at the start, a pair and its offline negatives look nearly the same to the model, and no term
-# compares the pair with anything easier.
+# For the margin of zero, compare the loss with the rsum: a low loss does not mean a good ranking. With a larger margin, a collapse is no
+# longer free. But the online terms are still needed: at the start, a pair and its offline negatives look nearly the same to the model, and
+# no other term compares the pair with anything easier.
 #
 # ## Is it worth it?
 #
@@ -798,7 +800,7 @@ def differences(found, base):
             if gaps:
                 above = sum(gap > 0 for gap in gaps)
                 lines.append(
-                    f"{arm} {statistics.mean(gaps):+.1f} (above from {above} of {len(gaps)} seeds)"
+                    f"{arm} {statistics.mean(gaps):+.1f} (higher in {above} of {len(gaps)} seeds)"
                 )
     return "; ".join(lines)
 
@@ -846,13 +848,13 @@ Markdown(
     + "\n\n**What it means.** On photographs, the paper gains with all three losses. In these trainings there are only "
     f"{captions:,} captions, so a draw from the first 300 is about as hard as the hardest of a batch, not harder; and many of the hardest are "
     "true of the picture, as [Offline negatives](08_offline_negatives.ipynb) has measured.\n\n"
-    "**How sure we are.** A verdict needs five seeds of both sides, and a drawn world does not stand for photographs."
+    "**How sure we are.** A verdict needs five seeds on each side, and results on drawn scenes need not hold for photographs."
 )
 
 # %% [markdown]
-# Which parts matter? The paper's table 3 leaves them out one by one: only offline; *fine-tuned*, where the second round goes on with
-# the weights of the first; the two new pairs made of online negatives; weights that compare with the pair. We add two more: without the
-# negatives that are in fact true, and weights clamped or detached.
+# Which parts matter? The paper's table 3 removes or replaces them one by one: only offline terms; *fine-tuned*, where the second round
+# continues with the weights of the first; the two new pairs made of online negatives; weights that compare with the pair. We add two more:
+# without the negatives that are in fact true, and weights clamped or detached.
 
 # %% tags=["hide-input"]
 parts = finished("offline_parts")
@@ -876,7 +878,7 @@ Markdown(
 )
 
 # %% [markdown]
-# The paper explains *fine-tuned* by a local optimum, in which the first round has ended and which the second does not leave. That is why
+# The paper explains the result of *fine-tuned* by a local optimum: the first round ends in it, and fine-tuning cannot leave it. That is why
 # its second round begins with new weights.
 #
 # ## Change one thing
@@ -911,7 +913,7 @@ check("09.explore", (expected, found))
 # ````{solution} ex-09-explore
 # :class: dropdown
 #
-# There is no right answer; this is one example. A few epochs from one seed show what learns fast, not what ends high.
+# There is no right answer; this is one example. A few epochs with one seed show what learns fast, not what is best in the end.
 # ````
 #
 # ## Paper, notebook, package
@@ -929,7 +931,7 @@ check("09.explore", (expected, found))
 # - Offline negatives come from the whole training set; a second round, from new weights, learns from them beside the online ones.
 # - A hinge with one anchor ignores what two captions share; pairs without common elements do not.
 # - The weights push an online negative harder as it nears the pair, can pull an offline negative up, and can turn negative.
-# - Alone, and with a margin of zero, the offline terms make a collapse free; the online terms keep the space apart.
+# - With a margin of zero, the offline terms alone allow a collapse at a loss of zero; the online terms do not.
 #
 # ## Where to read on
 #

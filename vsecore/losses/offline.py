@@ -141,10 +141,10 @@ def adaptive_offline_quintuplet(
         d/dS = -1(γ1 - S + â) · (β - (a - â)/α) - 1(γ2 - S + a) - 1(γ2 - S + s(I_o, T_o))
         d/da = -[γ1 - S + â]₊/α + 1(γ2 - S + a)
 
-    So an online negative is pushed down the harder, the further it is above the mean of S and a. An offline
+    So the further an online negative is above the mean of S and a, the harder it is pushed down. An offline
     one is pushed down less where S and â are close, or is even pulled up: it should stay between the two. The
-    weight is negative where an offline negative scores more than αβ above the online one, and as published,
-    nothing stops that.
+    weight is negative where an offline negative scores more than αβ above the online one; nothing in the
+    published loss prevents that.
 
     Args:
         positive: S = s(I, T) of each pair, (B,).

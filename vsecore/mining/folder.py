@@ -81,7 +81,7 @@ def load_negatives(
 ) -> OfflineNegatives:
     """Read mined negatives, and check that they belong to a split.
 
-    Another model than the one that learns from them may have mined them, with another tokenizer: a teacher.
+    They may have been mined by a teacher: a different model, with a different tokenizer.
 
     Args:
         folder: where `mine` wrote.

@@ -91,8 +91,8 @@ def match_probability(
 def chamfer(v: Tensor, t: Tensor) -> Tensor:
     """Similarity of two embedding sets: each element with its nearest in the other set, both ways.
 
-    The mean over the pictures' elements and the mean over the captions' count half each. What is nearest
-    to nothing else still learns from its own nearest, but all other pairs learn nothing.
+    The mean over the pictures' elements and the mean over the captions' count half each. An element that is
+    nobody's nearest still learns from its own nearest; pairs that are not nearest either way learn nothing.
 
     Args:
         v: picture sets, (B, K, D). Need not be unit vectors.

@@ -449,8 +449,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _says(answer, _SAME_NUMBER, _TWO_EACH, False),
-                "Caption 2 is no caption of picture 2: the rows of captions and of pictures are different "
-                "numbers. Ask for the caption's owner.",
+                "Caption 2 does not belong to picture 2: captions and pictures are numbered separately. "
+                "Look up the caption's owner.",
             ),
             Trial(
                 lambda answer: all(

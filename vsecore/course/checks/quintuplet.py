@@ -378,7 +378,7 @@ EXERCISES: dict[str, Exercise] = {
         ),
         mistakes=(
             Trial(
-                _descends, "All signs are reversed: wanted is the derivative, not the direction of descent."
+                _descends, "All signs are reversed: we want the derivative, not the direction of descent."
             ),
             Trial(_constant_weight, "The weight depends on the online negative too: use the product rule."),
         ),
@@ -412,7 +412,7 @@ EXERCISES: dict[str, Exercise] = {
         difficulty="easy",
     ),
     "09.break": Exercise(
-        "Free of cost, and worthless",
+        "A loss of zero without retrieval",
         "break",
         5,
         (
