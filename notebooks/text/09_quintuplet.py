@@ -105,7 +105,7 @@ others = len(dataset.train.captions) - 5
 place = (others + 1) / 128  # the formula of notebook 08, for 127 negatives
 Markdown(
     f"Our training set has {others:,} negative captions for each picture. The hardest of a batch stands at about place {place:.0f} among "
-    f"them, as [Offline negatives](08_offline_negatives.ipynb) derives; a caption drawn from the first $k$, at $(k + 1)/2$. With the "
+    f"them, as *Offline negatives* derives; a caption drawn from the first $k$, at $(k + 1)/2$. With the "
     f"paper's $k = 300$, meant for half a million captions, ours would be easier than the batch's. We take $k = {texts}$, and {pictures} pictures."
 )
 
@@ -845,7 +845,7 @@ Markdown(
     + (f"\n\nThe claims that can be judged:\n{judged}" if judged else "")
     + "\n\n**What it means.** On photographs, the paper gains with all three losses. In these trainings there are only "
     f"{captions:,} captions, so a draw from the first 300 is about as hard as the hardest of a batch, not harder; and many of the hardest are "
-    "true of the picture, as [Offline negatives](08_offline_negatives.ipynb) has measured.\n\n"
+    "true of the picture, as *Offline negatives* has measured.\n\n"
     "**How sure we are.** A verdict needs five seeds of both sides, and a drawn world does not stand for photographs."
 )
 
