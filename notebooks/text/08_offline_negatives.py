@@ -265,11 +265,11 @@ def chance(top, among, drawn):  # whole numbers -> between 0 and 1
 # ````
 #
 # The paper gives this chance for COCO, in batches of 128. It speaks of half a million captions; the split that it uses has five for each of
-# 113,283 pictures. Which of the two did it count with?
+# 113,287 pictures. Which of the two did it count with?
 
 # %%
 print("the paper: in the top hundred 2.2 %")
-for among in (500_000, 5 * (113_283 - 1)):
+for among in (500_000, 5 * (113_287 - 1)):
     place, hundred = (among + 1) / 128, 100 * chance(100, among, 127)
     print(f"{among:,} negatives: mean place {place:,.0f}, in the top hundred {hundred:.1f} %")
 
@@ -306,7 +306,7 @@ simulated = {
     for name, N in most.items()
 }
 figure, axes = plt.subplots(figsize=(7.4, 3.7))
-coco = 5 * (113_283 - 1)
+coco = 5 * (113_287 - 1)
 tops = np.unique(np.geomspace(1, 20_000, 60).astype(int))
 for style, (name, N) in enumerate((most | {"captions of COCO": coco}).items()):
     reach = [top for top in tops if top <= N - drawn]
@@ -681,14 +681,14 @@ if knob:
 # ```{exercise} The whole matrix
 # :label: ex-08-bill
 #
-# COCO has 113,283 training pictures and 566,415 captions. How many gigabytes (of a thousand million bytes) would the matrix of all their
+# COCO has 113,287 training pictures and 566,435 captions. How many gigabytes (of a thousand million bytes) would the matrix of all their
 # similarities take, at four bytes each?
 # ```
 
 # %%
 from vsecore.course.checks import check
 
-your_gigabytes = 113_283 * 566_415 * 4 / 1e9  # your part: one number
+your_gigabytes = 113_287 * 566_435 * 4 / 1e9  # your part: one number
 check("08.bill", your_gigabytes)
 
 # %% [markdown]
@@ -701,7 +701,7 @@ check("08.bill", your_gigabytes)
 # Block by block, we need far less:
 
 # %%
-pictures_of_coco, captions_of_coco = 113_283, 566_415
+pictures_of_coco, captions_of_coco = 113_287, 566_435
 bytes_of = {
     "the whole matrix": 4 * pictures_of_coco * captions_of_coco,
     "a block of 250 pictures": 4 * 250 * captions_of_coco,
@@ -831,7 +831,7 @@ check("08.explore", (your_expectation, your_finding))
 # :class: dropdown
 #
 # There is no right answer; this is one example. How hard a negative is says nothing yet about how much it teaches: for that you must train
-# with it, as the next notebook does. In the paper's table 3, lists of 200 to 1,000 captions end within half a point of each other.
+# with it, as the next notebook does. In the paper's table 3, lists of 200 to 1,000 captions end within half a point of each other in every recall.
 # ````
 #
 # ## Paper, notebook, package

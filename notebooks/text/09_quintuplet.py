@@ -44,6 +44,7 @@ from vsecore import course, experiments, records, scenes
 from vsecore.course import plots
 from vsecore.course.book import dots
 from vsecore.data.batches import make_loader
+from vsecore.evaluation import cross_retrieval_ranks
 from vsecore.experiments.references import ORACLE
 from vsecore.losses import (
     adaptive_offline_quintuplet,
@@ -105,7 +106,7 @@ others = len(dataset.train.captions) - 5
 place = (others + 1) / 128  # the formula of notebook 08, for 127 negatives
 Markdown(
     f"Our training set has {others:,} negative captions for each picture. The hardest of a batch stands at about place {place:.0f} among "
-    f"them, as [Offline negatives](08_offline_negatives.ipynb) derives; a caption drawn from the first $k$ stands at $(k + 1)/2$ on "
+    f"them, as *Offline negatives* derives; a caption drawn from the first $k$ stands at $(k + 1)/2$ on "
     f"average, which must be less than that. The paper's $k = 300$ is meant for half a million captions; we take $k = {texts}$, and "
     f"{pictures} pictures."
 )
@@ -486,8 +487,8 @@ def by_hand(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):  # thre
 # %%
 points = [torch.rand(500).requires_grad_() for _ in range(3)]  # (B,) each
 loss = weighted_online(*points) + hinge(0.0, points[0], points[2]).sum()
-for mine_, autograd in zip(by_hand(*points), torch.autograd.grad(loss, points), strict=True):
-    torch.testing.assert_close(mine_, autograd)
+for ours, autograd in zip(by_hand(*points), torch.autograd.grad(loss, points), strict=True):
+    torch.testing.assert_close(ours, autograd)
 print("by hand and by autograd: the same")
 
 # %% [markdown]
@@ -654,10 +655,12 @@ def cross_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Nc,)
 
 
 owner = torch.as_tensor(np.array(dataset.test.owner))  # (Nc,)
-crossed = {
-    name: cross_ranks(score_split(run.model, dataset.test, first.tokenizer), owner)
-    for name, run in rounds.items()
+scored = {
+    name: score_split(run.model, dataset.test, first.tokenizer) for name, run in rounds.items()
 }
+crossed = {name: cross_ranks(S, owner) for name, S in scored.items()}
+for name, S in scored.items():
+    torch.testing.assert_close(crossed[name].double(), cross_retrieval_ranks(S, owner).double())
 
 # %% tags=["hide-input"]
 bins = [0, 1, 2, 5, 10, 20, 50, float("inf")]
@@ -847,7 +850,7 @@ Markdown(
     + (f"\n\nThe claims that can be judged:\n{judged}" if judged else "")
     + "\n\n**What it means.** On photographs, the paper gains with all three losses. In these trainings there are only "
     f"{captions:,} captions, so a draw from the first 300 is about as hard as the hardest of a batch, not harder; and many of the hardest are "
-    "true of the picture, as [Offline negatives](08_offline_negatives.ipynb) has measured.\n\n"
+    "true of the picture, as *Offline negatives* has measured.\n\n"
     "**How sure we are.** A verdict needs five seeds on each side, and results on drawn scenes need not hold for photographs."
 )
 
