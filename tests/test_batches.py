@@ -452,6 +452,20 @@ def test_what_belongs_together_is_drawn_again_up_to_ten_times() -> None:
     assert np.mean(together) == pytest.approx(0.9**10, abs=0.018)  # three standard deviations
 
 
+def test_after_ten_draws_another_picture_is_looked_for_in_the_list() -> None:
+    """Of twenty places, nineteen lead to the picture whose captions are hard: chance often fails."""
+    owner = np.concatenate([[0] * 10, np.arange(1, 403)])
+    split = Split("train", np.zeros((403, 1, 1), np.float32), ["a kite"] * 412, owner, ["x"] * 403)
+    texts = np.tile(np.arange(10), (403, 1))
+    texts[0] = np.arange(20, 30)
+    pictures = np.tile([0] * 19 + [402], (412, 1))
+    pictures[:10], pictures[-1, -1] = 401, 401
+    (batch,) = make_loader(split, Vocabulary(["kite"]), 412, negatives=OfflineNegatives(texts, pictures))
+    text, picture = batch.offline
+    assert not (text.owner_rows == picture.picture_rows).any()
+    assert (picture.picture_rows[batch.owner_rows > 0] >= 401).float().mean() > 0.5
+
+
 @pytest.mark.parametrize(
     ("side", "damage", "message"),
     [

@@ -510,7 +510,7 @@ def test_negatives_are_mined_and_learned_from_by_commands_alone(
     assert "there are only" in said and "vse train RECIPE --negatives" in said
     assert {path.name for path in out.iterdir()} == {"texts.npy", "pictures.npy", "negatives.json"}
     pupil = tmp_path / "pupil"
-    run("train", "vsepp_grid_gru", "--data", data, "--negatives", out, "--out", pupil, *SMALL)
+    run("train", "aoq_vsepp_grid_gru", "--data", data, "--negatives", out, "--out", pupil, *SMALL)
     assert load_run(pupil).data["negatives"]
     refused = complaint(capsys, monkeypatch, "mine", teacher, "--data", data, "--out", out, "--texts", 3)
     assert "texts: 300 in the folder, 3 now" in refused
@@ -518,7 +518,7 @@ def test_negatives_are_mined_and_learned_from_by_commands_alone(
         capsys,
         monkeypatch,
         "train",
-        "vsepp_grid_gru",
+        "aoq_vsepp_grid_gru",
         "--data",
         data,
         "--negatives",
@@ -527,3 +527,6 @@ def test_negatives_are_mined_and_learned_from_by_commands_alone(
         tmp_path / "x",
     )
     assert "holds no finished mining" in refused
+    deaf = ("vsepp_grid_gru", "--data", data, "--negatives", out, "--out", tmp_path / "x")
+    refused = complaint(capsys, monkeypatch, "train", *deaf)
+    assert "no loss of recipe vsepp_grid_gru learns from them" in refused

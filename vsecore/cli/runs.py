@@ -72,6 +72,10 @@ def train(
     folder = out or Path("runs") / f"{recipe}-{dataset.name}-{seed}"
     check_writable("--out", folder)
     refuse_to_overwrite(folder, resume)
+    if negatives is not None and not chosen.learns_offline:
+        raise ValueError(
+            f"--negatives is given, but no loss of recipe {recipe} learns from them; leave it out"
+        )
     mined = None if negatives is None else load_negatives(negatives, dataset.train)
     tokenizer = chosen.tokenizer(dataset.train.captions)
     word_vectors, found = None, ""

@@ -64,8 +64,8 @@ def draw_offline(
         captions: the captions of the pairs, (C,).
         seed: decides the draw.
         epoch: decides it too.
-        tries: how often to draw until caption and picture do not belong together; the last draw is kept in
-            any case.
+        tries: how often to draw until caption and picture do not belong together. Where they still do, one of
+            the other pictures in the caption's list is taken; a list of one picture may leave no choice.
 
     Returns:
         Rows of captions, (C,) each: T_o, and a caption of I_o. Their owners are I(T_o) and I_o.
@@ -78,6 +78,11 @@ def draw_offline(
     attempt = np.where(apart.any(1), apart.argmax(1), tries - 1)  # the first at which they are apart
     rows = np.arange(len(captions))
     hard_text, hard_picture = hard_texts[rows, attempt], hard_pictures[rows, attempt]  # (C,)
+    for row in np.flatnonzero(~apart.any(1)):  # short lists: chance found none, so we look
+        listed = negatives.pictures[captions[row]]
+        others = listed[listed != split.owner[hard_text[row]]]
+        if len(others):
+            hard_picture[row] = others[int(luck[row, -1] * len(others))]
 
     counts = split.caption_counts[hard_picture]
     which = noise(seed, epoch, "offline captions", captions) * counts

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
@@ -13,10 +14,13 @@ import torch
 import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list
 from torch import Tensor
 
 T = TypeVar("T")
+
+PATIENCE = timedelta(days=1)
+"""How long the others wait for one process, which may mine the negatives of COCO or evaluate meanwhile."""
 
 
 def make_accelerator(
@@ -41,7 +45,12 @@ def make_accelerator(
     cpu = device == "cpu" or not torch.accelerator.is_available()
     native = not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     half = precision == "bfloat16" or (precision == "auto" and native)
-    return Accelerator(cpu=cpu, mixed_precision="bf16" if half else "no", step_scheduler_with_optimizer=False)
+    return Accelerator(
+        cpu=cpu,
+        mixed_precision="bf16" if half else "no",
+        step_scheduler_with_optimizer=False,
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
+    )
 
 
 def best_device() -> torch.device:

@@ -377,9 +377,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         mistakes=(
-            Trial(
-                _descends, "All signs are reversed: we want the derivative, not the direction of descent."
-            ),
+            Trial(_descends, "All signs are reversed: we want the derivative, not the direction of descent."),
             Trial(_constant_weight, "The weight depends on the online negative too: use the product rule."),
         ),
         difficulty="hard",

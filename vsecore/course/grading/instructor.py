@@ -75,9 +75,13 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
             "The hardest negatives of the whole training set. Read the chapters of the thesis on its model "
             "together, beside its page in the part *Evidence*. Plan projects.",
         ),
+        (("09",), "Losses that learn from them, term by term, with gradients by hand."),
         (("10",), "From many vectors to one."),
-        (("11", "12"), "How many negatives to learn from; ensembles."),
-        (("12",), "What a query costs. Projects: run the experiments, ask for help."),
+        (
+            ("11", "12"),
+            "How many negatives to learn from; ensembles, and what a query costs. Projects: run the experiments, "
+            "ask for help.",
+        ),
         ((), "Projects: groups of four, or posters, show what was predicted and what came out."),
     ),
 }
