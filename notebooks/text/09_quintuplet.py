@@ -660,7 +660,7 @@ scored = {
 }
 crossed = {name: cross_ranks(S, owner) for name, S in scored.items()}
 for name, S in scored.items():
-    torch.testing.assert_close(crossed[name].double(), cross_retrieval_ranks(S, owner).double())
+    torch.testing.assert_close(crossed[name], cross_retrieval_ranks(S, owner).float())
 
 # %% tags=["hide-input"]
 bins = [0, 1, 2, 5, 10, 20, 50, float("inf")]

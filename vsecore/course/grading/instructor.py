@@ -79,8 +79,8 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("10",), "From many vectors to one."),
         (
             ("11", "12"),
-            "How many negatives to learn from; ensembles, and what a query costs. Projects: run the experiments, "
-            "ask for help.",
+            "How many negatives to learn from; ensembles, and what a query costs. Projects: run the "
+            "experiments, ask for help.",
         ),
         ((), "Projects: groups of four, or posters, show what was predicted and what came out."),
     ),
