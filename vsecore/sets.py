@@ -147,7 +147,7 @@ class SlotSetPrediction(nn.Module):
         return slots + self.norm_global(_checked_global(slots, global_)).unsqueeze(1)
 
     def forward(self, local: Tensor, global_: Tensor | None, mask: Tensor | None = None) -> Tensor:
-        """Predict sets (B, K, D); without `add_global`, global_ is not read. Raises as the two steps do."""
+        """Predict sets (B, K, D); without `add_global`, `global_` is not read. Raises as the two steps do."""
         return self.with_global(self.slots_of(local, mask), global_)
 
     def _attend(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -321,7 +321,7 @@ def circular_variance(sets: Tensor) -> Tensor:
     Raises:
         ValueError: sets has another shape or type, or its sets are empty.
 
-    Source: Kim, Kim and Kwak 2023 (DivE), section 4.6: 1 − ‖Σ x / |S|‖.
+    Source: Kim, Kim and Kwak 2023 (DivE), section 4.6: 1 − ‖mean x‖.
     """
     if sets.ndim != 3 or not sets.is_floating_point() or 0 in sets.shape[1:]:
         raise ValueError(
