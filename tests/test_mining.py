@@ -109,21 +109,22 @@ def test_mining_is_sorting_when_buffers_overflow(seed, pictures, captions, crowd
     assert same(found, by_sorting(v @ t.T, owner, *kept))
 
 
-def test_a_picture_that_owns_most_captions_keeps_what_little_it_finds():
-    """The buffers of the others overflow while its own list is not yet full."""
-    reached, whole = [], Best._prune
+@pytest.mark.parametrize("ties", [False, True])
+def test_a_picture_that_owns_most_captions_keeps_what_little_it_finds(monkeypatch, ties):
+    """The others' buffers overflow while its own list is not yet full."""
+    overflowed, prune = [], Best._prune
 
-    def prune(self, here, keys):
-        reached.append(keys.shape[1] > self.width and bool(((keys != NOTHING).sum(1) < self.k).any()))
-        whole(self, here, keys)
+    def watch(self, here, keys):
+        few = ((keys != NOTHING).sum(1) < self.k).any()
+        overflowed.append(keys.shape[1] > self.width and bool(few))
+        prune(self, here, keys)
 
-    v, t, owner = crowded(0, 40, 400, 0, ties=True, rising=True)
-    owner[:300][np.arange(300) % 12 > 0] = 7
-    with pytest.MonkeyPatch.context() as watched:
-        watched.setattr(Best, "_prune", prune)
-        found = mine_offline_negatives(v, t, owner, 30, 5, block=(40, 120))
-    assert any(reached), "otherwise the test would say nothing"
-    assert same(found, by_sorting(v @ t.T, owner, 30, 5))
+    monkeypatch.setattr(Best, "_prune", watch)
+    for seed in range(20):
+        v, t, owner = crowded(seed, 5, 24, 300, ties=ties, rising=True)
+        found = mine_offline_negatives(v, t, owner, block=(5, 20))
+        assert same(found, by_sorting(v @ t.T, owner, 300, 60))
+    assert any(overflowed), "otherwise the test would say nothing"
 
 
 def test_the_same_scores_are_found_as_by_faiss():

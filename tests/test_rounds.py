@@ -84,7 +84,9 @@ def test_the_second_round_learns_from_what_the_first_has_mined(whole):
     first = train(chosen.of_first_round(), data)
     assert_same_run(first, load_run(folder / "first_round"))
     negatives = mining.mine(first.model, data.train, first.tokenizer, 6, 4)
-    kept = mining.load_negatives(folder / "negatives", data.train)
+    told = f"{first.recipe.name} {first.recipe.hash()}"
+    expected = mining.negatives_identity(first.model, data.train, first.tokenizer, 6, 4, told)
+    kept = mining.load_negatives(folder / "negatives", data.train, expected=expected)
     assert negatives.texts.shape == (20, 6) and negatives.pictures.shape == (40, 4)
     assert np.array_equal(kept.texts, negatives.texts)
     assert np.array_equal(kept.pictures, negatives.pictures)
