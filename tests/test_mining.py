@@ -2,21 +2,23 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import recipe, small_data, train
+from small import make_bert, recipe, small_data, train
 
 from vsecore.data.offline_negatives import draw_offline
 from vsecore.data.splits import Split
 from vsecore.mining import load_negatives, mine, mine_offline_negatives, negatives_identity
+from vsecore.mining.best import NOTHING, Best, rows_of
 from vsecore.mining.half import bound, rounding
 from vsecore.mining.state import STATE, MiningState
 from vsecore.model import VSE
-from vsecore.training import score_split
+from vsecore.training import load_run, score_split
 
 
 def collection(seed, pictures=9, dim=5, ties=True):
@@ -32,9 +34,27 @@ def collection(seed, pictures=9, dim=5, ties=True):
     return v.astype(np.float32), t.astype(np.float32), owner
 
 
-def model_of(name, data):
+def crowded(seed, pictures, captions, crowd, ties, rising):
+    """Vectors whose products are exact, and owners in any order; one picture has a crowd of captions besides.
+
+    Rising: later rows score higher, with every anchor, so that the buffers overflow time and again.
+    """
+    dice = np.random.default_rng(seed)
+    owner = np.concatenate([dice.integers(pictures, size=captions), np.full(crowd, dice.integers(pictures))])
+    if dice.integers(2):
+        dice.shuffle(owner)
+    grain = 1 if ties else 128
+    v, t = ((dice.normal(size=(n, 4)) * grain).round() / grain for n in (pictures, len(owner)))
+    if rising:
+        ones, rows = np.ones((pictures, 1)), np.arange(pictures)[:, None] // 3
+        v = np.hstack([v, ones, rows])
+        t = np.hstack([t, np.arange(len(t))[:, None] // 3, np.ones((len(t), 1))])
+    return v.astype(np.float32), t.astype(np.float32), owner
+
+
+def model_of(name, data, **changes):
     """An untrained model, and its tokenizer."""
-    chosen = recipe(name)
+    chosen = recipe(name, **changes)
     tokenizer = chosen.tokenizer(data.train.captions)
     torch.manual_seed(0)
     return chosen.build(data.feature_dim, tokenizer).eval(), tokenizer
@@ -72,6 +92,66 @@ def test_mining_is_sorting_whatever_the_blocks(seed, ties, block, texts, picture
     assert same(found, by_sorting(v @ t.T, owner, texts, pictures))
 
 
+@given(
+    seed=st.integers(0, 10_000),
+    pictures=st.integers(2, 120),
+    captions=st.integers(100, 200),
+    crowd=st.sampled_from([0, 20, 200]),
+    ties=st.booleans(),
+    rising=st.booleans(),
+    block=st.tuples(st.integers(1, 120), st.integers(1, 120)),
+    kept=st.tuples(st.integers(1, 80), st.integers(1, 80)),
+)
+@settings(max_examples=150, deadline=None)
+def test_mining_is_sorting_when_buffers_overflow(seed, pictures, captions, crowd, ties, rising, block, kept):
+    v, t, owner = crowded(seed, pictures, captions, crowd, ties, rising)
+    found = mine_offline_negatives(v, t, owner, *kept, block=block)
+    assert same(found, by_sorting(v @ t.T, owner, *kept))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_a_picture_that_owns_most_captions_keeps_what_little_it_finds(monkeypatch, ties):
+    """The others' buffers overflow while its own list is not yet full."""
+    overflowed, prune = [], Best._prune
+
+    def watch(self, here, keys):
+        few = ((keys != NOTHING).sum(1) < self.k).any()
+        overflowed.append(keys.shape[1] > self.width and bool(few))
+        prune(self, here, keys)
+
+    monkeypatch.setattr(Best, "_prune", watch)
+    for seed in range(20):
+        v, t, owner = crowded(seed, 5, 24, 300, ties=ties, rising=True)
+        found = mine_offline_negatives(v, t, owner, block=(5, 20))
+        assert same(found, by_sorting(v @ t.T, owner, 300, 60))
+    assert any(overflowed), "otherwise the test would say nothing"
+
+
+def test_the_same_scores_are_found_as_by_faiss():
+    """Products of small whole numbers are exact, so that both compute the same scores; ties it may order."""
+    faiss = pytest.importorskip("faiss")
+    dice = np.random.default_rng(0)
+    owner = np.concatenate([np.arange(300), dice.integers(300, size=900)])
+    v, t = (dice.integers(-9, 10, size=(n, 24)).astype(np.float32) for n in (300, 1200))
+    found = mine_offline_negatives(v, t, owner, 30, 12, block=(70, 110))
+    rows = np.arange(300)[:, None]
+    most = int(np.bincount(owner).max())
+    for mined, anchors, items, spare, true in (
+        (found.texts, v, t, most, lambda theirs: owner[theirs] == rows),
+        (found.pictures, t, v, 1, lambda theirs: theirs == owner[:, None]),
+    ):
+        index = faiss.IndexFlatIP(24)
+        index.add(items)
+        scores, theirs = index.search(anchors, mined.shape[1] + spare)
+        for anchor, ours, reached, rows_there, own in zip(
+            anchors, mined, scores, theirs, true(theirs), strict=True
+        ):
+            wanted, there = reached[~own][: len(ours)], rows_there[~own][: len(ours)]
+            assert np.array_equal(items[ours] @ anchor, wanted)
+            sure = wanted > wanted[-1]  # of those that tie with the last, FAISS may take others
+            assert set(ours[sure]) == set(there[sure])
+
+
 def test_a_trained_model_is_mined_and_kept(tmp_path):
     run, data = train(recipe()), small_data()
     found = mine(run.model, data.train, run.tokenizer, 7, 5, folder=tmp_path)
@@ -97,7 +177,7 @@ def test_a_killed_search_goes_on_and_finds_the_same(tmp_path, monkeypatch, name,
     data = small_data("region" if "region" in name else "grid")
     model, tokenizer = model_of(name, data)
     monkeypatch.setattr(VSE, "block", (6, 8))
-    wanted = mine(model, data.train, tokenizer, 7, 5)
+    wanted = mine(model, data.train, tokenizer, 7, 10)  # ten pictures: more than are done at the first save
     whole, seen = MiningState.keep, []
 
     def keep_and_die(self, done, texts, best):
@@ -108,11 +188,11 @@ def test_a_killed_search_goes_on_and_finds_the_same(tmp_path, monkeypatch, name,
 
     monkeypatch.setattr(MiningState, "keep", keep_and_die)
     with pytest.raises(Killed):
-        mine(model, data.train, tokenizer, 7, 5, folder=tmp_path, save_seconds=0)
+        mine(model, data.train, tokenizer, 7, 10, folder=tmp_path, save_seconds=0)
     assert (tmp_path / STATE).is_file() and not (tmp_path / "negatives.json").exists()
     with pytest.raises(FileNotFoundError, match="holds no finished mining"):
         load_negatives(tmp_path, data.train)
-    found = mine(model, data.train, tokenizer, 7, 5, folder=tmp_path, save_seconds=0)
+    found = mine(model, data.train, tokenizer, 7, 10, folder=tmp_path, save_seconds=0)
     assert same(found, (wanted.texts, wanted.pictures))
     assert seen[after] == 6 * (after + 1) if after < 3 else seen[after] == 20, "it went on where it was"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["negatives.json", "pictures.npy", "texts.npy"]
@@ -177,11 +257,59 @@ def test_what_cannot_be_mined_is_refused():
         ({"owner": owner[:-1]}, "owner is"),
         ({"owner": owner + 1}, "owner names pictures 1 to 9: it must name 0 to 8"),
         ({"texts": 0}, "texts is 0: it must be at least 1"),
+        ({"texts": 2.5}, "texts is 2.5: it must be a whole number"),
+        ({"pictures": True}, "pictures is True: it must be a whole number"),
         ({"block": 0}, "block is 0: it must be at least 1"),
+        ({"block": 2.5}, "block is 2.5: it must be a whole number"),
+        ({"block": (3,)}, r"block is \(3,\): it must be one whole number, or two"),
+        ({"block": (3, 2.5)}, "block is 2.5: it must be a whole number"),
+        ({"precision": "half"}, 'precision is .half.: it must be "auto", "float32", '),
         ({"images": v[:1], "owner": owner * 0}, "negatives need at least two pictures"),
     ):
         with pytest.raises(ValueError, match=message):
             mine_offline_negatives(**{"images": v, "captions": t, "owner": owner} | change)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_scores_too_large_for_float32_are_refused_and_large_ones_mined(precision):
+    v, t, owner = collection(0)
+    with pytest.raises(ValueError, match="scores of pictures 0 to 8 are not finite numbers: scale"):
+        mine_offline_negatives(v * 1e20, t * 1e20, owner, 3, 3, precision=precision)
+    v, t = v * np.float32(2.0**62), t * np.float32(2.0**60)
+    found = mine_offline_negatives(v, t, owner, 3, 3, precision=precision)
+    assert same(found, by_sorting(v @ t.T, owner, 3, 3))
+
+
+def test_an_empty_place_is_never_returned():
+    with pytest.raises(RuntimeError, match="keys hold 1 empty places"):
+        rows_of(torch.tensor([3, NOTHING]))
+
+
+def test_the_identity_counts_what_the_weights_do_not_tell():
+    """Pools without weights differ in their settings only."""
+    data = small_data()
+    digests = set()
+    for pool in ({"image__pool": "kmax", "image__pool__k": k} for k in (1, 3)):
+        model, tokenizer = model_of("vsepp_grid_gru", data, **pool)
+        digests.add(negatives_identity(model, data.train, tokenizer).model)
+    model, tokenizer = model_of("vsepp_grid_gru", data, image__pool="max")
+    digests.add(negatives_identity(model, data.train, tokenizer).model)
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize("name", ["vsepp_grid_gru", "scan_region_gru", "vsepp_grid_bert"])
+def test_a_model_has_the_same_identity_when_it_is_loaded(tmp_path, name):
+    data = small_data("region" if "region" in name else "grid")
+    changes = {"training__epochs": 1}
+    if "bert" in name:
+        make_bert(tmp_path / "bert", data.train.captions)
+        changes["text__encoder__weights"] = str(tmp_path / "bert")
+    run = train(recipe(name, **changes), data, folder=tmp_path / "run")
+    shutil.move(tmp_path / "run", tmp_path / "elsewhere")
+    loaded = load_run(tmp_path / "elsewhere")
+    one, other = (negatives_identity(each.model, data.train, each.tokenizer) for each in (run, loaded))
+    assert one == other
+    assert run.recipe.hash() == loaded.recipe.hash()
 
 
 def test_draws_from_mined_negatives_are_never_true_pairs():

@@ -18,6 +18,8 @@ from vsecore import mining
 from vsecore.data.files import locked
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.experiments import running
+from vsecore.mining.state import MiningState
+from vsecore.model import VSE
 from vsecore.recipes import get
 from vsecore.training import fit_in_rounds, load_run, rounds
 from vsecore.training.checkpoints import CHECKPOINT
@@ -82,7 +84,9 @@ def test_the_second_round_learns_from_what_the_first_has_mined(whole):
     first = train(chosen.of_first_round(), data)
     assert_same_run(first, load_run(folder / "first_round"))
     negatives = mining.mine(first.model, data.train, first.tokenizer, 6, 4)
-    kept = mining.load_negatives(folder / "negatives", data.train)
+    told = f"{first.recipe.name} {first.recipe.hash()}"
+    expected = mining.negatives_identity(first.model, data.train, first.tokenizer, 6, 4, told)
+    kept = mining.load_negatives(folder / "negatives", data.train, expected=expected)
     assert negatives.texts.shape == (20, 6) and negatives.pictures.shape == (40, 4)
     assert np.array_equal(kept.texts, negatives.texts)
     assert np.array_equal(kept.pictures, negatives.pictures)
@@ -136,7 +140,8 @@ def test_a_training_stopped_while_it_mines_goes_on_with_the_same_bits(tmp_path, 
     assert_same_run(run, whole[0])
 
 
-PLACES = {"first": "first_callback", "mining": "mine", "second": "callback"}
+PLACES = {"first": "first_callback", "half mined": "mine", "mining": "mine", "second": "callback"}
+HALF_MINED = 3  # pictures, fewer than each caption gets
 
 
 def killed_worker(place, folder):
@@ -150,6 +155,19 @@ def killed_worker(place, folder):
         if event.step == 6:
             die()
 
+    def save_and_die(self, *found):
+        self.seconds = 0
+        save(self, *found)
+        die()
+
+    def mine_few_at_a_time(*arguments, **options):
+        VSE.block = (HALF_MINED, 8)
+        return mining.mine(*arguments, **options)
+
+    if place == "half mined":
+        save, MiningState.keep = MiningState.keep, save_and_die
+        rounds.mine = mine_few_at_a_time
+        in_rounds(folder=folder)
     if place == "mining":
         mining.models.save_negatives = die  # all is found, and nothing is written
         in_rounds(folder=folder)
@@ -165,11 +183,16 @@ def start(function, *arguments, **environment):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_training_killed_by_the_system_and_resumed_ends_with_the_same_bits(tmp_path, whole, place):
+def test_a_training_killed_by_the_system_and_resumed_ends_with_the_same_bits(
+    tmp_path, whole, place, monkeypatch
+):
+    done, resume = [], MiningState.resume
+    monkeypatch.setattr(MiningState, "resume", lambda *state: done.append(resume(*state)) or done[-1])
     assert start("killed_worker", place, tmp_path).wait() == -signal.SIGKILL
     assert (tmp_path / "first_round" / CHECKPOINT).is_file()
     assert (tmp_path / CHECKPOINT).is_file() is (place == "second")
     assert_same_run(in_rounds(folder=tmp_path, resume=True), whole[0])
+    assert done == {"half mined": [HALF_MINED], "second": []}.get(place, [0])
 
 
 def test_what_is_done_is_not_done_again(whole):

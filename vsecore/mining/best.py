@@ -98,10 +98,14 @@ class Best:
     def _prune(self, here: slice, keys: Tensor) -> None:
         """Keep only the k best of these keys (a, n), and raise the floor to what a later item must reach."""
         best = _largest(keys, self.k)  # (a, k)
+        least = best.amin(1)
+        short = (least == NOTHING).nonzero().squeeze(1)
+        if len(short):  # of fewer than k items the free places come last, where the next items go
+            best[short] = best[short].sort(dim=1, descending=True).values
         self.keys[here, : self.k] = best
         self.keys[here, self.k :] = NOTHING
         self.used[here] = self.used[here].clamp(max=self.k)
-        lowest = scores_of(best.amin(1))
+        lowest = scores_of(least)
         above = torch.nextafter(lowest, torch.full_like(lowest, torch.inf))
         self.floor[here] = torch.maximum(self.floor[here], above)
 
@@ -175,5 +179,14 @@ def scores_of(keys: Tensor) -> Tensor:
 
 
 def rows_of(keys: Tensor) -> Tensor:
-    """Return the rows of the items in keys, int32."""
+    """Return the rows of the items in keys, int32.
+
+    Raises:
+        RuntimeError: a place is empty, and has no row.
+    """
+    if (keys == NOTHING).any():
+        raise RuntimeError(
+            f"keys hold {int((keys == NOTHING).sum())} empty places: each must hold an item; a score was not "
+            "finite, or mining has a fault"
+        )
     return (LAST - (keys & 0xFFFFFFFF)).to(torch.int32)

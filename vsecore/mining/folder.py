@@ -26,7 +26,7 @@ class NegativesIdentity:
     """What mined negatives depend on; two with the same identity are the same."""
 
     model: str
-    """A digest of the model's weights and of the similarity's settings."""
+    """A digest of the model's weights and of its modules' settings."""
     recipe: str
     """What the model is, in the words of whoever mined; may be empty."""
     split: str

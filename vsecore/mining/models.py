@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +17,13 @@ from vsecore.data.words import TokenizedCaptions
 from vsecore.encoding import Captions, encode
 from vsecore.mining.best import Best, rows_of
 from vsecore.mining.folder import NegativesIdentity, load_negatives, save_negatives, stored_identity
-from vsecore.mining.pairs import Own
+from vsecore.mining.pairs import Own, whole
 from vsecore.mining.state import STATE, MiningState
 from vsecore.mining.vectors import BUDGET, BYTES
 from vsecore.model import VSE
+
+PASSING = ("training", "name_or_path", "gradient_checkpointing")
+"""Attributes of modules that change no score: the mode, where BERT was read from, how it saves memory."""
 
 
 @torch.inference_mode()
@@ -67,13 +71,13 @@ def mine(
     tokens = tokenizer
     if not isinstance(tokens, TokenizedCaptions):
         tokens = TokenizedCaptions.encode(tokens, split.captions)
+    own = Own(split.owner, len(split), len(split.captions))
+    kept = own.most(texts, pictures)
     folder = None if folder is None else Path(folder)
     identity = None if folder is None else negatives_identity(model, split, tokens, texts, pictures, recipe)
     if folder is not None and stored_identity(folder) is not None:
         return load_negatives(folder, split, expected=identity)
 
-    own = Own(split.owner, len(split), len(split.captions))
-    kept = own.most(texts, pictures)
     if folder is None or identity is None:
         return _search(model, split, tokens, own, kept, batch_size, budget, None)
     folder.mkdir(parents=True, exist_ok=True)
@@ -140,24 +144,37 @@ def negatives_identity(
         split=split.name,
         data=split.fingerprint(),
         tokenizer=words.hexdigest(),
-        texts=texts,
-        pictures=pictures,
+        texts=whole("texts", texts),
+        pictures=whole("pictures", pictures),
     )
 
 
 def _model_digest(model: VSE) -> str:
-    """Return a sha256 of the model's weights and of its similarity's settings."""
-    settings = {
-        name: value
-        for name, value in sorted(vars(model.similarity).items())
-        if not name.startswith("_") and name != "training" and isinstance(value, str | int | float | tuple)
-    }
-    digest = hashlib.sha256(f"{type(model.similarity).__name__} {settings}".encode())
+    """Return a sha256 of the model's weights and of the settings of all its modules."""
+    digest = hashlib.sha256()
+    for place, module in model.named_modules():
+        digest.update(f"{place} {type(module).__name__} {_settings(module)}".encode())
     for name, weight in sorted(model.state_dict().items()):
         array = weight.detach().cpu().contiguous()
         digest.update(f"{name} {array.dtype} {tuple(array.shape)}".encode())
         digest.update(array.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _settings(module: torch.nn.Module) -> dict[str, Any]:
+    """Return the numbers and words that a module keeps beside its weights, such as the k of k-max pooling."""
+    return {
+        name: _plain(value)
+        for name, value in sorted(vars(module).items())
+        if not name.startswith("_") and name not in PASSING and isinstance(value, str | int | float | tuple)
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting such that equal ones are written alike: 1 and 1.0, say."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return float(value) if isinstance(value, int | float) else str(value)
 
 
 def _versions() -> dict[str, str]:

@@ -7,6 +7,19 @@ import torch
 from torch import Tensor
 
 
+def whole(name: str, number: int) -> int:
+    """Return an argument that must be a whole number, at least 1.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if isinstance(number, bool) or not isinstance(number, int | np.integer):
+        raise ValueError(f"{name} is {number!r}: it must be a whole number")
+    if number < 1:
+        raise ValueError(f"{name} is {number}: it must be at least 1")
+    return int(number)
+
+
 class Own:
     """The true pairs, to be left out of blocks of scores.
 
@@ -37,11 +50,9 @@ class Own:
         """Cut the wanted numbers of negatives to what every picture, and every caption, has.
 
         Raises:
-            ValueError: fewer than one is wanted, or a picture has no negative.
+            ValueError: a number is not a whole one, or below one, or a picture has no negative.
         """
-        for name, wanted in (("texts", texts), ("pictures", pictures)):
-            if wanted < 1:
-                raise ValueError(f"{name} is {wanted}: it must be at least 1")
+        texts, pictures = whole("texts", texts), whole("pictures", pictures)
         captions = len(self.owner) - int(self.owner.bincount(minlength=self.pictures).max())
         if captions < 1 or self.pictures < 2:
             raise ValueError(

@@ -13,7 +13,7 @@ from torch import Tensor
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.mining.best import SPARE, Best, rows_of
 from vsecore.mining.half import settle
-from vsecore.mining.pairs import Own
+from vsecore.mining.pairs import Own, whole
 
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 BUDGET = 2**28
@@ -57,10 +57,13 @@ def mine_offline_negatives(
         Rows, int32: texts (Ni, k) and pictures (Nc, k), hardest first.
 
     Raises:
-        ValueError: shapes do not fit, a number is NaN or infinite, or there are no negatives.
+        ValueError: shapes do not fit, a number or a score is NaN or infinite, an option is not among those
+            allowed, or there are no negatives.
 
     Source: Chen, Deng and Luo 2020 (AOQ), section 3.2.
     """
+    if precision not in ("auto", "float32", *HALF):
+        raise ValueError(f'precision is {precision!r}: it must be "auto", "float32", "bfloat16" or "float16"')
     v, t = _checked("images", images), _checked("captions", captions)
     if v.shape[1] != t.shape[1] or v.device != t.device:
         raise ValueError(
@@ -72,8 +75,10 @@ def mine_offline_negatives(
     texts, pictures = own.most(texts, pictures)
     if precision == "auto":
         precision = "bfloat16" if v.device.type == "cuda" else "float32"
-    if precision == "float32":
-        found = _search(v, t, own, (texts, pictures), rows, columns)
+    # No score, nor a part of its sum, exceeds the product of the lengths.
+    large = not float(v.norm(dim=1).max()) * float(t.norm(dim=1).max()) < torch.finfo(torch.float32).max / 4
+    if precision == "float32" or large:  # the bound of half precision would decide nothing
+        found = _search(v, t, own, (texts, pictures), rows, columns, large)
     else:
         dtype = HALF[precision]
         wide = own.most(texts + max(texts // 2, SPARE), pictures + max(pictures // 2, SPARE))
@@ -87,9 +92,12 @@ def mine_offline_negatives(
 
 
 def _search(
-    v: Tensor, t: Tensor, own: Own, kept: tuple[int, int], rows: int, columns: int
+    v: Tensor, t: Tensor, own: Own, kept: tuple[int, int], rows: int, columns: int, large: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the keys of the best captions of each picture, and of the best pictures of each caption."""
+    """Return the keys of the best captions of each picture, and of the best pictures of each caption.
+
+    Large: vectors so long that a score may be too large for float32; then each block is checked.
+    """
     found, best_pictures = [], Best(len(t), kept[1], v.device)
     memory = v.new_empty(min(rows, len(v)) * min(columns, len(t)))  # of a block; fresh memory would cost time
     for top in range(0, len(v), rows):
@@ -99,6 +107,11 @@ def _search(
             others = t[left : left + columns]
             scores = memory[: len(some) * len(others)].view(len(some), len(others))  # (b, c)
             torch.mm(some, others.T, out=scores)
+            if large and not scores.isfinite().all():
+                raise ValueError(
+                    f"scores of pictures {top} to {top + len(some) - 1} are not finite numbers: scale the "
+                    "vectors down"
+                )
             own.leave_out(scores, top, left)
             best_texts.add(scores, 0, left)
             best_pictures.add(scores, left, top, dim=0)
@@ -137,7 +150,8 @@ def _block(block: int | tuple[int, int] | None, pictures: int, captions: int, bu
     if block is None:
         rows = min(pictures, 1024)
         return rows, max(1, min(captions, budget // (BYTES * rows)))
-    rows, columns = (block, block) if isinstance(block, int) else block
-    if min(rows, columns) < 1:
-        raise ValueError(f"block is {block}: it must be at least 1")
-    return rows, columns
+    if not isinstance(block, tuple | list):
+        block = (block, block)
+    elif len(block) != 2:
+        raise ValueError(f"block is {block}: it must be one whole number, or two")
+    return whole("block", block[0]), whole("block", block[1])

@@ -120,7 +120,7 @@ def _mine(
         settings.texts,
         settings.pictures,
         folder=None if folder is None else folder / NEGATIVES,
-        recipe=run.recipe.name,
+        recipe=f"{run.recipe.name} {run.recipe.hash()}",
     )
 
 
