@@ -280,7 +280,8 @@ def test_the_recipes_carry_the_papers_numbers(feature):
     assert (training.learning_rate, training.decay_factor, training.optimizer) == (2e-4, 0.1, "Adam")
     ranking, writing = vsrn.losses
     loss = LOSSES.build(ranking.name, ranking.options)
-    assert (loss.margin, loss.warmup_epochs) == (0.2, 0)
+    assert (loss.margin, loss.warmup_epochs) == (0.2, 1)
+    assert get(f"vsrn_{feature}+hardest_first").losses[0].options == {"warmup_epochs": 0}  # as released
     assert (writing.name, writing.options, writing.weight) == ("captioning", {}, 1.0)
     assert vsrn.text.encoder.name == "forward_gru" and "forward_gru" in TEXT_ENCODERS
     model = vsrn.override({"dim": 8}).build(7, vsrn.tokenizer(["a dog"] * 4))

@@ -76,7 +76,7 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
             "together, beside its page in the part *Evidence*. Plan projects.",
         ),
         (("09",), "Losses that learn from them, term by term, with gradients by hand."),
-        (("10",), "From many vectors to one."),
+        (("10", "11"), "From many vectors to one; which negatives count."),
         (
             ("11", "12"),
             "How many negatives to learn from; ensembles, and what a query costs. Projects: run the "
