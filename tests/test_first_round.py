@@ -227,10 +227,21 @@ def test_one_that_mines_for_itself_trains_both_rounds(tmp_path, world, trainings
     assert len(list((tmp_path / "records").iterdir())) == count
 
 
+def test_a_teacher_mines_for_a_system_without_a_first_round_of_its_own(
+    tmp_path, world, trainings, monkeypatch
+):
+    arms = {"teacher": Arm("+online"), "taught": Arm(recipe="aoq_bfan_{features}_gru", mined_by="teacher")}
+    monkeypatch.setitem(EXPERIMENTS, "odd", replace(EXPERIMENTS["offline_parts"], arms=arms))
+    in_a_lesson(world, tmp_path / "records", ["taught"], name="odd")
+    assert trainings == [("aoq_vsepp_region_gru+online", 0), ("aoq_bfan_region_gru", 0)]
+    (entry,) = records.find(tmp_path / "records", name="aoq_bfan_region_gru")
+    assert entry.data["mined_by"].startswith("aoq_vsepp_region_gru+online ")
+
+
 def test_an_arm_that_needs_no_negatives_cannot_have_them_mined(tmp_path, world, trainings, monkeypatch):
     arms = {"online": Arm("+online"), "again": Arm("+online", mined_by="online")}
     monkeypatch.setitem(EXPERIMENTS, "odd", replace(EXPERIMENTS["offline_parts"], arms=arms))
-    with pytest.raises(ValueError, match="has no first round: it needs no negatives"):
+    with pytest.raises(ValueError, match="learns from no offline negatives: mine none"):
         in_a_lesson(world, tmp_path, ["again"], name="odd")
 
 

@@ -30,7 +30,7 @@ from vsecore.experiments.scales import Scale, changes_of, recipe_at
 from vsecore.experiments.worlds import WORLDS, collection_of
 from vsecore.losses import Rule, negatives_kept
 from vsecore.paths import results
-from vsecore.recipes import Recipe
+from vsecore.recipes import FirstRound, Recipe
 from vsecore.training import Event, Run, describe_data, fit_in_rounds, score_split
 from vsecore.training.distributed import best_device, make_accelerator, precision_of
 
@@ -204,9 +204,9 @@ class _Workshop:
         """Mine a training's offline negatives with the model of another training; None: nothing to mine."""
         if training.mined is None:
             return None
-        first = training.recipe.first_round
-        if first is None:
-            raise ValueError(f"recipe {training.recipe.name!r} has no first round: it needs no negatives")
+        if not training.recipe.learns_offline:
+            raise ValueError(f"recipe {training.recipe.name!r} learns from no offline negatives: mine none")
+        first = training.recipe.first_round or FirstRound()  # the usual lists, if another system mines them
         key = (training.mined.digest, data.feature_kind, seed, first.texts, first.pictures)
         if key not in self.lists:
             miner = self._train(training.mined.by, seed).run
