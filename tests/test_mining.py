@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 
+import faiss
 import numpy as np
 import pytest
 import torch
@@ -129,7 +130,6 @@ def test_a_picture_that_owns_most_captions_keeps_what_little_it_finds(monkeypatc
 
 def test_the_same_scores_are_found_as_by_faiss():
     """Products of small whole numbers are exact, so that both compute the same scores; ties it may order."""
-    faiss = pytest.importorskip("faiss")
     dice = np.random.default_rng(0)
     owner = np.concatenate([np.arange(300), dice.integers(300, size=900)])
     v, t = (dice.integers(-9, 10, size=(n, 24)).astype(np.float32) for n in (300, 1200))

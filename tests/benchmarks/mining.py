@@ -3,9 +3,8 @@
 Run as: OMP_NUM_THREADS=2 python tests/benchmarks/mining.py [--record] [--pictures 20000] [--captions 100000]
 
 Random unit vectors. The product, mining in both directions, and FAISS's exact search, once each way, take
-turns in one process. FAISS is no dependency: without it (`pip install faiss-cpu`) its line is left out. With
-it, its answers are compared with ours. On a machine with other work the processor's seconds, summed over the
-threads, are the ones to trust. With a GPU, COCO's size is mined on it too.
+turns in one process, and FAISS's answers are compared with ours. On a machine with other work the processor's
+seconds, summed over the threads, are the ones to trust. With a GPU, COCO's size is mined on it too.
 COCO's time on this processor is estimated: its multiplications at the product's rate, and for each score what
 selecting took here.
 """
@@ -22,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 import torch
 from torch import Tensor
@@ -56,12 +56,8 @@ def product(v: Tensor, t: Tensor) -> None:
             torch.mm(some, others.T, out=memory[: len(some) * len(others)].view(len(some), len(others)))
 
 
-def faiss_search(v: Tensor, t: Tensor, most: int) -> Callable[[], tuple[np.ndarray, np.ndarray]] | None:
-    """FAISS's exact search both ways, own items among what it finds; None: FAISS is not installed."""
-    try:
-        faiss = importlib.import_module("faiss")
-    except ModuleNotFoundError:
-        return None
+def faiss_search(v: Tensor, t: Tensor, most: int) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+    """FAISS's exact search both ways, own items among what it finds."""
     faiss.omp_set_num_threads(torch.get_num_threads())
 
     def one_way(queries: np.ndarray, items: np.ndarray, k: int) -> np.ndarray:
@@ -102,10 +98,8 @@ def on_processor(pictures: int, captions: int, dim: int, turns: int) -> dict[str
     tasks: dict[str, Callable[[], Any]] = {
         "product": lambda: product(v, t),
         "mining": lambda: mine_offline_negatives(v, t, owner, TEXTS, PICTURES),
+        "faiss": faiss_search(v, t, most),
     }
-    searched = faiss_search(v, t, most)
-    if searched is not None:
-        tasks["faiss"] = searched
     product(v[:1024], t[:8192])  # the first product starts the threads
     clock: dict[str, list[float]] = {name: [] for name in tasks}
     processor: dict[str, list[float]] = {name: [] for name in tasks}
@@ -124,13 +118,10 @@ def on_processor(pictures: int, captions: int, dim: int, turns: int) -> dict[str
         metrics[f"{name}_over_product"] = seconds[name] / seconds["product"]
         metrics[f"{name}_processor_over_product"] = spent[name] / spent["product"]
     metrics["mining_extra_mb"] = extra
-    if "faiss" in results:
-        found, (texts, others) = results["mining"], results["faiss"]
-        rows = np.arange(pictures)[:, None]
-        metrics["texts_agreement"] = agreement(found.texts, texts, lambda theirs: owner[theirs] == rows)
-        metrics["pictures_agreement"] = agreement(
-            found.pictures, others, lambda theirs: theirs == owner[:, None]
-        )
+    found, (texts, others) = results["mining"], results["faiss"]
+    rows = np.arange(pictures)[:, None]
+    metrics["texts_agreement"] = agreement(found.texts, texts, lambda theirs: owner[theirs] == rows)
+    metrics["pictures_agreement"] = agreement(found.pictures, others, lambda theirs: theirs == owner[:, None])
     work = COCO[0] * COCO[1] * COCO[2] / (pictures * captions * dim)
     metrics["coco_product_seconds_estimate"] = work * seconds["product"]
     # Selecting depends on the number of scores, not on their width: what it adds grows with the scores only.
