@@ -488,9 +488,9 @@ def test_a_claim_about_one_direction_stands_with_its_own_measures_and_the_papers
     assert "| +3.5 | **reproduced**<br>recalls to text +9.0 ± 0.0" in captions  # 233.8 and 230.3 in the paper
     assert "mAP@R to text +3.0" in captions and "to picture" not in captions
     assert "| – | **reproduced**<br>right picture of two +3.0 ± 0.0: reproduced" in relations
-    assert relations.endswith("| **too small to say: these data** |")
+    assert relations.endswith("| **too small to say: no known truth** |")
     missing = section(page, "What is still missing").split("### On Flickr8k")[1]
-    assert "| relations are seen | *these data*: no two of these pictures" in missing
+    assert "| relations are seen | *no known truth*: no two of these pictures" in missing
     assert "Where a claim is about one direction of retrieval" in told
 
 
@@ -568,7 +568,7 @@ def test_a_claim_that_needs_the_truth_is_not_judged_on_photographs_however_much_
     page = aoq_page(kept, "offline_parts")
     told = section(page, "What is still missing").split("### On Flickr8k")[1]
     (row,) = [line for line in told.splitlines() if "AdOpt helps" in line]
-    assert "*these data*: which captions are true of which pictures is not known" in row
+    assert "*no known truth*: which captions are true of which pictures is not known" in row
     assert row.endswith("| 0 | 0.0 |")
     found = findings.Findings.read("aoq", kept)
     assert (found.all_trainings("scenes"), found.all_trainings("flickr8k")) == (14, 0)

@@ -398,11 +398,11 @@ def test_a_claim_about_relations_is_judged_by_the_pairs_of_the_scenes(tmp_path, 
 def test_where_no_pairs_are_known_no_training_would_help_a_claim_about_relations(tmp_path, claimed):
     claimed(ABOUT_RELATIONS)
     (outcome,) = outcomes("2ad", "small", folder=tmp_path)
-    assert outcome.told == "too small to say: these data"
+    assert outcome.told == "too small to say: no known truth"
     assert [(gate.trainings, gate.seconds) for gate in outcome.shut] == [(0, 0.0)]
     assert missing(outcome, {}, "small", 60.0) == list(outcome.shut)
     assert verdicts("2ad", "small", folder=tmp_path).splitlines()[-1] == (
-        "| AdOpt helps (table 3) | – | – | – | 0 | too small to say: these data |"
+        "| AdOpt helps (table 3) | – | – | – | 0 | too small to say: no known truth |"
     )
 
 

@@ -102,14 +102,14 @@ def no_measures(data: str, about: About) -> Shut | None:
     """Check that the data have what a claim is about; no training helps where they do not."""
     if measures_of(data, about=about):
         return None
-    return Shut("these data", "no two of these pictures are known to differ in one relation alone", 0, 0.0)
+    return Shut("no known truth", "no two of these pictures are known to differ in one relation alone", 0, 0.0)
 
 
 def never(claim: Claim, data: str) -> Shut | None:
     """Check that a claim can be judged on some data at all, however much is trained."""
     experiment = get_experiment(claim.experiment)
     if not all(experiment.trains_on(arm, data) for arm in (claim.system, claim.against)):
-        return Shut("these data", "which captions are true of which pictures is not known", 0, 0.0)
+        return Shut("no known truth", "which captions are true of which pictures is not known", 0, 0.0)
     return no_measures(data, claim.about)
 
 
