@@ -8,6 +8,9 @@ from vsecore.losses.adopt import AdOpt, Rule, adopt, adopt_k, alignment, negativ
 from vsecore.losses.captioning import CaptionDecoder, Captioning, captioning_loss
 from vsecore.losses.contrastive import InfoNCE, info_nce
 from vsecore.losses.diversity import GramDiversity, SetDiversity, gram_diversity, set_diversity
+from vsecore.losses.input_target import InputTarget, InputTargetDecoder
+from vsecore.losses.lagrange import LagrangeMultiplier
+from vsecore.losses.latent_target import LatentTarget, LatentTargetDecoder, reconstruction_loss
 from vsecore.losses.mmd import MMD, mmd
 from vsecore.losses.node_alignment import (
     NodeCrossAttentionLoss,
@@ -50,6 +53,8 @@ LOSSES = Registry(
         "offline_triplet": OfflineTriplet,
         "offline_quintuplet": OfflineQuintuplet,
         "adaptive_offline_quintuplet": AdaptiveOfflineQuintuplet,
+        "latent_target": LatentTarget,
+        "input_target": InputTarget,
     },
     context=("dim", "target_dim", "vocabulary_size"),
 )
@@ -64,6 +69,11 @@ __all__ = [
     "Captioning",
     "GramDiversity",
     "InfoNCE",
+    "InputTarget",
+    "InputTargetDecoder",
+    "LagrangeMultiplier",
+    "LatentTarget",
+    "LatentTargetDecoder",
     "NodeCrossAttentionLoss",
     "NodePooling",
     "NodePoolingLoss",
@@ -88,6 +98,7 @@ __all__ = [
     "node_pooling_loss",
     "offline_quintuplet",
     "offline_triplet",
+    "reconstruction_loss",
     "sample_gaussians",
     "set_diversity",
     "soft_contrastive",

@@ -1,0 +1,242 @@
+"""Decoding a caption's latent target or its words, as a term of the loss or as a constraint."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from small import recipe, small_split, train
+from test_seam import assert_resumes_with_the_same_bits
+from torch.nn.functional import cross_entropy
+
+from vsecore.data.splits import Dataset
+from vsecore.losses import (
+    InputTargetDecoder,
+    LagrangeMultiplier,
+    LatentTargetDecoder,
+    captioning_loss,
+    reconstruction_loss,
+)
+
+# ---------------------------------------------------------------- the multiplier
+
+
+def path(losses, **options):
+    multiplier = LagrangeMultiplier(**options)
+    values = []
+    for loss in losses:
+        values.append(float(multiplier.value))
+        multiplier.step(torch.tensor(loss))
+    return values
+
+
+@pytest.mark.parametrize("projected", [True, False])
+@pytest.mark.parametrize("momentum, dampening", [(0.9, 0.9), (0.9, 0.0), (0.0, 0.0)])
+def test_the_multiplier_takes_the_steps_of_torchs_sgd(projected, momentum, dampening):
+    losses = [3.0] * 30 + torch.linspace(0.4, 0.05, 600).tolist() + [2.0] * 400
+    options = {"lr": 0.05, "momentum": momentum, "dampening": dampening}
+    raw = torch.tensor(1.0, requires_grad=True)
+    optimizer = torch.optim.SGD([raw], maximize=True, **options)
+    expected = []
+    for loss in losses:
+        expected.append(float(raw.detach().clamp(0, 2)))
+        optimizer.zero_grad()
+        (raw * (loss / 0.5 - 1)).backward()
+        optimizer.step()
+        if projected:
+            with torch.no_grad():
+                raw.clamp_(0, 2)
+    found = path(losses, bound=0.5, maximum=2.0, projected=projected, **options)
+    assert found == pytest.approx(expected, abs=1e-4)
+    assert min(found) == 0 and max(found) == 2, "both limits are met, or the test would say little"
+
+
+def test_the_multiplier_grows_above_its_bound_and_shrinks_below_it():
+    above, below = path([0.4] * 50, bound=0.2), path([0.1] * 50, bound=0.2)
+    assert all(b > a for a, b in pairwise(above))
+    assert all(b < a for a, b in pairwise(below))
+    assert path([0.2] * 50, bound=0.2) == [1.0] * 50
+
+
+def test_without_projection_the_multiplier_winds_up_and_comes_back_late():
+    losses = [0.0] * 400 + [1.0] * 100  # far below the bound, then as far above it
+    projected, released = (path(losses, bound=0.5, lr=0.1, projected=way) for way in (True, False))
+    assert projected[400] == released[400] == 0
+    assert projected[450] > 0 == released[450]
+
+
+def test_where_the_multiplier_is_zero_the_constraint_has_no_gradient_at_all():
+    multiplier = LagrangeMultiplier(0.5, initial=0.0)
+    loss = torch.tensor(0.7, requires_grad=True)
+    multiplier.penalty(loss).backward()
+    assert loss.grad == 0
+    multiplier.step(loss)
+    multiplier.penalty(loss).backward()
+    assert loss.grad > 0
+
+
+def test_the_gradient_of_the_penalty_is_the_multiplier_over_the_bound():
+    multiplier = LagrangeMultiplier(0.25, initial=3.0)
+    loss = torch.tensor(0.7, requires_grad=True)
+    penalty = multiplier.penalty(loss)
+    assert penalty.item() == pytest.approx(3 * (0.7 / 0.25 - 1))
+    penalty.backward()
+    assert loss.grad.item() == pytest.approx(12)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"bound": 0.0}, "bound is 0.0: it must be a number above 0"),
+        ({"bound": math.inf}, "bound is inf"),
+        ({"bound": 0.1, "initial": -1.0}, "initial is -1.0: it must be from 0 to maximum"),
+        ({"bound": 0.1, "initial": 101.0}, "initial is 101.0"),
+        ({"bound": 0.1, "lr": 0.0}, "lr is 0.0"),
+        ({"bound": 0.1, "momentum": 1.0}, "momentum is 1.0"),
+        ({"bound": 0.1, "dampening": 1.5}, "dampening is 1.5"),
+    ],
+)
+def test_a_multiplier_refuses_bad_numbers_by_name(options, message):
+    with pytest.raises(ValueError, match=message):
+        LagrangeMultiplier(**options)
+
+
+def test_a_multiplier_refuses_a_loss_for_each_caption():
+    multiplier = LagrangeMultiplier(0.1)
+    for act in (multiplier.penalty, multiplier.step):
+        with pytest.raises(ValueError, match=r"rec has shape \(3,\): it must be a scalar"):
+            act(torch.ones(3))
+
+
+# ---------------------------------------------------------------- the latent target
+
+
+def test_the_reconstruction_loss_is_the_mean_cosine_distance():
+    torch.manual_seed(0)
+    pred, target = torch.randn(5, 7, dtype=torch.float64), torch.randn(5, 7, dtype=torch.float64)
+    expected = sum(1 - float(p @ t / (p.norm() * t.norm())) for p, t in zip(pred, target, strict=True)) / 5
+    assert reconstruction_loss(pred, target).item() == pytest.approx(expected, abs=1e-12)
+    assert reconstruction_loss(3 * target, target).item() == pytest.approx(0, abs=1e-12)
+    assert reconstruction_loss(-target, target).item() == pytest.approx(2)
+
+
+def test_the_decoder_is_equation_5():
+    torch.manual_seed(0)
+    decoder = LatentTargetDecoder(4, 6, hidden=5).double()
+    first, second, third = (layer.weight for layer in decoder.layers[::2])
+    z = torch.randn(3, 4, dtype=torch.float64)
+    expected = torch.stack([third @ (second @ (first @ one).clamp(min=0)).clamp(min=0) for one in z])
+    torch.testing.assert_close(decoder(z), expected)
+    assert decoder(torch.zeros(2, 4, dtype=torch.float64)).eq(0).all(), (
+        "without biases, nothing gives nothing"
+    )
+    assert torch.autograd.gradcheck(
+        lambda x: reconstruction_loss(decoder(x), torch.ones(3, 6).double()), z.requires_grad_()
+    )
+
+
+def test_bad_shapes_are_named():
+    with pytest.raises(ValueError, match=r"pred has shape \(2, 3\) and target \(2, 4\)"):
+        reconstruction_loss(torch.ones(2, 3), torch.ones(2, 4))
+    with pytest.raises(ValueError, match=r"captions has shape \(2, 3\): it must be \(C, 4\)"):
+        LatentTargetDecoder(4, 6)(torch.ones(2, 3))
+    with pytest.raises(ValueError, match="target_dim is 0"):
+        LatentTargetDecoder(4, 0)
+    with pytest.raises(ValueError, match=r"captions has shape \(2, 3\): it must be \(C, 4\)"):
+        InputTargetDecoder(4, 9)(torch.ones(2, 3), torch.ones(2, 5, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"tokens is torch.int64 \(2, 1\): .* with L > 1"):
+        InputTargetDecoder(4, 9)(torch.ones(2, 4), torch.ones(2, 1, dtype=torch.long))
+    with pytest.raises(ValueError, match="word_dim is 0"):
+        InputTargetDecoder(4, 9, 0)
+
+
+# ---------------------------------------------------------------- the words
+
+
+def test_the_words_decoder_sees_the_words_before_and_the_vector_alone():
+    torch.manual_seed(0)
+    decoder = InputTargetDecoder(6, 11, word_dim=4)
+    captions, tokens = torch.randn(3, 6), torch.randint(11, (3, 7))
+    logits = decoder(captions, tokens)
+    assert logits.shape == (3, 6, 11)
+    later = tokens.clone()
+    later[:, 4:] = (later[:, 4:] + 1) % 11
+    torch.testing.assert_close(decoder(captions, later)[:, :4], logits[:, :4])
+    assert not torch.allclose(decoder(captions, later)[:, 4:], logits[:, 4:])
+    assert not torch.allclose(decoder(-captions, tokens)[:, 0], logits[:, 0])
+    padded = torch.cat([tokens, torch.zeros(3, 2, dtype=torch.long)], 1)
+    torch.testing.assert_close(decoder(captions, padded)[:, :6], logits)
+
+
+def test_the_loss_of_words_is_their_log_likelihood():
+    torch.manual_seed(0)
+    decoder = InputTargetDecoder(6, 11, word_dim=4)
+    captions, tokens = torch.randn(2, 6), torch.randint(11, (2, 5))
+    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    logits = decoder(captions, tokens)
+    expected = sum(
+        cross_entropy(logits[c, place - 1], tokens[c, place])
+        for c in range(2)
+        for place in range(1, 5)
+        if mask[c, place]
+    )
+    torch.testing.assert_close(captioning_loss(logits, tokens[:, 1:], mask[:, 1:]), expected / 2)
+
+
+# ---------------------------------------------------------------- in training
+
+
+def data_with_targets():
+    """Pictures with their captions' targets, here random but the same for all captions of a picture."""
+    dice = np.random.default_rng(0)
+
+    def split(name):
+        told = dice.standard_normal((20, 6)).astype(np.float32)
+        return small_split(name, 20, targets=told.repeat(2, 0))
+
+    return Dataset("small", split("train"), split("dev"), split("test"), "grid")
+
+
+def test_a_latent_target_is_learned_and_the_constraint_lets_go_of_it():
+    dual = {"name": "latent_target", "options": {"hidden": 32}}
+    longer = {"training.epochs": 12}
+    history = train(recipe(losses=["info_nce", dual]).override(longer), data_with_targets()).history
+    assert history[-1]["loss_latent_target"] < 0.75 * history[0]["loss_latent_target"]
+    bound = {"name": "latent_target", "options": {"hidden": 32, "bound": 1.9}}  # met from the first step on
+    seen = []
+
+    def watch(event):
+        if event.metrics is None:
+            constraint = event.system.losses["latent_target"].constraint
+            seen.append((float(constraint.multiplier.value), float(constraint.reconstruction)))
+
+    train(recipe(losses=["info_nce", bound]).override(longer), data_with_targets(), callback=watch)
+    multipliers = [value for value, _ in seen]
+    assert all(rec < 1.9 for _, rec in seen)
+    assert all(b < a for a, b in pairwise(multipliers))
+
+
+@pytest.mark.parametrize("name", ["latent_target", "input_target"])
+def test_a_multiplier_survives_a_stop_and_goes_on(name, tmp_path):
+    part = {"name": name, "options": {"bound": 0.3}}
+    state = assert_resumes_with_the_same_bits(
+        tmp_path, recipe(losses=["info_nce", part]), data_with_targets()
+    )
+    assert float(state[f"losses.{name}.constraint.multiplier.raw"]) != 1
+
+
+def test_data_without_targets_are_refused():
+    with pytest.raises(ValueError, match="'latent_target' predicts targets, and data 'small' has none"):
+        train(recipe(losses=["info_nce", "latent_target"]))
+
+
+def test_sets_have_no_single_vector_to_decode_from():
+    part = {"name": "latent_target", "options": {}}
+    sets = {"image.pool": {"name": "slots", "options": {"slots": 2, "hidden": 8}}}
+    sets["text.pool"] = sets["image.pool"]
+    with pytest.raises(ValueError, match="the captions have no single vectors"):
+        train(
+            recipe(losses=["triplet", part]).override(sets | {"similarity": "smooth_chamfer"}),
+            data_with_targets(),
+        )

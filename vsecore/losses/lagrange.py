@@ -1,0 +1,140 @@
+"""A constraint in place of a weight: push a loss below a bound, and no further."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class LagrangeMultiplier(nn.Module):
+    """Weigh a loss by a number that grows while the loss is above its bound, and shrinks while it is below.
+
+    The model descends on `penalty`, and the multiplier ascends on it. While the bound is not met, the
+    multiplier grows, and with it the gradient of the loss. Once it is met, the multiplier falls; at zero the
+    loss has no gradient at all. A fixed weight would never stop pushing.
+
+    In each step of training the multiplier is used first (`penalty`), then moved (`step`). Its state is in
+    buffers, so that it is saved and resumed with the model.
+
+    Args:
+        bound: the value that the loss should reach, > 0 (eta).
+        initial: where the multiplier starts, from 0 to the maximum.
+        lr: learning rate of the ascent.
+        momentum: of the ascent, in [0, 1).
+        dampening: how much of each new gradient the momentum leaves out, in [0, 1]; nothing of the first one,
+            as in `torch.optim.SGD`.
+        maximum: the multiplier's upper limit.
+        projected: keep the multiplier between 0 and the maximum after each step. False: it moves freely, and
+            only the value that is used is kept in these limits, as in the released code. Then it can wind up:
+            far below zero it needs as many steps to come back.
+
+    Raises:
+        ValueError: an argument is out of its range.
+
+    Source: Bleeker, Yates and de Rijke 2023 (LTD), equation 9 and section 4.2; Platt and Barr 1987.
+    """
+
+    raw: Tensor
+    velocity: Tensor
+    moving: Tensor
+
+    def __init__(
+        self,
+        bound: float,
+        initial: float = 1.0,
+        lr: float = 5e-3,
+        momentum: float = 0.9,
+        dampening: float = 0.9,
+        maximum: float = 100.0,
+        projected: bool = True,
+    ) -> None:
+        super().__init__()
+        for name, number in (("bound", bound), ("lr", lr), ("maximum", maximum)):
+            if not (number > 0 and math.isfinite(number)):
+                raise ValueError(f"{name} is {number}: it must be a number above 0")
+        if not 0 <= initial <= maximum:
+            raise ValueError(f"initial is {initial}: it must be from 0 to maximum, which is {maximum}")
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum is {momentum}: it must be at least 0 and below 1")
+        if not 0 <= dampening <= 1:
+            raise ValueError(f"dampening is {dampening}: it must be from 0 to 1")
+        self.bound, self.lr, self.momentum, self.dampening = bound, lr, momentum, dampening
+        self.maximum, self.projected = maximum, projected
+        self.register_buffer("raw", torch.tensor(float(initial)))
+        self.register_buffer("velocity", torch.zeros(()))
+        self.register_buffer("moving", torch.tensor(False))  # whether it has been stepped
+
+    @property
+    def value(self) -> Tensor:
+        """The multiplier as it is used, from 0 to the maximum: a scalar."""
+        return self.raw.clamp(0, self.maximum)
+
+    def penalty(self, rec: Tensor) -> Tensor:
+        """Return value * (rec / bound - 1), a scalar with gradient to the loss alone.
+
+        Args:
+            rec: the loss that should come below the bound, a scalar.
+
+        Raises:
+            ValueError: rec is no scalar.
+        """
+        return self.value.detach() * self._excess(rec)
+
+    @torch.no_grad()
+    def step(self, rec: Tensor) -> None:
+        """Move the multiplier up the gradient of the penalty, rec / bound - 1.
+
+        Args:
+            rec: the loss of this step of training, a scalar.
+
+        Raises:
+            ValueError: rec is no scalar.
+        """
+        gradient = self._excess(rec.detach()).to(self.raw)
+        fresh = torch.where(self.moving, (1 - self.dampening) * gradient, gradient)
+        self.velocity.mul_(self.momentum).add_(fresh)  # zero before the first step
+        self.raw.add_(self.lr * self.velocity)
+        if self.projected:
+            self.raw.clamp_(0, self.maximum)
+        self.moving.fill_(True)
+
+    def _excess(self, rec: Tensor) -> Tensor:
+        """How far the loss is above the bound, in units of the bound; below 0 once the bound is met."""
+        if rec.ndim:
+            raise ValueError(f"rec has shape {tuple(rec.shape)}: it must be a scalar")
+        return rec / self.bound - 1
+
+
+class Constraint(nn.Module):
+    """A loss that is added as it is, or as a constraint: what decoders of captions have in common.
+
+    Args:
+        bound: the value that the loss should reach; None: the loss is added as it is (the dual objective).
+        projected: see `LagrangeMultiplier`.
+
+    Attributes:
+        multiplier: the `LagrangeMultiplier`; None without a bound.
+        reconstruction: the loss of the last call, before it was weighed: a scalar without gradient.
+
+    Raises:
+        ValueError: bound is not above 0.
+
+    Source: Bleeker, Yates and de Rijke 2023 (LTD), equations 7 and 9.
+    """
+
+    def __init__(self, bound: float | None = None, projected: bool = True) -> None:
+        super().__init__()
+        self.multiplier = None if bound is None else LagrangeMultiplier(bound, projected=projected)
+        self.reconstruction: Tensor | None = None
+
+    def forward(self, rec: Tensor) -> Tensor:
+        """Return the loss or its penalty, a scalar; in training the multiplier moves afterwards."""
+        self.reconstruction = rec.detach()
+        if self.multiplier is None:
+            return rec
+        penalty = self.multiplier.penalty(rec)
+        if self.training:
+            self.multiplier.step(rec)
+        return penalty
