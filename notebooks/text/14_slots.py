@@ -289,8 +289,8 @@ check("14.break", your_part)
 # ## Over slots or over elements?
 #
 # Does the competition matter? We train the same system with the usual softmax, over the elements: every slot weighs the cells by itself.
-# How alike are the maps of two slots? Weights of one slot add up to 1. The *overlap* of two slots is what they have in common: the sum, over
-# the elements, of the smaller of their two weights.
+# How alike are the maps of two slots? Weights of one slot add up to 1. Their *overlap*
+# (the *overlap of slots*) is what they have in common: the sum, over the elements, of the smaller of both weights.
 #
 # ```{exercise} How far two slots overlap
 # :label: ex-14-overlap
@@ -390,7 +390,8 @@ lesson.report("14_parts", alone)
 #
 # Two sets give $K \cdot L$ cosines, $c(x, y)$. What should their similarity be? MIL takes the largest of them, so only that pair learns.
 # Match probability takes a mean over all, so every element is pulled towards every other. The *Chamfer similarity* pairs each element with
-# its nearest in the other set, both ways. *Smooth-Chamfer* replaces that maximum by log-sum-exp, divided by $\alpha$:
+# its nearest in the other set, both ways. The *smooth-Chamfer similarity* replaces that
+# maximum by log-sum-exp, divided by $\alpha$:
 #
 # $$
 # \begin{aligned}
@@ -468,12 +469,12 @@ plots.show(
 # ## Who gets gradient?
 #
 # What a pair of elements learns depends on the derivative of the similarity by its cosine. For smooth-Chamfer these are two softmaxes, one
-# over each set. Take elements $x'$ and $y'$:
+# over each set. Take the elements $x_i$ and $y_j$:
 #
 # $$
 # \begin{aligned}
-# \frac{\partial s}{\partial c(x', y')} = {} & \frac{1}{2 K} \frac{e^{\alpha c(x', y')}}{\sum_{y} e^{\alpha c(x', y)}} \\
-# & + \frac{1}{2 L} \frac{e^{\alpha c(x', y')}}{\sum_{x} e^{\alpha c(x, y')}} \qquad (8)
+# \frac{\partial s}{\partial c(x_i, y_j)} = {} & \frac{1}{2 K} \frac{e^{\alpha c(x_i, y_j)}}{\sum_{y} e^{\alpha c(x_i, y)}} \\
+# & + \frac{1}{2 L} \frac{e^{\alpha c(x_i, y_j)}}{\sum_{x} e^{\alpha c(x, y_j)}} \qquad (8)
 # \end{aligned}
 # $$
 #
