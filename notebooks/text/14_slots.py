@@ -155,11 +155,11 @@ plots.show(
 #
 # ## Slot attention from nothing
 #
-# A slot is a vector that asks. Its query meets the key of each cell, as in the attention of
+# In *slot attention*, a slot is a vector that asks. Its query meets the key of each cell, as in the attention of
 # [Encoders: what the vectors see](02_encoders.ipynb). The difference is one word in the softmax. There, a query shares out *itself* among
 # the cells. Here, a *cell* is shared out among the slots:
 #
-# $$A_{nk} = \frac{e^{M_{nk}}}{\sum_{i=1}^{K} e^{M_{ni}}}, \qquad M = \frac{k q^\top}{\sqrt{D_h}} \qquad (2)$$
+# $$A_{nk} = \frac{\exp(M_{nk})}{\sum_{i=1}^{K} \exp(M_{ni})}, \qquad M = \frac{k q^\top}{\sqrt{D_h}} \qquad (2)$$
 #
 # Here $A$ are the shares of the cells, $M$ the products behind them, and $K$ counts slots. What one slot takes, the others cannot have.
 #
@@ -395,8 +395,8 @@ lesson.report("14_parts", alone)
 #
 # $$
 # \begin{aligned}
-# s = {} & \frac{1}{2 \alpha K} \sum_{x} \log \sum_{y} e^{\alpha c(x, y)} \\
-# & + \frac{1}{2 \alpha L} \sum_{y} \log \sum_{x} e^{\alpha c(x, y)} \qquad (6)
+# s = {} & \frac{1}{2 \alpha K} \sum_{x} \log \sum_{y} \exp(\alpha c(x, y)) \\
+# & + \frac{1}{2 \alpha L} \sum_{y} \log \sum_{x} \exp(\alpha c(x, y)) \qquad (6)
 # \end{aligned}
 # $$
 #
@@ -473,8 +473,8 @@ plots.show(
 #
 # $$
 # \begin{aligned}
-# \frac{\partial s}{\partial c(x_i, y_j)} = {} & \frac{1}{2 K} \frac{e^{\alpha c(x_i, y_j)}}{\sum_{y} e^{\alpha c(x_i, y)}} \\
-# & + \frac{1}{2 L} \frac{e^{\alpha c(x_i, y_j)}}{\sum_{x} e^{\alpha c(x, y_j)}} \qquad (8)
+# \frac{\partial s}{\partial c(x_i, y_j)} = {} & \frac{1}{2 K} \frac{\exp(\alpha c(x_i, y_j))}{\sum_{y} \exp(\alpha c(x_i, y))} \\
+# & + \frac{1}{2 L} \frac{\exp(\alpha c(x_i, y_j))}{\sum_{x} \exp(\alpha c(x, y_j))} \qquad (8)
 # \end{aligned}
 # $$
 #
