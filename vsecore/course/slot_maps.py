@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -44,7 +43,8 @@ def painted(pixels: np.ndarray, values: Tensor, colours: Sequence[str]) -> np.nd
     side = math.isqrt(cells)
     if not slots or side * side != cells or slots != len(colours):
         raise ValueError(
-            f"values are {tuple(values.shape)}: they must be (K, N), a row for each of the {len(colours)} colours "
+            f"values are {tuple(values.shape)}: they must be (K, N), a row for each of the {len(colours)} "
+            "colours "
             "and a column for each cell of a square grid"
         )
     if not bool(((values >= 0) & (values <= 1 + 1e-4)).all()):
@@ -68,11 +68,12 @@ def slot_rounds(
 ) -> Figure:
     """Draw a picture, what each slot takes of it in each round, and the caption that each slot is nearest to.
 
-    Below the picture, all slots of the last round lie over it at once.
+    Each map is scaled to its own largest share, since a slot may have a small part of many cells. Below the
+    picture, all slots of the last round lie over it at once, with their shares as they are.
 
     Args:
         pixels: the picture, uint8 (H, W, 3).
-        shares: of each cell for each slot, (T, K, N), as `SlotSetPrediction.attention` has them for a picture.
+        shares: of each cell for each slot, (T, K, N), a picture's of `SlotSetPrediction.attention`.
         captions: K captions, one for each slot.
         right: which of them are true of the picture; these get a tick. None: nobody knows.
 
@@ -82,10 +83,11 @@ def slot_rounds(
     rounds, slots = _checked(shares)
     if len(captions) != slots or (right is not None and len(right) != slots):
         raise ValueError(
-            f"captions and right have {len(captions)} and {'no' if right is None else len(right)} entries: they "
+            f"captions and right have {len(captions)} and {'no' if right is None else len(right)} entries: "
+            "they "
             f"must have {slots}, one for each slot"
         )
-    figure = plt.figure(figsize=(11, 1.5 * slots + 0.3))
+    figure = plt.figure(figsize=(11, 1.36 * slots + 0.3))
     half = max(1, slots // 2)
     grid = figure.add_gridspec(slots, rounds + 3, width_ratios=[1, 1, *[1] * rounds, 2.4])
     colours = COLOURS[:slots]
@@ -99,7 +101,9 @@ def slot_rounds(
     for slot in range(slots):
         for number in range(rounds):
             axes = figure.add_subplot(grid[slot, 2 + number])
-            axes.imshow(painted(pixels, shares[number, slot : slot + 1], colours[slot : slot + 1]))
+            values = shares[number, slot : slot + 1]  # (1, N)
+            scaled = values / values.max().clamp(min=1e-9)
+            axes.imshow(painted(pixels, scaled, colours[slot : slot + 1]))
             if slot == 0:
                 axes.set_title(f"round {number + 1}", fontsize=10, loc="center")
             if number == 0:
@@ -110,7 +114,7 @@ def slot_rounds(
         said = textwrap.fill(tick + captions[slot], 30)
         words.text(0.02, 0.5, said, va="center", fontsize=9, transform=words.transAxes)
         if slot == 0:
-            words.set_title("nearest caption", fontsize=10)
+            words.text(0.02, 0.94, "nearest caption", va="top", fontsize=10, transform=words.transAxes)
         axes_of_all.append(words)
     _bare(axes_of_all)
     return figure
@@ -129,7 +133,8 @@ def slot_rows(pictures: Sequence[np.ndarray], maps: Mapping[str, Tensor]) -> Fig
     for name, each in maps.items():
         if each.ndim != 3 or len(each) != len(pictures):
             raise ValueError(
-                f"maps[{name!r}] are {tuple(each.shape)}: they must be ({len(pictures)}, K, N), one row a picture"
+                f"maps[{name!r}] are {tuple(each.shape)}: they must be ({len(pictures)}, K, N), one row a "
+                "picture"
             )
     counts = [each.shape[1] for each in maps.values()]
     widths = [1.0]

@@ -55,7 +55,9 @@ def _receive(slots: Tensor, values: Tensor, A: Tensor, W_o: Tensor) -> Tensor:
 def _shared() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Slots (2, 3, 4), values (2, 6, 5), shares (2, 3, 6) with padding in the second row, W_o (5, 4)."""
     generator = torch.Generator().manual_seed(3)
-    slots, values, logits = (torch.randn(2, *shape, generator=generator) for shape in ((3, 4), (6, 5), (3, 6)))
+    slots, values, logits = (
+        torch.randn(2, *shape, generator=generator) for shape in ((3, 4), (6, 5), (3, 6))
+    )
     A = logits.softmax(1)
     A[1, :, 4:] = 0
     return slots, values, A, torch.randn(5, 4, generator=generator)
@@ -201,7 +203,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _like(_shares, answer, *_elements([6, 6])),
-                "The softmax takes the products of queries and keys, divided by the square root of their width.",
+                "The softmax takes the products of queries and keys, divided by the square root of their "
+                "width.",
             ),
             Trial(
                 lambda answer: _like(_shares, answer, *_elements([6, 4, 1])),
@@ -209,7 +212,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _like(_shares, answer, *_elements([6, 4, 1], float("nan"))),
-                "Padding may hold anything, NaN too, and zero times NaN is NaN: try torch.where or masked_fill "
+                "Padding may hold anything, NaN too, and zero times NaN is NaN: try torch.where or "
+                "masked_fill "
                 "after the softmax.",
             ),
         ),
@@ -254,7 +258,8 @@ EXERCISES: dict[str, Exercise] = {
                     shared[3].sum(0).expand(2, 3, 4),
                     atol=1e-5,
                 ),
-                "A slot takes a mean: if all values are alike, it must receive that value. Divide its shares by "
+                "A slot takes a mean: if all values are alike, it must receive that value. Divide its "
+                "shares by "
                 "their sum over the elements.",
             ),
             Trial(
@@ -270,7 +275,8 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(
                 lambda answer: _like(_not_normalised, answer, *_shared()),
-                "You added sums, not means: a slot that takes many elements would grow. First divide A by its "
+                "You added sums, not means: a slot that takes many elements would grow. First divide A by "
+                "its "
                 "sum over the elements.",
             ),
             Trial(
@@ -302,7 +308,9 @@ EXERCISES: dict[str, Exercise] = {
                 "That is a slot's share of one row. Which part of all that the slot receives is padding?",
             ),
             Trial(lambda answer: near(answer, 3 / 5, 1e-3), "Divide by all rows, not by the words alone."),
-            Trial(lambda answer: near(answer, 5 / 8, 1e-3), "That is the words' part. The padding has the rest."),
+            Trial(
+                lambda answer: near(answer, 5 / 8, 1e-3), "That is the words' part. The padding has the rest."
+            ),
         ),
     ),
     "14.overlap": Exercise(
@@ -315,7 +323,9 @@ EXERCISES: dict[str, Exercise] = {
                 "Return one number for each picture, (B,).",
             ),
             Trial(
-                lambda answer: torch.allclose(answer(_maps()[:, :1].expand(-1, 4, -1)), torch.ones(3), atol=1e-5),
+                lambda answer: torch.allclose(
+                    answer(_maps()[:, :1].expand(-1, 4, -1)), torch.ones(3), atol=1e-5
+                ),
                 "Slots with the same weights overlap by 1: for two slots, add up the smaller of their two "
                 "weights over the elements; then take the mean over the pairs.",
             ),
@@ -325,7 +335,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _like(_overlap, answer, _maps()),
-                "Each pair of different slots counts once: the mean over the K (K - 1) / 2 pairs of the sum of "
+                "Each pair of different slots counts once: the mean over the K (K - 1) / 2 pairs of the "
+                "sum of "
                 "the smaller weights.",
             ),
         ),
@@ -343,9 +354,7 @@ EXERCISES: dict[str, Exercise] = {
         12,
         (
             Trial(
-                lambda answer: (
-                    isinstance(made := answer(*_sets(), 16.0), Tensor) and made.shape == (2, 3)
-                ),
+                lambda answer: isinstance(made := answer(*_sets(), 16.0), Tensor) and made.shape == (2, 3),
                 "Return a number for each picture with each caption, (B, C).",
             ),
             Trial(
@@ -365,12 +374,14 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _like(_smooth, answer, *_sets(), 200.0),
-                "A large alpha gives infinity: exp(200) is too large for float32. torch.logsumexp never forms "
+                "A large alpha gives infinity: exp(200) is too large for float32. torch.logsumexp never "
+                "forms "
                 "it.",
             ),
             Trial(
                 _smooth_learns,
-                "No gradient arrives at the sets: stay with torch's operations, without .item(), detach or numpy.",
+                "No gradient arrives at the sets: stay with torch's operations, without .item(), detach or "
+                "numpy.",
             ),
         ),
         mistakes=(
@@ -409,7 +420,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _like(_gradient, answer, _cosines(4, 4), 16.0),
-                "The first term compares a pair with those of the same x, the second with those of the same y.",
+                "The first term compares a pair with those of the same x, the second with those of the "
+                "same y.",
             ),
             Trial(
                 lambda answer: all(_like(_gradient, answer, _cosines(), alpha) for alpha in (1.0, 16.0)),
@@ -463,12 +475,12 @@ EXERCISES: dict[str, Exercise] = {
             Trial(lambda answer: near(answer, 1024, 0.5), "That is one vector against one."),
             Trial(lambda answer: near(answer, 4096, 0.5), "That is one vector against a set of four."),
             Trial(lambda answer: near(answer, 8192, 0.5), "Four elements meet four: they are not added."),
-            Trial(lambda answer: near(answer, 32_768, 0.5), "A multiplication with its addition counts once."),
+            Trial(
+                lambda answer: near(answer, 32_768, 0.5), "A multiplication with its addition counts once."
+            ),
         ),
         difficulty="easy",
         message="Right. The paper says 16.4K.",
     ),
-    "14.explore": Exercise(
-        "Change one thing", "explore", 20, EXPLORED, difficulty="hard", message="Noted."
-    ),
+    "14.explore": Exercise("Change one thing", "explore", 20, EXPLORED, difficulty="hard", message="Noted."),
 }
