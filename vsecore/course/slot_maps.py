@@ -176,7 +176,8 @@ def set_points(axes: Axes, points: np.ndarray, slots: np.ndarray, of_captions: n
         for slot in np.unique(slots):
             here = of_side & (slots == slot)
             axes.scatter(
-                *points[here].T,
+                points[here, 0],
+                points[here, 1],
                 s=13,
                 marker=marker,
                 alpha=0.75,
