@@ -10,6 +10,7 @@ from answers import (
     joint_space,
     learning_to_rank,
     pooling,
+    slots,
     start_here,
     structural_alignment,
 )
@@ -54,6 +55,16 @@ TOLD = [
     ("10.balance", pooling.adds_nan, "Zero times NaN"),
     ("11.loss", how_many_negatives.zero_for_a_mask, "below zero"),
     ("11.loss", how_many_negatives.without_mask, "With all negatives"),
+    ("14.shares", slots.over_elements, "softmax of a Transformer"),
+    ("14.shares", slots.masked_before, "after the softmax"),
+    ("14.shares", slots.masked_by_large, "equal parts"),
+    ("14.shares", slots.multiplied, "zero times NaN"),
+    ("14.receive", slots.not_normalised, "not means"),
+    ("14.overlap", slots.with_itself, "with itself"),
+    ("14.smooth", slots.one_sided, "one direction"),
+    ("14.smooth", slots.overflows, "exp(200)"),
+    ("14.gradient", slots.sizes_swapped, "swapped"),
+    ("14.gradient", slots.over_all_pairs, "over all pairs"),
 ]
 
 

@@ -35,6 +35,7 @@ from vsecore.losses import (
     triplet,
 )
 from vsecore.mining import mine_offline_negatives
+from vsecore.sets import SlotSetPrediction
 from vsecore.similarity import cosine
 
 TEXTS = {
@@ -472,6 +473,38 @@ def gradients_by_hand() -> None:
         torch.testing.assert_close(mine.double(), point.grad)
 
 
+def slot_attention() -> None:
+    """Equations 2 to 5, with padding that holds anything, on weights of the package's module."""
+    torch.manual_seed(7)
+    module = SlotSetPrediction(6, slots=3, iterations=2, hidden=10).double().eval()
+    local, whole = torch.randn(5, 9, 6).double(), torch.randn(5, 6).double()
+    mask = torch.arange(9) < torch.tensor([9, 4, 1, 7, 2])[:, None]
+    theirs = module(local, whole, mask)
+    torch.testing.assert_close(taught("14")["predict_set"](module, local, whole, mask), theirs)
+    module.keep_attention = True
+    module(local, whole, mask)
+    x = module.norm_local(local)
+    queries = module.query(module.norm_slots(module.start.expand(5, -1, -1)))
+    shares = taught("14")["shares_of"](module.key(x), queries, mask)
+    torch.testing.assert_close(shares.detach(), module.attention[:, 0])
+
+
+def smooth_chamfer_by_hand() -> None:
+    """Equations 6 and 8: values, and the gradient by every cosine."""
+    generator = torch.Generator().manual_seed(7)
+    for k, n in ((4, 4), (1, 1), (3, 5)):
+        v, t = (torch.randn(2, size, 6, generator=generator).double() for size in (k, n))
+        v, t = F.normalize(v, dim=-1), F.normalize(t, dim=-1)
+        for alpha in (1.0, 16.0, 100.0):
+            theirs = similarity.smooth_chamfer(v, t, alpha)
+            torch.testing.assert_close(taught("14")["smooth"](v, t, alpha), theirs)
+            c = (v[0] @ t[0].T).requires_grad_()
+            score = similarity.SmoothChamfer(alpha).score(c.clone()[:, None, :, None]).sum()
+            (expected,) = torch.autograd.grad(score, c)
+            mine = taught("14")["gradient_by_hand"](c.detach(), alpha)
+            torch.testing.assert_close(mine, expected)
+
+
 def worse_of_two_ranks() -> None:
     generator = torch.Generator().manual_seed(7)
     owner = torch.arange(35)[torch.randperm(35, generator=generator)] // 5
@@ -530,6 +563,11 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("11", "how_many"): how_many,
     ("12", "mean_of"): mean_of_matrices,
     ("12", "as_one"): ensemble_as_one,
+    ("14", "shares_of"): slot_attention,
+    ("14", "receive"): slot_attention,
+    ("14", "predict_set"): slot_attention,
+    ("14", "smooth"): smooth_chamfer_by_hand,
+    ("14", "gradient_by_hand"): smooth_chamfer_by_hand,
 }
 
 

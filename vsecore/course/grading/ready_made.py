@@ -71,6 +71,19 @@ IN_THE_PACKAGE: dict[str, tuple[str, ...]] = {
     "11.rule": ("losses.adopt_k", "losses.negatives_kept"),
     "12.one": ("evaluation.ensemble",),
     "12.rerank": (),
+    "14.shares": ("sets.SlotSetPrediction", "pooling.POOLS", "pooling.build_pool"),
+    "14.receive": ("sets.SlotSetPrediction", "pooling.POOLS", "pooling.build_pool"),
+    "14.overlap": (),
+    "14.smooth": (
+        "similarity.smooth_chamfer",
+        "similarity.SmoothChamfer",
+        "similarity.SIMILARITIES",
+    ),
+    "14.gradient": (
+        "similarity.smooth_chamfer",
+        "similarity.SmoothChamfer",
+        "similarity.SIMILARITIES",
+    ),
 }
 
 

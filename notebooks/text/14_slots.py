@@ -1,0 +1,879 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,text//py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Slots
+#
+# **You will be able to** write slot attention and the smooth-Chamfer similarity, show what each slot of a picture looks at, and say which
+# elements of a set learn under which similarity.
+#
+# **You need** the notebooks [Encoders: what the vectors see](02_encoders.ipynb) and [Learning to rank](04_learning_to_rank.ipynb).
+#
+# **It takes** about 2 minutes and 2 GB of memory on two cores; the exercises take an hour and a half.
+#
+# The map: encode → **pool** → compare → learn.
+
+# %% tags=["parameters"]
+tier = "lesson"
+data = "scenes"
+data_root = ""
+seed = 0
+
+# %% tags=["hide-input"]
+import dataclasses
+import itertools
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from IPython.display import Markdown
+from sklearn.manifold import TSNE
+
+from vsecore import course, records
+from vsecore.course import plots, slot_maps
+from vsecore.evaluation import evaluate
+from vsecore.paths import results
+from vsecore.recipes import get
+from vsecore.sets import SlotSetPrediction, circular_variance
+from vsecore.similarity import (
+    Chamfer,
+    MatchProbability,
+    Mil,
+    SmoothChamfer,
+    chamfer,
+    max_sim,
+    smooth_chamfer,
+)
+
+lesson = course.begin(tier, data, data_root, seed)
+plots.house_style()
+
+# %% [markdown]
+# ## Four vectors for a picture
+#
+# A picture shows several things, and a caption names some of them. So DivE {cite}`kim2023dive` embeds each as a *set* of four vectors.
+# A *slot* collects one of them: four slots compete for the cells of a picture, in four rounds. We train DivE on scenes, small and short.
+
+# %%
+quick = {"dim": 64, "text.encoder.word_dim": 64, "losses.triplet.warmup_epochs": 1}
+options = {"hidden": 64, "heads": 1, "drop": 0.0}
+quick |= {
+    f"{side}.pool.{k}": value for side in ("image", "text") for k, value in options.items()
+}
+short = {"epochs": 2, "batch_size": 32, "learning_rate": 4e-3, "set_factor": 1.0}
+short |= {"warmup_steps": 0, "schedule": "cosine"}
+quick |= {f"training.{k}": value for k, value in short.items()}
+scale = lesson.pick(smoke=quick | {"training.epochs": 1}, lesson=quick, full={})
+dataset = lesson.dataset("grid")
+size = lesson.pick(smoke=600, lesson=2500, full=len(dataset.train))
+dataset = dataclasses.replace(dataset, train=dataset.train.subset(size))
+run = lesson.trained(get("dive_grid_gru", scale), dataset)
+
+# %% tags=["hide-input"]
+dev = dataset.dev.subset(min(250, len(dataset.dev)))
+pictures = torch.from_numpy(np.array(dev.pictures, dtype=np.float32))  # (Ni, N, F)
+
+
+@torch.no_grad()
+def embedded(run):
+    """The development split's pictures and captions, with their slots and elements."""
+    tokens, mask = run.tokenizer.encode(dev.captions)  # (Nc, L) each
+    return run.model.encode_pictures(pictures), run.model.encode_captions(tokens, mask)
+
+
+@torch.no_grad()
+def attention(run, some):
+    """What a model's slots take of pictures (B, N, F) in each round: (B, T, K, N)."""
+    predict = run.model.image_pool.predict
+    predict.keep_attention = True
+    run.model.encode_pictures(some)
+    predict.keep_attention = False
+    return predict.attention
+
+
+def rsum(scores):
+    return evaluate(scores, dev.owner)["rsum"]
+
+
+# %%
+v, t = embedded(run)
+print("pictures", tuple(v.vectors.shape), "captions", tuple(t.vectors.shape))
+near = torch.einsum("ikd,cld->ikcl", v.vectors, t.vectors).amax(3)  # (Ni, K, Nc)
+nearest = near.argmax(2)  # (Ni, K)   the caption nearest to each element
+lesson.report("14_dive", {"rsum": rsum(smooth_chamfer(v.vectors, t.vectors))})
+
+# %% [markdown]
+# Here is a picture. Each row is a slot with its colour, each column a round. The more colour, the more of a cell the slot takes; each map
+# is scaled to its largest share. On the right stands the caption nearest to the slot's vector, with a tick if it is true of the picture.
+
+# %% tags=["hide-input"]
+
+
+def truth(row):
+    """Whether each slot's nearest caption is true of a picture; None for photographs."""
+    said = [lesson.true_of(dev.captions[one], "dev", [row])[0] for one in nearest[row].tolist()]
+    return None if None in said else [one[0] for one in said]
+
+
+shares = attention(run, pictures)  # (Ni, T, K, N)
+spread = shares[:, -1].amax(2).sum(1)  # (Ni,)   each slot has a cell that is mostly its own
+candidates = spread.argsort(descending=True)[:60].tolist()
+marks = {row: truth(row) for row in candidates}
+
+
+def worth(row):
+    """How many different true captions the slots find."""
+    right = marks[row] or [True] * len(nearest[row])
+    return len({one for one, true in zip(nearest[row].tolist(), right, strict=True) if true})
+
+
+shown = sorted(candidates, key=worth, reverse=True)[:4]
+first = shown[0]
+figure = slot_maps.slot_rounds(
+    lesson.pictures("dev", [first])[0],
+    shares[first],
+    [dev.captions[one] for one in nearest[first].tolist()],
+    marks[first],
+)
+plots.show(
+    figure,
+    alt="A picture and, for each of four slots in four rounds, a map of the cells that it takes, in the slot's colour. Below the picture, "
+    "all slots of the last round together. Beside each slot, the caption that lies nearest to its vector.",
+)
+
+# %% [markdown]
+# (We picked a clear example.) See how the maps change from round to round. In the paper's figures, one slot often takes what the others
+# leave: look for such a slot here. The nearest captions may speak of the whole scene, since each vector has a part of its slot and a part
+# that all four share. We build both.
+#
+# ## Slot attention from nothing
+#
+# In *slot attention*, a slot is a vector that asks. Its query meets the key of each cell, as in the attention of
+# [Encoders: what the vectors see](02_encoders.ipynb). The difference is one word in the softmax. There, a query shares out *itself* among
+# the cells. Here, a *cell* is shared out among the slots:
+#
+# $$A_{nk} = \frac{\exp(M_{nk})}{\sum_{i=1}^{K} \exp(M_{ni})}, \qquad M = \frac{k q^\top}{\sqrt{D_h}} \qquad (2)$$
+#
+# Here $A$ are the shares of the cells, $M$ the products behind them, and $K$ counts slots. What one slot takes, the others cannot have.
+#
+# ```{exercise} Share out the elements
+# :label: ex-14-shares
+#
+# `keys` is (B, N, Dh), `queries` (B, K, Dh), `mask` (B, N). Return the shares, (B, K, N): for each element they add up to 1 over
+# the slots. Padding gives nothing to any slot: set its shares to 0 *after* the softmax.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("14.shares")
+def shares_of(keys, queries, mask):  # (B, N, Dh), (B, K, Dh), (B, N) -> (B, K, N)
+    # your part
+    M = queries @ keys.mT / math.sqrt(keys.shape[-1])  # (B, K, N)
+    return M.softmax(1).masked_fill(~mask[:, None], 0)  # eq. 2
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-14-shares
+# :class: dropdown
+#
+# The softmax goes over the slots, dimension 1. `masked_fill` puts a zero in place of whatever padding holds, even NaN.
+# ````
+#
+# A slot then takes the weighted mean of the values, so its shares must first add up to 1 over the elements. What it
+# receives is added to what it was. Let $E$ be the slots and $u$ the values:
+#
+# $$\hat A_{nk} = \frac{A_{nk}}{\sum_{i=1}^{N} A_{ik}}, \qquad \bar E = \hat A^\top u W_o + E \qquad (3)$$
+#
+# ```{exercise} What a slot receives
+# :label: ex-14-receive
+#
+# Write equation 3. `slots` is (B, K, D), `values` (B, N, Dh), `A` (B, K, N), `W_o` (Dh, D). Return (B, K, D).
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("14.receive")
+def receive(slots, values, A, W_o):  # -> (B, K, D)
+    # your part
+    weights = A / A.sum(2, keepdim=True)  # (B, K, N)   over the elements
+    return slots + weights @ values @ W_o  # eq. 3
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-14-receive
+# :class: dropdown
+#
+# Without the division, a slot that takes many cells would receive more than one that takes few.
+# ````
+#
+# One round is these two steps and a small network (eq. 4); the same weights serve every round. At the end, a *global feature*, here the mean
+# of the cells, is added to all slots (eq. 5). Both are normalised first, so that neither drowns the other.
+
+
+# %%
+def predict_set(module, local, whole, mask):  # (B, N, D), (B, D), (B, N) -> (B, K, D)
+    x = module.norm_local(local)
+    keys, values = module.key(x), module.value(x)  # (B, N, Dh) each
+    slots = module.start.expand(len(x), -1, -1)  # (B, K, D)   E^0 is learned
+    for _ in range(module.iterations):
+        A = shares_of(keys, module.query(module.norm_slots(slots)), mask)  # eq. 2
+        slots = receive(slots, values, A, module.out.weight.T)  # eq. 3
+        slots = slots + module.mlp(module.norm_update(slots))  # eq. 4
+    return module.norm_last(slots) + module.norm_global(whole)[:, None]  # eq. 5
+
+
+# %%
+module = SlotSetPrediction(32, slots=4, iterations=4, hidden=48).eval()
+local, whole = torch.randn(8, 12, 32), torch.randn(8, 32)
+mask = torch.arange(12) < torch.randint(1, 13, (8, 1))  # (B, N)
+with torch.no_grad():
+    torch.testing.assert_close(
+        predict_set(module, local, whole, mask), module(local, whole, mask)
+    )
+print("vsecore.sets.SlotSetPrediction predicts the same sets")
+
+# %% [markdown]
+# ````{admonition} Where the released code departs from the paper
+# :class: note dropdown
+#
+# The code gives the slots several heads and dropout, and it masks before the softmax. The next section shows what that does. Slot
+# attention {cite}`locatello2020slots` also starts from random slots and updates them by a GRU; DivE learns the start and adds.
+# ````
+#
+# ## Break it: mask before the softmax
+#
+# In most attentions you hide padding before the softmax. Suppose you do so here: a padded element has the same low logit for every slot.
+
+# %%
+logits = torch.zeros(1, 4, 8)  # (B, K, N): five words, three rows of padding
+mask = torch.arange(8)[None] < 5
+for low in (-torch.inf, -1e9):
+    A = logits.masked_fill(~mask[:, None], low).softmax(1)
+    print(low, A[0, :, 7].tolist())
+
+# %% [markdown]
+# ```{exercise} Break it
+# :label: ex-14-break
+#
+# All logits are equal, as above, and padding has the logit -1e9 before the softmax over slots. Then equation 3. What part of a slot's
+# weight lies on the padding?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_part = 3 / 8  # your part: one number
+check("14.break", your_part)
+
+# %% [markdown]
+# ````{solution} ex-14-break
+# :class: dropdown
+#
+# 3/8. Each slot gets a quarter of every row, of words and of padding alike, so after the division each of the 8 rows has the same weight.
+# The set of a caption would depend on the longest caption of its batch.
+# ````
+#
+# ## Over slots or over elements?
+#
+# Does the competition matter? We train the same system with the usual softmax, over the elements: every slot weighs the cells by itself.
+# How alike are the maps of two slots? Weights of one slot add up to 1. The
+# *overlap of slots* is what two of them have in common: the sum, over the elements, of the smaller of their two weights.
+#
+# ```{exercise} How far two slots overlap
+# :label: ex-14-overlap
+#
+# `weights` is (B, K, N); each row adds up to 1. Return the mean overlap of the pairs of different slots, (B,).
+# ```
+#
+# ```{hint}
+# :class: dropdown
+#
+# `torch.triu_indices(K, K, 1)` gives the numbers of both slots of all pairs.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("14.overlap")
+def overlap(weights):  # (B, K, N) -> (B,)
+    # your part
+    K = weights.shape[1]
+    one, other = torch.triu_indices(K, K, 1)
+    return torch.minimum(weights[:, one], weights[:, other]).sum(2).mean(1)
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-14-overlap
+# :class: dropdown
+#
+# Each pair counts once. Slots with the same weights overlap by 1, slots that share no element by 0.
+# ````
+
+# %%
+no_rivalry = lesson.trained(get("dive_grid_gru+softmax_over_elements", scale), dataset)
+A = shares[:, -1]  # (Ni, K, N)
+maps = {
+    "softmax over slots": A / A.sum(2, keepdim=True),
+    "softmax over elements": attention(no_rivalry, pictures)[:, -1],
+}
+common = {f"{name}, overlap (%)": 100 * overlap(each).mean() for name, each in maps.items()}
+report = lesson.report("14_overlap", common)
+report
+
+# %% tags=["hide-input"]
+scaled = {name: each[shown] / each[shown].amax(2, keepdim=True) for name, each in maps.items()}
+figure = slot_maps.slot_rows(lesson.pictures("dev", shown), scaled)
+plots.show(
+    figure,
+    alt="Four pictures in rows. Beside each, the four maps of the last round with the softmax over slots, then the four maps of a system that "
+    "was trained with the softmax over elements. Each map is scaled to its own largest weight.",
+)
+
+# %% tags=["hide-input"]
+seen = list((report.stored or report.measured).values())
+Markdown(
+    "Two slots have "
+    + ("less" if seen[0] < seen[1] else "no less")
+    + " in common where they compete, in this run. "
+    + (
+        "Nothing forces slots apart if each has a softmax of its own: two may learn to ask for the same cells."
+        if seen[0] < seen[1]
+        else "Slots that do not compete can still learn to ask for different cells, and the diversity loss asks them to."
+    )
+)
+
+# %% [markdown]
+# ## Why a global feature?
+#
+# Many captions describe the whole scene, and no slot sees it. The paper's ablation (B.3) finds nothing more important than the
+# global feature. We ask our trained sets: how well do the slots alone retrieve, how well does the global feature, and how well both?
+
+
+# %%
+@torch.no_grad()
+def parts(pool, side):  # an Embedding -> its set without either part
+    whole = pool.global_pool(side.elements, side.mask)  # (B, D)
+    whole = pool.predict.norm_global(whole)[:, None]  # (B, 1, D)
+    slots = side.extra["slots"]  # (B, K, D)
+    return {"the slots": slots, "the global feature": whole, "both": slots + whole}
+
+
+of_pictures, of_captions = parts(run.model.image_pool, v), parts(run.model.text_pool, t)
+alone = {
+    f"{name}, rsum": rsum(smooth_chamfer(of_pictures[name], of_captions[name]))
+    for name in of_pictures
+}
+lesson.report("14_parts", alone)
+
+# %% [markdown]
+# The parts were trained together, so this says what each carries, not what it could learn alone; the last section trains without the
+# global feature.
+#
+# ## Compare two sets
+#
+# Two sets give $K \cdot L$ cosines, $c(x, y)$. What should their similarity be? MIL takes the largest of them, so only that pair learns.
+# Match probability takes a mean over all, so every element is pulled towards every other. The *Chamfer similarity* pairs each element with
+# its nearest in the other set, both ways. The *smooth-Chamfer similarity* replaces that
+# maximum by log-sum-exp, divided by $\alpha$:
+#
+# $$
+# \begin{aligned}
+# s = {} & \frac{1}{2 \alpha K} \sum_{x} \log \sum_{y} \exp(\alpha c(x, y)) \\
+# & + \frac{1}{2 \alpha L} \sum_{y} \log \sum_{x} \exp(\alpha c(x, y)) \qquad (6)
+# \end{aligned}
+# $$
+#
+# ```{exercise} Smooth-Chamfer
+# :label: ex-14-smooth
+#
+# `v` is (B, K, D), `t` is (C, L, D), all of unit length. Return the similarities of all pictures with all captions, (B, C).
+# ```
+#
+# ```{hint}
+# :class: dropdown
+#
+# First all cosines: `torch.einsum("bkd,cld->bckl", v, t)`. Then `logsumexp` over one set and `mean` over the other, both ways.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("14.smooth")
+def smooth(v, t, alpha):  # (B, K, D), (C, L, D) -> (B, C)
+    # your part
+    c = torch.einsum("bkd,cld->bckl", v, t)  # (B, C, K, L)
+    of_x = (alpha * c).logsumexp(3).mean(2)  # (B, C)   each x finds the other set
+    of_y = (alpha * c).logsumexp(2).mean(2)  # (B, C)   and each y
+    return (of_x + of_y) / (2 * alpha)  # eq. 6
+    # end of your part
+
+
+# %%
+few, some = v.vectors[:50], t.vectors[:250]
+torch.testing.assert_close(smooth(few, some, 16.0), smooth_chamfer(few, some))
+one = few[:, :1] @ some[:, 0].T  # sets of one vector: (50, 1, 250)
+torch.testing.assert_close(smooth(few[:, :1], some[:, :1], 16.0), one[:, 0])
+print("vsecore.similarity.smooth_chamfer agrees; with one vector each, it is the cosine")
+
+# %% [markdown]
+# ````{solution} ex-14-smooth
+# :class: dropdown
+#
+# Each of the two sums is divided by its own number of elements, and each direction counts half.
+# ````
+#
+# Log-sum-exp lies above the maximum of $K$ numbers by at most $\log K$. After the division by $\alpha$ little of that remains, so as $\alpha$
+# grows, smooth-Chamfer falls to Chamfer. One picture and its caption:
+
+# %% tags=["hide-input"]
+pair = v.vectors[first : first + 1], t.vectors[dev.captions_of(np.array([first]))[:1]]
+alphas = torch.logspace(0, 7, 60, base=2).tolist()
+values = [smooth(*pair, alpha).item() for alpha in alphas]
+hard, K = chamfer(*pair).item(), v.vectors.shape[1]
+figure, axes = plt.subplots(figsize=(6.6, 3.2))
+upper = [hard + math.log(K) / alpha for alpha in alphas]
+axes.fill_between(alphas, hard, upper, color="0.92", label="between both limits")
+axes.plot(alphas, values, color=plots.COLOURS[0], label="smooth-Chamfer")
+axes.axhline(hard, color=plots.COLOURS[1], linestyle="--", label="Chamfer")
+axes.axvline(16, color="0.5", linestyle=":")
+axes.annotate(
+    "the paper's α", (16, max(upper)), (4, -8), textcoords="offset points", fontsize=9
+)
+axes.set(xscale="log", xlabel="α", ylabel="similarity of one pair")
+axes.set_xticks([1, 2, 4, 8, 16, 32, 64, 128], [1, 2, 4, 8, 16, 32, 64, 128])
+axes.minorticks_off()
+axes.legend(fontsize=9)
+plots.show(
+    figure,
+    alt="The smooth-Chamfer similarity of a picture and its caption against alpha, on a logarithmic axis. It falls from above towards the "
+    "dashed line of the Chamfer similarity, inside a grey band whose height shrinks as alpha grows.",
+)
+
+# %% [markdown]
+# ## Who gets gradient?
+#
+# What a pair of elements learns depends on the derivative of the similarity by its cosine. For smooth-Chamfer these are two softmaxes, one
+# over each set. Take the elements $x_i$ and $y_j$:
+#
+# $$
+# \begin{aligned}
+# \frac{\partial s}{\partial c(x_i, y_j)} = {} & \frac{1}{2 K} \frac{\exp(\alpha c(x_i, y_j))}{\sum_{y} \exp(\alpha c(x_i, y))} \\
+# & + \frac{1}{2 L} \frac{\exp(\alpha c(x_i, y_j))}{\sum_{x} \exp(\alpha c(x, y_j))} \qquad (8)
+# \end{aligned}
+# $$
+#
+# ```{exercise} The gradient by hand
+# :label: ex-14-gradient
+#
+# `c` holds the cosines of two sets, (K, L). Return equation 8 for all pairs at once, (K, L).
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("14.gradient")
+def gradient_by_hand(c, alpha):  # (K, L) -> (K, L)
+    # your part
+    K, L = c.shape
+    return (alpha * c).softmax(1) / (2 * K) + (alpha * c).softmax(0) / (2 * L)  # eq. 8
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-14-gradient
+# :class: dropdown
+#
+# A softmax in each row, over $y$, and one in each column, over $x$. The $\alpha$ from the exponent and the one in front cancel.
+# ````
+#
+# Autograd gives the same, and does it for the other similarities too:
+
+
+# %%
+def gradient(similarity, c):  # (K, L) -> (K, L), by autograd
+    c = c.clone().requires_grad_()
+    score = similarity.score(c.clone()[:, None, :, None])  # (K, 1, L, 1) -> (1, 1)
+    return torch.autograd.grad(score.sum(), c)[0]
+
+
+c = (pair[0] @ pair[1].mT)[0]  # (K, L)
+torch.testing.assert_close(gradient_by_hand(c, 16.0), gradient(SmoothChamfer(), c))
+print("eq. 8 by hand and by autograd agree")
+
+# %% tags=["hide-input"]
+kinds = {
+    "MIL": Mil(),
+    "Chamfer": Chamfer(),
+    "smooth-Chamfer": SmoothChamfer(),
+    "match probability": MatchProbability(),
+}
+tables = {"cosines": c} | {
+    name: (each := gradient(kind, c)) / each.sum() for name, kind in kinds.items()
+}
+figure, panels = plt.subplots(1, 5, figsize=(11.5, 2.75))
+for axes, (name, table) in zip(panels, tables.items(), strict=True):
+    style = (
+        {"cmap": "Greys", "vmin": -1, "vmax": 2.4}
+        if name == "cosines"
+        else {"cmap": "Blues", "vmin": 0, "vmax": 0.6}
+    )
+    axes.imshow(table.numpy(), **style)
+    for (row, column), value in np.ndenumerate(table.numpy()):
+        said = f"{value:.2f}" if name == "cosines" else f"{100 * value:.0f}"
+        dark = name != "cosines" and value > 0.35
+        axes.text(
+            column, row, said, ha="center", va="center", fontsize=9, color="w" if dark else "k"
+        )
+    axes.grid(False)
+    axes.set_xticks(range(K), range(1, K + 1))
+    axes.set_yticks(range(K), range(1, K + 1))
+    axes.set_title(name if name == "cosines" else f"{name} (%)", fontsize=10)
+    axes.set_xlabel("caption's element")
+panels[0].set_ylabel("picture's element")
+plots.show(
+    figure,
+    alt="Five tables of four rows and four columns: the cosines of a picture's and a caption's elements, and the share of the gradient that "
+    "each pair gets. MIL gives all to one pair; Chamfer to each element's nearest; smooth-Chamfer to all, more to near pairs; match "
+    "probability nearly the same to all.",
+)
+
+# %% [markdown]
+# With MIL one pair takes all (*sparse supervision*). With match probability, all pairs get nearly the same, whatever their cosine.
+# Smooth-Chamfer lies between: every element learns, and mostly from its nearest partner.
+#
+# ## What that does to sets
+#
+# We train the same system twice more, with MIL and with match probability. How far do the vectors of a set point apart? Their *circular
+# variance* is 1 minus the length of their mean, for vectors of unit length: 0 if all point the same way.
+#
+# ```{exercise} Which sets collapse?
+# :label: ex-14-collapse
+#
+# Under which similarity do you expect the smallest circular variance: `"MIL"`, `"match probability"` or `"smooth-Chamfer"`?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_guess = "match probability"  # your part: one of the three
+check("14.collapse", your_guess)
+
+# %%
+runs = {"smooth-Chamfer": run}
+for name, variant in (("MIL", "mil"), ("match probability", "match_probability")):
+    runs[name] = lesson.trained(get(f"dive_grid_gru+{variant}", scale), dataset)
+sets = {name: embedded(each) for name, each in runs.items()}
+measured = {}
+for name, (pics, caps) in sets.items():
+    with torch.no_grad():
+        measured[f"{name}, rsum"] = rsum(runs[name].model.similarity(pics, caps))
+    for side, each in (("pictures", pics), ("captions", caps)):
+        logs = circular_variance(each.vectors).log()  # (B,)
+        measured[f"{name}, log variance, {side}"] = logs.mean()
+report = lesson.report("14_variance", measured)
+report
+
+# %% tags=["hide-input"]
+seen = report.stored or report.measured
+variances = {
+    name: seen[f"{name}, log variance, pictures"] + seen[f"{name}, log variance, captions"]
+    for name in runs
+}
+smallest = min(variances, key=variances.get)
+Markdown(
+    f"After these few epochs, the smallest mean is that of {smallest}. A short training of one seed can show the direction; the paper's table 3 has "
+    "the sizes."
+)
+
+# %% tags=["hide-input"]
+count = min(70, len(dev))
+owned = torch.from_numpy(dev.captions_of(np.arange(count)))
+firsts = torch.from_numpy(np.unique(dev.owner, return_index=True)[1][:count])
+figure, panels = plt.subplots(1, 3, figsize=(11.5, 4.3))
+for axes, name in zip(panels, ("MIL", "match probability", "smooth-Chamfer"), strict=True):
+    pics, caps = sets[name]
+    both = torch.cat([pics.vectors[:count], caps.vectors[firsts]])  # (2 n, K, D)
+    slots = np.tile(np.arange(K), len(both))
+    side = np.repeat(np.arange(len(both)) >= count, K)
+    flat = both.flatten(0, 1).numpy()
+    map_ = TSNE(
+        2, perplexity=20, metric="cosine", init="random", random_state=seed, max_iter=500
+    )
+    slot_maps.set_points(axes, map_.fit_transform(flat), slots, side)
+    axes.set_title(name)
+slot_maps.slot_legend(figure, K)
+plots.show(
+    figure,
+    alt="Three clouds of points, one for each similarity: the elements of the sets of pictures (circles) and of captions (triangles), placed by "
+    "t-SNE. The colour is the slot.",
+)
+
+# %% [markdown]
+# ````{solution} ex-14-collapse
+# :class: dropdown
+#
+# Match probability. The paper's table 3 has the logarithm of the variance: -5.27 with match probability, -2.13 with smooth-Chamfer.
+# ````
+#
+# *t-SNE* {cite}`vandermaaten2008tsne` places vectors in a plane so that near ones stay near. Look for two things. Where a colour is a
+# cluster of its own, its slot gives nearly the same vector for every picture: it was not trained. Where the four colours of a picture lie
+# on one spot, its set has collapsed. Distances between clusters mean little.
+#
+# ## How many slots, how many rounds, how sharp?
+#
+# The paper trains a system for each setting (table 4). We have one system, and change it only at evaluation: fewer elements of each set,
+# other rounds, another $\alpha$. That is another question: how much does the *trained* system depend on the setting? Mind the two scales.
+
+# %%
+tuned = {"K": {}, "T": {}, "α": {}}
+v, t = embedded(run)
+for count in range(1, K + 1):  # the mean over all choices of so many slots
+    kept = [list(each) for each in itertools.combinations(range(K), count)]
+    sums = [rsum(smooth_chamfer(v.vectors[:, k], t.vectors[:, k])) for k in kept]
+    tuned["K"][count] = sum(sums) / len(sums)
+predict = [pool.predict for pool in (run.model.image_pool, run.model.text_pool)]
+for rounds in (1, 2, 3, 4, 5, 6):
+    predict[0].iterations = predict[1].iterations = rounds
+    tuned["T"][rounds] = rsum(smooth_chamfer(*(side.vectors for side in embedded(run))))
+predict[0].iterations = predict[1].iterations = 4
+for alpha in (1, 2, 4, 8, 16, 32, 64):
+    tuned["α"][alpha] = rsum(smooth_chamfer(v.vectors, t.vectors, alpha))
+
+# %% tags=["hide-input"]
+table_4 = {
+    "K": dict(zip(range(1, 7), (492.6, 495.5, 497.4, 500.8, 498.4, 499.3), strict=True)),
+    "T": dict(zip(range(1, 7), (492.6, 497.8, 499.3, 500.8, 499.4, 499.1), strict=True)),
+    "α": dict(
+        zip(
+            (1, 2, 4, 8, 16, 32, 64),
+            (495.2, 497.2, 497.7, 498.9, 500.8, 499.3, 499.0),
+            strict=True,
+        )
+    ),
+}
+usual = {"K": 4, "T": 4, "α": 16}
+words = {"K": "vectors in a set", "T": "rounds", "α": "α"}
+figure, panels = plt.subplots(2, 3, figsize=(11, 4.8), sharey="row", sharex="col")
+for row, (who, whose) in enumerate(
+    (("the paper, trained with each", table_4), ("ours, changed at evaluation", tuned))
+):
+    for axes, name in zip(panels[row], usual, strict=True):
+        each = whose[name]
+        change = [100 * (value / each[usual[name]] - 1) for value in each.values()]
+        axes.plot(
+            list(each),
+            change,
+            plots.MARKERS[row],
+            linestyle=plots.DASHES[row],
+            color=plots.COLOURS[row],
+        )
+        axes.axvline(usual[name], color="0.7", linestyle=":")
+        if name == "α":
+            axes.set_xscale("log")
+            axes.set_xticks(list(table_4["α"]), list(table_4["α"]))
+            axes.minorticks_off()
+        if row:
+            axes.set_xlabel(words[name])
+    panels[row, 0].set(title=who, ylabel="change of rsum (%)")
+plots.show(
+    figure,
+    alt="Six panels: the change of rsum in percent against the number of vectors in a set, the number of rounds, and alpha. The upper row is "
+    "the paper's, whose systems were trained with each setting; the lower row is ours, changed at evaluation only, on a scale of its own. "
+    "A dotted line marks the usual setting.",
+)
+
+# %%
+lesson.report(
+    "14_settings",
+    {f"{name} = {value}": each for name in tuned for value, each in tuned[name].items()},
+)
+
+# %% [markdown]
+# ## One element at a time
+#
+# Which vectors of a set matter? Table 5 of the paper keeps one element of the pictures' sets, or leaves one out. The captions' sets stay whole.
+
+# %%
+elements = {"all": list(range(K))}
+elements |= {f"only {k + 1}": [k] for k in range(K)}
+elements |= {f"without {k + 1}": [j for j in range(K) if j != k] for k in range(K)}
+sums = {
+    name: rsum(smooth_chamfer(v.vectors[:, kept], t.vectors)) for name, kept in elements.items()
+}
+lesson.report("14_elements", sums)
+
+# %% tags=["hide-input"]
+figure, axes = plt.subplots(figsize=(6.6, 3))
+for place, (name, value) in enumerate(sums.items()):
+    slot = int(name[-1]) - 1 if name != "all" else len(plots.COLOURS) - 1
+    marker = "D" if name == "all" else "o" if name.startswith("only") else "s"
+    axes.plot(value, place, marker, color=plots.COLOURS[slot], markersize=7)
+axes.axvline(sums["all"], color="0.7", linestyle=":")
+axes.set_yticks(range(len(sums)), list(sums))
+axes.set(xlabel="rsum", ylim=(len(sums) - 0.5, -0.5), ylabel="elements of pictures")
+plots.show(
+    figure,
+    alt="The rsum with all four elements of the pictures' sets, with only one of them, and without one of them, in a row each. A dotted line "
+    "marks that of all.",
+)
+
+# %% [markdown]
+# An element that retrieves badly alone may still help the others, the paper finds. Compare "only" with "without" of the same number.
+#
+# ## What a set costs
+#
+# ```{exercise} What a pair costs
+# :label: ex-14-cost
+#
+# Two sets of four vectors, of width 1,024. How many multiply-adds do their cosines take?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_count = 4 * 4 * 1024  # your part: one number
+check("14.cost", your_count)
+
+# %% [markdown]
+# ````{solution} ex-14-cost
+# :class: dropdown
+#
+# Every element meets every other: 4 · 4 · 1024, as many as one vector of 16 times the width. The paper counts the same (section 4.4).
+# Memory grows only by the number of vectors, 4.
+# ````
+#
+# Here is what the package took for all pairs of 1,000 pictures and 5,000 captions, in its recorded benchmark. The product of all elements
+# is most of the work; the similarities themselves add little.
+
+# %% tags=["hide-input"]
+(entry,) = records.find(results(), name="benchmark_sets")
+taken = {
+    name: entry.metrics[f"cpu_{key}_seconds"]
+    for name, key in (
+        ("one vector", "single_vector"),
+        ("MIL", "mil"),
+        ("match probability", "match_probability"),
+        ("MaxSim", "max_sim"),
+        ("Chamfer", "chamfer"),
+        ("smooth-Chamfer", "smooth_chamfer"),
+        ("SCAN", "scan"),
+    )
+}
+figure, axes = plt.subplots(figsize=(7, 3))
+for place, (name, value) in enumerate(taken.items()):
+    axes.plot(value, place, "o", color=plots.COLOURS[1 if name == "SCAN" else 0])
+    axes.annotate(
+        f"{value / taken['one vector']:,.0f} ×" if place else "1 ×",
+        (value, place),
+        (8, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=9,
+    )
+axes.set_yticks(range(len(taken)), list(taken))
+axes.set(
+    xscale="log",
+    xlabel="seconds for all pairs",
+    xlim=(0.2, 1000),
+    ylim=(len(taken) - 0.5, -0.5),
+)
+plots.show(
+    figure,
+    alt="Seconds to compare all pairs, on a logarithmic axis: one vector takes the least, the similarities of sets lie close together and "
+    "more than ten times as high, SCAN far above them.",
+)
+
+# %% [markdown]
+# *MaxSim*, the *late interaction* of ColBERT {cite}`khattab2020colbert`, is Chamfer's relative: each element of the *query* finds its best in
+# the document, and nobody asks the document's elements. Chamfer is the mean of both directions. On the same sets:
+
+# %%
+v_, t_ = v.vectors, t.vectors
+one_way = {way: max_sim(v_, t_, way, reduce="mean") for way in ("t2i", "i2t")}
+torch.testing.assert_close((one_way["t2i"] + one_way["i2t"]) / 2, chamfer(v_, t_))
+same = {
+    "smooth-Chamfer": rsum(smooth_chamfer(v_, t_)),
+    "Chamfer": rsum(chamfer(v_, t_)),
+    "MaxSim, the caption asks": rsum(one_way["t2i"]),
+    "MaxSim, the picture asks": rsum(one_way["i2t"]),
+}
+lesson.report("14_max_sim", same)
+
+# %% [markdown]
+# ## Your own ablation
+#
+# We train again on a part of the pictures, as DivE is and with one variant.
+
+# %%
+variant = "without_global"  # or: random_slots, gru_slots, slots_2, rounds_1, alpha_1
+part = dataclasses.replace(dataset, train=dataset.train.subset(min(1000, len(dataset.train))))
+gained = {}
+for name in ("dive_grid_gru", f"dive_grid_gru+{variant}"):
+    other = lesson.trained(get(name, scale), part)
+    with torch.no_grad():
+        gained[name] = rsum(other.model.similarity(*embedded(other)))
+lesson.report("14_variant", gained)
+
+# %% [markdown]
+# ```{exercise} Change one thing
+# :label: ex-14-explore
+#
+# Choose another variant. Write what you expect before you run it, and afterwards what came out.
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_expectation = "One round cannot separate the slots."  # your part: before you run it
+your_finding = "I need more seeds to tell these sums apart."  # your part: what came out
+check("14.explore", (your_expectation, your_finding))
+
+# %% [markdown]
+# ````{solution} ex-14-explore
+# :class: dropdown
+#
+# A good answer changes nothing else and compares more than one seed. A difference on a part of the training set may vanish on all of it.
+# ````
+#
+# ## Paper, notebook, package
+#
+# | paper | in this notebook | in the package |
+# | --- | --- | --- |
+# | shares, eq. (2) | `shares_of` | `vsecore.sets.SlotSetPrediction` |
+# | residual sum, eq. (3) | `receive` | `vsecore.sets.SlotSetPrediction` |
+# | aggregation block and global feature, eq. (1), (4), (5) | `predict_set` | `vsecore.sets.SlotSetPrediction` |
+# | smooth-Chamfer, eq. (6) | `smooth` | `vsecore.similarity.smooth_chamfer` |
+# | its gradient, eq. (8) | `gradient_by_hand` | `vsecore.similarity.smooth_chamfer` |
+#
+# ## Summary
+#
+# - Slots compete: a softmax over slots shares out each element, and rounds refine the shares.
+# - Hide padding after that softmax, or every slot gets a part of it.
+# - Smooth-Chamfer gives every pair of elements gradient, and near pairs more; its limit is Chamfer, and with one vector the cosine.
+# - A set of four costs sixteen times the operations of one vector at search, and far less than cross-attention.
+#
+# ## Where to read on
+#
+# - {cite}`locatello2020slots` introduced slot attention, to find objects without being told about them.
+# - {cite}`khattab2020colbert` keeps a vector for each word and compares them late, at the scale of a search engine.
