@@ -20,6 +20,7 @@ from vsecore.course.checks import (
     pooling,
     quintuplet,
     relations,
+    sets,
     start_here,
     structural_alignment,
 )
@@ -42,6 +43,7 @@ EXERCISES: dict[str, Exercise] = {
     **pooling.EXERCISES,
     **how_many_negatives.EXERCISES,
     **ensembles_and_speed.EXERCISES,
+    **sets.EXERCISES,
 }
 
 explain_missing_names()
