@@ -19,6 +19,7 @@ from answers import (
     pooling,
     quintuplet,
     relations,
+    sets,
     start_here,
     structural_alignment,
 )
@@ -40,6 +41,7 @@ NOTEBOOKS = (
     pooling,
     how_many_negatives,
     ensembles_and_speed,
+    sets,
 )
 RIGHT = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.RIGHT.items()}
 WRONG = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.WRONG.items()}

@@ -71,6 +71,14 @@ IN_THE_PACKAGE: dict[str, tuple[str, ...]] = {
     "11.rule": ("losses.adopt_k", "losses.negatives_kept"),
     "12.one": ("evaluation.ensemble",),
     "12.rerank": (),
+    "13.heads": ("sets.PIENet", "sets.look", "sets.attention_heads", "pooling.POOLS", "pooling.build_pool"),
+    "13.mil": ("similarity.mil", "similarity.Mil", "similarity.SIMILARITIES"),
+    "13.match": (
+        "similarity.match_probability",
+        "similarity.MatchProbability",
+        "similarity.SIMILARITIES",
+    ),
+    "13.variance": ("sets.circular_variance",),
 }
 
 
