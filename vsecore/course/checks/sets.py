@@ -45,9 +45,7 @@ def _attended(counts: list[int], filler: float = 0.0) -> tuple[Tensor, Tensor, T
 
 def _same_as_heads(heads: Function, counts: list[int], filler: float = 0.0, sharpness: float = 1.0) -> bool:
     x, mask, W1, W2 = _attended(counts, filler)
-    return torch.allclose(
-        heads(x, mask, W1, sharpness * W2), _heads(x, mask, W1, sharpness * W2), atol=1e-5
-    )
+    return torch.allclose(heads(x, mask, W1, sharpness * W2), _heads(x, mask, W1, sharpness * W2), atol=1e-5)
 
 
 def _without_tanh(heads: Function) -> bool:
@@ -134,8 +132,6 @@ def _spread(variance: Function, length: float = 1.0) -> bool:
 
 def _of_set(variance: Function, *vectors: tuple[float, float]) -> float:
     return float(variance(torch.tensor([vectors]))[0])
-
-
 
 
 EXERCISES: dict[str, Exercise] = {
@@ -232,7 +228,7 @@ EXERCISES: dict[str, Exercise] = {
         8,
         (
             Trial(
-                lambda answer: (isinstance(made := answer(*_sets(3)), Tensor) and made.shape == (3, 4)),
+                lambda answer: isinstance(made := answer(*_sets(3)), Tensor) and made.shape == (3, 4),
                 "Return one number for each picture with each caption, (B, C).",
             ),
             Trial(_like_mil, "Of all K·L cosines of a picture and a caption, the largest is wanted."),
