@@ -196,7 +196,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same_as_heads(answer, [5, 3, 1]),
-                "A set with padding: padded elements must have no weight, and the real ones must add up to 1.",
+                "A set with padding: padding must have no weight, and the real elements must add up to 1.",
             ),
             Trial(
                 lambda answer: all(
@@ -325,7 +325,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 _mean_first,
-                "You took the mean of the cosines before the sigmoid. Each pair has a probability of its own.",
+                "You took the mean of the cosines before the sigmoid. Each pair has its own probability.",
             ),
         ),
         reference=match_probability,
@@ -375,7 +375,7 @@ EXERCISES: dict[str, Exercise] = {
                     near(_of_set(answer, (1.0, 0.0), (1.0, 0.0)), 1.0)
                     and near(_of_set(answer, (1.0, 0.0), (-1.0, 0.0)), 0.0)
                 ),
-                "That is the length of the mean, which is large where nothing is spread. Subtract it from one.",
+                "That is the length of the mean, large where nothing is spread. Subtract it from one.",
             ),
         ),
         reference=circular_variance,
