@@ -709,6 +709,7 @@ def after_training(alike: bool) -> float:
     return 1000 * circular_variance(net(x, whole)).mean().item()
 
 
+# %%
 broken = {"heads begin alike": after_training(True), "heads begin apart": after_training(False)}
 lesson.report("13_broken", {f"{name}, thousandths": one for name, one in broken.items()})
 
