@@ -19,6 +19,7 @@ from answers import (
     pooling,
     quintuplet,
     relations,
+    sets,
     slots,
     start_here,
     structural_alignment,
@@ -41,6 +42,7 @@ NOTEBOOKS = (
     pooling,
     how_many_negatives,
     ensembles_and_speed,
+    sets,
     slots,
 )
 RIGHT = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.RIGHT.items()}

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from vsecore import evaluation, pooling, scenes, similarity
+from vsecore import evaluation, pooling, scenes, sets, similarity
 from vsecore.embedding import Embedding
 from vsecore.encoders import BiGRUEncoder, CaptionTransformer, CellEncoder, RegionEncoder
 from vsecore.encoders.reasoning.transformer import Block
@@ -368,6 +368,27 @@ def adaptive_pool() -> None:
     torch.testing.assert_close(even, (token + pooling.SoftPool()(x, mask)) / 2)
 
 
+def sets_of_heads() -> None:
+    x, mask = elements(6)
+    net = sets.PIENet(6, slots=3, hidden=5).double()
+    global_ = x.mean(1)
+    found = taught("13")["heads"](x, mask, net.attend[0].weight.T, net.attend[2].weight.T)
+    ours = taught("13")["add_global"](found, global_, net.project.weight, net.project.bias)
+    torch.testing.assert_close(ours, net(x, global_, mask))
+
+
+def similarities_of_sets() -> None:
+    v, t = (torch.randn(*shape, dtype=torch.float64) for shape in ((3, 2, 5), (4, 3, 5)))
+    torch.testing.assert_close(taught("13")["mil"](v, t), similarity.mil(v, t))
+    ours = taught("13")["match_probability"](v, t, 3.0, -1.0)
+    torch.testing.assert_close(ours, similarity.match_probability(v, t, 3.0, -1.0))
+
+
+def spread_of_sets() -> None:
+    given = torch.randn(5, 4, 6, dtype=torch.float64)
+    torch.testing.assert_close(taught("13")["circular_variance"](given), sets.circular_variance(given))
+
+
 def normalised() -> None:
     x, _ = elements(6)
     torch.testing.assert_close(taught("05")["norm"](x), nn.LayerNorm(6).double()(x))
@@ -563,6 +584,11 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("11", "how_many"): how_many,
     ("12", "mean_of"): mean_of_matrices,
     ("12", "as_one"): ensemble_as_one,
+    ("13", "heads"): sets_of_heads,
+    ("13", "add_global"): sets_of_heads,
+    ("13", "mil"): similarities_of_sets,
+    ("13", "match_probability"): similarities_of_sets,
+    ("13", "circular_variance"): spread_of_sets,
     ("14", "shares_of"): slot_attention,
     ("14", "receive"): slot_attention,
     ("14", "predict_set"): slot_attention,

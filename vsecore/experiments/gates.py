@@ -102,7 +102,9 @@ def no_measures(data: str, about: About) -> Shut | None:
     """Check that the data have what a claim is about; no training helps where they do not."""
     if measures_of(data, about=about):
         return None
-    return Shut("no known truth", "no two of these pictures are known to differ in one relation alone", 0, 0.0)
+    return Shut(
+        "no known truth", "no two of these pictures are known to differ in one relation alone", 0, 0.0
+    )
 
 
 def never(claim: Claim, data: str) -> Shut | None:

@@ -20,6 +20,7 @@ from vsecore.course.checks import (
     pooling,
     quintuplet,
     relations,
+    sets,
     slots,
     start_here,
     structural_alignment,
@@ -43,6 +44,7 @@ EXERCISES: dict[str, Exercise] = {
     **pooling.EXERCISES,
     **how_many_negatives.EXERCISES,
     **ensembles_and_speed.EXERCISES,
+    **sets.EXERCISES,
     **slots.EXERCISES,
 }
 

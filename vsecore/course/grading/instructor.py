@@ -64,9 +64,8 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
     ),
     12: (
         (("00", "01"), "See the goal: everybody trains a search engine and breaks it. Then the data."),
-        (("02",), "Encoders."),
-        (("03",), "Measures, and what they miss."),
-        (("04",), "The hardest negative, and how a training collapses."),
+        (("02", "03"), "Encoders and measures."),
+        (("03", "04"), "What measures miss; the hardest negative, and how a training collapses."),
         (("05",), "Relations: the Transformer block, and what the mean of words forgets."),
         (("06",), "Two losses that align parts of a picture with words."),
         (("07",), "Every word looks at every box, and what that costs."),
@@ -82,6 +81,7 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
             "How many negatives to learn from; ensembles, and what a query costs. Projects: run the "
             "experiments, ask for help.",
         ),
+        (("13",), "Sets: more than one vector, and how they collapse."),
         ((), "Projects: groups of four, or posters, show what was predicted and what came out."),
     ),
 }
