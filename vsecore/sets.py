@@ -37,7 +37,7 @@ class SlotSetPrediction(nn.Module):
         dim: width D of the elements and of the set's vectors.
         slots: K, the number of vectors.
         iterations: T, the number of rounds.
-        hidden: D_h, the width of keys, queries and values, over all heads.
+        hidden: D_h, the width of keys, queries and values, over all heads; None: D.
         heads: how many attentions work side by side, each on hidden / heads. Equation 2 has one.
         positions: sines added to the elements before they become keys: "line" by their place in the order,
             "grid" by row and column of a square grid. The paper adds them to the cells of a convolutional
@@ -49,6 +49,7 @@ class SlotSetPrediction(nn.Module):
         residual: False: a GRU updates the slots, as in slot attention.
         add_global: False: the set has no global feature.
         drop: the share of what a slot receives, and of the MLP's hidden layer, left out in training.
+        expansion: how many times D the MLP's hidden layer is wide.
 
     Attributes:
         keep_attention: set it to True to keep the attention of each call.
@@ -73,7 +74,7 @@ class SlotSetPrediction(nn.Module):
         dim: int,
         slots: int = 4,
         iterations: int = 4,
-        hidden: int = 1024,
+        hidden: int | None = 1024,
         heads: int = 1,
         positions: Positions = "none",
         softmax_over: Literal["slots", "elements"] = "slots",
@@ -81,10 +82,12 @@ class SlotSetPrediction(nn.Module):
         residual: bool = True,
         add_global: bool = True,
         drop: float = 0.0,
+        expansion: int = 4,
     ) -> None:
         super().__init__()
         check_dim(dim)
-        _check_counts(slots=slots, iterations=iterations, hidden=hidden, heads=heads)
+        hidden = dim if hidden is None else hidden
+        _check_counts(slots=slots, iterations=iterations, hidden=hidden, heads=heads, expansion=expansion)
         _check_divides("heads", heads, "hidden", hidden)
         _check_known("positions", positions, ("none", "line", "grid"))
         _check_known("softmax_over", softmax_over, ("slots", "elements"))
@@ -105,7 +108,7 @@ class SlotSetPrediction(nn.Module):
         self.gru = None if residual else nn.GRUCell(dim, dim)
         self.dropout = nn.Dropout(drop)
         self.mlp = nn.Sequential(
-            nn.Linear(dim, 4 * dim), nn.GELU(), nn.Dropout(drop), nn.Linear(4 * dim, dim)
+            nn.Linear(dim, expansion * dim), nn.GELU(), nn.Dropout(drop), nn.Linear(expansion * dim, dim)
         )
         self.norm_last = nn.LayerNorm(dim)
         self.norm_global = nn.LayerNorm(dim) if add_global else None

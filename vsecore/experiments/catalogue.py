@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from vsecore.experiments import aoq, relational, two_ad
+from vsecore.experiments import aoq, dive, relational, two_ad
 from vsecore.experiments.experiment import Experiment
 
 BY_WORK: dict[str, dict[str, Experiment]] = {
     "2ad": two_ad.EXPERIMENTS,
     "relational": relational.EXPERIMENTS,
     "aoq": aoq.EXPERIMENTS,
+    "dive": dive.EXPERIMENTS,
 }
 """The experiments on each work, by its key."""
 EXPERIMENTS: dict[str, Experiment] = {

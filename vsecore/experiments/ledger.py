@@ -158,9 +158,9 @@ def table(
 
 
 def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str, float]:
-    """Return the rsum that papers print for each arm, all on the same test pictures of COCO.
+    """Return the rsum that papers print for each arm, all on the same test pictures.
 
-    The test set with the most arms is used; on a tie, all 5,000 pictures rather than folds of them.
+    The test set with the most arms is used; on a tie that of COCO, and all 5,000 pictures rather than folds.
 
     Args:
         experiment: whose arms.
@@ -171,7 +171,7 @@ def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str
     sums: dict[str, dict[str, float]] = defaultdict(dict)  # by data, then by arm
     for row in records.published():
         for arm, named in experiment.arms.items():
-            if row.system != named.published or not row.data.startswith("coco"):
+            if row.system != named.published:
                 continue
             if row.printed_rsum is not None:
                 sums[row.data][arm] = (
@@ -181,7 +181,7 @@ def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str
                 )
     if not sums:
         return {}
-    return sums[max(sums, key=lambda data: (len(sums[data]), "5,000" in data))]
+    return sums[max(sums, key=lambda data: (len(sums[data]), data.startswith("coco"), "5,000" in data))]
 
 
 def _training(planned: PlannedTraining, entries: Iterable[Record], tried: Mapping[float, float]) -> Training:

@@ -27,6 +27,7 @@ from vsecore.experiments.first_round import mine_for, shares_true
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores, relation_pairs, told_by_left_right
 from vsecore.experiments.references import on_truth, record_references, truth_of
 from vsecore.experiments.scales import Scale, changes_of, recipe_at
+from vsecore.experiments.set_variance import log_variances
 from vsecore.experiments.worlds import WORLDS, collection_of
 from vsecore.losses import Rule, negatives_kept
 from vsecore.paths import results
@@ -242,6 +243,7 @@ class _Trained:
     pairs: Tensor | None  # (P, 2, 2, C), see `pairs`; None: not asked for
     followed: dict[str, float]
     mined: dict[str, float] = field(default_factory=dict)  # see `shares_true`
+    spread: dict[str, float] = field(default_factory=dict)  # see `log_variances`
 
 
 def _train(
@@ -285,7 +287,8 @@ def _train(
     of_pairs = None if pairs is None else pair_scores(model, pairs, tokenizer)
     truth = None if negatives is None else truth_of(data.train, data.name, "train")
     shares = {} if negatives is None or truth is None else shares_true(negatives, truth)
-    return _Trained(run, scores, of_pairs, _curves(run, recalls) | watch.metrics(), shares)
+    spread = log_variances(model, data.test, tokenizer)
+    return _Trained(run, scores, of_pairs, _curves(run, recalls) | watch.metrics(), shares, spread)
 
 
 def _recorded(
@@ -309,7 +312,10 @@ def _recorded(
             note += "; the seconds are those of the second round"
         if parts[0].mined:
             note += "; of the mined texts and pictures, how many are true of their anchor, in percent"
-        entry = records.record_run(parts[0].run, metrics | parts[0].followed | parts[0].mined, note)
+        if parts[0].spread:
+            note += "; of each side's sets, the mean logarithm of the circular variance"
+        measured = metrics | parts[0].followed | parts[0].mined | parts[0].spread
+        entry = records.record_run(parts[0].run, measured, note)
         return replace(entry, config_hash=digest, data=entry.data | sources[0])
     return records.record(
         title,

@@ -8,7 +8,13 @@ SCENES = "scenes"
 """The world of most experiments; elsewhere also the name for the scenes of any world."""
 NEAR_DUPLICATES = "scenes_near_duplicates"
 """A world in which half of the pictures differ from an earlier one in exactly one fact."""
-WORLDS: dict[str, dict[str, Any]] = {SCENES: {}, NEAR_DUPLICATES: {"near_duplicates": 0.5}}
+AMBIGUOUS = "scenes_ambiguous"
+"""A world in which a caption says less, and fits several pictures."""
+WORLDS: dict[str, dict[str, Any]] = {
+    SCENES: {},
+    NEAR_DUPLICATES: {"near_duplicates": 0.5},
+    AMBIGUOUS: {"ambiguity": 0.7},
+}
 """The knobs of each world, as `scenes.load` takes them."""
 
 

@@ -78,6 +78,7 @@ class SlotPool(SetPool):
         residual: of `SlotSetPrediction`.
         add_global: of `SlotSetPrediction`.
         drop: of `SlotSetPrediction`.
+        expansion: of `SlotSetPrediction`.
         global_pool: the pool that makes the global feature. The paper takes the mean of cells, the maximum of
             regions or of BERT's states, and the last states of a BiGRU over word vectors ("seq2seq").
 
@@ -92,7 +93,7 @@ class SlotPool(SetPool):
         dim: int,
         slots: int = 4,
         iterations: int = 4,
-        hidden: int = 1024,
+        hidden: int | None = 1024,
         heads: int = 1,
         positions: Positions = "none",
         softmax_over: Literal["slots", "elements"] = "slots",
@@ -100,6 +101,7 @@ class SlotPool(SetPool):
         residual: bool = True,
         add_global: bool = True,
         drop: float = 0.0,
+        expansion: int = 4,
         global_pool: Global = "mean",
     ) -> None:
         predict = SlotSetPrediction(
@@ -114,6 +116,7 @@ class SlotPool(SetPool):
             residual,
             add_global,
             drop,
+            expansion,
         )
         pool = _make(global_pool, dim)
         # Weights that no loss reaches would make several processes wait for their gradients.

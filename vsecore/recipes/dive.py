@@ -141,6 +141,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dive_coco": {"training.learning_rate": 1e-3, "training.set_factor": 0.1},
     # An epoch of all negatives before the hardest.
     "later_hardest": {"losses.triplet.warmup_epochs": 1},
+    # For the small trainings on scenes: in a space of width 128, slots as wide as the printed ones would take
+    # most of the time; and an epoch of 4,000 pictures would have 20 batches of 200, too few to learn from.
+    "narrow": _both(hidden=None, expansion=1),
+    "small_batches": {"training.batch_size": 32},
     # The encoder of the other systems: words that have read their sentence, and their mean.
     "words_in_context": {"text.encoder": "gru", "text.pool.global_pool": "mean"},
 }

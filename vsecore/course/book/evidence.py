@@ -12,12 +12,13 @@ from vsecore.course.book.findings import DATA, Findings, is_fair, printed_kinds
 from vsecore.course.book.measurements import experiments, judged_too_early
 from vsecore.course.book.negatives import negatives
 from vsecore.course.book.relations import relations
+from vsecore.course.book.sets import sets
 from vsecore.course.book.verdict_tables import shut_gates, verdicts
 from vsecore.course.book.wording import CAPTIONS, table, trainings
 from vsecore.experiments import RESULTS, departures, get_experiment
 from vsecore.experiments.gates import LEVELLED, MARGIN, SEEDS, SEEDS_ELSEWHERE
 from vsecore.experiments.tuning import FIRST
-from vsecore.experiments.worlds import NEAR_DUPLICATES, SCENES, WORLDS
+from vsecore.experiments.worlds import AMBIGUOUS, NEAR_DUPLICATES, SCENES, WORLDS
 from vsecore.recipes import get
 from vsecore.records import Record
 
@@ -70,6 +71,16 @@ WORKS = {
         "The authors released their code, built on that of VSRN and BFAN. Here are the places where paper "
         "and code differ, or where we chose something else.",
     ),
+    "dive": Work(
+        "Sets of embeddings: what the paper claims, and what we measured",
+        "kim2023dive",
+        "Kim et al. 2023",
+        ("13_sets", "14_slots"),
+        "dive_region_gru",
+        "The paper trains on COCO and Flickr30K; on regions, at width {dim} and for {epochs} epochs.",
+        "The authors released their code. Here are the places where paper and code differ, where the paper "
+        "leaves something open, or where we chose something else.",
+    ),
 }
 """The papers that have a page, by key."""
 
@@ -105,6 +116,7 @@ def page(work: str, kept: Path, figures: Path) -> str:
         experiments(found, figures),
         relations(found),
         negatives(found),
+        sets(found),
         judged_too_early(found),
         shut_gates(found),
         _departures(work),
@@ -177,13 +189,17 @@ def _other_features(found: Findings) -> list[str]:
 
 def _other_world(found: Findings) -> list[str]:
     """What is unusual about the drawn scenes of a page."""
-    if found.named[SCENES] != NEAR_DUPLICATES:
-        return []
     share = 100 * WORLDS[NEAR_DUPLICATES]["near_duplicates"]
+    unlike = {
+        NEAR_DUPLICATES: f"{share:.0f} % of the pictures differ from an earlier one in exactly one fact, so "
+        "that there are hard negatives to find",
+        AMBIGUOUS: "the captions say less, so that most of them fit several pictures",
+    }
+    if found.named[SCENES] not in unlike:
+        return []
     return [
-        f"The drawn scenes of this page are not those of the other pages: {share:.0f} % of the pictures "
-        "differ from an earlier one in exactly one fact, so that there are hard negatives to find. The ridge "
-        "regression and the oracle below belong to the same scenes."
+        f"The drawn scenes of this page are not those of the other pages: {unlike[found.named[SCENES]]}. The "
+        "ridge regression and the oracle below belong to the same scenes."
     ]
 
 

@@ -40,13 +40,13 @@ def spread(values: Collection[float]) -> str:
 _FIXED = "\N{NO-BREAK SPACE}"
 
 
-def mean(values: Collection[float]) -> str:
+def mean(values: Collection[float], digits: int = 1) -> str:
     """A mean with its 95 % interval; one value has none."""
     if not values:
         return "–"
     low, high = interval(list(values))
-    middle = f"{sum(values) / len(values):.1f}"
-    return middle if math.isnan(low) else f"{middle} ({low:.1f} to {high:.1f})"
+    middle = f"{sum(values) / len(values):.{digits}f}"
+    return middle if math.isnan(low) else f"{middle} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def seeds(count: int) -> str:

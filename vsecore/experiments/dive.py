@@ -1,0 +1,104 @@
+"""Experiments on sets of diverse embeddings: how sets are compared, what makes them, and how large they are.
+
+All run in a world whose captions fit several pictures, where sets should help most.
+
+Source: Kim, Kim and Kwak 2023 (DivE).
+"""
+
+from __future__ import annotations
+
+from vsecore.experiments.experiment import Arm, Experiment, Member
+from vsecore.experiments.worlds import AMBIGUOUS
+
+_DIVE = "dive_{features}_gru"
+_SMALL = "+narrow+small_batches"
+
+
+def _arm(variants: str = "", published: str = "") -> Arm:
+    """An arm of DivE: slots as narrow as the space, and 160 captions a batch, near the 128 of VSE++."""
+    return Arm(_SMALL + variants, published)
+
+
+def _seeds(count: int, variants: str = "", published: str = "") -> Arm:
+    """An arm of several systems, alike but for their seeds, by the mean of their similarities."""
+    return Arm(_SMALL + variants, published, tuple(Member("region", again) for again in range(count)))
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "set_similarities": Experiment(
+        "How should two sets be compared, and what should predict them?",
+        "Kim et al. 2023 (DivE), table 3, and the K of table 4; MaxSim and the other mixtures of module and "
+        "similarity are this course's addition",
+        _DIVE,
+        {
+            "DivE": _arm("", "DivE"),
+            "Chamfer": _arm("+chamfer", "DivE with Chamfer"),
+            "MP": _arm("+match_probability", "DivE with MP"),
+            "MIL": _arm("+mil", "DivE with MIL"),
+            "MaxSim": _arm("+max_sim"),
+            "PIE-Net": _arm("+pie_net", "DivE with PIE-Net"),
+            "PIE-Net, Chamfer": _arm("+pie_net+chamfer"),
+            "PIE-Net, MP": _arm("+pie_net+match_probability"),
+            "PIE-Net, MIL": _arm("+pie_net+mil"),
+            "Transformer": _arm("+transformer_set", "DivE with Transformer"),
+            "one slot": _arm("+slots_1", "DivE, K = 1"),
+            "VSE++": Arm("", "VSE++", recipe="vsepp_{features}_gru"),
+            "PVSE": Arm("", "PVSE", recipe="pvse_{features}"),
+            "PCME": Arm("", "PCME", recipe="pcme_{features}"),
+        },
+        features="region",
+        world=AMBIGUOUS,
+    ),
+    "set_parts": Experiment(
+        "What is each part of DivE worth?",
+        "Kim et al. 2023 (DivE), appendix B.3; the softmax, the regularizers and the caption encoder are "
+        "this course's addition",
+        _DIVE,
+        {
+            "all": _arm("", "DivE"),
+            "without global feature": _arm("+without_global", "DivE without the global feature"),
+            "random slots": _arm("+random_slots", "DivE without learned slots"),
+            "GRU": _arm("+gru_slots", "DivE without the residual sum"),
+            "slot attention": _arm("+slot_attention", "DivE with plain slot attention"),
+            "softmax over elements": _arm("+softmax_over_elements"),
+            "without MMD": _arm("+without_mmd"),
+            "without diversity": _arm("+without_diversity"),
+            "without both": _arm("+without_regularizers"),
+            "Gaussian kernel": _arm("+gaussian_kernel"),
+            "all negatives first": _arm("+later_hardest"),
+            "words in context": _arm("+words_in_context"),
+        },
+        features="region",
+        world=AMBIGUOUS,
+    ),
+    "set_sizes": Experiment(
+        "How many slots, how many rounds, and how sharp a maximum?",
+        "Kim et al. 2023 (DivE), table 4",
+        _DIVE,
+        {
+            "K = 4, T = 4, α = 16": _arm("", "DivE"),
+            **{f"K = {count}": _arm(f"+slots_{count}", f"DivE, K = {count}") for count in (1, 2, 3, 5, 6)},
+            **{f"T = {count}": _arm(f"+rounds_{count}", f"DivE, T = {count}") for count in (1, 2, 3, 5, 6)},
+            **{
+                f"α = {alpha}": _arm(f"+alpha_{alpha}", f"DivE, α = {alpha}")
+                for alpha in (1, 2, 4, 8, 32, 64)
+            },
+        },
+        features="region",
+        world=AMBIGUOUS,
+    ),
+    "set_ensembles": Experiment(
+        "What does a second system from another seed add?",
+        "Kim et al. 2023 (DivE), table 2; the ensemble of single vectors is this course's control",
+        _DIVE,
+        {
+            "DivE": _seeds(1, "", "DivE"),
+            "two DivE": _seeds(2, "", "DivE, two models"),
+            "one slot": _seeds(1, "+slots_1"),
+            "two of one slot": _seeds(2, "+slots_1"),
+        },
+        features="region",
+        world=AMBIGUOUS,
+    ),
+}
+"""The experiments on this paper by name."""
