@@ -330,7 +330,7 @@ print("vsecore.sets.PIENet gives the same sets,", tuple(sets.shape))
 # ## MIL: the nearest two decide
 #
 # How do two sets compare? PVSE follows *multiple instance learning*: a pair matches if any element of one set is near any element of the
-# other. The paper writes (section 3.3)
+# other. The paper writes
 #
 # $$s_{\mathrm{MIL}}(S_1, S_2) = \max_{x \in S_1,\, y \in S_2} c(x, y).$$
 #
@@ -476,7 +476,7 @@ plots.show(
 #
 # ## How open is a set?
 #
-# The *circular variance* (section 4.6) measures how widely the vectors of a set point:
+# The *circular variance* measures how widely the vectors of a set point:
 #
 # $$1 - \Bigl\lVert \frac{1}{K}\sum_k \frac{s_k}{\lVert s_k\rVert} \Bigr\rVert .$$
 #
@@ -773,5 +773,5 @@ lesson.report("13_gaussians", clouds)
 #
 # ## Where to read on
 #
-# - {cite}`kim2023dive`, section 3.3, compares these similarities and builds a new one.
+# - {cite}`kim2023dive` compares these similarities and builds a new one.
 # - {cite}`chun2021pcme` shows what its variances say about photographs and captions.
