@@ -20,6 +20,7 @@ PARTS = {"vsecore": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
 INSTALLED_AS = {
     "IPython": "ipython",
     "PIL": "pillow",
+    "faiss": "faiss-cpu",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
     "markdown_it": "markdown-it-py",

@@ -751,8 +751,8 @@ lesson.report("13_gaussians", clouds)
 # ## One side only: late interaction
 #
 # Between "one pair" and "all pairs" lies a third way: each element of the query looks for its best partner, and the results are summed. Text
-# search knows that as *MaxSim*. The next notebook builds its two-sided, smooth relative, smooth-Chamfer, and with it a module whose vectors
-# compete for the elements.
+# search knows that as *MaxSim*. [The next notebook](14_slots.ipynb) builds its two-sided, smooth relative, smooth-Chamfer, and with it a
+# module whose vectors compete for the elements.
 #
 # ## Paper, notebook, package
 #

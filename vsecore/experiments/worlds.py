@@ -13,7 +13,7 @@ AMBIGUOUS = "scenes_ambiguous"
 WORLDS: dict[str, dict[str, Any]] = {
     SCENES: {},
     NEAR_DUPLICATES: {"near_duplicates": 0.5},
-    AMBIGUOUS: {"ambiguity": 0.7},
+    AMBIGUOUS: {"ambiguity": 0.6},
 }
 """The knobs of each world, as `scenes.load` takes them."""
 
