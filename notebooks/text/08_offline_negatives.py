@@ -53,7 +53,7 @@ plots.house_style()
 # %% [markdown]
 # ## A harder negative
 #
-# VSE++ learns from the hardest negative of a batch. AOQ {cite}`chen2020aoq` asks for harder ones. It trains in two rounds. After the first,
+# VSE++ learns from the hardest negative of a batch. AOQ, the *adaptive offline quintuplet loss* {cite}`chen2020aoq`, asks for harder ones. It trains in two rounds. After the first,
 # it looks through the *whole training set* for the negatives that the model finds most similar. The second round learns from them too.
 #
 # We train a first round, VSE++ on regions for two epochs, and let the package search. Below you will write that search yourself.
@@ -507,13 +507,12 @@ pair_only = torch.full_like(owner, -1)  # -1: nobody's
 firsts = torch.from_numpy(np.unique(train.owner, return_index=True)[1])  # (Ni,)
 pair_only[firsts] = owner[firsts]
 careless, _ = mine(v, t, pair_only, 4, 4)
-print(
-    "a caption of its own:", holds_own(texts, owner), "with care,", holds_own(careless, owner)
-)
+print(f"a caption of its own, with care: {holds_own(texts, owner)}")
+print(f"a caption of its own, without: {holds_own(careless, owner)}")
 try:
     OfflineNegatives(careless.numpy(), mined.pictures).check(train)
 except ValueError as refused:
-    print("the package:", str(refused).split(":")[0].split(",")[0])
+    print("the package:", str(refused).split(":")[0])
 own_share = 100 * (owner[careless] == torch.arange(len(v))[:, None]).double().mean()
 lesson.report("08_siblings", {"of the four hardest, the picture's own (%)": own_share})
 
@@ -669,10 +668,10 @@ if knob:
     print(lesson.report("08_near_true", right))
 
 # %% [markdown]
-# Start with the lead over the hardest of all: it falls as near duplicates are added, so the hardest negatives do get harder. A batch of 32
-# seldom holds a picture together with its near duplicate, so its hardest negative stays further behind.
+# Start with the lead over the hardest of all: it falls as near duplicates are added, so the hardest negatives do get harder. The more of
+# them there are, the more often even a small batch holds a picture together with a near duplicate, so the hardest of a batch follows.
 #
-# Now compare the two lower lines. Where the line of all falls and the line of those that are false does not, the knob has made negatives
+# Now compare the two lower lines. Where the line of all falls and the line of those that are false hardly does, the knob has made negatives
 # true rather than hard. A caption seldom names the one fact in which two pictures differ, so it is often true of both. On photographs
 # nobody can draw the line of those that are false, so nobody can tell a hard negative from a caption that is true.
 #
@@ -801,8 +800,9 @@ def compare(depth, batch):
 # ```{exercise} Change one thing
 # :label: ex-08-explore
 #
-# Change the depth of the list (`depth`, at most 300) or the size of the batch. Before you run the cell, write what you expect of two
-# numbers: the lead of a picture's own caption over a drawn offline negative, and over the hardest of a batch. Then write what came out.
+# Change the depth of the list (`depth`, at most 300) or the size of the batch. First write, in the last cell, what you expect of two
+# numbers: the lead of a picture's own caption over a drawn offline negative, and over the hardest of a batch. Then run all three cells, and
+# write what came out.
 # ```
 
 # %%
@@ -830,7 +830,10 @@ check("08.explore", (your_expectation, your_finding))
 # ````{solution} ex-08-explore
 # :class: dropdown
 #
-# There is no right answer; this is one example. How hard a negative is says nothing yet about how much it teaches: for that you must train
+# There is no right answer; this is one example. A draw from 300 captions stands at place 150 on average, about where the hardest of a batch
+# stands among this many captions. So offline negatives are harder than online ones only if the training set is larger, or the list shorter.
+#
+# How hard a negative is says nothing yet about how much it teaches: for that you must train
 # with it, as the next notebook does. In the paper's table 3, lists of 200 to 1,000 captions end within half a point of each other in every recall.
 # ````
 #

@@ -57,7 +57,12 @@ def _does_nothing(code: CodeType) -> bool:
     )
 
 
-def borrowed(answer: Any, defined_above: Collection[str] = (), instead: Collection[str] = ()) -> str:
+def borrowed(
+    answer: Any,
+    defined_above: Collection[str] = (),
+    instead: Collection[str] = (),
+    stand_ins: Collection[Callable[..., Any]] = (),
+) -> str:
     """The name of what an answer uses in place of doing the work itself; "" if it uses nothing of the kind.
 
     Everything that the answer holds is searched: the names in its code, the defaults of its arguments, the
@@ -71,6 +76,7 @@ def borrowed(answer: Any, defined_above: Collection[str] = (), instead: Collecti
             either, also by way of another function of the notebook.
         instead: names of other libraries' functions and classes that already do the work. The learner's own
             functions may have these names.
+        stand_ins: solutions of earlier exercises that an answer may call where the learner's own failed.
     """
     parts = list(answer.values()) if isinstance(answer, dict) else answer
     roots = [root for root in (parts if isinstance(parts, list | tuple) else [answer]) if callable(root)]
@@ -82,6 +88,8 @@ def borrowed(answer: Any, defined_above: Collection[str] = (), instead: Collecti
         if id(thing) in seen:
             continue
         seen[id(thing)] = thing
+        if any(thing is one for one in stand_ins):
+            continue
         if _of_the_package(thing):
             return name
         if id(thing) in above:

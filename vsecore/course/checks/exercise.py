@@ -56,6 +56,8 @@ class Exercise:
             already does the work.
         instead: functions and classes of other libraries that an answer may not use, since they already do
             the work; by their names, such as "GRUCell".
+        may_call: references of earlier exercises that the answer builds on: they stand in where the learner's
+            own answers failed.
         message: what is said of a right answer.
         caller: for an answer that takes networks or an optimizer, which cannot pass between processes. Given
             the answer and plain values it builds them, calls the answer and returns plain values. The trials
@@ -72,6 +74,7 @@ class Exercise:
     reference: Callable[..., Any] | None = None
     defined_above: tuple[str, ...] = ()
     instead: tuple[str, ...] = ()
+    may_call: tuple[Callable[..., Any], ...] = ()
     message: str = "Right."
     caller: Callable[..., Any] | None = None
 
@@ -113,7 +116,7 @@ def judge_answer(task: Exercise, answer: Any) -> Judgement:
     """Judge an answer that lies here: is there one, is it the learner's own, how far does it get?"""
     if is_stub(answer):
         return not_answered(task, answer)
-    if helper := borrowed(answer, task.defined_above, task.instead):
+    if helper := borrowed(answer, task.defined_above, task.instead, task.may_call):
         return refused(task, helper)
     return judge_by_trials(task, partial(task.caller, answer) if task.caller else answer)
 

@@ -397,6 +397,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         reference=_mine,
+        may_call=(_hide_own, _merge),
         message="Right. The package does the same, on any device.",
     ),
     "08.bill": Exercise(
