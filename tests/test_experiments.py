@@ -33,6 +33,7 @@ from vsecore.experiments.ledger import printed_sums
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
 from vsecore.experiments.scales import recipe_at
+from vsecore.experiments.worlds import collection_of
 from vsecore.losses import adopt_k
 from vsecore.recipes import RECIPES
 from vsecore.training import fit, score_split
@@ -431,28 +432,34 @@ def test_only_records_of_the_arms_own_settings_data_and_features_count(tmp_path)
 
 def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
     def of_a_lesson(candidates):
-        return recipe_at(candidates, LESSON_SCALE[data])
+        return recipe_at(candidates, LESSON_SCALE[collection_of(data)])
 
     def fair(candidates):
-        changes = FAIR_SCALE[data]
-
         def tried(name):
-            return tuning.tried(tuning.recorded(name, changes, entries))
+            return tuning.tried(tuning.recorded(name, changes, entries, candidates.mined))
 
         return tuning.tuned(candidates, changes, tried)
 
     stored = records.find(RESULTS)
     for data in {entry.data["name"] for entry in stored}:
+        changes = FAIR_SCALE[collection_of(data)]
         entries = [entry for entry in stored if entry.data["name"] == data]
         titles, recipes = {(BASELINE, ""), (ORACLE, "")}, set()
-        for experiment, features in [(one, kind) for one in EXPERIMENTS.values() for kind in kinds_of(one)]:
+        of_these_data = [one for one in EXPERIMENTS.values() if one.data_named(data) == data]
+        for experiment, features in [(one, kind) for one in of_these_data for kind in kinds_of(one)]:
             for arm in experiment.arms:
                 for recipe_of in (of_a_lesson, fair):
                     if found := experiment.trainings(arm, features, recipe_of):
                         titles.add(title_of(found))
+                        for part in found:  # what another model mines for has been tried at several rates too
+                            name = part.recipe.name
+                            rates = [
+                                tuning.digest_at(name, changes, rate, part.mined) for rate in tuning.LADDER
+                            ]
+                            titles |= {(name, digest) for digest in rates}
                 recipes |= {name for system in experiment.systems(arm, features) for name in system.recipes}
         for name in recipes & {entry.name for entry in entries}:  # at the rates that were tried and not taken
-            tried = [tuning.at_rate(name, FAIR_SCALE[data], rate) for rate in tuning.LADDER]
+            tried = [tuning.at_rate(name, changes, rate) for rate in tuning.LADDER]
             titles |= {(name, recipe.hash()) for recipe in tried}
         for entry in entries:
             assert (entry.name, entry.config_hash) in titles, f"no arm is {entry.file_name}: take it away"

@@ -410,6 +410,7 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
             "add_global": True,
             "drop": 0.0,
             "global_pool": "mean",
+            "expansion": 4,
         },
         ("pool", "pie_net"): {"slots": 4, "hidden": None, "global_pool": "mean"},
         ("pool", "transformer_set"): {
@@ -451,6 +452,8 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         ("loss", "node_cross_attention"): {"margin": 0.2},
         ("loss", "mmd"): {"gamma": 0.5, "squared": False},
         ("loss", "soft_contrastive"): {"samples": 7, "scale": 30.0, "shift": 30.0, "kl_weight": 1e-5},
+        ("loss", "latent_target"): {"hidden": None, "bound": None, "projected": True},
+        ("loss", "input_target"): {"word_dim": 300, "bound": None, "projected": True},
         ("loss", "offline_triplet"): hinges,
         ("loss", "offline_quintuplet"): hinges | {"online_quintuplet": False},
         ("loss", "adaptive_offline_quintuplet"): hinges

@@ -53,7 +53,7 @@ plots.house_style()
 # %% [markdown]
 # ## A harder negative
 #
-# VSE++ learns from the hardest negative of a batch. AOQ, the *adaptive offline quintuplet loss* {cite}`chen2020aoq`, asks for harder ones. It trains in two rounds. After the first,
+# VSE++ learns from the hardest negative of a batch. AOQ, short for *adaptive offline quintuplet* {cite}`chen2020aoq`, asks for harder ones. It trains in two rounds. After the first,
 # it looks through the *whole training set* for the negatives that the model finds most similar. The second round learns from them too.
 #
 # We train a first round, VSE++ on regions for two epochs, and let the package search. Below you will write that search yourself.
