@@ -82,7 +82,11 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
             "experiments, ask for help.",
         ),
         (("13",), "Sets: more than one vector, and how they collapse."),
-        ((), "Projects: groups of four, or posters, show what was predicted and what came out."),
+        (
+            ("14",),
+            "Slots that compete, and a similarity that trains them all. Projects: groups of four, or posters, "
+            "show what was predicted and what came out.",
+        ),
     ),
 }
 
