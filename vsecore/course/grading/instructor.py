@@ -84,8 +84,8 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("13",), "Sets: more than one vector, and how they collapse."),
         (
             ("14",),
-            "Slots that compete, and a similarity that trains them all. Projects: groups of four, or posters, "
-            "show what was predicted and what came out.",
+            "Slots that compete, and a similarity that trains all of them. Projects: groups of four, or "
+            "posters, show what was predicted and what came out.",
         ),
     ),
 }
