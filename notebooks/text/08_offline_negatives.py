@@ -19,7 +19,7 @@
 #
 # **You need** the notebook [Learning to rank](04_learning_to_rank.ipynb) and a little probability.
 #
-# **It takes** about 1 minute and 1 GB of memory on two cores; the exercises take an hour and a quarter.
+# **It takes** about half a minute and 1 GB of memory on two cores; the exercises take an hour and a quarter.
 #
 # The map: encode → pool → compare → **learn**. This notebook is about what a loss learns *from*.
 

@@ -40,6 +40,10 @@ def where_own(scores, first, owner):
     return torch.where(own, float("-inf"), scores)
 
 
+def five_each(scores, first, owner):
+    return right_own(scores, first, torch.arange(len(owner)) // 5)
+
+
 def right_merge(best, rows, scores, first):
     new = torch.arange(first, first + len(scores)).expand(len(best), -1)
     best, places = torch.cat([best, scores.T], 1).topk(best.shape[1], 1)
@@ -60,6 +64,11 @@ def looped_merge(best, rows, scores, first):
         kept.append(sorted([*zip(old, named, strict=True), *column], reverse=True)[: len(old)])
     values = torch.tensor([[score for score, _ in row] for row in kept], dtype=best.dtype)
     return values, torch.tensor([[row for _, row in one] for one in kept])
+
+
+def smallest(best, rows, scores, first):
+    found, kept = right_merge(-best, rows, -scores, first)
+    return -found, kept
 
 
 def right_mine(images, captions, owner, texts=300, pictures=60, block=500):
@@ -103,6 +112,14 @@ def mined_first_rows(images, captions, owner, texts=300, pictures=60, block=500)
         for first in range(0, len(images), block)
     ]
     return torch.cat([one[0] for one in found]), mined_whole(images, captions, owner, texts, pictures)[1]
+
+
+def counts_from_zero(images, captions, owner, texts=300, pictures=60, block=500):
+    hardest = []
+    for first in range(0, len(images), block):
+        scores = right_own(images[first : first + block] @ captions.T, 0, owner)
+        hardest.append(scores.topk(texts, 1).indices)
+    return torch.cat(hardest), mined_whole(images, captions, owner, texts, pictures)[1]
 
 
 def right_break(texts, owner):

@@ -28,6 +28,11 @@ def looped_triplet(positive, online, offline, margin=0.2, offline_margin=0.0):
     return total
 
 
+def swapped(positive, online, offline, margin=0.2, offline_margin=0.0):
+    near = [hinge(margin, one, positive) for one in online]
+    return torch.stack([*near, *(hinge(offline_margin, one, positive) for one in offline)]).sum()
+
+
 def right_pairs(positive, of_text, of_picture, offline_margin=0.0):
     (own_picture, text), (picture, own_text) = of_text, of_picture
     pair, swapped = (picture * text).sum(-1), (own_picture * own_text).sum(-1)
@@ -61,6 +66,11 @@ def one_hinge(positive, of_text, of_picture, offline_margin=0.0):
     return hinge(offline_margin, positive, both).sum()
 
 
+def by_matrices(positive, of_text, of_picture, offline_margin=0.0):
+    pair, own = of_picture[0] @ of_text[1].T, of_text[0] @ of_picture[1].T
+    return sum(hinge(offline_margin, positive[:, None], one).sum() for one in (pair, own))
+
+
 def right_weights(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):
     return ((beta - (offline - online) / alpha) * hinge(margin, positive, online)).sum()
 
@@ -90,6 +100,10 @@ def clamped(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):
 def detached(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):
     weight = (beta - (offline - online) / alpha).detach()
     return (weight * hinge(margin, positive, online)).sum() + 0 * offline.sum()
+
+
+def sums_multiplied(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):
+    return (beta - (offline - online) / alpha).sum() * hinge(margin, positive, online).sum()
 
 
 def right_gradient(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):
@@ -132,6 +146,24 @@ def constant_weight(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):
     weight = beta - (offline - online) / alpha
     near, far = (margin - positive + online > 0).float(), (offline > positive).float()
     return -near * weight - far, near * weight, far
+
+
+def last_two_swapped(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):
+    first, second, third = right_gradient(positive, online, offline, margin, beta, alpha)
+    return first, third, second
+
+
+def without_alpha(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):
+    gap = margin - positive + online
+    near, far = (gap > 0).float(), (offline > positive).float()
+    weight = beta - (offline - online) / alpha
+    return -near * weight - far, near * (weight + gap), far - near * gap
+
+
+def margin_in_both(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):
+    first, second, third = right_gradient(positive, online, offline, margin, beta, alpha)
+    far, wide = (offline > positive).float(), (margin - positive + offline > 0).float()
+    return first + far - wide, second, third - far + wide
 
 
 def by_autograd(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):

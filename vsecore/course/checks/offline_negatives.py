@@ -88,6 +88,15 @@ def _the_others(scores: Tensor, first: int, owner: Tensor) -> Tensor:
     )
 
 
+def _turns_nan(hide: Callable[..., Any]) -> bool:
+    """Whether scores became NaN, as minus infinity times False does."""
+    return bool(torch.as_tensor(hide(_block(1), 0, _OWNER)).isnan().any())
+
+
+def _five_each(scores: Tensor, first: int, owner: Tensor) -> Tensor:
+    return _hide_own(scores, first, torch.arange(len(owner)) // 5)
+
+
 # ---------------------------------------------------------------- 08.merge
 
 
@@ -138,6 +147,23 @@ def _block_alone(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tupl
     return found.values, found.indices + first
 
 
+def _rows_first(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    best, rows = _merge(best, rows, scores, first)
+    return rows, best
+
+
+def _smallest(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    best, rows = _merge(-best, rows, -scores, first)
+    return -best, rows
+
+
+def _is_unsorted(merge: Callable[..., Any]) -> bool:
+    """Whether the right scores are kept, but not with the largest first."""
+    given = _running(3)
+    kept, right = torch.as_tensor(merge(*given)[0]), _merge(*given)[0]
+    return torch.equal(kept.sort(1, descending=True).values, right) and not torch.equal(kept, right)
+
+
 # ---------------------------------------------------------------- 08.mine
 
 
@@ -177,6 +203,16 @@ def _finds(mine: Callable[..., Any], part: int, block: int, seed: int = 1) -> bo
     world = _world(seed)
     found = torch.as_tensor(mine(*world, 4, 3, block)[part])
     return torch.equal(found.long(), _mined_by_sorting(*world, 4, 3)[part])
+
+
+def _counts_from_zero(mine: Callable[..., Any]) -> bool:
+    """Whether, in several blocks, it hides what the first pictures own."""
+    world = _world(1)
+    images, captions, owner = world
+    rows = [
+        _hide_own(images[first : first + 3] @ captions.T, 0, owner).topk(4, 1).indices for first in (0, 3, 6)
+    ]
+    return torch.equal(torch.as_tensor(mine(*world, 4, 3, 3)[0]).long(), torch.cat(rows))
 
 
 def _of_the_last_block(mine: Callable[..., Any]) -> bool:
@@ -305,6 +341,15 @@ EXERCISES: dict[str, Exercise] = {
                 "Zero is larger than many similarities: use minus infinity.",
             ),
             Trial(
+                _turns_nan,
+                "Some scores became NaN: minus infinity times zero is no number. Replace the scores instead, "
+                "by `masked_fill` or `where`.",
+            ),
+            Trial(
+                lambda answer: _hides_like(answer, _five_each),
+                "You count five captions for each picture. A picture may have more or fewer: use `owner`.",
+            ),
+            Trial(
                 lambda answer: _hides_like(answer, _the_others),
                 "You hid the negatives and left the picture's own captions.",
             ),
@@ -349,6 +394,18 @@ EXERCISES: dict[str, Exercise] = {
             Trial(
                 lambda answer: all(_merges_like(answer, _block_alone, part) for part in (0, 1)),
                 "You keep the best of this block alone: what earlier blocks found is lost.",
+            ),
+            Trial(
+                lambda answer: all(_merges_like(answer, _rows_first, part) for part in (0, 1)),
+                "Both are right, but in the wrong order: first the scores, then the rows.",
+            ),
+            Trial(
+                lambda answer: _merges_like(answer, _smallest, 0),
+                "You keep the smallest scores. The hardest negatives are the largest.",
+            ),
+            Trial(
+                _is_unsorted,
+                "The right scores are kept, but they must stay sorted, the largest first.",
             ),
         ),
         reference=_merge,
@@ -395,6 +452,10 @@ EXERCISES: dict[str, Exercise] = {
                 "One block is right. With several, the pictures must come from all of them: merge each block "
                 "into the running best.",
             ),
+            Trial(
+                _counts_from_zero,
+                "In a later block, the first row is picture number `first`: hand `first` to `hide_own`.",
+            ),
         ),
         reference=_mine,
         may_call=(_hide_own, _merge),
@@ -423,6 +484,11 @@ EXERCISES: dict[str, Exercise] = {
             Trial(
                 lambda answer: abs(float(answer) - _MATRIX * 1e9) < 4e9,
                 "That is in bytes: divide by a thousand million.",
+            ),
+            Trial(
+                lambda answer: abs(float(answer) - _MATRIX * 1e9 / 2**30) < 1,
+                "You divided by 2 to the power of 30, which gives gibibytes. A gigabyte is a thousand "
+                "million bytes.",
             ),
             Trial(
                 lambda answer: abs(float(answer) - _MATRIX / 5) < 1,
@@ -470,6 +536,14 @@ EXERCISES: dict[str, Exercise] = {
                     _says(answer, _GOOD, _TWO_EACH, True) and _says(answer, _LAST_BAD, _TWO_EACH, False)
                 ),
                 "It is the other way round: True if a list holds an own caption.",
+            ),
+            Trial(
+                lambda answer: all(
+                    _says(answer, texts, _TWO_EACH, bool((texts == torch.arange(4)[:, None]).any()))
+                    for texts in (_GOOD, _FIRST_BAD, _SAME_NUMBER)
+                ),
+                "You compare captions with pictures, which are numbered separately. Look up the picture of "
+                "each caption: `owner[texts]`.",
             ),
         ),
         reference=_has_own,

@@ -73,6 +73,13 @@ def _is_a_mean(loss: Callable[..., Any]) -> bool:
     return any(near(loss(*_five(6)) * count, float(_off_tri(*_five(6))), 1e-3) for count in (4, 6, 24))
 
 
+def _swapped_triplet(loss: Callable[..., Any]) -> bool:
+    """Whether the pair and its negatives have changed places in the hinges."""
+    positive, online, offline = _five(6)
+    costs = [_hinge(0.2, one, positive) for one in online] + [_hinge(0.0, one, positive) for one in offline]
+    return near(loss(positive, online, offline), float(torch.stack(costs).sum()), 1e-3)
+
+
 def _triplet_learns(loss: Callable[..., Any]) -> bool:
     positive, online, offline = _five(6)
     right = gradient_of(lambda own: _off_tri(own, online, offline), positive.clone())
@@ -125,6 +132,16 @@ def _one_hinge(loss: Callable[..., Any]) -> bool:
     return near(loss(*sides), float(_hinge(0.0, own, both).sum()), 1e-3)
 
 
+def _by_matrices(loss: Callable[..., Any]) -> bool:
+    """Whether all rows were multiplied with all others."""
+    own, (own_picture, text), (picture, own_text) = sides = _two_sides(7)
+    products = (picture @ text.T, own_picture @ own_text.T)  # (B, B) each
+    costs = [
+        sum(float(_hinge(0.0, one, product).sum()) for product in products) for one in (own, own[:, None])
+    ]
+    return any(near(loss(*sides), cost, 1e-3) for cost in costs)
+
+
 def _pairs_learn(loss: Callable[..., Any]) -> bool:
     own, first, (picture, own_text) = _two_sides(7)
     right = gradient_of(lambda v: _new_pairs(own, first, (v, own_text)), picture.clone())
@@ -161,6 +178,17 @@ def _weighted_learns(loss: Callable[..., Any]) -> bool:
     positive, online, offline = _similarities(8, 3)
     right = gradient_of(lambda near_by: _weighted_online(positive, online, near_by), offline.clone())
     return torch.allclose(gradient_of(lambda near_by: loss(positive, online, near_by), offline), right)
+
+
+def _weighted_mean(loss: Callable[..., Any]) -> bool:
+    found = _similarities(8, 3)
+    return near(8 * loss(*found), float(_weighted_online(*found)), 1e-3)
+
+
+def _sums_multiplied(loss: Callable[..., Any]) -> bool:
+    positive, online, offline = found = _similarities(8, 3)
+    weight = 1.5 - (offline - online) / 0.3
+    return near(loss(*found), float(weight.sum() * _hinge(0.2, positive, online).sum()), 1e-2)
 
 
 def _weighted_as(wrong: Callable[..., Tensor]) -> Callable[[Any], bool]:
@@ -201,6 +229,39 @@ def _constant_weight(answer: Callable[..., Any]) -> bool:
     positive, online, offline = found = _similarities(40, 3)
     weight = 1.5 - (offline - online) / 0.3
     return torch.allclose(answer(*found)[1].float(), (0.2 - positive + online > 0) * weight, atol=1e-4)
+
+
+def _gradient_as(*wrong: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[[Any], bool]:
+    """Make the trial of a mistake: whether the derivatives by the two negatives are these."""
+
+    def same(answer: Callable[..., Any]) -> bool:
+        found = _similarities(40, 3)
+        pairs = zip(answer(*found)[1:], wrong, strict=True)
+        return all(torch.allclose(mine.float(), one(*found), atol=1e-4) for mine, one in pairs)
+
+    return same
+
+
+def _gradient_part(part: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    return lambda *found: _by_hand(*found)[part]
+
+
+def _without_alpha(positive: Tensor, online: Tensor, offline: Tensor) -> Tensor:
+    gap = 0.2 - positive + online
+    return (gap > 0) * (1.5 - (offline - online) / 0.3 + gap)
+
+
+def _offline_without_alpha(positive: Tensor, online: Tensor, offline: Tensor) -> Tensor:
+    return (offline > positive).float() - _hinge(0.2, positive, online)
+
+
+def _margin_in_both(answer: Callable[..., Any]) -> bool:
+    """Whether the offline hinge was opened by the online one's margin."""
+    positive, online, offline = found = _similarities(40, 3)
+    far = (0.2 - positive + offline > 0).float()
+    gap = 0.2 - positive + online
+    near_by, weight = (gap > 0).float(), 1.5 - (offline - online) / 0.3
+    return torch.allclose(answer(*found)[0].float(), -near_by * weight - far, atol=1e-4)
 
 
 def _descends(answer: Callable[..., Any]) -> bool:
@@ -249,6 +310,10 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(_one_margin, "The offline negatives have a margin of their own, `offline_margin`."),
             Trial(_triplet_without(2), "Only the online hinges count: add those of the offline ones."),
+            Trial(
+                _swapped_triplet,
+                "The hinges are the wrong way round: a negative has a cost where it comes near the pair.",
+            ),
             Trial(_triplet_without(1), "Only the offline hinges count: equation 3 keeps the online ones."),
             Trial(
                 _is_a_mean, "Your loss is a constant factor away from the right one: it is a sum, not a mean."
@@ -294,6 +359,11 @@ EXERCISES: dict[str, Exercise] = {
             Trial(
                 _one_pair_alone, "That is one of the two new pairs. The other takes what the first leaves."
             ),
+            Trial(
+                _by_matrices,
+                "You compare every row with every other. Row by row, each pair has one partner: multiply "
+                "element by element, and sum over the last dimension.",
+            ),
             Trial(_one_hinge, "Each of the two pairs has a hinge of its own: add them after the hinge."),
         ),
         reference=_new_pairs,
@@ -338,6 +408,8 @@ EXERCISES: dict[str, Exercise] = {
                 _weighted_as(lambda positive, online, offline: (1.5 - (offline - online) / 0.3).relu()),
                 "You keep the weight from falling below zero. The equation does not; we come to that.",
             ),
+            Trial(_weighted_mean, "The loss is a sum over the batch, not a mean."),
+            Trial(_sums_multiplied, "Each hinge has its own weight: multiply them first, then sum."),
         ),
         difficulty="easy",
         reference=_weighted_online,
@@ -378,6 +450,15 @@ EXERCISES: dict[str, Exercise] = {
         ),
         mistakes=(
             Trial(_descends, "All signs are reversed: we want the derivative, not the direction of descent."),
+            Trial(
+                _gradient_as(_gradient_part(2), _gradient_part(1)),
+                "The last two are in the wrong order: first by the online negative, then by the offline one.",
+            ),
+            Trial(
+                _gradient_as(_without_alpha, _offline_without_alpha),
+                "The derivative of the weight is 1 / alpha, or minus that: the alpha is missing.",
+            ),
+            Trial(_margin_in_both, "The offline hinge has a margin of 0: it opens where offline > positive."),
             Trial(_constant_weight, "The weight depends on the online negative too: use the product rule."),
         ),
         difficulty="hard",
