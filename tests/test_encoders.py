@@ -28,7 +28,7 @@ from vsecore.encoders import (
     RegionEncoder,
     cpu,
 )
-from vsecore.encoders.normalisation import ElementNorm
+from vsecore.normalisation import ElementNorm
 
 PICTURE_ENCODERS = [CellEncoder, RegionEncoder]
 

@@ -359,6 +359,7 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         "decay_epochs": 15,
         "decay_factor": 0.1,
         "clip_norm": 2.0,
+        "snapshots": 0,
     }
     options = {
         (registry.kind, name): {option: of.default for option, of in registry._options(name).items()}
@@ -421,6 +422,7 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
             "global_pool": "mean",
         },
         ("pool", "gaussian"): {"hidden": None, "global_pool": "mean"},
+        ("pool", "projected"): {"pool": "mean", "batch_norm": False},
         ("similarity", "cross_attention"): {
             "direction": "t2i",
             "smooth": 9.0,

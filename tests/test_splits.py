@@ -45,10 +45,9 @@ def test_a_subset_keeps_the_captions_of_its_pictures() -> None:
 
 
 def test_a_fingerprint_changes_with_every_part() -> None:
-    split = small_split(picture_counts=np.array([1, 2, 3, 2, 1]), targets=targets())
-    other, moved = split.pictures.copy(), targets()
+    split = small_split(picture_counts=np.array([1, 2, 3, 2, 1]))
+    other = split.pictures.copy()
     other[3] += 1
-    moved[7, 1] += 1
     changed = [
         split,
         replace(split, captions=[*split.captions[1:], "new"]),
@@ -56,11 +55,11 @@ def test_a_fingerprint_changes_with_every_part() -> None:
         replace(split, picture_ids=[*split.picture_ids[1:], "new"]),
         replace(split, picture_counts=None),
         replace(split, pictures=other),
-        replace(split, targets=None),
-        replace(split, targets=moved),
     ]
     assert len({part.fingerprint() for part in changed}) == len(changed)
     assert pickle.loads(pickle.dumps(split)).fingerprint() == split.fingerprint()
+    # Targets say nothing of the data: they are one more thing that a run learns from.
+    assert replace(split, targets=targets()).fingerprint() == split.fingerprint()
 
 
 def test_fingerprints_are_those_that_records_name() -> None:

@@ -80,7 +80,7 @@ class Record:
     @property
     def file_name(self) -> str:
         """The record's file name: the same if the same thing is run again, different for anything else."""
-        read = ("fingerprint", "tokenizer", "vectors", "negatives")
+        read = ("fingerprint", "tokenizer", "vectors", "targets", "negatives")
         digests = [str(self.data.get(key, ""))[:8] for key in read]
         half = "" if self.precision == "float32" else self.precision
         parts = (self.name, self.data.get("name", ""), *digests, self.config_hash, half, f"seed{self.seed}")

@@ -49,11 +49,19 @@ def train(
     negatives: Annotated[
         Path | None, typer.Option("--negatives", help="Hard negatives that vse mine found in this data.")
     ] = None,
+    targets: Annotated[
+        str | None,
+        typer.Option(
+            help="The sentence encoder whose vectors the captions must predict: a name or a folder. "
+            "[default: all-MiniLM-L6-v2, if the recipe predicts targets]"
+        ),
+    ] = None,
     seed: Seed = 0,
     record: RecordOption = None,
 ) -> None:
     """Train a recipe, keep its best epoch, and report the test split."""
     from vsecore import records
+    from vsecore.data.sentence_targets import MODEL, with_targets
     from vsecore.data.vocabulary import Vocabulary
     from vsecore.data.word_vectors import load_vectors
     from vsecore.mining import load_negatives
@@ -77,6 +85,10 @@ def train(
             f"--negatives is given, but no loss of recipe {recipe} learns from them; leave it out"
         )
     mined = None if negatives is None else load_negatives(negatives, dataset.train)
+    if targets is not None and not chosen.predicts_targets:
+        raise ValueError(f"--targets is given, but no loss of recipe {recipe} predicts them; leave it out")
+    if chosen.predicts_targets:
+        dataset = with_targets(dataset, targets or MODEL, None if device == "auto" else device)
     tokenizer = chosen.tokenizer(dataset.train.captions)
     word_vectors, found = None, ""
     if vectors is not None:

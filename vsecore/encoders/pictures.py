@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
-from vsecore.encoders.normalisation import ElementNorm
 from vsecore.masking import without_padding
+from vsecore.normalisation import ElementNorm
 
 
 class CellEncoder(nn.Module):

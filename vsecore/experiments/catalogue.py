@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vsecore.experiments import aoq, dive, relational, two_ad
+from vsecore.experiments import aoq, dive, ltd, relational, two_ad
 from vsecore.experiments.experiment import Experiment
 
 BY_WORK: dict[str, dict[str, Experiment]] = {
@@ -10,6 +10,7 @@ BY_WORK: dict[str, dict[str, Experiment]] = {
     "relational": relational.EXPERIMENTS,
     "aoq": aoq.EXPERIMENTS,
     "dive": dive.EXPERIMENTS,
+    "ltd": ltd.EXPERIMENTS,
 }
 """The experiments on each work, by its key."""
 EXPERIMENTS: dict[str, Experiment] = {

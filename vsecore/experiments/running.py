@@ -18,6 +18,7 @@ from torch import Tensor
 from vsecore import records
 from vsecore.data.files import cache_folder
 from vsecore.data.offline_negatives import OfflineNegatives
+from vsecore.data.sentence_targets import with_targets
 from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.evaluation import ensemble, evaluate
 from vsecore.experiments import tuning
@@ -25,9 +26,10 @@ from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.experiment import Candidates, Experiment, Member, Mined, PlannedTraining, title_of
 from vsecore.experiments.first_round import mine_for, shares_true
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores, relation_pairs, told_by_left_right
+from vsecore.experiments.probe import FACTS, probe_metric, probes
 from vsecore.experiments.references import on_truth, record_references, truth_of
 from vsecore.experiments.scales import Scale, changes_of, recipe_at
-from vsecore.experiments.set_variance import log_variances
+from vsecore.experiments.set_variance import LOG_VARIANCES, log_variances
 from vsecore.experiments.worlds import WORLDS, collection_of
 from vsecore.losses import Rule, negatives_kept
 from vsecore.paths import results
@@ -131,7 +133,7 @@ class _Workshop:
         tell: Callable[[str], None],
         experiment: Experiment,
     ) -> None:
-        self.pairs = experiment.pairs
+        self.pairs, self.probes = experiment.pairs, experiment.probes
         self.miners = {arm.mined_by for arm in experiment.arms.values()} - {""}
         self.mining_recipes = {
             recipe
@@ -141,6 +143,7 @@ class _Workshop:
             for recipe in system.recipes
         }
         self.opened, self.vectors, self.folder, self.tell = opened, vectors, folder, tell
+        self.with_targets = cache(lambda kind: with_targets(opened(kind)))
         self.precision = precision_of(make_accelerator())
         self.trained: dict[tuple[str, int], _Trained] = {}
         self.lists: dict[tuple[str, FeatureKind, int, int, int], OfflineNegatives] = {}
@@ -166,13 +169,13 @@ class _Workshop:
 
     def record(self, title: str, trainings: Sequence[PlannedTraining], seed: int) -> records.Record:
         """Return the record of an arm, which is trained first if there is none."""
-        sources = [_sources(training, self.opened, self.vectors, seed) for training in trainings]
+        sources = [self._sources(training, seed) for training in trainings]
         name, digest = title_of(trainings)
         found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
         for entry in found:
             if (
                 _known_beforehand(entry.data) == _data(sources)
-                and self._pair_metrics(entry.data["name"]) <= entry.metrics.keys()
+                and self._asked(entry.data["name"]) <= entry.metrics.keys()
             ):
                 self.tell(f"{title}, seed {seed}: recorded already")
                 return entry
@@ -187,7 +190,7 @@ class _Workshop:
         """Train a system, or return it if it was just trained."""
         key = (training.digest, training.seed(seed))
         if key not in self.trained:
-            data = self.opened(training.member.features)
+            data = self._data(training)
             pairs = relation_pairs(data.feature_kind) if self._pair_metrics(data.name) else None
             self.trained[key] = _train(
                 training,
@@ -198,6 +201,7 @@ class _Workshop:
                 negatives=self._mine(training, data, seed),
                 folder=self._kept(training, seed),
                 recalls=bool(self.miners),
+                probed=self.probes,
             )
         return self.trained[key]
 
@@ -222,14 +226,36 @@ class _Workshop:
         """Return where the run of a system that mines is kept, so that it is trained once for all arms."""
         if training.recipe.name not in self.mining_recipes:
             return None
-        sources = json.dumps(_sources(training, self.opened, self.vectors, seed), sort_keys=True)
+        sources = json.dumps(self._sources(training, seed), sort_keys=True)
         told = hashlib.sha256(f"{self.precision}\n{sources}".encode()).hexdigest()[:12]
         name = f"{training.recipe.name}-{training.digest}-{told}-seed{training.seed(seed)}"
         return cache_folder("first_rounds") / name
 
+    def _data(self, training: PlannedTraining) -> Dataset:
+        """Return what a system is trained on: with sentence targets if it predicts them."""
+        opened = self.with_targets if training.recipe.predicts_targets else self.opened
+        return opened(training.member.features)
+
+    def _sources(self, training: PlannedTraining, seed: int) -> dict[str, Any]:
+        """Describe what a system is trained on in the form that its record has."""
+        data = self._data(training)
+        tokenizer = training.recipe.tokenizer(data.train.captions)
+        begin = None if self.vectors is None else self.vectors(tokenizer)
+        found: dict[str, Any] = describe_data(data, tokenizer, begin)
+        if mined := training.mined:
+            found["mined_by"] = f"{mined.by.recipe.name} {mined.by.digest}, seed {mined.by.seed(seed)}"
+            if mined.only_false:
+                found["left_out"] = "negatives that are true of their anchor"
+        return found
+
     def _pair_metrics(self, data: str) -> set[str]:
-        """Return what a record must have beyond the usual; another experiment's may lack it."""
+        """Return what a record has of pairs that differ in one relation."""
         return set(METRICS) if self.pairs and data == "scenes" else set()
+
+    def _asked(self, data: str) -> set[str]:
+        """Return what a record must have beyond the usual; another experiment's may lack it."""
+        probed = {probe_metric(fact) for fact in FACTS} if self.probes and data in WORLDS else set()
+        return self._pair_metrics(data) | probed
 
     def forget(self) -> None:
         """Forget the trained systems, to free their memory."""
@@ -243,7 +269,7 @@ class _Trained:
     pairs: Tensor | None  # (P, 2, 2, C), see `pairs`; None: not asked for
     followed: dict[str, float]
     mined: dict[str, float] = field(default_factory=dict)  # see `shares_true`
-    spread: dict[str, float] = field(default_factory=dict)  # see `log_variances`
+    vectors: dict[str, float] = field(default_factory=dict)  # see `log_variances` and `probes`
 
 
 def _train(
@@ -256,6 +282,7 @@ def _train(
     negatives: OfflineNegatives | None,
     folder: Path | None,
     recalls: bool,
+    probed: bool,
 ) -> _Trained:
     """Train a system.
 
@@ -268,6 +295,7 @@ def _train(
         negatives: its offline negatives; None: it has none, or mines its own after a first round.
         folder: where the run is kept; None: nowhere.
         recalls: whether the recalls at 1 on dev are followed too.
+        probed: whether its captions' vectors are probed for what the captions say.
     """
     watch = _Watch()
     tokenizer = training.recipe.tokenizer(data.train.captions)
@@ -287,8 +315,9 @@ def _train(
     of_pairs = None if pairs is None else pair_scores(model, pairs, tokenizer)
     truth = None if negatives is None else truth_of(data.train, data.name, "train")
     shares = {} if negatives is None or truth is None else shares_true(negatives, truth)
-    spread = log_variances(model, data.test, tokenizer)
-    return _Trained(run, scores, of_pairs, _curves(run, recalls) | watch.metrics(), shares, spread)
+    told = log_variances(model, data.test, tokenizer)
+    told |= probes(model, data, tokenizer) if probed else {}
+    return _Trained(run, scores, of_pairs, _curves(run, recalls) | watch.metrics(), shares, told)
 
 
 def _recorded(
@@ -312,9 +341,14 @@ def _recorded(
             note += "; the seconds are those of the second round"
         if parts[0].mined:
             note += "; of the mined texts and pictures, how many are true of their anchor, in percent"
-        if parts[0].spread:
+        if parts[0].vectors.keys() & {*LOG_VARIANCES}:
             note += "; of each side's sets, the mean logarithm of the circular variance"
-        measured = metrics | parts[0].followed | parts[0].mined | parts[0].spread
+        if parts[0].vectors.keys() - {*LOG_VARIANCES}:
+            note += (
+                "; how well linear probes read from captions' vectors what the captions say, the mean area "
+                "under the curve in percent"
+            )
+        measured = metrics | parts[0].followed | parts[0].mined | parts[0].vectors
         entry = records.record_run(parts[0].run, measured, note)
         return replace(entry, config_hash=digest, data=entry.data | sources[0])
     return records.record(
@@ -331,24 +365,6 @@ def _recorded(
         precision=parts[0].run.precision,
         processes=parts[0].run.processes,
     )
-
-
-def _sources(
-    training: PlannedTraining,
-    opened: Callable[[FeatureKind], Dataset],
-    vectors: Callable[[Any], Tensor] | None,
-    seed: int,
-) -> dict[str, Any]:
-    """Describe what a system is trained on in the form that its record has."""
-    data = opened(training.member.features)
-    tokenizer = training.recipe.tokenizer(data.train.captions)
-    begin = None if vectors is None else vectors(tokenizer)
-    found: dict[str, Any] = describe_data(data, tokenizer, begin)
-    if mined := training.mined:
-        found["mined_by"] = f"{mined.by.recipe.name} {mined.by.digest}, seed {mined.by.seed(seed)}"
-        if mined.only_false:
-            found["left_out"] = "negatives that are true of their anchor"
-    return found
 
 
 def _called(name: str, mined: Mined | None) -> str:

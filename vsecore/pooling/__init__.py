@@ -12,6 +12,7 @@ from vsecore.pooling.attention import AttentionPool
 from vsecore.pooling.basic import FirstPool, GeneralizedMeanPool, KMaxPool, MaxPool, MeanPool
 from vsecore.pooling.gpo import GPO
 from vsecore.pooling.graph import GCNPool
+from vsecore.pooling.projected import ProjectedPool
 from vsecore.pooling.recurrent import GRUPool, LastPool, Seq2SeqPool
 from vsecore.pooling.registry import POOLS, build_pool
 from vsecore.pooling.set_pools import GaussianPool, PIENetPool, SlotPool, TransformerSetPool
@@ -35,6 +36,7 @@ __all__ = [
     "MaxPool",
     "MeanPool",
     "PIENetPool",
+    "ProjectedPool",
     "SelfAttentionPool",
     "Seq2SeqPool",
     "SlotPool",

@@ -12,6 +12,7 @@ from vsecore.pooling.attention import AttentionPool
 from vsecore.pooling.basic import FirstPool, GeneralizedMeanPool, KMaxPool, MaxPool, MeanPool
 from vsecore.pooling.gpo import GPO
 from vsecore.pooling.graph import GCNPool
+from vsecore.pooling.projected import ProjectedPool
 from vsecore.pooling.recurrent import GRUPool, LastPool, Seq2SeqPool
 from vsecore.pooling.set_pools import GaussianPool, PIENetPool, SlotPool, TransformerSetPool
 from vsecore.pooling.weighted import AdaPool, LIPPool, SelfAttentionPool, SoftPool
@@ -40,6 +41,7 @@ POOLS = Registry(
         "pie_net": PIENetPool,
         "transformer_set": TransformerSetPool,
         "gaussian": GaussianPool,
+        "projected": ProjectedPool,
     },
     context=("dim",),
 )

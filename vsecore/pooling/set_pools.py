@@ -118,7 +118,7 @@ class SlotPool(SetPool):
             drop,
             expansion,
         )
-        pool = _make(global_pool, dim)
+        pool = make_pool(global_pool, dim)
         # Weights that no loss reaches would make several processes wait for their gradients.
         super().__init__(predict, pool if add_global else None)
 
@@ -142,7 +142,7 @@ class PIENetPool(SetPool):
     def __init__(
         self, dim: int, slots: int = 4, hidden: int | None = None, global_pool: Global = "mean"
     ) -> None:
-        super().__init__(PIENet(dim, slots, hidden), _make(global_pool, dim))
+        super().__init__(PIENet(dim, slots, hidden), make_pool(global_pool, dim))
 
 
 class TransformerSetPool(SetPool):
@@ -171,7 +171,7 @@ class TransformerSetPool(SetPool):
         hidden: int | None = None,
         global_pool: Global = "mean",
     ) -> None:
-        super().__init__(TransformerSet(dim, slots, layers, heads, hidden), _make(global_pool, dim))
+        super().__init__(TransformerSet(dim, slots, layers, heads, hidden), make_pool(global_pool, dim))
 
 
 class GaussianPool(nn.Module):
@@ -198,7 +198,7 @@ class GaussianPool(nn.Module):
     def __init__(self, dim: int, hidden: int | None = None, global_pool: Global = "mean") -> None:
         super().__init__()
         self.predict = PIENet(dim, 1, hidden)
-        self.global_pool = _make(global_pool, dim)
+        self.global_pool = make_pool(global_pool, dim)
         self.attend = attention_heads(dim, max(1, dim // 2) if hidden is None else hidden, 1)
         self.project = xavier(nn.Linear(dim, dim))
         self.project_global = nn.Linear(dim, dim)
@@ -217,7 +217,7 @@ class GaussianPool(nn.Module):
         return means, {"log_variance": self.project(found.squeeze(1)) + self.project_global(whole)}
 
 
-def _make(name: str, dim: int) -> nn.Module:
+def make_pool(name: str, dim: int) -> nn.Module:
     if name not in _GLOBAL_POOLS:
         known = ", ".join(map(repr, _GLOBAL_POOLS))
         raise ValueError(f"global_pool is {name!r}: it must be one of {known}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from vsecore.recipes import aoq, bfan, dive, pcme, scan, small, thesis, two_ad, vsrn
+from vsecore.recipes import aoq, bfan, dive, ltd, pcme, scan, small, thesis, two_ad, vsrn
 from vsecore.recipes.pvse import pvse
 from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTower, Training, settings
 from vsecore.recipes.tern import tern
@@ -38,7 +38,7 @@ RECIPES: dict[str, Recipe] = {
         *(small.window(feature) for feature in ("grid", "patch")),
         *(
             make(feature)
-            for make in (thesis.thesis, scan.scan, bfan.bfan, vsrn.vsrn, pvse, pcme.pcme)
+            for make in (thesis.thesis, scan.scan, bfan.bfan, vsrn.vsrn, pvse, pcme.pcme, ltd.ltd)
             for feature in _COMPARED
         ),
         *(tern(feature, text) for feature in _COMPARED for text in ("bert", "words")),
@@ -51,7 +51,7 @@ RECIPES: dict[str, Recipe] = {
 
 VARIANTS: dict[str, dict[str, Any]] = {
     variant: changes
-    for work in (two_ad, small, thesis, scan, bfan, vsrn, aoq, dive, pcme)
+    for work in (two_ad, small, thesis, scan, bfan, vsrn, aoq, dive, pcme, ltd)
     for variant, changes in work.VARIANTS.items()
 }
 """Named changes to a recipe: the parts that papers remove or replace."""

@@ -102,6 +102,9 @@ class Training:
     decay_epochs: Count = 15  # step: every this many epochs; exponential: over this many
     decay_factor: Positive = 0.1  # step, exponential: times this
     clip_norm: Positive = 2.0  # the largest norm a gradient may have
+    snapshots: Annotated[int, Field(ge=0, le=2**30)] = (
+        0  # how many snapshots, taken in the last tenth of each epoch, are averaged for evaluation; 0: none
+    )
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -220,6 +223,11 @@ class Recipe:
     def learns_offline(self) -> bool:
         """Whether one of its losses learns from offline negatives."""
         return any(reads_offline(part) for part in self.losses)
+
+    @property
+    def predicts_targets(self) -> bool:
+        """Whether one of its losses predicts targets, which the data must then have: see `Split.targets`."""
+        return any(LOSSES.takes(part.name, "target_dim") for part in self.losses)
 
     def of_first_round(self) -> Recipe:
         """Return the recipe of the first round: the same system, trained by the first round's losses.

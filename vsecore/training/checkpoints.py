@@ -312,10 +312,9 @@ class RunFolder:
             self._clear(self.folder)
         return checkpoint.state
 
-    def keep_best(self, system: nn.Module) -> None:
-        """Remember the weights of the model: those of the best epoch so far. `save` writes them."""
-        weights = _under("model.", system.state_dict())
-        self.best = {name: weight.detach().cpu().clone() for name, weight in weights.items()}
+    def keep_best(self, model: VSE) -> None:
+        """Remember the weights of a model: the best epoch so far. `save` writes them."""
+        self.best = {name: weight.detach().cpu().clone() for name, weight in model.state_dict().items()}
 
     def save(self, system: nn.Module, optimizer: torch.optim.Optimizer, state: State) -> None:
         """Write all that is needed to resume from here."""

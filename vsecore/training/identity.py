@@ -31,6 +31,7 @@ class DataIdentity:
     tokenizer: str
     vectors: str
     feature_kind: str = ""
+    targets: str = ""
     negatives: str = ""
     weights: str = ""
 
@@ -49,6 +50,7 @@ DIGESTS = {
     "data.fingerprint": "the data's pictures, features or captions",
     "data.tokenizer": "the tokenizer's words",
     "data.vectors": "word vectors",
+    "data.targets": "targets of the captions",
     "data.negatives": "offline negatives",
     "data.weights": "weights of an earlier round",
 }

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
@@ -20,6 +22,7 @@ from vsecore.data.words import TokenizedCaptions, Tokenizer
 from vsecore.model import VSE
 from vsecore.recipes import Recipe
 from vsecore.training import checkpoints
+from vsecore.training.averaging import Averaging
 from vsecore.training.checkpoints import RunFolder, State, held, refuse_to_overwrite
 from vsecore.training.distributed import from_main_process, hardware, make_accelerator, precision_of
 from vsecore.training.embedding import evaluate_split
@@ -163,6 +166,7 @@ def fit(
     batches = _Batches(recipe, data, tokenizer, negatives, seed, workers, accelerator)
     steps_an_epoch = len(batches.of_epoch(0))
     schedule = make_schedule(optimizer, settings, steps_an_epoch)
+    averaging = Averaging(system.model, settings.snapshots, steps_an_epoch)
     sources = {
         "recipe": recipe.portable(),
         "data": describe_data(data, tokenizer, vectors, negatives, weights),
@@ -198,6 +202,7 @@ def fit(
                 schedule.step()
 
                 state.step, state.batch = state.step + 1, state.batch + 1
+                averaging.after_step(state.batch)
                 meter.add(terms, norm, state.step, rate)
                 terms = {name: term.detach() for name, term in terms.items()}
                 event = Event(
@@ -207,17 +212,18 @@ def fit(
                     callback(event)
                 now = time.perf_counter()
                 due = state.step % save_every == 0 if save_every else now - saved > SAVE_SECONDS
-                if due and state.batch < steps_an_epoch:
+                if due and state.batch < averaging.begins:
                     state.loss_sums, state.seconds, saved = meter.read(), before + now - began, now
                     check_weights(system, state.step, rate)
                     run_folder.save(system, optimizer, state)
 
             losses = {name: total / steps_an_epoch for name, total in meter.read().items()}
             check_weights(system, state.step, rate)
-            metrics = from_main_process(lambda: evaluate_split(system.model, data.dev, dev_captions))
+            model = averaging.finish(batches.of_epoch(state.epoch), accelerator.device)
+            metrics = from_main_process(partial(evaluate_split, model, data.dev, dev_captions))
             state.history.append(_entry(state, rate, losses, metrics))
             if state.best is state.history[-1]:
-                run_folder.keep_best(system)
+                run_folder.keep_best(model)
             state.epoch, state.batch, state.loss_sums = state.epoch + 1, 0, {}
             saved = time.perf_counter()
             state.seconds = before + saved - began
@@ -285,6 +291,8 @@ def describe_data(
         "tokenizer": tokenizer_digest(tokenizer),
         "vectors": "" if vectors is None else digest(vectors.detach().float().cpu().numpy().tobytes()),
     }
+    if data.train.targets is not None:
+        described["targets"] = digest(np.ascontiguousarray(data.train.targets).tobytes())
     if negatives is not None:
         described["negatives"] = digest(negatives.texts.tobytes() + negatives.pictures.tobytes())
     if weights is not None:

@@ -7,8 +7,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from vsecore.encoders.normalisation import ElementNorm
 from vsecore.masking import check_dim, check_elements, without_padding
+from vsecore.normalisation import ElementNorm
 from vsecore.pooling.masking import count_real
 from vsecore.similarity import unit
 

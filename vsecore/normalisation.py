@@ -9,17 +9,17 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 
-class ElementNorm(nn.Module):
+class ElementNorm(nn.BatchNorm1d):
     """`nn.BatchNorm1d` over the real elements of a batch of sets.
 
     In training each channel is normalised by its mean and variance over all real elements of the batch; in
     evaluation by the running averages of both. With several processes the batch is the joint one, on a CPU
-    too. The parameters and buffers have the names and meanings of `nn.BatchNorm1d`.
+    too.
 
     Args:
         channels: width C.
         eps: added to the variance.
-        momentum: the share of the newest batch in the running averages.
+        momentum: the share of the newest batch in the running averages; None: the same for all batches.
 
     Source: Ioffe and Szegedy 2015, algorithm 1.
     """
@@ -28,14 +28,8 @@ class ElementNorm(nn.Module):
     running_var: Tensor
     num_batches_tracked: Tensor
 
-    def __init__(self, channels: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
-        super().__init__()
-        self.eps, self.momentum = eps, momentum
-        self.weight = nn.Parameter(torch.ones(channels))
-        self.bias = nn.Parameter(torch.zeros(channels))
-        self.register_buffer("running_mean", torch.zeros(channels))
-        self.register_buffer("running_var", torch.ones(channels))
-        self.register_buffer("num_batches_tracked", torch.tensor(0))
+    def __init__(self, channels: int, eps: float = 1e-5, momentum: float | None = 0.1) -> None:
+        super().__init__(channels, eps, momentum)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Normalise (B, N, C). At the padding, x must be finite, and the output is meaningless."""
@@ -59,9 +53,10 @@ class ElementNorm(nn.Module):
         with torch.no_grad():
             # The running variance is the unbiased one, as in nn.BatchNorm1d.
             unbiased = variance * count / (count - 1).clamp(min=1)
-            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
-            self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
             self.num_batches_tracked += 1
+            share = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
         return mean, variance
 
 

@@ -1,0 +1,80 @@
+"""Sentence targets: computed once, kept by model and captions, whatever their order and number."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small import small_data
+
+from vsecore.data import sentence_targets as module
+from vsecore.data.sentence_targets import sentence_targets, with_targets
+
+CAPTIONS = ["A dog on the beach.", "Two boats.", "A dog on the beach.", "A girl with a red kite in the park."]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("VSECORE_CACHE", str(tmp_path / "cache"))
+
+
+def test_vectors_are_those_of_the_sentence_encoder_and_are_kept(monkeypatch):
+    from sentence_transformers import SentenceTransformer
+
+    found = sentence_targets(CAPTIONS, batch_size=2)
+    encoder = SentenceTransformer(str(module.model_folder(module.MODEL)), device="cpu")
+    assert found.shape == (4, 384) and found.dtype == np.float32
+    assert np.allclose(found, encoder.encode(CAPTIONS), atol=1e-5)
+    assert np.array_equal(found[0], found[2])
+
+    def refuse(*_):
+        raise AssertionError("the captions are read again")
+
+    monkeypatch.setattr(module, "_read", refuse)
+    assert np.array_equal(sentence_targets(CAPTIONS), found)  # as fresh
+    assert np.array_equal(sentence_targets(CAPTIONS[::-1]), found[::-1])  # in any order
+    with pytest.raises(AssertionError):
+        sentence_targets([*CAPTIONS, "A new one."])
+
+
+def test_another_model_has_vectors_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        module, "_read", lambda folder, captions, *_: np.full((len(captions), 3), len(folder.name))
+    )
+    for name, weights in (("a", b"one"), ("bb", b"two")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(weights)
+        assert (sentence_targets(CAPTIONS, tmp_path / name) == len(name)).all()
+    (tmp_path / "a" / "model.safetensors").write_bytes(b"changed")
+    monkeypatch.setattr(module, "_read", lambda folder, captions, *_: np.full((len(captions), 3), 7))
+    assert (sentence_targets(CAPTIONS, tmp_path / "a") == 7).all()
+
+
+def test_a_reading_that_fails_leaves_nothing(monkeypatch, tmp_path):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_read", stop)
+    with pytest.raises(KeyboardInterrupt):
+        sentence_targets(CAPTIONS)
+    assert not list(Path(tmp_path / "cache").rglob("*.npy"))
+
+
+def test_bad_input_is_named(tmp_path):
+    for captions in ([], "A dog."):
+        with pytest.raises(ValueError, match="captions is"):
+            sentence_targets(captions)
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        sentence_targets(CAPTIONS, batch_size=0)
+    with pytest.raises(ValueError, match="holds no sentence encoder"):
+        sentence_targets(CAPTIONS, tmp_path)
+
+
+def test_a_dataset_gets_targets_for_its_training_split(monkeypatch):
+    monkeypatch.setattr(module, "_read", lambda folder, captions, *_: np.ones((len(captions), 3), np.float32))
+    data = small_data()
+    found = with_targets(data)
+    assert found.train.targets.shape == (len(data.train.captions), 3)
+    assert found.dev.targets is None and found.test.targets is None
+    assert found.fingerprint() == data.fingerprint()  # the same pictures and captions
+    assert replace(found.train, targets=None).captions == data.train.captions

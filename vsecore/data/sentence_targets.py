@@ -1,0 +1,111 @@
+"""What a sentence encoder makes of captions: targets that a caption's vector must allow to predict.
+
+The encoder is a model of sentence-transformers. It reads each caption once; what it finds is kept in the
+cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from vsecore.data.files import cache_folder, locked, progress, write_atomically
+from vsecore.data.language_models import model_folder
+from vsecore.data.splits import Dataset
+
+MODEL = "all-MiniLM-L6-v2"
+"""The paper's sentence encoder; it comes with the extra "offline"."""
+READ = ("*.safetensors", "config.json", "tokenizer.json", "modules.json", "1_Pooling/config.json")
+"""The files of a model that decide what it makes of a sentence."""
+
+
+def sentence_targets(
+    captions: Sequence[str], model: str | Path = MODEL, batch_size: int = 64, device: str | None = None
+) -> np.ndarray:
+    """Return the sentence encoder's vector of each caption, (C, T) float32.
+
+    A caption that occurs twice is read once. The vectors are kept in the cache, under a name that changes
+    with the model's files and the captions.
+
+    Args:
+        captions: C sentences.
+        model: a folder, or a model's name, see `language_models.model_folder`; "all-mpnet-base-v2" is another
+            that the paper names.
+        batch_size: how many captions are read at a time.
+        device: where, such as "cuda"; None: on a GPU if there is one.
+
+    Raises:
+        FileNotFoundError: the model is not a folder, and cannot be downloaded.
+        ValueError: captions is empty, batch_size < 1, or the folder holds no sentence encoder.
+
+    Source: Reimers and Gurevych 2019 (Sentence-BERT); as targets, Bleeker, Yates and de Rijke 2023 (LTD),
+    section 3.4.4.
+    """
+    if isinstance(captions, str) or not len(captions):
+        raise ValueError(f"captions is {captions!r}: it must be a list of at least one sentence")
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
+    folder = model_folder(model)
+    unlike, places = np.unique(np.asarray(captions, dtype=object), return_inverse=True)
+    told = json.dumps([_fingerprint(folder), *unlike], ensure_ascii=False)
+    kept = cache_folder("sentence_targets")
+    path = kept / f"{hashlib.sha256(told.encode()).hexdigest()[:24]}.npy"
+    with locked(kept, "is reading captions into"):
+        if not path.is_file():
+            found = _read(folder, [str(caption) for caption in unlike], batch_size, device)
+            with write_atomically(path) as file:
+                np.save(file, found, allow_pickle=False)
+    found = np.load(path, allow_pickle=False)  # (distinct captions, T)
+    return np.asarray(found[places], dtype=np.float32)
+
+
+def with_targets(data: Dataset, model: str | Path = MODEL, device: str | None = None) -> Dataset:
+    """Return a dataset whose training split has `sentence_targets`; the other splits need none.
+
+    Raises:
+        FileNotFoundError: as `sentence_targets`.
+        ValueError: as `sentence_targets`.
+    """
+    targets = sentence_targets(data.train.captions, model, device=device)
+    return replace(data, train=replace(data.train, targets=targets))
+
+
+def _read(folder: Path, captions: list[str], batch_size: int, device: str | None) -> np.ndarray:
+    """Encode captions with the model in a folder, (C, T)."""
+    from sentence_transformers import SentenceTransformer  # takes seconds to import
+
+    try:
+        encoder = SentenceTransformer(
+            str(folder),
+            device=device,
+            local_files_only=True,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+        )
+    except (OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{folder} holds no sentence encoder that can be read: {reason}") from error
+    by_length = np.argsort([len(caption) for caption in captions], kind="stable")[::-1]
+    blocks = [by_length[first : first + batch_size] for first in range(0, len(captions), batch_size)]
+    found = np.empty((len(captions), encoder.get_embedding_dimension() or 0), np.float32)
+    for block in progress(blocks, desc="sentence targets", unit="batch", leave=False):
+        found[block] = encoder.encode(
+            [captions[row] for row in block], batch_size=batch_size, show_progress_bar=False
+        )
+    return found
+
+
+def _fingerprint(folder: Path) -> str:
+    """Return a sha256 of the files that decide what a model makes of a sentence."""
+    digest = hashlib.sha256()
+    for pattern in READ:
+        for path in sorted(folder.glob(pattern)):
+            with path.open("rb") as file:
+                digest.update(path.relative_to(folder).as_posix().encode())
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
