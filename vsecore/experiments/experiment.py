@@ -55,7 +55,7 @@ class Experiment:
     arms: dict[str, Arm]  # by the names that the paper gives them
     features: FeatureKind = "grid"  # of its systems, where the data have several kinds; see `features_on`
     pairs: bool = False  # whether pictures that differ in one relation are told apart too, see `pairs`
-    probes: bool = False  # whether captions' vectors are probed for what the captions say, see `probe`
+    probes: bool = False  # whether more is asked than who is found: see `probe` and `graded`
     world: str = SCENES  # which of `WORLDS` its scenes are
 
     def data_named(self, data: str) -> str:

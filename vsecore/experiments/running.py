@@ -25,6 +25,7 @@ from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.experiment import Candidates, Experiment, Member, Mined, PlannedTraining, title_of
 from vsecore.experiments.first_round import mine_for, shares_true
+from vsecore.experiments.graded import GRADED, graded
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores, relation_pairs, told_by_left_right
 from vsecore.experiments.probe import FACTS, probe_metric, probes
 from vsecore.experiments.references import on_truth, record_references, truth_of
@@ -255,7 +256,7 @@ class _Workshop:
     def _asked(self, data: str) -> set[str]:
         """Return what a record must have beyond the usual; another experiment's may lack it."""
         probed = {probe_metric(fact) for fact in FACTS} if self.probes and data in WORLDS else set()
-        return self._pair_metrics(data) | probed
+        return self._pair_metrics(data) | probed | ({*GRADED} if self.probes else set())
 
     def forget(self) -> None:
         """Forget the trained systems, to free their memory."""
@@ -269,7 +270,7 @@ class _Trained:
     pairs: Tensor | None  # (P, 2, 2, C), see `pairs`; None: not asked for
     followed: dict[str, float]
     mined: dict[str, float] = field(default_factory=dict)  # see `shares_true`
-    vectors: dict[str, float] = field(default_factory=dict)  # see `log_variances` and `probes`
+    told: dict[str, float] = field(default_factory=dict)  # see `log_variances`, `probes`, `graded`
 
 
 def _train(
@@ -295,7 +296,7 @@ def _train(
         negatives: its offline negatives; None: it has none, or mines its own after a first round.
         folder: where the run is kept; None: nowhere.
         recalls: whether the recalls at 1 on dev are followed too.
-        probed: whether its captions' vectors are probed for what the captions say.
+        probed: whether more is asked than who is found: see `probe` and `graded`.
     """
     watch = _Watch()
     tokenizer = training.recipe.tokenizer(data.train.captions)
@@ -316,7 +317,7 @@ def _train(
     truth = None if negatives is None else truth_of(data.train, data.name, "train")
     shares = {} if negatives is None or truth is None else shares_true(negatives, truth)
     told = log_variances(model, data.test, tokenizer)
-    told |= probes(model, data, tokenizer) if probed else {}
+    told |= probes(model, data, tokenizer) | graded(scores, data.test) if probed else {}
     return _Trained(run, scores, of_pairs, _curves(run, recalls) | watch.metrics(), shares, told)
 
 
@@ -341,14 +342,16 @@ def _recorded(
             note += "; the seconds are those of the second round"
         if parts[0].mined:
             note += "; of the mined texts and pictures, how many are true of their anchor, in percent"
-        if parts[0].vectors.keys() & {*LOG_VARIANCES}:
+        if parts[0].told.keys() & {*LOG_VARIANCES}:
             note += "; of each side's sets, the mean logarithm of the circular variance"
-        if parts[0].vectors.keys() - {*LOG_VARIANCES}:
+        if parts[0].told.keys() & {*GRADED}:
+            note += "; R-precision, and nDCG of the first 25 by ROUGE-L, in percent"
+        if any(name.startswith("probe_") for name in parts[0].told):
             note += (
                 "; how well linear probes read from captions' vectors what the captions say, the mean area "
                 "under the curve in percent"
             )
-        measured = metrics | parts[0].followed | parts[0].mined | parts[0].vectors
+        measured = metrics | parts[0].followed | parts[0].mined | parts[0].told
         entry = records.record_run(parts[0].run, measured, note)
         return replace(entry, config_hash=digest, data=entry.data | sources[0])
     return records.record(
