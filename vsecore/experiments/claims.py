@@ -40,6 +40,7 @@ class Claim:
     refuted_by: str  # what would speak against it
     when: When = "at the end"
     about: About = "both ways"
+    printed: str = ""  # the published row of the system that is like the other's; "": its arm's
 
 
 def claims(work: str = "") -> list[Claim]:

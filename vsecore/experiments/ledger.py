@@ -12,7 +12,7 @@ from vsecore import records
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
-from vsecore.experiments.claims import About
+from vsecore.experiments.claims import About, Claim
 from vsecore.experiments.experiment import Candidates, Experiment, Mined, PlannedTraining, title_of
 from vsecore.experiments.gates import EARLY, ONE_WAY, Studied, Training, is_unfinished, measures_of
 from vsecore.experiments.references import BASELINE
@@ -168,20 +168,58 @@ def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str
     """
     if about == "relations":
         return {}
-    sums: dict[str, dict[str, float]] = defaultdict(dict)  # by data, then by arm
+    sums = _printed_by_data({arm: entry.published for arm, entry in experiment.arms.items()}, about)
+    return sums[_fullest(sums)] if sums else {}
+
+
+def printed_difference(claim: Claim) -> tuple[float, str] | None:
+    """Return the difference that a paper prints for a claim, and the test pictures that it is of.
+
+    Returns:
+        The difference of two rsums, or of the recalls of one direction, and a name such as "COCO 5K"; None
+        if the paper does not print both on the same pictures.
+    """
+    if claim.when != "at the end" or claim.about == "relations":
+        return None
+    arms = get_experiment(claim.experiment).arms
+    rows = {
+        claim.system: claim.printed or arms[claim.system].published,
+        claim.against: arms[claim.against].published,
+    }
+    sums = {data: found for data, found in _printed_by_data(rows, claim.about).items() if len(found) == 2}
+    if not sums:
+        return None
+    data = _fullest(sums)
+    return sums[data][claim.system] - sums[data][claim.against], _TEST_PICTURES[data]
+
+
+_TEST_PICTURES = {
+    "flickr30k, 1,000 test pictures": "Flickr30K",
+    "coco, 5,000 test pictures": "COCO 5K",
+    "coco, mean of five folds of 1,000 test pictures": "COCO 1K",
+    "coco, 1,000 test pictures": "1,000 pictures of COCO",
+    "flickr8k, 1,000 test pictures": "Flickr8k",
+}
+"""Short names of the test pictures of published rows."""
+
+
+def _printed_by_data(rows: Mapping[str, str], about: About) -> dict[str, dict[str, float]]:
+    """Return printed sums by test pictures, then by arm, of the arms whose published rows are named."""
+    sums: dict[str, dict[str, float]] = defaultdict(dict)
     for row in records.published():
-        for arm, named in experiment.arms.items():
-            if row.system != named.published:
-                continue
-            if row.printed_rsum is not None:
+        for arm, named in rows.items():
+            if row.system == named and row.printed_rsum is not None:
                 sums[row.data][arm] = (
                     row.printed_rsum
                     if about == "both ways"
                     else sum(row.metrics[f"{ONE_WAY[about]}_r{k}"] for k in (1, 5, 10))
                 )
-    if not sums:
-        return {}
-    return sums[max(sums, key=lambda data: (len(sums[data]), data.startswith("coco"), "5,000" in data))]
+    return sums
+
+
+def _fullest(sums: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the test pictures with the most arms; on a tie COCO's, and all 5,000 rather than folds."""
+    return max(sums, key=lambda data: (len(sums[data]), data.startswith("coco"), "5,000" in data))
 
 
 def _training(planned: PlannedTraining, entries: Iterable[Record], tried: Mapping[float, float]) -> Training:

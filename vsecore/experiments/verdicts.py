@@ -11,10 +11,9 @@ from typing import Literal
 
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments import gates
-from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.claims import Claim, claims
 from vsecore.experiments.gates import MARGIN, Shut, Studied, measures_of
-from vsecore.experiments.ledger import printed_sums, studied
+from vsecore.experiments.ledger import printed_difference, studied
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.statistics import Doubts, Verdict, corrected, doubts, judge, together
 
@@ -167,13 +166,10 @@ def verdicts(
             continue
         claim: Claim = outcome.claim
         found: Sequence[float] = next(iter(outcome.differences.values()), ())
-        paper = printed_sums(get_experiment(claim.experiment), claim.about)
-        paper = paper if claim.when == "at the end" else {}
+        paper = printed_difference(claim)
         cells = [
             f"{claim.statement} ({claim.place})",
-            f"{paper[claim.system] - paper[claim.against]:+.1f}"
-            if {claim.system, claim.against} <= paper.keys()
-            else "–",
+            "–" if paper is None else f"{paper[0]:+.1f} ({paper[1]})",
             f"{statistics.mean(found):+.1f}" if found else "–",
             f"{statistics.stdev(found):.1f}" if len(found) > 1 else "–",
             str(len(found)),

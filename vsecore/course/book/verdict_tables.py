@@ -12,7 +12,7 @@ from vsecore.course.book.findings import DATA, Findings
 from vsecore.course.book.wording import seeds, signed, spread, table, trainings
 from vsecore.experiments import Claim, Outcome, Shut, get_experiment, missing
 from vsecore.experiments.gates import EARLY
-from vsecore.experiments.ledger import printed_sums
+from vsecore.experiments.ledger import printed_difference
 from vsecore.experiments.verdicts import Judgement
 
 
@@ -30,9 +30,9 @@ def verdicts(found: Findings) -> str:
             "No claim can be judged yet. The tables say what will be asked, and what would refute it."
         )
     lines.append(
-        'The column "the paper" has the difference between the two rsums that it prints for COCO, if it '
-        "prints both. The columns for our data have the verdict and, for each measure, the mean difference ± "
-        "its standard deviation over the seeds, and what this measure says by itself. "
+        'The column "the paper" has the difference between the two rsums that it prints for the same test '
+        "pictures, if it prints both. The columns for our data have the verdict and, for each measure, the "
+        "mean difference ± its standard deviation over the seeds, and what this measure says by itself. "
         '"To text" means searching captions with a picture, "to picture" the reverse. "Early rsum" is the '
         "mean rsum on the development split over the first third of the epochs."
     )
@@ -76,10 +76,8 @@ def _claimed(claim: Claim) -> str:
 
 def _paper(claim: Claim) -> str:
     """The difference that the paper prints."""
-    sums = printed_sums(get_experiment(claim.experiment), claim.about)
-    if claim.when != "at the end" or not {claim.system, claim.against} <= sums.keys():
-        return "–"
-    return signed(sums[claim.system] - sums[claim.against])
+    printed = printed_difference(claim)
+    return "–" if printed is None else f"{signed(printed[0])} ({printed[1]})"
 
 
 def _ours(outcome: Outcome) -> str:
