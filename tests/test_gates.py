@@ -315,8 +315,8 @@ def test_verdicts_as_a_table(tmp_path, claimed):
     study(folder, "2ad_parts", "without AdPool", {0: 310.0, 1: 319.0})
     rows = verdicts("2ad", "small", folder=folder).splitlines()[2:]
     assert rows == [
-        "| AdOpt helps (table 3) | +9.0 | +10.2 | 0.8 | 5 | reproduced |",
-        "| AdPool helps (table 3) | +7.8 | +0.5 | 0.7 | 2 | too small to say: seeds |",
+        "| AdOpt helps (table 3) | +9.0 (COCO 5K) | +10.2 | 0.8 | 5 | reproduced |",
+        "| AdPool helps (table 3) | +7.8 (COCO 5K) | +0.5 | 0.7 | 2 | too small to say: seeds |",
         "",
         "Not tried: the token level helps.",
     ]

@@ -5,6 +5,7 @@ A picture whose captions are much like the query's is not wrong, although the qu
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import shutil
@@ -94,15 +95,15 @@ def spice(queries: Sequence[str], captions: Sequence[str], owner: np.ndarray) ->
             "SPICE needs Java, and there is no program java here: install a Java runtime (on Debian: apt "
             "install default-jre-headless), or take rouge_l"
         )
-    from pycocoevalcap.spice.spice import Spice
-
+    # Imported by its name, since it is no dependency of this package.
+    scorer = importlib.import_module("pycocoevalcap.spice.spice").Spice()
     of_picture: list[list[str]] = [[] for _ in range(owner.max() + 1)]
     for caption, picture in zip(captions, owner, strict=True):
         of_picture[picture].append(caption)
     pairs = [(row, picture) for row in range(len(queries)) for picture in range(len(of_picture))]
     truth = {pair: of_picture[picture] for pair, (_, picture) in enumerate(pairs)}
     said = {pair: [queries[row]] for pair, (row, _) in enumerate(pairs)}
-    _, scores = Spice().compute_score(truth, said)
+    _, scores = scorer.compute_score(truth, said)
     degrees = [0.0 if np.isnan(score["All"]["f"]) else score["All"]["f"] for score in scores]
     return np.array(degrees, dtype=np.float32).reshape(len(queries), len(of_picture))
 
