@@ -158,7 +158,7 @@ def table(
 
 
 def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str, float]:
-    """Return the rsum that papers print for each arm, all on the same test pictures.
+    """Return the rsum that papers print for each arm, all on the same test pictures; or add up the recalls.
 
     The test set with the most arms is used; on a tie that of COCO, and all 5,000 pictures rather than folds.
 
@@ -208,9 +208,10 @@ def _printed_by_data(rows: Mapping[str, str], about: About) -> dict[str, dict[st
     sums: dict[str, dict[str, float]] = defaultdict(dict)
     for row in records.published():
         for arm, named in rows.items():
-            if row.system == named and row.printed_rsum is not None:
+            both = row.rsum if row.printed_rsum is None else row.printed_rsum
+            if row.system == named and both is not None:
                 sums[row.data][arm] = (
-                    row.printed_rsum
+                    both
                     if about == "both ways"
                     else sum(row.metrics[f"{ONE_WAY[about]}_r{k}"] for k in (1, 5, 10))
                 )

@@ -11,6 +11,7 @@ from vsecore.course.book.comparators import comparators
 from vsecore.course.book.findings import DATA, Findings, is_fair, printed_kinds
 from vsecore.course.book.measurements import experiments, judged_too_early
 from vsecore.course.book.negatives import negatives
+from vsecore.course.book.probes import probes
 from vsecore.course.book.relations import relations
 from vsecore.course.book.sets import sets
 from vsecore.course.book.verdict_tables import shut_gates, verdicts
@@ -81,6 +82,16 @@ WORKS = {
         "The authors released their code. Here are the places where paper and code differ, where the paper "
         "leaves something open, or where we chose something else.",
     ),
+    "ltd": Work(
+        "Latent targets: what the paper claims, and what we measured",
+        "bleeker2023ltd",
+        "Bleeker et al. 2023 (LTD)",
+        ("15_feature_suppression", "16_latent_targets"),
+        "ltd_region_gru",
+        "The paper trains on COCO and Flickr30K, at width {dim} and for {epochs} epochs.",
+        "The authors released their code. Here are the places where paper and code differ, or where we chose "
+        "something else.",
+    ),
 }
 """The papers that have a page, by key."""
 
@@ -117,6 +128,7 @@ def page(work: str, kept: Path, figures: Path) -> str:
         relations(found),
         negatives(found),
         sets(found),
+        probes(found),
         judged_too_early(found),
         shut_gates(found),
         _departures(work),
