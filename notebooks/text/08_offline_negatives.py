@@ -640,9 +640,10 @@ if knob:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.4), width_ratios=[1.5, 1])
     across = list(knob)
     series = {
-        f"the hardest of {key}": (across, [one[key] for one in knob.values()]) for key in LEADS
+        f"over the hardest of {key}": (across, [one[key] for one in knob.values()])
+        for key in LEADS
     }
-    plots.curves(left, series, x="near_duplicates", y="mean lead in similarity over")
+    plots.curves(left, series, x="near_duplicates", y="mean lead in similarity")
     left.axhline(0, color="0.5", linewidth=1)
     left.set_ylim(None, 0.24)
     left.legend(loc="upper right", fontsize=8)
@@ -752,9 +753,10 @@ plots.show(
 )
 
 # %% [markdown]
-# The product is computed once, between the two rounds. If each side has one vector, it is most of the work. SCAN and BFAN compare all words
-# with all boxes, for every picture and every caption, so the paper trains them with the lists of another model, VSRN. A list says which
-# items are alike; it need not come from the model that learns from it.
+# The product is computed once, between the two rounds. If each side has one vector, it is most of the work. Some systems, such as SCAN and
+# BFAN, compare all words with all boxes, for every picture and every caption, which takes far longer. The paper trains them with the lists
+# of another model, VSRN, which has one vector for each side. A list says which items are alike; it need not come from the model that
+# learns from it.
 #
 # ## A fresh draw in each epoch
 #

@@ -61,8 +61,9 @@ plots.house_style()
 # %% [markdown]
 # ## The same networks, trained differently
 #
-# AOQ changes only how a system is trained. Here is what the paper reports on COCO, in rsum: each system as its authors trained it, and with
-# three losses that use offline negatives, each built on the one before.
+# AOQ changes only how a system is trained. Here is what the paper reports on COCO, in rsum, for three systems: VSRN has one vector for each
+# side, SCAN and BFAN compare words with regions. Each is trained as by its authors, and with the three losses of this notebook, each built on
+# the one before.
 
 # %% tags=["hide-input"]
 steps = {
@@ -149,12 +150,14 @@ for axes, (measure, title) in zip(panels, titles.items(), strict=True):
     }
     plots.curves(axes, lines, x="epoch", y="R@1, development split (%)", title=title)
     axes.axhline(max(lines["first round"][1]), color="0.5", linestyle=":")
-    axes.set_ylim(0, None)
+    axes.axvspan(1, early, color="0.93", zorder=0)
+    axes.set(xlim=(1, None), ylim=(0, None))
 panels[0].get_legend().remove()
+panels[0].annotate("all negatives,\nthe same in all", (1.08, 1), color="0.3", fontsize=9)
 plots.show(
     figure,
     alt="R@1 on the development split after each epoch, from picture to text and from text to picture: the first round, and two second "
-    "rounds with offline negatives. A dotted line marks the best of the first round.",
+    "rounds with offline negatives. A dotted line marks the best of the first round, a grey band the first epochs, which use all negatives.",
 )
 
 # %%
@@ -206,9 +209,9 @@ for place, (left, right) in names.items():
     axes.plot(1, up[place], "o", color="0.2", markersize=9)
 kinds = {
     "the pair: raise": [("anchor", "anchor")],
-    "online, eq. 2": [("anchor", "hat"), ("hat", "anchor")],
-    "offline, eq. 3": [("anchor", "off"), ("off", "anchor")],
-    "no common element, eq. 4": [("off", "off"), ("own", "own")],
+    "online": [("anchor", "hat"), ("hat", "anchor")],
+    "offline": [("anchor", "off"), ("off", "anchor")],
+    "no element of the pair": [("off", "off"), ("own", "own")],
 }
 for style, (kind, lines) in enumerate(kinds.items()):
     for number, (left, right) in enumerate(lines):
@@ -443,8 +446,16 @@ print("vsecore.losses agrees with all three")
 # %% [markdown]
 # ## Equation 6: what the weights do
 #
-# Equation 5 is equation 4 with these weights on its two online hinges. Take the part that has $v$ as its anchor, with $m_2 = 0$ and
-# without the pairs that share nothing with it:
+# Let $w_t = \beta - (s(v, t_{\mathrm{off}}) - s(v, \hat t)) / \alpha$ be the weight of $\hat t$, and $w_v = \beta - (s(v_{\mathrm{off}}, t) -
+# s(\hat v, t)) / \alpha$ that of $\hat v$. Then equation 5 is equation 4 with these two weights:
+#
+# $$\begin{aligned}
+# & w_t\,[m_1 + s(v, \hat t) - s(v, t)]_+ + w_v\,[m_1 + s(\hat v, t) - s(v, t)]_+ \\
+# & + [m_2 + s(v, t_{\mathrm{off}}) - s(v, t)]_+ + [m_2 + s(v_{\mathrm{off}}, t) - s(v, t)]_+ \\
+# & + [m_2 + s(v_{\mathrm{off}}, t_{\mathrm{off}}) - s(v, t)]_+ + [m_2 + s(v_{\mathrm{own}}, t_{\mathrm{own}}) - s(v, t)]_+
+# \end{aligned}$$
+#
+# What does such a weight do? Keep the two terms in which $v$ meets $\hat t$ and $t_{\mathrm{off}}$, with the paper's $m_2 = 0$:
 #
 # $$\ell = \Big(\beta - \frac{s(v, t_{\mathrm{off}}) - s(v, \hat t)}{\alpha}\Big) [m_1 + s(v, \hat t) - s(v, t)]_+
 # + [s(v, t_{\mathrm{off}}) - s(v, t)]_+ .$$
@@ -518,8 +529,15 @@ for axes, push, title in zip(
     axes.grid(False)
     axes.set(xlabel="similarity of the offline negative", title=title)
 panels[0].set_ylabel("similarity of the online negative")
-panels[0].annotate("weight\nnegative", (0.72, 0.02), ha="center", fontsize=9)
-figure.colorbar(image, ax=panels, label="gradient\n(− pulled up, + pushed down)")
+panels[0].annotate(
+    "weight negative,\nhinge open",
+    (0.93, 0.4),
+    (0.6, -0.05),
+    ha="center",
+    fontsize=9,
+    arrowprops={"arrowstyle": "->", "color": "0.2"},
+)
+figure.colorbar(image, ax=panels, extend="both", label="gradient\n(− pulled up, + pushed down)")
 plots.show(
     figure,
     alt="Three maps of gradients over the similarity of the offline negative, across, and of the online negative, upwards, for a pair at "
@@ -711,6 +729,19 @@ lesson.report(
         f"{name}: rank below 10 (%)": 100 * (ranks < 10).float().mean()
         for name, ranks in crossed.items()
     },
+)
+
+# %% tags=["hide-input"]
+below = [100 * float((ranks < 10).float().mean()) for ranks in crossed.values()]
+noise = 100 * 0.5 / len(owner) ** 0.5  # of a share, at most
+Markdown(
+    f"The shares of pairs below rank 10 differ by {max(below) - min(below):.1f} points at most. By chance alone, a share of {len(owner):,} "
+    f"pairs varies by up to {noise:.1f} points (one standard deviation), and by more from seed to seed"
+    + (
+        ". So nothing can be concluded from them."
+        if max(below) - min(below) < 3 * noise
+        else ", so a single training cannot settle which is best."
+    )
 )
 
 # %% [markdown]
