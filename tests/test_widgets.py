@@ -57,7 +57,9 @@ def page_of(*chosen: str) -> tuple[np.ndarray, str]:
 
 
 def test_each_choice_of_settings_has_its_page() -> None:
-    *rows, outer = settings_explorer({"bound": ["0.1", "0.2", "0.5"], "rule": ["on", "off"]}, page_of).children
+    *rows, outer = settings_explorer(
+        {"bound": ["0.1", "0.2", "0.5"], "rule": ["on", "off"]}, page_of
+    ).children
     assert [row.description for row in rows] == ["bound", "rule"]
     assert [len(inner.children) for inner in outer.children] == [2, 2, 2]
     page = outer.children[2].children[1].value

@@ -105,7 +105,9 @@ boxes = {
     "reconstruction\nloss": (6.0, -0.85, "#fbdcc8"),
 }
 for name, (x, y, colour) in boxes.items():
-    axes.text(x, y, name, ha="center", va="center", bbox={"boxstyle": "round,pad=0.45", "fc": colour})
+    axes.text(
+        x, y, name, ha="center", va="center", bbox={"boxstyle": "round,pad=0.45", "fc": colour}
+    )
 ways = [("picture", "image\ntower"), ("image\ntower", "$v$"), ("$v$", "contrastive\nloss")]
 ways += [("caption", "caption\ntower"), ("caption\ntower", "$z$"), ("$z$", "contrastive\nloss")]
 ways += [("$z$", "decoder $h$"), ("decoder $h$", "reconstruction\nloss"), ("caption", "MiniLM")]
@@ -174,7 +176,8 @@ lesson.report("16_first", best)
 
 # %%
 def decoder_after(run):  # -> predictions for dev's captions (Nc, T), from fixed vectors
-    z, z_dev = (encode(run.model, split, run.tokenizer)[1].vectors for split in (dataset.train, dev))
+    sides = [encode(run.model, split, run.tokenizer)[1] for split in (dataset.train, dev)]
+    z, z_dev = (side.vectors.float().clone() for side in sides)  # (Nc, D) each
     torch.manual_seed(seed)
     decoder = LatentTargetDecoder(z.shape[1], Y.shape[1])
     optimizer = torch.optim.Adam(decoder.parameters(), 3e-3)
@@ -187,7 +190,9 @@ def decoder_after(run):  # -> predictions for dev's captions (Nc, T), from fixed
 
 
 predicted = {"BL": decoder_after(baseline), "LTD": decoder_after(ltd)}
-decoded = {f"{name}, loss × 100": 100 * reconstruction_loss(p, Y_dev) for name, p in predicted.items()}
+decoded = {
+    f"{name}, loss × 100": 100 * reconstruction_loss(p, Y_dev) for name, p in predicted.items()
+}
 report = lesson.report("16_decoded", decoded)
 report
 
@@ -505,10 +510,13 @@ sums |= {"dual": dual.best["rsum"], "BL": baseline.best["rsum"]}
 report = lesson.report("16_bounds", sums)
 report
 
+
 # %% tags=["hide-input"]
 def smooth(values, over=9):
     """The running mean, over fewer values at the beginning."""
-    return [statistics.mean(values[max(0, end - over) : end]) for end in range(1, len(values) + 1)]
+    return [
+        statistics.mean(values[max(0, end - over) : end]) for end in range(1, len(values) + 1)
+    ]
 
 
 def rsums(run):
@@ -547,7 +555,11 @@ plots.show(
 # %% tags=["hide-input"]
 seen = report.stored or report.measured
 winner = max(seen, key=seen.get)
-met = [str(bound) for bound, (_, one) in swept.items() if smooth(one["reconstruction"])[-1] <= bound]
+met = [
+    str(bound)
+    for bound, (_, one) in swept.items()
+    if smooth(one["reconstruction"])[-1] <= bound
+]
 Markdown(
     f"The highest rsum of this run: {winner}. "
     + (f"Met at the end: {', '.join(met)}." if met else "No bound is met at the end.")
@@ -665,7 +677,9 @@ def left_out(row, found):
     """Words of at least two own captions that none of those found has."""
     own = [set(tokenize(dev.captions[one])) for one in torch.nonzero(owner == row).flatten()]
     have = set().union(*(tokenize(dev.captions[one]) for one in found))
-    words = sorted({w for each in own for w in each if sum(w in other for other in own) > 1} - have)
+    words = sorted(
+        {w for each in own for w in each if sum(w in other for other in own) > 1} - have
+    )
     return ", ".join(words[:8]) or "nothing"
 
 
@@ -678,7 +692,11 @@ for axes_row, row in zip(grid, shown, strict=True):
     axes_row[0].imshow(picture)
     for axes, (name, found) in zip(axes_row[1:], ranked.items(), strict=True):
         lines = [
-            textwrap.fill(f"{'✓' if true[row, one] else '✗'} {dev.captions[one]}", 52, subsequent_indent="    ")
+            textwrap.fill(
+                f"{'✓' if true[row, one] else '✗'} {dev.captions[one]}",
+                52,
+                subsequent_indent="    ",
+            )
             for one in found[row].tolist()
         ]
         lines.append("left out: " + textwrap.fill(left_out(row, found[row]), 44))
@@ -693,7 +711,10 @@ plots.show(
 )
 
 # %%
-top = {f"{name}, true captions in the first five": found.float().mean() for name, found in right.items()}
+top = {
+    f"{name}, true captions in the first five": found.float().mean()
+    for name, found in right.items()
+}
 lesson.report("16_top", top)
 
 # %% [markdown]
@@ -728,9 +749,9 @@ for name, variant in (("BL", ""), ("LTD", "+ltd_constraint")):
     torch.manual_seed(seed)
     recipe = get(f"ltd_{features}_gru{variant}", small)
     systems[name] = System.build(recipe, dataset, baseline.tokenizer).train()
-batches = list(islice(make_loader(dataset.train, baseline.tokenizer, 64, seed=seed, epoch=0), 20))
+loader = make_loader(dataset.train, baseline.tokenizer, 64, seed=seed, epoch=0)
 spent = {name: [] for name in systems}
-for batch in batches:
+for batch in (one.to("cpu") for one in islice(loader, 20)):
     for name, system in systems.items():
         began = time.process_time()  # only what this program computes
         sum(system(batch, 0)[0].values()).backward()
@@ -742,6 +763,7 @@ lesson.report("16_cost", {"a step of LTD, in % of one of BL": 100 * ratio})
 # ## Is it worth it?
 #
 # Our recorded trainings are longer, and of several seeds. First the objectives:
+
 
 # %% tags=["hide-input"]
 def recorded(name):
@@ -810,7 +832,11 @@ Markdown(told_of("latent_bounds", of_bounds))
 # ```
 
 # %%
-variant, change, faster = "+ltd_constraint+free_multiplier", {"losses.latent_target.bound": ETA}, 40
+variant, change, faster = (
+    "+ltd_constraint+free_multiplier",
+    {"losses.latent_target.bound": ETA},
+    40,
+)
 tried, tried_seen = trained(variant, change | few, faster)
 lesson.report("16_tried", {"rsum": tried.best["rsum"], "λ at the end": tried_seen["λ"][-1]})
 

@@ -102,7 +102,9 @@ def settings_explorer(
         ValueError: there is no setting, or one without choices.
     """
     if not settings or not all(settings.values()):
-        raise ValueError(f"settings are {dict(settings)}: give a setting at least, each with a choice at least")
+        raise ValueError(
+            f"settings are {dict(settings)}: give a setting at least, each with a choice at least"
+        )
     rows = {
         name: ipywidgets.ToggleButtons(
             options=list(choices),
@@ -131,4 +133,3 @@ def _encoded(picture: np.ndarray) -> str:
     file = io.BytesIO()
     Image.fromarray(picture).save(file, format="webp", quality=90)
     return base64.b64encode(file.getvalue()).decode("ascii")
-

@@ -143,24 +143,25 @@ def _walk(
 RISES = [0.9, 0.7, 0.8, 0.6, 0.65, 0.7]
 FALLS = [0.02] * 30 + [0.8] * 8
 """Losses: above a bound of 0.2 all the time; and far below it at first, so that the multiplier ends at zero."""
+FAST = (0.2, 1.0, 0.1)
+"""A bound, an initial value and a learning rate that shows in a few steps."""
+STEEP = (0.2, 1.0, 9.0, 0.9, 30.0)
+"""The same, with a momentum and a maximum that the multiplier reaches."""
 
 
-def _same(answer: Callable[..., Any], expected: Sequence[float], *given: Any, **options: Any) -> bool:
+def _same(answer: Callable[..., Any], expected: Sequence[float], *given: Any) -> bool:
     """Whether an answer gives these values, as a list or a tensor."""
-    made = [float(one) for one in answer(*given, **options)]
-    return len(made) == len(expected) and all(
-        near(a, b, 1e-4) for a, b in zip(made, expected, strict=True)
-    )
+    made = [float(one) for one in answer(*given)]
+    return len(made) == len(expected) and all(near(a, b, 1e-4) for a, b in zip(made, expected, strict=True))
 
 
-def _walks(**mistake: bool) -> Callable[[Callable[..., Any]], bool]:
+def _walks(**mistake: Any) -> Callable[[Callable[..., Any]], bool]:
     """Whether an answer makes one mistake, and really differs by it from the right path."""
-    options = {"lr": 0.1}
 
     def made(answer: Callable[..., Any]) -> bool:
         return any(
-            _walk(rec, 0.2, **options, **mistake) != _path(rec, 0.2, **options)
-            and _same(answer, _walk(rec, 0.2, **options, **mistake), rec, 0.2, **options)
+            _walk(rec, *FAST, **mistake) != _path(rec, *FAST)
+            and _same(answer, _walk(rec, *FAST, **mistake), rec, *FAST)
             for rec in (RISES, FALLS)
         )
 
@@ -174,9 +175,7 @@ EXERCISES: dict[str, Exercise] = {
         10,
         (
             Trial(
-                lambda answer: (
-                    isinstance(made := answer(*_layers()), Tensor) and made.shape == (5, 3)
-                ),
+                lambda answer: isinstance(made := answer(*_layers()), Tensor) and made.shape == (5, 3),
                 "Return a prediction for each caption, (C, T). A weight is (width out, width in), as in "
                 "nn.Linear: multiply by its transpose.",
             ),
@@ -293,7 +292,7 @@ EXERCISES: dict[str, Exercise] = {
                 "Return as many values as there are losses.",
             ),
             Trial(
-                lambda answer: near(next(iter(answer([0.9, 0.9], 0.2, initial=0.7))), 0.7, 1e-6),
+                lambda answer: near(next(iter(answer([0.9, 0.9], 0.2, 0.7))), 0.7, 1e-6),
                 "The first step uses the initial value: a multiplier is used first, then moved.",
             ),
             Trial(
@@ -302,14 +301,14 @@ EXERCISES: dict[str, Exercise] = {
                 "one too.",
             ),
             Trial(
-                lambda answer: _same(answer, _path(RISES, 0.2, lr=0.1), RISES, 0.2, lr=0.1),
+                lambda answer: _same(answer, _path(RISES, *FAST), RISES, *FAST),
                 "After the first step, the velocity is momentum times the old one plus (1 - momentum) times "
                 "the new gradient.",
             ),
             Trial(
                 lambda answer: (
-                    _same(answer, _path(FALLS, 0.2, lr=0.1), FALLS, 0.2, lr=0.1)
-                    and _same(answer, _path(RISES, 0.2, lr=9.0, maximum=30.0), RISES, 0.2, lr=9.0, maximum=30.0)
+                    _same(answer, _path(FALLS, *FAST), FALLS, *FAST)
+                    and _same(answer, _path(RISES, *STEEP), RISES, *STEEP)
                 ),
                 "The multiplier stays between 0 and the maximum after each step.",
             ),
@@ -320,7 +319,7 @@ EXERCISES: dict[str, Exercise] = {
                 "You moved the multiplier before it was used. The first value is the initial one.",
             ),
             Trial(
-                _walks(sign=-1.0),  # type: ignore[arg-type]
+                _walks(sign=-1.0),
                 "Yours falls while the loss is above its bound: ascend, add the gradient.",
             ),
             Trial(
