@@ -189,7 +189,8 @@ EXERCISES: dict[str, Exercise] = {
                     gradient_of(lambda z: _decode(z, *_layers()[1:]), _layers()[0]),
                     atol=1e-4,
                 ),
-                "No gradient arrives at the captions' vectors: stay with torch's operations, without .item(), "
+                "No gradient arrives at the captions' vectors: stay with torch's operations, without "
+                ".item(), "
                 "detach or numpy. Without it, the caption tower would learn nothing from the targets.",
             ),
         ),
@@ -235,7 +236,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 _loss_learns,
-                "The gradient at the predictions is not right: stay with torch's operations, without .item(), "
+                "The gradient at the predictions is not right: stay with torch's operations, without "
+                ".item(), "
                 "detach or numpy, also for the length of a prediction.",
             ),
         ),
@@ -297,7 +299,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _same(answer, _path([0.3] * 5, 0.2), [0.3] * 5, 0.2),
-                "If the loss stays at 0.3 and the bound is 0.2, every step adds lr (0.3 / 0.2 - 1), the first "
+                "If the loss stays at 0.3 and the bound is 0.2, every step adds lr (0.3 / 0.2 - 1), the "
+                "first "
                 "one too.",
             ),
             Trial(
@@ -337,7 +340,8 @@ EXERCISES: dict[str, Exercise] = {
             Trial(_walks(no_momentum=True), "The velocity keeps nothing of the earlier gradients."),
             Trial(
                 _walks(free=True),
-                "Yours moves freely and only the used value is kept between the limits. Then it winds up: keep "
+                "Yours moves freely and only the used value is kept between the limits. Then it winds "
+                "up: keep "
                 "the multiplier itself between them.",
             ),
         ),
@@ -406,7 +410,8 @@ EXERCISES: dict[str, Exercise] = {
             Trial(lambda answer: float(answer) > 10_000, "Each of the three matrices is multiplied once."),
             Trial(
                 lambda answer: near(answer, 2_490_368, 0.5),
-                "A matrix from width a to width b takes a times b multiply-adds for one vector. Add up three.",
+                "A matrix from width a to width b takes a times b multiply-adds for one vector. Add up "
+                "three.",
             ),
         ),
         mistakes=(
