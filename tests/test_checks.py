@@ -13,6 +13,7 @@ from answers import (
     ensembles_and_speed,
     how_many_negatives,
     joint_space,
+    latent_targets,
     learning_to_rank,
     offline_negatives,
     pictures_and_captions,
@@ -44,6 +45,7 @@ NOTEBOOKS = (
     ensembles_and_speed,
     sets,
     slots,
+    latent_targets,
 )
 RIGHT = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.RIGHT.items()}
 WRONG = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.WRONG.items()}

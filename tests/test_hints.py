@@ -8,6 +8,7 @@ import torch
 from answers import (
     how_many_negatives,
     joint_space,
+    latent_targets,
     learning_to_rank,
     offline_negatives,
     pooling,
@@ -82,6 +83,24 @@ TOLD = [
     ("14.smooth", slots.overflows, "exp(200)"),
     ("14.gradient", slots.sizes_swapped, "swapped"),
     ("14.gradient", slots.over_all_pairs, "over all pairs"),
+    ("16.decoder", latent_targets.relu_at_the_end, "last layer has no ReLU"),
+    ("16.decoder", latent_targets.linear_layers, "are one matrix"),
+    ("16.decoder", latent_targets.sigmoid_layers, "not the sigmoid"),
+    ("16.decoder", latent_targets.one_relu, "second layer has a ReLU"),
+    ("16.decoder", latent_targets.detached_decode, "learn nothing from the targets"),
+    ("16.loss", latent_targets.the_cosine, "That is the cosine"),
+    ("16.loss", latent_targets.summed_loss, "mean over the captions"),
+    ("16.loss", latent_targets.not_scaled, "by their lengths"),
+    ("16.loss", latent_targets.all_pairs, "one target, its own"),
+    ("16.multiplier", latent_targets.stepped_first, "before it was used"),
+    ("16.multiplier", latent_targets.descends, "ascend"),
+    ("16.multiplier", latent_targets.by_difference, "not rec - bound"),
+    ("16.multiplier", latent_targets.dampened_first, "counts in full"),
+    ("16.multiplier", latent_targets.undampened, "ten times the gradient"),
+    ("16.multiplier", latent_targets.no_momentum, "earlier gradients"),
+    ("16.multiplier", latent_targets.free, "winds up"),
+    ("16.windup", 500, "starts at 1"),
+    ("16.weight", 4, "drops out"),
 ]
 
 

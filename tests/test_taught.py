@@ -24,6 +24,8 @@ from vsecore.embedding import Embedding
 from vsecore.encoders import BiGRUEncoder, CaptionTransformer, CellEncoder, RegionEncoder
 from vsecore.encoders.reasoning.transformer import Block
 from vsecore.losses import (
+    LagrangeMultiplier,
+    LatentTargetDecoder,
     NodePooling,
     adaptive_offline_quintuplet,
     adopt,
@@ -32,6 +34,7 @@ from vsecore.losses import (
     node_pooling_loss,
     offline_quintuplet,
     offline_triplet,
+    reconstruction_loss,
     triplet,
 )
 from vsecore.mining import mine_offline_negatives
@@ -526,6 +529,31 @@ def smooth_chamfer_by_hand() -> None:
             torch.testing.assert_close(mine, expected)
 
 
+def latent_target_by_hand() -> None:
+    """Equations 5 and 6 on weights of the package's decoder."""
+    torch.manual_seed(7)
+    module = LatentTargetDecoder(6, 5, hidden=9).double()
+    z, target = torch.randn(4, 6).double(), torch.randn(4, 5).double()
+    weights = [parameter.detach() for parameter in module.parameters()]
+    pred = taught("16")["decode"](z, *weights)
+    torch.testing.assert_close(pred, module(z).detach())
+    mine = taught("16")["rec_loss"](pred, target)
+    torch.testing.assert_close(mine, reconstruction_loss(pred, target))
+
+
+def multiplier_by_hand() -> None:
+    """The value of each step, also where it is held at both ends, and with other options."""
+    rec = [0.02] * 30 + [0.9] * 30 + torch.rand(30).tolist()
+    for options in ({}, {"lr": 0.2}, {"initial": 3.0, "lr": 2.0, "momentum": 0.5, "maximum": 9.0}):
+        same = options | {"dampening": options.get("momentum", 0.9)}
+        multiplier, used = LagrangeMultiplier(0.2, **same), []
+        for one in rec:
+            used.append(float(multiplier.value))
+            multiplier.step(torch.tensor(one))
+        mine = taught("16")["path"](rec, 0.2, **options)
+        torch.testing.assert_close(torch.tensor(mine), torch.tensor(used), rtol=1e-4, atol=1e-4)
+
+
 def worse_of_two_ranks() -> None:
     generator = torch.Generator().manual_seed(7)
     owner = torch.arange(35)[torch.randperm(35, generator=generator)] // 5
@@ -594,6 +622,9 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("14", "predict_set"): slot_attention,
     ("14", "smooth"): smooth_chamfer_by_hand,
     ("14", "gradient_by_hand"): smooth_chamfer_by_hand,
+    ("16", "decode"): latent_target_by_hand,
+    ("16", "rec_loss"): latent_target_by_hand,
+    ("16", "path"): multiplier_by_hand,
 }
 
 

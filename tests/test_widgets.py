@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from ipywidgets.embed import embed_data
 
-from vsecore.course.widgets import explorer, search_box
+from vsecore.course.widgets import explorer, search_box, settings_explorer
 
 PICTURES = [np.full((8, 8, 3), shade, np.uint8) for shade in (0, 120, 250)]
 WORDS = ["<p>dark</p>", "<p>grey</p>", "<p>light</p>"]
@@ -50,3 +50,34 @@ def test_the_search_box_answers_what_is_typed() -> None:
     box = search_box(asked.append).children[0]
     box.value = "a red kite"
     assert asked == ["a red kite"]
+
+
+def page_of(*chosen: str) -> tuple[np.ndarray, str]:
+    return PICTURES[len(chosen)], f"<{' and '.join(chosen)}> & more"
+
+
+def test_each_choice_of_settings_has_its_page() -> None:
+    *rows, outer = settings_explorer(
+        {"bound": ["0.1", "0.2", "0.5"], "rule": ["on", "off"]}, page_of
+    ).children
+    assert [row.description for row in rows] == ["bound", "rule"]
+    assert [len(inner.children) for inner in outer.children] == [2, 2, 2]
+    page = outer.children[2].children[1].value
+    assert page.count("&lt;0.5 and off&gt; &amp; more") == 2 and "data:image/webp" in page
+
+
+def test_settings_are_linked_in_the_browser_and_not_in_python() -> None:
+    *rows, outer = settings_explorer({"bound": ["0.1", "0.2"], "rule": ["on", "off"]}, page_of).children
+    rows[0].index = 1
+    assert outer.selected_index == 0
+    stored = embed_data(views=[*rows, outer])["manager_state"]["state"].values()
+    links = [entry["state"] for entry in stored if entry["model_name"] == "LinkModel"]
+    ends = {(link["source"][0], link["target"][0]) for link in links}
+    named = [f"IPY_MODEL_{one.model_id}" for one in (*rows, outer, *outer.children)]
+    assert {(named[0], named[2]), (named[1], named[3]), (named[1], named[4])} <= ends
+
+
+@pytest.mark.parametrize("settings", [{}, {"bound": []}])
+def test_the_settings_explorer_refuses_nothing_to_choose_from(settings) -> None:
+    with pytest.raises(ValueError, match="settings are "):
+        settings_explorer(settings, page_of)

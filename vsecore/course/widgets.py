@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import ipywidgets
 import numpy as np
@@ -17,6 +17,8 @@ _PAGE = """<div style="display: flex; flex-wrap: wrap; gap: 1.2em; line-height: 
 <img class="dark-light" src="data:image/webp;base64,{picture}" alt="{alt}"
  style="width: 17em; max-width: 100%; height: auto; align-self: flex-start; border-radius: 4px">
 <div style="flex: 1 1 20em; min-width: 0">{words}</div></div>"""
+_CHOSEN = """<figure style="margin: 0"><img src="data:image/webp;base64,{picture}" alt="{told}"
+ style="max-width: 100%; height: auto"><figcaption>{told}</figcaption></figure>"""
 
 
 def search_box(answer: Callable[[str], None], start: str = "") -> ipywidgets.VBox:
@@ -78,6 +80,52 @@ def explorer(pictures: Sequence[np.ndarray], words: Sequence[str], titles: Seque
     stack = ipywidgets.Stack(pages, selected_index=0)
     ipywidgets.jslink((buttons, "index"), (stack, "selected_index"))
     return ipywidgets.VBox([buttons, stack])
+
+
+def settings_explorer(
+    settings: Mapping[str, Sequence[str]], page: Callable[..., tuple[np.ndarray, str]]
+) -> ipywidgets.VBox:
+    """Make a row of buttons for each setting, and show the page that belongs to the chosen ones.
+
+    Every combination is made beforehand and linked in the browser, as in `explorer`: keep to two dozen small
+    pictures.
+
+    Args:
+        settings: the choices of each setting, by its name; the first ones are chosen at first.
+        page: called with one choice of each setting, in order; gives a picture, uint8 (height, width, 3), and
+            the sentence that stands under it and is read to those who cannot see it, plain text.
+
+    Returns:
+        The widget, to be the last line of a cell.
+
+    Raises:
+        ValueError: there is no setting, or one without choices.
+    """
+    if not settings or not all(settings.values()):
+        raise ValueError(
+            f"settings are {dict(settings)}: give a setting at least, each with a choice at least"
+        )
+    rows = {
+        name: ipywidgets.ToggleButtons(
+            options=list(choices),
+            description=name,
+            style={"button_width": "auto", "description_width": "9em"},
+        )
+        for name, choices in settings.items()
+    }
+
+    def below(chosen: tuple[str, ...]) -> ipywidgets.Widget:
+        """What a choice of the first settings leaves to choose; a page where nothing is left."""
+        if len(chosen) == len(rows):
+            picture, sentence = page(*chosen)
+            told = html.escape(sentence)
+            return ipywidgets.HTML(_CHOSEN.format(picture=_encoded(picture), told=told))
+        buttons = list(rows.values())[len(chosen)]
+        stack = ipywidgets.Stack([below((*chosen, one)) for one in buttons.options], selected_index=0)
+        ipywidgets.jslink((buttons, "index"), (stack, "selected_index"))
+        return stack
+
+    return ipywidgets.VBox([*rows.values(), below(())])
 
 
 def _encoded(picture: np.ndarray) -> str:

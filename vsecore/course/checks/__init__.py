@@ -14,6 +14,7 @@ from vsecore.course.checks import (
     ensembles_and_speed,
     how_many_negatives,
     joint_space,
+    latent_targets,
     learning_to_rank,
     offline_negatives,
     pictures_and_captions,
@@ -46,6 +47,7 @@ EXERCISES: dict[str, Exercise] = {
     **ensembles_and_speed.EXERCISES,
     **sets.EXERCISES,
     **slots.EXERCISES,
+    **latent_targets.EXERCISES,
 }
 
 explain_missing_names()

@@ -92,6 +92,9 @@ IN_THE_PACKAGE: dict[str, tuple[str, ...]] = {
         "similarity.SmoothChamfer",
         "similarity.SIMILARITIES",
     ),
+    "16.decoder": ("losses.LatentTargetDecoder", "losses.LatentTarget", "losses.LOSSES"),
+    "16.loss": ("losses.reconstruction_loss", "losses.LatentTarget", "losses.LOSSES"),
+    "16.multiplier": ("losses.LagrangeMultiplier", "losses.LatentTarget", "losses.LOSSES"),
 }
 
 
