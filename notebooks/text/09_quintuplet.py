@@ -446,10 +446,11 @@ print("vsecore.losses agrees with all three")
 # %% [markdown]
 # ## Equation 6: what the weights do
 #
-# Let $w_t = \beta - (s(v, t_{\mathrm{off}}) - s(v, \hat t)) / \alpha$ be the weight of $\hat t$, and $w_v = \beta - (s(v_{\mathrm{off}}, t) -
-# s(\hat v, t)) / \alpha$ that of $\hat v$. Then equation 5 is equation 4 with these two weights:
+# With a weight for $\hat t$ and one for $\hat v$, equation 5 is equation 4 again:
 #
 # $$\begin{aligned}
+# w_t &= \beta - \frac{s(v, t_{\mathrm{off}}) - s(v, \hat t)}{\alpha}, \qquad
+# w_v = \beta - \frac{s(v_{\mathrm{off}}, t) - s(\hat v, t)}{\alpha} \\
 # & w_t\,[m_1 + s(v, \hat t) - s(v, t)]_+ + w_v\,[m_1 + s(\hat v, t) - s(v, t)]_+ \\
 # & + [m_2 + s(v, t_{\mathrm{off}}) - s(v, t)]_+ + [m_2 + s(v_{\mathrm{off}}, t) - s(v, t)]_+ \\
 # & + [m_2 + s(v_{\mathrm{off}}, t_{\mathrm{off}}) - s(v, t)]_+ + [m_2 + s(v_{\mathrm{own}}, t_{\mathrm{own}}) - s(v, t)]_+

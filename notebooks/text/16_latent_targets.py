@@ -139,6 +139,7 @@ short = {"epochs": epochs, "batch_size": 64, "learning_rate": 5e-3, "warmup_step
 small |= {f"training.{name}": value for name, value in short.items()}
 
 
+# %%
 def trained(variant="", changes=None, faster=40, recipe=None):
     seen = {"reconstruction": [], "contrast": [], "λ": []}
 
@@ -224,8 +225,8 @@ Markdown(
 # \end{aligned}
 # $$
 #
-# Notebook [Feature suppression](15_feature_suppression.ipynb) decodes *words*; there the words before a word help, so the decoder can neglect $z$.
-# Here nothing else helps: what $z$ does not hold, no prediction has.
+# One could decode the caption's *words*, one after the other (the paper's input target decoding, ITD). But the words before a word help, so that
+# such a decoder can neglect $z$. Here nothing else helps: what $z$ does not hold, no prediction has.
 #
 # ```{exercise} A decoder of three layers
 # :label: ex-16-decoder
@@ -288,7 +289,7 @@ print("vsecore.losses agrees")
 #
 # ## A weight or a bound?
 #
-# Two losses must become one. The *dual* objective adds them, with a weight $\beta$. The *constraint* says how good the reconstruction must be, and no
+# Two losses must become one. The *dual objective* adds them, with a weight $\beta$. The *constraint* says how good the reconstruction must be, and no
 # better: below a bound $\eta$.
 #
 # $$
@@ -378,7 +379,7 @@ print("vsecore.losses.LagrangeMultiplier takes the same path")
 # ## A controller that winds up
 #
 # A multiplier is an integral controller: it adds up the error, like a heating that turns itself up as long as the room is too cold. Such a controller has a known weakness. Suppose that only
-# the *used* value is kept between 0 and 100, while the sum runs on below zero. We call this multiplier *free*, and the other one *projected*.
+# the *used* value is kept within the limits, while the sum runs on below zero. We call this multiplier *free*, and the other one *projected*.
 #
 # ```{exercise} How long it takes to come back
 # :label: ex-16-windup
@@ -476,8 +477,8 @@ settings_explorer(choices, page)
 # ```{admonition} Where the code departs from the paper
 # :class: note dropdown
 #
-# The released code keeps only the used value between 0 and 100; `projected=False` does the same. Its targets have a width of 768, from a larger sentence
-# encoder that a footnote of the paper names; section 4.2 names MiniLM. Its decoder has biases, equation 5 has none.
+# The released code keeps only the used value within the limits; `projected=False` does the same. Its targets have a width of 768, from a larger sentence
+# encoder that a footnote of the paper names; its text names MiniLM. Its decoder has biases, equation 5 has none.
 # ```
 #
 # ## Five bounds
@@ -630,10 +631,10 @@ lesson.report("16_others", {name: run.best["rsum"] for name, (run, _) in others.
 # The first two rows show what batch norm is for. Two epochs with one seed cannot tell the small differences between the others; the paper's
 # tables 2 and 3 can, for VSRN and for TERN, whose towers are Transformers. Whatever gives a caption one vector can have a target.
 #
-# ## Averaged snapshots
+# ## The mean of some weights
 #
-# The paper evaluates an average of weights: five *snapshots* in the last tenth of each epoch (stochastic weight averaging, SWA
-# {cite}`izmailov2018swa`). Training goes on with the weights as they are, so the same steps can be seen with and without. All our trainings so far
+# The paper evaluates *averaged snapshots*: the mean of the weights at five steps in the last tenth of each epoch (stochastic weight averaging,
+# SWA {cite}`izmailov2018swa`). Training goes on with the weights as they are, so the same steps can be seen with and without. All our trainings so far
 # used averages; here is BL without.
 
 # %%
@@ -862,7 +863,7 @@ check("16.explore", (your_expectation, your_finding))
 # | cosine distance, eq. (6) | `rec_loss` | `vsecore.losses.reconstruction_loss` |
 # | multiplier, eq. (9) and section 4.2 | `path` | `vsecore.losses.LagrangeMultiplier` |
 # | targets, section 3.4.4 | the section *A second opinion* | `vsecore.data.sentence_targets.sentence_targets` |
-# | averages, section 4.2 | the section *Averaged snapshots* | `vsecore.training.averaging.Averaging` |
+# | averages, section 4.2 | the section *The mean of some weights* | `vsecore.training.averaging.Averaging` |
 #
 # ## Summary
 #
