@@ -324,13 +324,13 @@ torch.testing.assert_close(sets, net(x, global_, mask))
 print("vsecore.sets.PIENet gives the same sets,", tuple(sets.shape))
 
 # %% [markdown]
-# The third set has only one real element, so all its heads find the same and its four vectors are equal. A set without ambiguity falls back
-# on the global feature.
+# The third set has only one real element, so all its heads find the same and its four vectors are equal.
 #
 # ## MIL: the nearest two decide
 #
-# How do two sets compare? PVSE follows *multiple instance learning*: a pair matches if any element of one set is near any element of the
-# other. The paper writes
+# How do two sets compare? PIE-Net is one half of a system called PVSE. The other half is *multiple instance learning*: a pair matches if any
+# vector of one set is near any vector of the other. In the letters of DivE {cite}`kim2023dive`, which this notebook and the next follow and call
+# *the paper*:
 #
 # $$s_{\mathrm{MIL}}(S_1, S_2) = \max_{x \in S_1,\, y \in S_2} c(x, y).$$
 #
@@ -428,8 +428,8 @@ def match_probability(v, t, scale, shift):  # (B, K, D), (C, L, D) -> (B, C)
 # First the sigmoid of each cosine, then the mean.
 # ````
 #
-# Here are the gradients of three similarities with respect to the 16 cosines of one picture and one caption. The third, smooth-Chamfer, is the
-# subject of the next notebook; it lies between the other two.
+# Here are the gradients of three similarities with respect to the 16 cosines of one picture and one caption, for match probability at the scale
+# where training begins, 1. The third, smooth-Chamfer, is the subject of the next notebook; it lies between the other two.
 
 # %% tags=["hide-input"]
 c = torch.tensor(
@@ -448,13 +448,16 @@ for name, score in scores.items():
     (gradient,) = torch.autograd.grad(score(one := c.clone().requires_grad_()), one)
     tables[f"gradient (%): {name}"] = 100 * gradient / gradient.sum()
 for axes, (title, values) in zip(panels, tables.items(), strict=True):
-    axes.imshow(values / values.max(), vmin=0, vmax=1)
+    style = {"cmap": "Greys", "vmin": -1, "vmax": 2.4}
+    if title != "the cosines":
+        style = {"cmap": "Blues", "vmin": 0, "vmax": 60}
+    axes.imshow(values, **style)
     for (i, j), value in np.ndenumerate(values.numpy()):
-        dark = value < 0.6 * values.max()
+        dark = title != "the cosines" and value > 35
         axes.text(
             j,
             i,
-            f"{value:.1f}",
+            "<0.1" if title != "the cosines" and 0 < value < 0.05 else f"{value:.1f}",
             ha="center",
             va="center",
             fontsize=8,
@@ -471,7 +474,7 @@ plots.show(
 )
 
 # %% [markdown]
-# If all pairs count alike, where should a picture's element $x$ go? For a flat sigmoid the score is proportional to
+# If all pairs count alike, where should a picture's element $x$ go? Where the sigmoid is nearly straight, the score grows with
 # $x \cdot \sum_y y$. So *every* $x$ has the same best place, the mean direction of the other set. The paper calls this *set collapsing*.
 #
 # ## How open is a set?
@@ -611,10 +614,10 @@ last = {
 lesson.report("13_shares", last)
 
 # %% [markdown]
-# An even share would be 25 percent. Each single pair trains one slot a side under MIL; this figure adds up many pairs, so it shows whether
-# *other* pairs reach the remaining slots. What one training cannot show is which slot wins: that depends on the seed.
+# An even share would be 25 percent. Under MIL each pair trains one vector on each side. The figure adds up many pairs, and shows whether the
+# others get their turn. Which vector wins depends on the seed.
 #
-# Now the variance of the sets. A set that opens goes up, a set that collapses goes down.
+# Now the variance of the sets. PIE-Net starts with almost equal vectors, so all sets open from where they begin. How far do they get?
 
 # %% tags=["hide-input"]
 figure, panels = plt.subplots(1, 2, figsize=(8.8, 3.4), sharey=True)
@@ -647,8 +650,13 @@ lowest = {
     for number, side in enumerate(("pictures", "captions"))
 }
 Markdown(
-    f"In this run, the sets of pictures are narrowest under {lowest['pictures']}, those of captions under {lowest['captions']}. On "
-    "COCO, the paper's table 3 reports narrower sets under match probability than under smooth-Chamfer, and narrower ones still where "
+    (
+        f"In this run, sets are narrowest under {lowest['pictures']}, on both sides. "
+        if lowest["pictures"] == lowest["captions"]
+        else f"In this run, the sets of pictures are narrowest under {lowest['pictures']}, those of captions under "
+        f"{lowest['captions']}. "
+    )
+    + "On Flickr30K, the paper's table 3 reports narrower sets under match probability than under smooth-Chamfer, and narrower ones still where "
     "PIE-Net makes them. One short training of each similarity is an illustration. It does not say which finds more, nor how large the "
     "differences are with other seeds."
 )
@@ -657,8 +665,7 @@ Markdown(
 # ```{exercise} What keeps a set open
 # :label: ex-13-explore
 #
-# Change one thing in the trainings: another seed, the regularizer (`losses.gram_diversity.weight` of 0.1), two slots, or `scale` of the match
-# probability. Write what you expect before you run it, and afterwards what came out.
+# Change one thing in the trainings: another seed, the regularizer (`losses.gram_diversity.weight` of 0.1), or two slots. Write what you expect before you run it, and afterwards what came out.
 # ```
 
 # %%
@@ -683,8 +690,8 @@ check("13.explore", (your_expectation, your_finding))
 # ```{exercise} Break it
 # :label: ex-13-break
 #
-# All four heads begin with the same weights, and the match probability is trained for 100 steps. How many *different* vectors does a set then
-# have?
+# All four heads begin with the same weights, and we maximise the MIL similarity of matching sets for 100 steps. How many *different* vectors
+# does a set then have?
 # ```
 
 # %%
@@ -704,7 +711,7 @@ def after_training(alike: bool) -> float:
     optimizer = torch.optim.Adam(net.parameters(), 0.01)
     for _ in range(100):
         optimizer.zero_grad()
-        (-match_probability(net(x, whole), goals, 5.0, 0.0).diagonal().mean()).backward()
+        (-mil(net(x, whole), goals).diagonal().mean()).backward()
         optimizer.step()
     return 1000 * circular_variance(net(x, whole)).mean().item()
 
@@ -769,7 +776,7 @@ lesson.report("13_gaussians", clouds)
 # - Captions fit many pictures and pictures many captions; with one vector for each, the best that two readings can share is $\cos(\theta/2)$.
 # - PIE-Net adds what each head found to the global feature; nothing keeps its heads apart but their first random weights.
 # - MIL trains one pair of elements at a time, which leaves the others without a gradient.
-# - Match probability trains all pairs alike, which pulls the vectors of a set together; the circular variance shows it.
+# - Match probability trains nearly all pairs alike, which lets the vectors of a set differ little; the circular variance measures how much.
 #
 # ## Where to read on
 #

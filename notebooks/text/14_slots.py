@@ -17,7 +17,7 @@
 # **You will be able to** write slot attention and the smooth-Chamfer similarity, show what each slot of a picture looks at, and say which
 # elements of a set learn under which similarity.
 #
-# **You need** the notebooks [Encoders: what the vectors see](02_encoders.ipynb) and [Learning to rank](04_learning_to_rank.ipynb).
+# **You need** the notebooks [Encoders: what the vectors see](02_encoders.ipynb) and [Sets: more than one vector](13_sets.ipynb).
 #
 # **It takes** about 2 minutes and 2 GB of memory on two cores; the exercises take an hour and a half.
 #
@@ -155,19 +155,20 @@ plots.show(
 )
 
 # %% [markdown]
-# (We picked a clear example.) See how the maps change from round to round. In the paper's figures, one slot often takes what the others
-# leave: look for such a slot here. The nearest captions may speak of the whole scene, since each vector has a part of its slot and a part
-# that all four share. We build both.
+# (We picked a clear example; between the cells, the maps are interpolated.) Most is settled in the first rounds here. In the paper's figures,
+# one slot often takes what the others leave: look for such a slot. The nearest captions may speak of the whole scene, since each vector is
+# the sum of its own slot and a feature that all four share. We build both.
 #
 # ## Slot attention from nothing
 #
 # In *slot attention*, a slot is a vector that asks. Its query meets the key of each cell, as in the attention of
-# [Encoders: what the vectors see](02_encoders.ipynb). The difference is one word in the softmax. There, a query shares out *itself* among
-# the cells. Here, a *cell* is shared out among the slots:
+# [Encoders: what the vectors see](02_encoders.ipynb). The difference is what the softmax adds up over. There, each query divides its attention
+# among the cells. Here, each *cell* is divided among the slots:
 #
 # $$A_{nk} = \frac{\exp(M_{nk})}{\sum_{i=1}^{K} \exp(M_{ni})}, \qquad M = \frac{k q^\top}{\sqrt{D_h}} \qquad (2)$$
 #
-# Here $A$ are the shares of the cells, $M$ the products behind them, and $K$ counts slots. What one slot takes, the others cannot have.
+# Here $A$ are the shares of the cells, $k$ and $q$ keys and queries of width $D_h$, $M$ their products, and $K$ counts slots. What one slot
+# takes, the others cannot have.
 #
 # ```{exercise} Share out the elements
 # :label: ex-14-shares
@@ -353,21 +354,20 @@ plots.show(
 # %% tags=["hide-input"]
 seen = list((report.stored or report.measured).values())
 Markdown(
-    "Two slots have "
-    + ("less" if seen[0] < seen[1] else "no less")
-    + " in common where they compete, in this run. "
-    + (
-        "Nothing forces slots apart if each has a softmax of its own: two may learn to ask for the same cells."
+    (
+        "In this run, two slots have less in common where they compete. Nothing forces slots apart if each has a softmax of its own."
         if seen[0] < seen[1]
-        else "Slots that do not compete can still learn to ask for different cells, and the diversity loss asks them to."
+        else "In this run, competing slots overlap more, not less: slots with a softmax of their own can learn to ask for different cells too."
     )
+    + " Competition shows elsewhere: every cell must go to some slot, so that one of them has to take the background. A softmax over "
+    "elements simply leaves it."
 )
 
 # %% [markdown]
 # ## Why a global feature?
 #
-# Many captions describe the whole scene, and no slot sees it. The paper's ablation (B.3) finds nothing more important than the
-# global feature. We ask our trained sets: how well do the slots alone retrieve, how well does the global feature, and how well both?
+# Many captions describe the whole scene, and a slot that specialises does not see it. Of the paper's three changes to slot attention, adding
+# the global feature matters most (B.3). We ask our trained sets: how well do the slots alone retrieve, how well does the global feature, and how well both?
 
 
 # %%
@@ -528,7 +528,7 @@ kinds = {
     "MIL": Mil(),
     "Chamfer": Chamfer(),
     "smooth-Chamfer": SmoothChamfer(),
-    "match probability": MatchProbability(),
+    "match prob., scale 1": MatchProbability(),
 }
 tables = {"cosines": c} | {
     name: (each := gradient(kind, c)) / each.sum() for name, kind in kinds.items()
@@ -542,10 +542,10 @@ for axes, (name, table) in zip(panels, tables.items(), strict=True):
     )
     axes.imshow(table.numpy(), **style)
     for (row, column), value in np.ndenumerate(table.numpy()):
-        said = f"{value:.2f}" if name == "cosines" else f"{100 * value:.0f}"
+        said = f"{value:.2f}" if name == "cosines" else f"{100 * value:.1f}"
         dark = name != "cosines" and value > 0.35
         axes.text(
-            column, row, said, ha="center", va="center", fontsize=9, color="w" if dark else "k"
+            column, row, said, ha="center", va="center", fontsize=8, color="w" if dark else "k"
         )
     axes.grid(False)
     axes.set_xticks(range(K), range(1, K + 1))
@@ -561,8 +561,9 @@ plots.show(
 )
 
 # %% [markdown]
-# With MIL one pair takes all (*sparse supervision*). With match probability, all pairs get nearly the same, whatever their cosine.
-# Smooth-Chamfer lies between: every element learns, and mostly from its nearest partner.
+# With MIL one pair takes all (*sparse supervision*). With match probability at the scale where training begins, all pairs get nearly the
+# same, whatever their cosine. Smooth-Chamfer lies between: every pair gets some, and a pair gets much if it is near by the standards of its
+# row or of its column.
 #
 # ## What that does to sets
 #
@@ -639,13 +640,13 @@ plots.show(
 # ````
 #
 # *t-SNE* {cite}`vandermaaten2008tsne` places vectors in a plane so that near ones stay near. Look for two things. Where a colour is a
-# cluster of its own, its slot gives nearly the same vector for every picture: it was not trained. Where the four colours of a picture lie
-# on one spot, its set has collapsed. Distances between clusters mean little.
+# cluster of its own, its slot gives nearly the same vector for everything: it says nothing about the input, trained or not. Where the four
+# colours of a picture lie on one spot, its set has collapsed. Distances between clusters mean little.
 #
 # ## How many slots, how many rounds, how sharp?
 #
 # The paper trains a system for each setting (table 4). We have one system, and change it only at evaluation: fewer elements of each set,
-# other rounds, another $\alpha$. That is another question: how much does the *trained* system depend on the setting? Mind the two scales.
+# other rounds, another $\alpha$. That is another question: how much does the *trained* system depend on the setting? The two rows have different scales.
 
 # %%
 tuned = {"K": {}, "T": {}, "α": {}}
@@ -714,35 +715,59 @@ lesson.report(
 # %% [markdown]
 # ## One element at a time
 #
-# Which vectors of a set matter? Table 5 of the paper keeps one element of the pictures' sets, or leaves one out. The captions' sets stay whole.
+# Which vectors of a set matter? Table 5 of the paper keeps one element of the sets of one side, or leaves one out. The other side's sets stay
+# whole.
 
 # %%
 elements = {"all": list(range(K))}
 elements |= {f"only {k + 1}": [k] for k in range(K)}
 elements |= {f"without {k + 1}": [j for j in range(K) if j != k] for k in range(K)}
-sums = {
-    name: rsum(smooth_chamfer(v.vectors[:, kept], t.vectors)) for name, kept in elements.items()
-}
-lesson.report("14_elements", sums)
+of_side = {"pictures": {}, "captions": {}}
+for name, kept in elements.items():
+    of_side["pictures"][name] = rsum(smooth_chamfer(v.vectors[:, kept], t.vectors))
+    of_side["captions"][name] = rsum(smooth_chamfer(v.vectors, t.vectors[:, kept]))
+flat = {f"{side}, {name}": one for side, each in of_side.items() for name, one in each.items()}
+report = lesson.report("14_elements", flat)
+report
 
 # %% tags=["hide-input"]
-figure, axes = plt.subplots(figsize=(6.6, 3))
-for place, (name, value) in enumerate(sums.items()):
-    slot = int(name[-1]) - 1 if name != "all" else len(plots.COLOURS) - 1
-    marker = "D" if name == "all" else "o" if name.startswith("only") else "s"
-    axes.plot(value, place, marker, color=plots.COLOURS[slot], markersize=7)
-axes.axvline(sums["all"], color="0.7", linestyle=":")
-axes.set_yticks(range(len(sums)), list(sums))
-axes.set(xlabel="rsum", ylim=(len(sums) - 0.5, -0.5), ylabel="elements of pictures")
+figure, panels = plt.subplots(1, 2, figsize=(9.6, 3), sharex=True, sharey=True)
+for axes, (side, each) in zip(panels, of_side.items(), strict=True):
+    for place, (name, value) in enumerate(each.items()):
+        slot = int(name[-1]) - 1 if name != "all" else len(plots.COLOURS) - 1
+        marker = "D" if name == "all" else "o" if name.startswith("only") else "s"
+        axes.plot(value, place, marker, color=plots.COLOURS[slot], markersize=7)
+    axes.axvline(each["all"], color="0.7", linestyle=":")
+    axes.set_yticks(range(len(each)), list(each))
+    axes.set(xlabel="rsum", ylim=(len(each) - 0.5, -0.5), title=f"elements of {side}")
 plots.show(
     figure,
-    alt="The rsum with all four elements of the pictures' sets, with only one of them, and without one of them, in a row each. A dotted line "
-    "marks that of all.",
+    alt="The rsum with all four elements of the sets, with only one of them, and without one of them, in a row each: left for the sets of "
+    "pictures, right for those of captions. A dotted line marks that of all.",
 )
 
 # %% [markdown]
 # An element that retrieves badly alone may still help the others, the paper finds. Compare "only" with "without" of the same number.
-#
+
+# %% tags=["hide-input"]
+seen = report.stored or report.measured
+idle = {
+    side: [
+        str(k + 1)
+        for k in range(K)
+        if seen[f"{side}, without {k + 1}"] > 0.99 * seen[f"{side}, all"]
+    ]
+    for side in of_side
+}
+told = "; ".join(f"{', '.join(rows)} of {side}" for side, rows in idle.items() if rows)
+Markdown(
+    f"In this run, these elements can be left out at a loss of less than 1 %: {told}. They stand idle. A slot that gets gradient need not become "
+    "useful: it can answer with nearly the same vector for everything. Then it also lowers MaxSim and the sums of fewer elements above."
+    if told
+    else "In this run, no element can be left out at a loss of less than 1 %."
+)
+
+# %% [markdown]#
 # ## What a set costs
 #
 # ```{exercise} What a pair costs

@@ -31,6 +31,11 @@ def over_elements(keys, queries, mask):
     return M.masked_fill(~mask[:, None], -torch.inf).softmax(2)
 
 
+def real_ones_cleared(keys, queries, mask):
+    M = queries @ keys.mT / math.sqrt(keys.shape[-1])
+    return M.softmax(1).masked_fill(mask[:, None], 0)
+
+
 def masked_before(keys, queries, mask):
     M = queries @ keys.mT / math.sqrt(keys.shape[-1])
     return M.masked_fill(~mask[:, None], -torch.inf).softmax(1)
@@ -216,7 +221,15 @@ RIGHT = {
 """For each exercise, answers that must pass: the solution, and the same written in other ways."""
 
 WRONG = {
-    "14.shares": (over_elements, masked_before, masked_by_large, without_mask, multiplied, too_sharp),
+    "14.shares": (
+        over_elements,
+        real_ones_cleared,
+        masked_before,
+        masked_by_large,
+        without_mask,
+        multiplied,
+        too_sharp,
+    ),
     "14.receive": (not_normalised, no_residual, softmax_again, over_slots_again),
     "14.break": (0.25, 0.6, 0.625, 8.0),
     "14.overlap": (with_itself, products, lambda weights: weights.sum(2).mean(1)),

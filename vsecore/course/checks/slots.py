@@ -233,6 +233,11 @@ EXERCISES: dict[str, Exercise] = {
                 "after the softmax, not before it.",
             ),
             Trial(
+                lambda answer: not answer(*_elements([6, 4]))[0].any(),
+                "You cleared the real elements: mask is True where an element is real, so clear where it is "
+                "not, ~mask.",
+            ),
+            Trial(
                 lambda answer: torch.allclose(
                     answer(*_elements([6, 4]))[1, :, 4:], torch.full((3, 2), 1 / 3), atol=1e-4
                 ),
