@@ -770,6 +770,8 @@ lesson.report("16_cost", {"a step of LTD, in % of one of BL": 100 * ratio})
 def recorded(name):
     """Show the recorded arms of an experiment, if there are any, and return them."""
     studied = experiments.studied(name, "scenes")
+    if len(studied) < 2:
+        return {}  # nothing to compare yet
     world = experiments.get_experiment(name).world
     oracle = next(
         (
@@ -779,11 +781,10 @@ def recorded(name):
         ),
         None,
     )
-    if studied:
-        plots.show(
-            dots.compared(studied, "scenes", oracle),
-            alt=dots.words_for(studied, "the scenes", oracle),
-        )
+    plots.show(
+        dots.compared(studied, "scenes", oracle),
+        alt=dots.words_for(studied, "the scenes", oracle),
+    )
     return studied
 
 
