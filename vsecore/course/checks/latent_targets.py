@@ -22,8 +22,8 @@ def _decode(z: Tensor, W1: Tensor, W2: Tensor, W3: Tensor) -> Tensor:
 def _layers(seed: int = 16) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Vectors (5, 4), and the weights of three layers: (6, 4), (6, 6), (3, 6)."""
     generator = torch.Generator().manual_seed(seed)
-    z, *weights = (torch.randn(*shape, generator=generator) for shape in ((5, 4), (6, 4), (6, 6), (3, 6)))
-    return z, *weights
+    z, W1, W2, W3 = (torch.randn(*shape, generator=generator) for shape in ((5, 4), (6, 4), (6, 6), (3, 6)))
+    return z, W1, W2, W3
 
 
 def _relu_at_the_end(z: Tensor, W1: Tensor, W2: Tensor, W3: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ def _walk(
 
 RISES = [0.9, 0.7, 0.8, 0.6, 0.65, 0.7]
 FALLS = [0.02] * 30 + [0.8] * 8
-"""Losses: above a bound of 0.2 all the time; and far below it at first, so that the multiplier ends at zero."""
+"""Losses: above a bound of 0.2 all the time; and far below it first, so that the multiplier ends at zero."""
 FAST = (0.2, 1.0, 0.1)
 """A bound, an initial value and a learning rate that shows in a few steps."""
 STEEP = (0.2, 1.0, 9.0, 0.9, 30.0)
