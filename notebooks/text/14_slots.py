@@ -767,7 +767,7 @@ Markdown(
     else "In this run, no element can be left out at a loss of less than 1 %."
 )
 
-# %% [markdown]#
+# %% [markdown]
 # ## What a set costs
 #
 # ```{exercise} What a pair costs

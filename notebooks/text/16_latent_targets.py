@@ -190,6 +190,7 @@ def decoder_after(run):  # -> predictions for dev's captions (Nc, T), from fixed
         return decoder(z_dev)
 
 
+# %%
 predicted = {"BL": decoder_after(baseline), "LTD": decoder_after(ltd)}
 decoded = {
     f"{name}, loss × 100": 100 * reconstruction_loss(p, Y_dev) for name, p in predicted.items()
@@ -483,7 +484,7 @@ settings_explorer(choices, page)
 #
 # ## Five bounds
 #
-# We train one system for each of five bounds. Ours are higher than the paper's, from 0.05 to 0.25: a short training cannot meet those.
+# We train one system for each of five bounds. Ours are higher than the paper's, which a short training cannot meet.
 #
 # ```{exercise} Which bound serves retrieval best?
 # :label: ex-16-bounds

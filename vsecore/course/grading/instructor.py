@@ -66,9 +66,8 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("00", "01"), "See the goal: everybody trains a search engine and breaks it. Then the data."),
         (("02", "03"), "Encoders and measures."),
         (("03", "04"), "What measures miss; the hardest negative, and how a training collapses."),
-        (("05",), "Relations: the Transformer block, and what the mean of words forgets."),
-        (("06",), "Two losses that align parts of a picture with words."),
-        (("07",), "Every word looks at every box, and what that costs."),
+        (("05", "06"), "Relations: the Transformer block, and a first loss that aligns parts with words."),
+        (("06", "07"), "A second such loss; then every word looks at every box, and what that costs."),
         (
             ("08",),
             "The hardest negatives of the whole training set. Read the chapters of the thesis on its model "
@@ -84,8 +83,12 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("13",), "Sets: more than one vector, and how they collapse."),
         (
             ("14",),
-            "Slots that compete, and a similarity that trains all of them. Projects: groups of four, or "
-            "posters, show what was predicted and what came out.",
+            "Slots that compete, and a similarity between all their pairs.",
+        ),
+        (
+            ("16",),
+            "What a caption's vector leaves out, and a multiplier that holds a bound. Projects: groups of "
+            "four, or posters, show what was predicted and what came out.",
         ),
     ),
 }
