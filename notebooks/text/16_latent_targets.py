@@ -745,7 +745,7 @@ check("16.cost", your_count)
 #
 # Measured on our small towers, with targets from the cache: the time of a step, forwards and backwards, taken in turns.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 systems = {}
 for name, variant in (("BL", ""), ("LTD", "+ltd_constraint")):
     torch.manual_seed(seed)
