@@ -770,14 +770,16 @@ plots.show(
 # %%
 rows = np.arange(len(train.captions))  # an epoch's pairs, in order
 first, again, later = (draw_offline(mined, train, rows, seed, epoch) for epoch in (0, 0, 1))
-for name, other in {"the same epoch again": again, "the next epoch": later}.items():
-    same = 100 * (first[0] == other[0]).mean()  # of the captions that are drawn
-    print(f"{name}: the same draw for {same:.0f} % of the pairs")
+same = [(first[0] == other[0]).mean() for other in (again, later)]
+print(f"captions drawn alike: {same[0]:.0%} in the same epoch, {same[1]:.0%} in the next")
+places = np.random.default_rng(seed).integers(5, size=(2, len(rows)))  # (2, Nc)
+text, picture = mined.texts[train.owner, places[0]], mined.pictures[rows, places[1]]
 lists = OfflineNegatives(mined.texts[:, :5], mined.pictures[:, :5])
-together = {}
-for kind, tries in {"first draw (%)": 1, "after drawing again (%)": 10}.items():
-    a, b = draw_offline(lists, train, rows, seed, 0, tries=tries)
-    together[f"belong together, {kind}"] = 100 * (train.owner[a] == train.owner[b]).mean()
+a, b = draw_offline(lists, train, rows, seed, 0)  # (Nc,) each; b: a caption of the picture
+together = {
+    "belong together, drawn once (%)": 100 * (train.owner[text] == picture).mean(),
+    "from draw_offline (%)": 100 * (train.owner[a] == train.owner[b]).mean(),
+}
 lesson.report("08_draws", together)
 
 # %% [markdown]
