@@ -797,7 +797,7 @@ check("09.break", your_similarities)
 
 
 # %%
-def only_offline(offline_margin, warmup_epochs, epochs):
+def only_offline(margin, warmup, epochs):
     seen = {"loss": [], "spread": []}
 
     def watch(event):
@@ -805,11 +805,7 @@ def only_offline(offline_margin, warmup_epochs, epochs):
             seen["loss"].append(float(event.loss) / len(event.scores))
             seen["spread"].append(float(event.scores.std()))  # of (B, B)
 
-    options = {
-        "online": False,
-        "offline_margin": offline_margin,
-        "warmup_epochs": warmup_epochs,
-    }
+    options = {"online": False, "offline_margin": margin, "warmup_epochs": warmup}
     changes = {f"losses.offline_quintuplet.{name}": value for name, value in options.items()}
     changes |= {"training.epochs": epochs}
     return second_round("offline_quintuplet", changes, callback=watch), seen
