@@ -12,7 +12,7 @@ from studies import study
 from vsecore import records, scenes
 from vsecore.baselines import ridge_scores
 from vsecore.data.splits import Dataset, Split
-from vsecore.evaluation import ensemble, evaluate
+from vsecore.evaluation import cross_retrieval_ranks, ensemble, evaluate
 from vsecore.experiments import (
     EXPERIMENTS,
     FAIR_SCALE,
@@ -30,6 +30,7 @@ from vsecore.experiments import (
     tuning,
 )
 from vsecore.experiments.experiment import title_of
+from vsecore.experiments.gates import FIRST_PLACE
 from vsecore.experiments.ledger import printed_difference, printed_sums
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
@@ -338,6 +339,9 @@ def test_an_ensemble_averages_its_members_each_of_which_is_trained_once(tmp_path
     found = measured("2ad_ensembles", "small", scale="lesson", folder=tmp_path)
     assert found["R"][3] == evaluate(scores[0], owner)["rsum"]
     assert found["RG"][3] == evaluate(ensemble(*scores), owner)["rsum"]
+    first = 100 * float((cross_retrieval_ranks(ensemble(*scores), owner) == 0).double().mean())
+    by_seed = measured("2ad_ensembles", "small", metric=FIRST_PLACE, scale="lesson", folder=tmp_path)
+    assert by_seed["RG"][3] == first
     (entry,) = [entry for entry in trained_in(tmp_path) if "2ad_grid_gru" in entry.name]
     assert [member["image"]["encoder"]["name"] for member in entry.config["members"]] == ["region", "grid"]
     assert entry.seconds > 0

@@ -369,6 +369,20 @@ def test_claims_share_the_doubt_by_each_measure_that_judges_both(tmp_path, claim
     assert captions.by_measure == {"i2t_rsum": "reproduced", "i2t_map_at_r": "undecided"}
 
 
+def test_a_claim_about_the_first_place_is_judged_by_the_pairs_that_are_first_both_ways(
+    tmp_path, claimed, monkeypatch
+):
+    monkeypatch.setitem(FAIR_SCALE, "scenes", SMALL)
+    claimed({"about": "first place"})
+    arms = [
+        {seed: metrics | {gates.FIRST_PLACE: first + seed / 5} for seed, metrics in values.items()}
+        for first, values in ((30.0, with_truth(WORSE, 40.0)), (20.0, with_truth(BETTER, 40.0)))
+    ]
+    outcome = judged(tmp_path, *arms, data="scenes")
+    assert outcome.told == "reproduced"
+    assert outcome.differences == {gates.FIRST_PLACE: pytest.approx([10.0] * 5)}
+
+
 ABOUT_RELATIONS = {
     "about": "relations",
     "experiment": "relational_losses",

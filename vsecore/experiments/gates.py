@@ -29,6 +29,8 @@ ONE_WAY: dict[About, str] = {"caption retrieval": "i2t", "image retrieval": "t2i
 """The prefix of its measures, where a claim is about one direction."""
 PAIRS = {"scenes": ("pairs_t2i", "pairs_i2t")}
 """The measures of a claim about relations; only the scenes have pictures that differ in one alone."""
+FIRST_PLACE = "both_r1"
+"""Judges claims about the first place: the percentage of pairs whose cross-retrieval rank is 0."""
 EARLY = "early_rsum"
 """Judges claims about early training: the mean rsum on dev over the first third of the epochs."""
 
@@ -84,6 +86,8 @@ def measures_of(data: str, when: When = "at the end", about: About = "both ways"
     """
     if when == "early in training":
         return (EARLY,)
+    if about == "first place":
+        return (FIRST_PLACE,)
     if about == "relations":
         return PAIRS.get(data, ())
     measures = MEASURES.get(data, MEASURES_ELSEWHERE)

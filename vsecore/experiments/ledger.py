@@ -164,9 +164,10 @@ def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str
 
     Args:
         experiment: whose arms.
-        about: for retrieval in one direction, the sum of its three recalls; of relations nothing is printed.
+        about: for retrieval in one direction, the sum of its three recalls; of pairs and relations nothing
+            is printed.
     """
-    if about == "relations":
+    if about in ("first place", "relations"):
         return {}
     sums = _printed_by_data({arm: entry.published for arm, entry in experiment.arms.items()}, about)
     return sums[_fullest(sums)] if sums else {}

@@ -20,11 +20,12 @@ from vsecore.data.files import cache_folder
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.sentence_targets import with_targets
 from vsecore.data.splits import Dataset, FeatureKind, Split
-from vsecore.evaluation import ensemble, evaluate
+from vsecore.evaluation import cross_retrieval_ranks, ensemble, evaluate
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.experiment import Candidates, Experiment, Member, Mined, PlannedTraining, title_of
 from vsecore.experiments.first_round import mine_for, shares_true
+from vsecore.experiments.gates import FIRST_PLACE
 from vsecore.experiments.graded import GRADED, graded
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores, relation_pairs, told_by_left_right
 from vsecore.experiments.probe import FACTS, probe_metric, probes
@@ -332,6 +333,7 @@ def _recorded(
     """Make the record of an arm: of its one system, or of the mean of its members' similarities."""
     scores = ensemble(*(part.scores for part in parts))
     metrics = evaluate(scores, test.owner) | on_truth(scores, test, _data(sources)["name"])
+    metrics[FIRST_PLACE] = 100 * float((cross_retrieval_ranks(scores, test.owner) == 0).double().mean())
     pairs, told = [part.pairs for part in parts if part.pairs is not None], ""
     if pairs:
         metrics |= pair_accuracy(torch.stack(pairs).mean(0), told_by_left_right())

@@ -48,7 +48,7 @@ def outcomes(
     """Judge a paper's claims by the records of fair trainings on some data, see `gates` and `statistics`.
 
     With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
-    A claim about early training, one direction or relations has measures of its own, see
+    A claim about early training, one direction, the first place or relations has measures of its own, see
     `gates.measures_of`. Each measure is tested by itself,
     with Holm's correction over all claims of an experiment that it judges, judged or not yet; if the measures
     disagree the verdict is "mixed". "not tried": an arm has no record.

@@ -256,7 +256,7 @@ An unfinished training tells us nothing about a method. So a claim is judged onl
    by seed.
 5. **Measures.** On the scenes, whose truth is known, mAP@R counts as much as rsum, in both directions.
    Claims about early training are judged by the rsum on the development split, averaged over the first
-   third of the epochs.
+   third of the epochs, and claims about the first place by the share of pairs that rank first both ways.
 
 Then a t-test asks whether the mean difference could be chance. Among many such answers, some
 are wrong by chance; Holm's correction allows for that, over all claims of one experiment, judged or not

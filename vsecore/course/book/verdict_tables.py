@@ -11,7 +11,7 @@ from typing import get_args
 from vsecore.course.book.findings import DATA, Findings
 from vsecore.course.book.wording import seeds, signed, spread, table, trainings
 from vsecore.experiments import Claim, Outcome, Shut, get_experiment, missing
-from vsecore.experiments.gates import EARLY
+from vsecore.experiments.gates import EARLY, FIRST_PLACE
 from vsecore.experiments.ledger import printed_difference
 from vsecore.experiments.verdicts import Judgement
 
@@ -40,8 +40,10 @@ def verdicts(found: Findings) -> str:
         lines.append(
             "Where a claim is about one direction of retrieval, the paper's difference is that of the three "
             'recalls of this direction, and so are ours ("recalls to text", "recalls to picture"), beside '
-            'its mAP@R. Where it is about relations, "right picture of two" and "right caption of two" say '
-            "how often a system prefers the right one, in percent, where two pictures differ in one relation "
+            'its mAP@R. Where it is about the first place, "first both ways" is the share of pairs, in '
+            "percent, that score higher than each with another picture's caption and each with another "
+            'picture. Where it is about relations, "right picture of two" and "right caption of two" say how '
+            "often a system prefers the right one, in percent, where two pictures differ in one relation "
             "alone. Only the drawn scenes have such pictures."
         )
     for (words, *rest), several in groups.items():
@@ -101,6 +103,7 @@ _MEASURES = {
     EARLY: "early rsum",
     "i2t_rsum": "recalls to text",
     "t2i_rsum": "recalls to picture",
+    FIRST_PLACE: "first both ways",
     "pairs_t2i": "right picture of two",
     "pairs_i2t": "right caption of two",
 }
