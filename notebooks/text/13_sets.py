@@ -251,8 +251,9 @@ for _ in range(600):
     (-(x @ normalize(y, dim=0)).min()).backward()
     optimizer.step()
 theta = torch.arccos(x[0] @ x[1])
-found = (x @ normalize(y, dim=0)).min().item()
-lesson.report("13_compromise", {"found": found, "cos(θ/2)": (theta / 2).cos().item()})
+cosines = {"found": (x @ normalize(y, dim=0)).min(), "cos(θ/2)": (theta / 2).cos()}
+thousandths = {f"{name}, thousandths": 1000 * one.item() for name, one in cosines.items()}
+lesson.report("13_compromise", thousandths)
 
 # %% [markdown]
 # The search agrees with the closed form. With $n$ pictures at right angles to each other it is $1/\sqrt n$: the more readings, the
@@ -698,12 +699,12 @@ def after_training(alike: bool) -> float:
         optimizer.zero_grad()
         (-mil(net(x, whole), goals).diagonal().mean()).backward()
         optimizer.step()
-    return circular_variance(net(x, whole)).mean().item()
+    return 1000 * circular_variance(net(x, whole)).mean().item()
 
 
 # %%
 broken = {"heads begin alike": after_training(True), "heads begin apart": after_training(False)}
-lesson.report("13_broken", {f"circular variance, {name}": one for name, one in broken.items()})
+lesson.report("13_broken", {f"{name}, thousandths": one for name, one in broken.items()})
 
 # %% [markdown]
 # ````{solution} ex-13-break
