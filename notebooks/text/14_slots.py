@@ -290,8 +290,8 @@ print("vsecore.sets.SlotSetPrediction predicts the same sets")
 # ````{admonition} What else is in the loss
 # :class: note dropdown
 #
-# Beside the triplet loss, DivE trains with two small terms (section 3.4). *Diversity* keeps slots apart: the mean over the pairs of slots of a set,
-# at unit length, of $\exp(-2 \lVert x - x' \rVert^2)$. *MMD* keeps both clouds of vectors, of pictures and of captions, together: with a kernel
+# Beside the triplet loss, DivE trains with two small terms. *Diversity* keeps slots apart: the mean over the pairs of slots of a set,
+# at unit length, of $\exp(-2 \lVert x_1 - x_2 \rVert^2)$. *MMD* (maximum mean discrepancy) keeps both clouds of vectors, of pictures and of captions, together: with a kernel
 # that falls with the distance, its mean within each cloud, added up, less twice its mean between them.
 # ````
 #
