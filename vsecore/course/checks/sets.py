@@ -335,7 +335,7 @@ EXERCISES: dict[str, Exercise] = {
             Trial(_mean_not_maximum, "That is the mean of the K·L cosines. MIL takes the largest."),
             Trial(
                 _best_partners,
-                "You gave each element its best partner and took the mean or the sum over elements: that is "
+                "You gave each vector its best partner and took the mean or the sum over vectors: that is "
                 "MaxSim, or half of Chamfer. MIL takes one maximum over all pairs.",
             ),
         ),
@@ -376,7 +376,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: tuple(map(int, answer)) == (4, 8),
-                "That holds where each element of one side looks for its best partner, as in MaxSim. MIL "
+                "That holds where each vector of one side looks for its best partner, as in MaxSim. MIL "
                 "takes one maximum over all pairs.",
             ),
         ),
@@ -418,7 +418,7 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(
                 _sum_of_pairs,
-                "That is the sum, as the paper prints it: with 2 and 3 elements six times the mean. Take the "
+                "That is the sum, as the paper prints it: with 2 and 3 vectors six times the mean. Take the "
                 "mean, as its text says.",
             ),
             Trial(

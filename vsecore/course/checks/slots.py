@@ -437,12 +437,12 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _like(_smooth, answer, *_sets(1, 1), 16.0),
-                "With one element in each set the result is their cosine. What remains of log-sum-exp for a "
+                "With one vector in each set the result is their cosine. What remains of log-sum-exp for a "
                 "single number, and what must it be divided by?",
             ),
             Trial(
                 lambda answer: _like(_smooth, answer, *_sets(4, 4), 16.0),
-                "Each element of one set has a log-sum-exp over the other set; take the mean of these, both "
+                "Each vector of one set has a log-sum-exp over the other set; take the mean of these, both "
                 "ways, and half of each.",
             ),
             Trial(
@@ -467,7 +467,7 @@ EXERCISES: dict[str, Exercise] = {
                 lambda answer: any(
                     _like(wrong, answer, *_sets(), 16.0) for wrong in (_one_sided, _other_sided)
                 ),
-                "That is one direction. The other set's elements look for their partners too.",
+                "That is one direction. The other set's vectors look for their partners too.",
             ),
             Trial(
                 lambda answer: _like(_hard, answer, *_sets(), 16.0),
@@ -493,7 +493,7 @@ EXERCISES: dict[str, Exercise] = {
             Trial(lambda answer: _like(_twice, answer, *_sets(), 16.0), "Each direction counts half."),
             Trial(
                 lambda answer: _like(_summed, answer, *_sets(), 16.0),
-                "You summed over the elements: divide each side by its number of elements.",
+                "You summed over the vectors: divide each side by its number of vectors.",
             ),
             Trial(
                 lambda answer: _like(_not_divided_by_alpha, answer, *_sets(), 16.0),
@@ -510,7 +510,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: isinstance(made := answer(_cosines(), 16.0), Tensor) and made.shape == (4, 3),
-                "Return a number for each pair of elements, (K, L).",
+                "Return a number for each pair of vectors, (K, L).",
             ),
             Trial(
                 lambda answer: near(answer(_cosines(), 16.0).sum(), 1.0, 1e-4),
@@ -590,13 +590,13 @@ EXERCISES: dict[str, Exercise] = {
             Trial(lambda answer: float(answer) > 1000, "Each cosine alone takes D multiply-adds."),
             Trial(
                 lambda answer: near(answer, 16_384, 164),  # within 1 %: "16.4K" is right
-                "Every element of one set meets every element of the other: how many cosines are these?",
+                "Every vector of one set meets every vector of the other: how many cosines are these?",
             ),
         ),
         mistakes=(
             Trial(lambda answer: near(answer, 1024, 0.5), "That is one vector against one."),
             Trial(lambda answer: near(answer, 4096, 0.5), "That is one vector against a set of four."),
-            Trial(lambda answer: near(answer, 8192, 0.5), "Four elements meet four: they are not added."),
+            Trial(lambda answer: near(answer, 8192, 0.5), "Four vectors meet four: they are not added."),
             Trial(
                 lambda answer: near(answer, 32_768, 0.5), "A multiplication with its addition counts once."
             ),
