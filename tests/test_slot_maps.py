@@ -50,7 +50,7 @@ def test_every_slot_and_round_has_a_panel_and_a_true_caption_a_tick() -> None:
     shares = halves().expand(3, 2, 16)
     figure = slot_maps.slot_rounds(PIXELS, shares, ["a red kite", "a dog"], [True, False])
     said = [text.get_text() for axes in figure.axes for text in axes.texts]
-    assert len(figure.axes) == 2 + 2 * 3 + 2 and said == ["✓ a red kite", "nearest caption", "a dog"]
+    assert len(figure.axes) == 2 + 2 * 3 + 2 and said == ["✓ a red kite", "nearest caption", "✗ a dog"]
     plt.close(figure)
 
 
@@ -79,6 +79,18 @@ def test_points_have_a_colour_a_slot_and_a_marker_a_side() -> None:
     points = np.arange(16.0).reshape(8, 2)
     slot_maps.set_points(axes, points, np.tile([0, 1], 4), np.arange(8) >= 4)
     assert len(axes.collections) == 4
+    sizes = [float(drawn.get_sizes()[0]) for drawn in axes.collections]
+    assert sizes[0] > sizes[1], "a later slot lies over the earlier ones and must leave a ring of them"
     slot_maps.slot_legend(figure, 2)
     assert len(figure.legends[0].get_texts()) == 4
     plt.close(figure)
+
+
+def test_tables_of_pairs_say_what_is_small_and_what_is_nothing() -> None:
+    shares = torch.tensor([[0.9997, 0.0003], [0.0, 0.0]])
+    figure = slot_maps.pair_tables(torch.eye(2), {"MIL": shares})
+    assert [text.get_text() for text in figure.axes[1].texts] == ["100.0", "<0.1", "0", "0"]
+    assert figure.axes[0].texts[0].get_text() == "1.00"
+    plt.close(figure)
+    with pytest.raises(ValueError, match="the same"):
+        slot_maps.pair_tables(torch.eye(2), {"MIL": torch.zeros(2, 3)})

@@ -40,7 +40,7 @@ from torch.nn import functional as F
 from torch.nn.functional import normalize
 
 from vsecore import course, scenes
-from vsecore.course import plots
+from vsecore.course import plots, slot_maps
 from vsecore.losses import sample_gaussians, soft_contrastive
 from vsecore.recipes import get
 from vsecore.sets import PIENet
@@ -58,7 +58,7 @@ plots.house_style()
 
 # %% tags=["hide-input"]
 AMBIGUITY = 0.8  # the knob of the scenes: 0, captions say much; 1, they say little
-sizes = lesson.pick(smoke=(200, 60, 100), lesson=(1000, 200, 500), full=(4000, 500, 1000))
+sizes = lesson.pick(smoke=(200, 60, 100), lesson=(800, 150, 500), full=(4000, 500, 1000))
 many = sizes[2]
 world = scenes.generate(many, split="test", ambiguity=AMBIGUITY)
 captions = [caption for picture in world for caption in picture.captions]
@@ -87,8 +87,8 @@ plots.show(
 )
 
 # %% [markdown]
-# With one vector for a caption, all these pictures must gather around it. A *set* of vectors has another way: each vector of the caption can
-# go to other pictures. The figure shows both for two pictures that lie far apart.
+# With one vector for a caption, all these pictures must gather around it. A *set* of vectors has another way: each of the caption's
+# vectors can lie near different pictures. The figure shows both for two pictures that lie far apart.
 
 # %% tags=["hide-input"]
 figure, panels = plt.subplots(1, 2, figsize=(7.6, 3.7))
@@ -121,8 +121,9 @@ plots.show(
 )
 
 # %% [markdown]
-# That is the idea of an *embedding set* {cite}`song2019pvse`: several vectors for one picture or caption. The rest of this notebook asks how such sets are made,
-# compared and trained, and what can go wrong.
+# That is the idea of an *embedding set* {cite}`song2019pvse`: several vectors for one picture or caption. This notebook and the next follow
+# DivE {cite}`kim2023dive`; where we say *the paper*, we mean it. It calls the vectors of a set its *elements*; here, elements are the parts of an
+# input, such as cells or words. How are sets made, compared and trained, and what can go wrong?
 #
 # ## How ambiguous is the truth?
 #
@@ -132,7 +133,7 @@ plots.show(
 # ```{exercise} How many pictures fit
 # :label: ex-13-fits
 #
-# At `ambiguity=0.8`, how many of 500 pictures does the caption in the middle fit, if captions are sorted by that number: about `"1"`,
+# At `ambiguity=0.8`, sort the captions by how many of the world's pictures each fits. How many does the one in the middle fit: about `"1"`,
 # `"10"` or `"50"`? Write down your guess.
 # ```
 
@@ -172,6 +173,7 @@ share = {
 }
 plots.curves(axes, share, x="captions, sorted (%)", y="pictures that fit")
 axes.set_yscale("log")
+axes.set_yticks([1, 10, 100], ["1", "10", "100"])
 plots.show(
     figure,
     alt="Number of pictures that a caption fits, captions sorted, on a logarithmic scale: three curves, one for each setting of the knob. The "
@@ -190,7 +192,7 @@ shown = [
     ordered[int(place)] for place in np.linspace(0, len(ordered) - 1, min(9, len(ordered)))
 ]
 figure, (left, right) = plt.subplots(
-    1, 2, figsize=(9.2, 3.1), gridspec_kw={"width_ratios": [1, 2]}
+    1, 2, figsize=(8.6, 3.1), gridspec_kw={"width_ratios": [1, 1.7]}
 )
 left.imshow(scenes.draw(world[chosen].scene, size=224))
 for axes in (left, right):
@@ -199,14 +201,10 @@ for axes in (left, right):
     for spine in axes.spines.values():
         spine.set_visible(False)
 for place, sentence in enumerate(shown):
-    right.text(
-        0,
-        0.95 - place / len(shown),
-        f"{readings[sentence]:>3}   {sentence}",
-        va="center",
-        fontsize=9,
-    )
-right.set_title("pictures that fit, and the caption", fontsize=10)
+    height = 0.94 - place / len(shown)
+    right.text(0.08, height, f"{readings[sentence]}", va="center", ha="right", fontsize=9)
+    right.text(0.12, height, sentence, va="center", fontsize=9)
+right.set_title("how many pictures it fits | caption", fontsize=10, loc="left")
 plots.show(
     figure,
     alt="A picture, and beside it captions that are true of it, from one that fits few pictures to one that fits many: "
@@ -240,7 +238,7 @@ check("13.compromise", your_cosine)
 # Half of the angle is 60 degrees, and its cosine is 0.5. A negative that is a little nearer ranks before both.
 # ````
 #
-# Does a search find the same? We take two of the pictures above that look most unlike, and learn a vector by gradient ascent.
+# Does a search find the same? We take the two pictures above that look least alike, and learn a vector by gradient ascent.
 
 # %%
 pair = torch.tensor(looks[fitting], dtype=torch.float32)  # (5, P)
@@ -253,12 +251,12 @@ for _ in range(600):
     (-(x @ normalize(y, dim=0)).min()).backward()
     optimizer.step()
 theta = torch.arccos(x[0] @ x[1])
-found = 100 * (x @ normalize(y, dim=0)).min().item()
-cosines = {"found": found, "cos(θ/2)": 100 * (theta / 2).cos().item()}
-lesson.report("13_compromise", {f"{name}, in hundredths": one for name, one in cosines.items()})
+cosines = {"found": (x @ normalize(y, dim=0)).min(), "cos(θ/2)": (theta / 2).cos()}
+thousandths = {f"{name}, thousandths": 1000 * one.item() for name, one in cosines.items()}
+lesson.report("13_compromise", thousandths)
 
 # %% [markdown]
-# The search comes to the closed form. With $n$ pictures at right angles to each other it is $1/\sqrt n$: the more readings, the
+# The search agrees with the closed form. With $n$ pictures at right angles to each other it is $1/\sqrt n$: the more readings, the
 # worse the compromise. A set of two has cosine 1 with both.
 #
 # ## PIE-Net: heads that look, and the whole picture
@@ -303,8 +301,8 @@ def heads(x, mask, W1, W2):  # (B, N, D), (B, N) -> (B, K, D)
 # This is the softmax with a mask from the pooling notebook, once for each head. Nothing keeps two heads from looking at the same elements.
 # ````
 #
-# What a head found passes a linear layer (with a bias, in the code) and a sigmoid, and is *added* to the global feature $\phi$, one vector for the whole picture or
-# caption. A layer normalization follows:
+# What a head found goes through a linear layer (whose bias the formula omits) and a sigmoid, and is *added* to the global feature $\phi$, one vector for the whole picture or
+# caption. Last, the sum is normalised (*layer norm*, LN):
 #
 # $$s_k = \mathrm{LN}\bigl(\phi + \sigma(W z_k)\bigr).$$
 
@@ -324,13 +322,13 @@ torch.testing.assert_close(sets, net(x, global_, mask))
 print("vsecore.sets.PIENet gives the same sets,", tuple(sets.shape))
 
 # %% [markdown]
-# The third set has only one real element, so all its heads find the same and its four vectors are equal.
+# The third set has only one real element, so all its heads find the same and its four vectors are equal. The paper hopes for something like
+# it where an input has one reading: small differences, and a set close to the global feature.
 #
 # ## MIL: the nearest two decide
 #
-# How do two sets compare? PIE-Net is one half of a system called PVSE. The other half is *multiple instance learning*: a pair matches if any
-# vector of one set is near any vector of the other. In the letters of DivE {cite}`kim2023dive`, which this notebook and the next follow and call
-# *the paper*:
+# How do two sets compare? PIE-Net is half of a system called PVSE. The other half is *multiple instance learning* (MIL): a pair matches if
+# any vector of one set is near any vector of the other. The paper writes
 #
 # $$s_{\mathrm{MIL}}(S_1, S_2) = \max_{x \in S_1,\, y \in S_2} c(x, y).$$
 #
@@ -344,7 +342,7 @@ print("vsecore.sets.PIENet gives the same sets,", tuple(sets.shape))
 # ```{hint}
 # :class: dropdown
 #
-# `torch.einsum("bkd,cld->bckl", ...)` makes the products of all pairs.
+# `torch.einsum("bkd,cld->bckl", ...)` gives the products of all pairs.
 # ```
 
 # %%
@@ -391,7 +389,7 @@ check("13.sparse", your_counts)
 #
 # ## Match probability: every pair counts
 #
-# PCME {cite}`chun2021pcme` compares sets by the *match probability*: every pair of elements has one, and all pairs count alike.
+# PCME {cite}`chun2021pcme` compares sets by the *match probability*: every pair of vectors has one, and all pairs count alike.
 #
 # $$s_{\mathrm{MP}}(S_1, S_2) = \frac{1}{KL}\sum_{x \in S_1,\, y \in S_2} \sigma\bigl(\alpha\, c(x, y) + \beta\bigr).$$
 #
@@ -428,8 +426,8 @@ def match_probability(v, t, scale, shift):  # (B, K, D), (C, L, D) -> (B, C)
 # First the sigmoid of each cosine, then the mean.
 # ````
 #
-# Here are the gradients of three similarities with respect to the 16 cosines of one picture and one caption, for match probability at the scale
-# where training begins, 1. The third, smooth-Chamfer, is the subject of the next notebook; it lies between the other two.
+# Here are the gradients of three similarities with respect to the 16 cosines of one picture and one caption, as shares of their sum. The third, smooth-Chamfer, is the
+# subject of the next notebook; it lies between the other two.
 
 # %% tags=["hide-input"]
 c = torch.tensor(
@@ -437,44 +435,25 @@ c = torch.tensor(
 )
 scores = {
     "MIL": lambda c: c.max(),
-    "match probability": lambda c: c.sigmoid().mean(),
+    "match probability, scale 1": lambda c: c.sigmoid().mean(),
     "smooth-Chamfer": lambda c: (
         ((16 * c).logsumexp(1).mean() + (16 * c).logsumexp(0).mean()) / 32
     ),
 }
-figure, panels = plt.subplots(1, 4, figsize=(10.4, 2.9))
-tables = {"the cosines": c}
+tables = {}
 for name, score in scores.items():
     (gradient,) = torch.autograd.grad(score(one := c.clone().requires_grad_()), one)
-    tables[f"gradient (%): {name}"] = 100 * gradient / gradient.sum()
-for axes, (title, values) in zip(panels, tables.items(), strict=True):
-    style = {"cmap": "Greys", "vmin": -1, "vmax": 2.4}
-    if title != "the cosines":
-        style = {"cmap": "Blues", "vmin": 0, "vmax": 60}
-    axes.imshow(values, **style)
-    for (i, j), value in np.ndenumerate(values.numpy()):
-        dark = title != "the cosines" and value > 35
-        axes.text(
-            j,
-            i,
-            "<0.1" if title != "the cosines" and 0 < value < 0.05 else f"{value:.1f}",
-            ha="center",
-            va="center",
-            fontsize=8,
-            color="w" if dark else "k",
-        )
-    axes.set_title(title, fontsize=9)
-    axes.set(xticks=[], yticks=[], xlabel="elements of the caption")
-    axes.grid(False)
-panels[0].set_ylabel("elements of the picture")
+    tables[name] = gradient / gradient.sum()
+figure = slot_maps.pair_tables(c, tables)
 plots.show(
     figure,
     alt="Four tables of four by four numbers: the cosines of two sets, and their gradients. Under MIL a single cell has all of it, under match "
-    "probability all cells have nearly the same, under smooth-Chamfer each row and column has most at its nearest.",
+    "probability with scale 1 all cells have nearly the same, under smooth-Chamfer each row and column has most at its nearest.",
 )
 
 # %% [markdown]
-# If all pairs count alike, where should a picture's element $x$ go? Where the sigmoid is nearly straight, the score grows with
+# At the scale where training begins, 1, the match probability hardly tells near pairs from far ones. (The scale is learned; a larger one
+# tells them apart.) Where should a picture's vector $x$ go then? Where the sigmoid is nearly straight, the score grows with
 # $x \cdot \sum_y y$. So *every* $x$ has the same best place, the mean direction of the other set. The paper calls this *set collapsing*.
 #
 # ## How open is a set?
@@ -527,8 +506,8 @@ else:
 looked_at = dataset.dev.subset(min(150, len(dataset.dev)))
 
 
-def share_per_slot(similarity, v, t):
-    """The share of the gradient of true pairs that each slot gets, (K,) for pictures and captions, in percent."""
+def share_per_vector(similarity, v, t):
+    """The share of the gradient of true pairs that each vector gets, (K,) for pictures and captions, in percent."""
     v, t = (one.clone().requires_grad_() for one in (v, t))
     owner = torch.as_tensor(looked_at.owner)
     scores = similarity(v, t)  # (Ni, Nc)
@@ -548,12 +527,12 @@ for tower in ("image", "text"):
     changes |= {f"{tower}.pool.slots": 4, f"{tower}.pool.hidden": 128}
 base = get("pvse_grid").override(changes)
 tokenizer = base.tokenizer(dataset.train.captions)
-print("slots of a set:", base.image.pool.options["slots"], "epochs:", epochs)
+print("vectors in a set:", base.image.pool.options["slots"], "epochs:", epochs)
 
 # %% tags=["hide-input"]
 similarities = {"MIL": "mil", "match probability": "match_probability"}
 similarities |= {"smooth-Chamfer": "smooth_chamfer"}
-measured = {"MIL": mil, "smooth-Chamfer": smooth_chamfer}  # whose gradient is measured per slot
+measured = {"MIL": mil, "smooth-Chamfer": smooth_chamfer}  # whose gradient is measured
 spread, shares = {name: [] for name in similarities}, {name: [] for name in measured}
 
 
@@ -562,14 +541,16 @@ def look(name: str, event) -> None:
     if event.kind == "step" and event.step != 1:
         return
     v, t = (one.vectors for one in encode(event.model, looked_at, tokenizer))
-    spread[name].append([1000 * circular_variance(one).mean().item() for one in (v, t)])
+    found = (circular_variance(one).clamp(min=1e-7) for one in (v, t))  # (B,) each
+    spread[name].append([one.log().mean().item() for one in found])
     if name in measured:
-        shares[name].append(share_per_slot(measured[name], v, t))
+        shares[name].append(share_per_vector(measured[name], v, t))
 
 
 # %%
+own_changes = {}  # such as {"match probability": {"similarity.scale": 5.0}}
 for name, part in similarities.items():
-    changed = base.override({"similarity": part})
+    changed = base.override({"similarity": part} | own_changes.get(name, {}))
     watch = functools.partial(look, name)
     fit(changed, dataset, tokenizer=tokenizer, callback=watch, seed=seed)
 
@@ -589,7 +570,7 @@ for row_of, name in zip(panels, ("MIL", "smooth-Chamfer"), strict=True):
                 color=plots.COLOURS[slot],
                 hatch=("", "//", "..", "xx")[slot],
                 edgecolor="white",
-                label=f"slot {slot + 1}",
+                label=f"vector {slot + 1}",
             )
             below = below + values[:, slot]
         axes.set(title=f"{name}, {('pictures', 'captions')[side]}", xticks=when)
@@ -601,13 +582,13 @@ for axes in panels[1]:
 figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside right center")
 plots.show(
     figure,
-    alt="How the gradient of true pairs is shared among the four slots of pictures and of captions, from the first step to the last epoch. Above "
+    alt="How the gradient of true pairs is shared among the four vectors of pictures and of captions, from the first step to the last epoch. Above "
     "for MIL, where the parts are uneven; below for smooth-Chamfer, where they are nearly equal.",
 )
 
 # %%
 last = {
-    f"{name}, largest slot of {side} (%)": shares[name][-1][number].max().item()
+    f"{name}, largest vector of {side} (%)": shares[name][-1][number].max().item()
     for name in ("MIL", "smooth-Chamfer")
     for number, side in enumerate(("pictures", "captions"))
 }
@@ -617,22 +598,19 @@ lesson.report("13_shares", last)
 # An even share would be 25 percent. Under MIL each pair trains one vector on each side. The figure adds up many pairs, and shows whether the
 # others get their turn. Which vector wins depends on the seed.
 #
-# Now the variance of the sets. PIE-Net starts with almost equal vectors, so all sets open from where they begin. How far do they get?
+# Now the variance of the sets, as the paper gives it: the mean of its logarithm. Higher means wider.
 
 # %% tags=["hide-input"]
 figure, panels = plt.subplots(1, 2, figsize=(8.8, 3.4), sharey=True)
 for side, (axes, title) in enumerate(zip(panels, ("pictures", "captions"), strict=True)):
     lines = {name: (when, [one[side] for one in values]) for name, values in spread.items()}
-    plots.curves(
-        axes, lines, x="epoch (0: first step)", y="circular variance (thousandths)", title=title
-    )
-    axes.set_yscale("log")
+    plots.curves(axes, lines, x="epoch (0: first step)", y="log circular variance", title=title)
     axes.set_xticks(when)
 panels[1].get_legend().remove()
 panels[1].set_ylabel("")
 plots.show(
     figure,
-    alt="Circular variance of the sets of pictures and of captions after the first step and after each epoch, on a logarithmic scale, one curve "
+    alt="Mean logarithm of the circular variance of the sets of pictures and of captions after the first step and after each epoch, one curve "
     "for each similarity: MIL, match probability and smooth-Chamfer.",
 )
 
@@ -642,30 +620,38 @@ ends = {
     for name in spread
     for number, side in enumerate(("pictures", "captions"))
 }
-lesson.report("13_variance", ends)
+report = lesson.report("13_variance", ends)
+report
 
 # %% tags=["hide-input"]
-lowest = {
-    side: min(spread, key=lambda name: spread[name][-1][number])
-    for number, side in enumerate(("pictures", "captions"))
-}
+seen = report.stored or report.measured
+of_pictures, of_captions = (
+    min(spread, key=lambda name: seen[f"{name}, {side}"]) for side in ("pictures", "captions")
+)
+opened = all(
+    end > start
+    for values in spread.values()
+    for start, end in zip(values[0], values[-1], strict=True)
+)
 Markdown(
-    (
-        f"In this run, sets are narrowest under {lowest['pictures']}, on both sides. "
-        if lowest["pictures"] == lowest["captions"]
-        else f"In this run, the sets of pictures are narrowest under {lowest['pictures']}, those of captions under "
-        f"{lowest['captions']}. "
+    "PIE-Net starts with almost equal vectors, since it adds the same global feature to what each head found. "
+    + ("In this run all sets open from there; the question is how far. " if opened else "")
+    + (
+        f"They are narrowest under {of_pictures}, on both sides. "
+        if of_pictures == of_captions
+        else f"Those of pictures are narrowest under {of_pictures}, those of captions under {of_captions}. "
     )
-    + "On Flickr30K, the paper's table 3 reports narrower sets under match probability than under smooth-Chamfer, and narrower ones still where "
-    "PIE-Net makes them. One short training of each similarity is an illustration. It does not say which finds more, nor how large the "
-    "differences are with other seeds."
+    + "On Flickr30K, table 3 of the paper reports narrower sets under match probability than under smooth-Chamfer, and narrower ones still "
+    "where PIE-Net makes them. One short training of each similarity is an illustration. It does not say which finds more, nor how large "
+    "the differences are with other seeds. Longer trainings are on [the evidence page](../evidence/dive.md)."
 )
 
 # %% [markdown]
 # ```{exercise} What keeps a set open
 # :label: ex-13-explore
 #
-# Change one thing in the trainings: another seed, the regularizer (`losses.gram_diversity.weight` of 0.1), or two slots. Write what you expect before you run it, and afterwards what came out.
+# Change one thing in the trainings: another seed, the regularizer (`losses.gram_diversity.weight` of 0.1), two vectors, or the scale of the match
+# probability (in `own_changes`). Write what you expect before you run it, and afterwards what came out.
 # ```
 
 # %%
@@ -690,8 +676,8 @@ check("13.explore", (your_expectation, your_finding))
 # ```{exercise} Break it
 # :label: ex-13-break
 #
-# All four heads begin with the same weights, and we maximise the MIL similarity of matching sets for 100 steps. How many *different* vectors
-# does a set then have?
+# All four heads begin with the same weights, and we maximise MIL, as PVSE does, for 100 steps. How many *different* vectors does a set then
+# have?
 # ```
 
 # %%
@@ -724,13 +710,14 @@ lesson.report("13_broken", {f"{name}, thousandths": one for name, one in broken.
 # ````{solution} ex-13-break
 # :class: dropdown
 #
-# One. Equal heads find equal things and get equal gradients, so every step keeps them equal.
+# One. Equal heads find equal things, so MIL's maximum has four equal candidates. They share its gradient equally, and every step keeps them
+# equal.
 # ````
 #
 # ## PCME: a cloud in place of a set
 #
 # PCME's own answer to ambiguity is a *Gaussian* for each picture and caption: a mean, and a variance for each dimension. Points
-# drawn from it are the set. Two points match with a probability that falls with their distance, and the *soft contrastive* loss is minus the
+# drawn from it are the set. Two points at the distance $d$ match with a probability that falls with it, here $\sigma(6 - 6 d)$, and the *soft contrastive* loss is minus the
 # log of the mean probability, or of its complement if the two do not belong together.
 #
 # What does the variance say? In this small experiment four pictures are fixed points. One caption belongs to the first picture, another
@@ -744,7 +731,7 @@ mean, log_variance = (torch.zeros(2, 4, requires_grad=True) for _ in range(2))
 optimizer = torch.optim.Adam([mean, log_variance], 0.03)
 for _ in range(lesson.pick(smoke=20, lesson=600, full=600)):
     t = sample_gaussians(mean, log_variance, 32)  # (2, 32, 4)
-    loss = soft_contrastive(points, t, 6.0, 6.0, positives)
+    loss = soft_contrastive(points, t, scale=6.0, shift=6.0, positives=positives)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -755,11 +742,9 @@ lesson.report("13_gaussians", clouds)
 # %% [markdown]
 # These are mean standard deviations. PCME reads the variance as how ambiguous an item is. At search time the means alone can be compared.
 #
-# ## One side only: late interaction
-#
-# Between "one pair" and "all pairs" lies a third way: each element of the query looks for its best partner, and the results are summed. Text
-# search knows that as *MaxSim*. [The next notebook](14_slots.ipynb) builds its two-sided, smooth relative, smooth-Chamfer, and with it a
-# module whose vectors compete for the elements.
+# Between "one pair" and "all pairs" lies a third way: each vector of the query looks for its best partner, and the results are summed. Text
+# search knows that *late interaction* as *MaxSim*; the package has it as `vsecore.similarity.max_sim`. [The next notebook](14_slots.ipynb)
+# compares it with its two-sided, smooth relative, smooth-Chamfer, and lets the vectors of a set compete for the elements.
 #
 # ## Paper, notebook, package
 #
@@ -775,10 +760,10 @@ lesson.report("13_gaussians", clouds)
 #
 # - Captions fit many pictures and pictures many captions; with one vector for each, the best that two readings can share is $\cos(\theta/2)$.
 # - PIE-Net adds what each head found to the global feature; nothing keeps its heads apart but their first random weights.
-# - MIL trains one pair of elements at a time, which leaves the others without a gradient.
-# - Match probability trains nearly all pairs alike, which lets the vectors of a set differ little; the circular variance measures how much.
+# - MIL trains one pair of vectors at a time, which leaves the others without a gradient.
+# - Match probability, with a small scale, trains all pairs nearly alike, which lets the vectors of a set differ little.
 #
 # ## Where to read on
 #
-# - {cite}`kim2023dive` compares these similarities and builds a new one.
+# - {cite}`kim2023dive` compares these similarities and builds a new one; [the evidence page](../evidence/dive.md) has its numbers and ours.
 # - {cite}`chun2021pcme` shows what its variances say about photographs and captions.

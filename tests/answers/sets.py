@@ -44,6 +44,19 @@ def uncleared_heads(x, mask, W1, W2):
     return logits.softmax(1).mT @ x
 
 
+def real_hidden(x, mask, W1, W2):
+    x = x.masked_fill(mask[..., None], 0)
+    return ((x @ W1).tanh() @ W2).masked_fill(mask[..., None], -torch.inf).softmax(1).mT @ x
+
+
+def real_hidden_only_in_softmax(x, mask, W1, W2):
+    return ((x @ W1).tanh() @ W2).masked_fill(mask[..., None], -torch.inf).softmax(1).mT @ x
+
+
+def real_cleared(x, mask, W1, W2):
+    return right_heads(x.masked_fill(mask[..., None], 0), mask, W1, W2)
+
+
 def cosines(v, t):
     return torch.einsum("bkd,cld->bckl", normalize(v, dim=-1), normalize(t, dim=-1))
 
@@ -60,6 +73,27 @@ def broadcast_mil(v, t):
 def looped_mil(v, t):
     v, t = normalize(v, dim=-1), normalize(t, dim=-1)
     return torch.stack([torch.stack([(one @ other.T).max() for other in t]) for one in v])
+
+
+def chamfer_for_mil(v, t):
+    c = cosines(v, t)
+    return (c.amax(3).mean(2) + c.amax(2).mean(2)) / 2
+
+
+def mil_of_other_lengths(v, t):
+    return torch.einsum("bkd,cld->bckl", normalize(v, dim=1), normalize(t, dim=1)).amax((2, 3))
+
+
+def mean_vectors_first(v, t):
+    return normalize(v.mean(1), dim=-1) @ normalize(t.mean(1), dim=-1).T
+
+
+def shift_inside(v, t, scale, shift):
+    return (scale * (cosines(v, t) + shift)).sigmoid().mean((2, 3))
+
+
+def shift_subtracted(v, t, scale, shift):
+    return (scale * cosines(v, t) - shift).sigmoid().mean((2, 3))
 
 
 def right_match(v, t, scale, shift):
@@ -91,8 +125,21 @@ def paired_variance(sets):
     return 1 - (x @ x.mT).mean((1, 2)).clamp(min=0).sqrt()
 
 
+def squared_length(sets):
+    return 1 - normalize(sets, dim=-1).mean(1).square().sum(-1)
+
+
+def mean_cosine(sets):
+    x, k = normalize(sets, dim=-1), sets.shape[1]
+    return 1 - ((x @ x.mT).sum((1, 2)) - k) / (k * (k - 1))
+
+
+def ordinary_variance(sets):
+    return normalize(sets, dim=-1).var(1).mean(-1)
+
+
 RIGHT = {
-    "13.fits": ["1", "10", " 50 "],
+    "13.fits": ["1", "10", " 50 ", 10],
     "13.compromise": [0.5, math.cos(math.radians(60)), torch.tensor(0.5)],
     "13.heads": [right_heads, looped_heads, exponential_heads],
     "13.mil": [right_mil, broadcast_mil, looped_mil],
@@ -107,8 +154,8 @@ RIGHT = {
     ],
 }
 WRONG = {
-    "13.fits": ["100", 10, "about ten", ["1", "10"]],
-    "13.compromise": [-0.5, 0, 60, math.cos(60), 0.87],
+    "13.fits": ["100", 100, "about ten", ["1", "10"]],
+    "13.compromise": [-0.5, 0, 60, math.cos(60), 0.866, 0.87],
     "13.heads": [
         lambda x, mask, W1, W2: right_heads(x, mask, W1, W2).mean(1),
         lambda x, mask, W1, W2: right_heads(x, mask, W1, W2) * 2,
@@ -116,6 +163,9 @@ WRONG = {
         over_heads,
         unmasked_heads,
         uncleared_heads,
+        real_hidden,
+        real_hidden_only_in_softmax,
+        real_cleared,
         lambda x, mask, W1, W2: right_heads(x, mask, W1, W2.detach()),
     ],
     "13.mil": [
@@ -123,14 +173,18 @@ WRONG = {
         lambda v, t: cosines(v, t).mean((2, 3)),
         lambda v, t: cosines(v, t).amax(3).mean(2),
         lambda v, t: torch.einsum("bkd,cld->bckl", v, t).amax((2, 3)),
+        chamfer_for_mil,
+        mil_of_other_lengths,
+        mean_vectors_first,
         lambda v, t: right_mil(v.detach(), t),
     ],
-    "13.sparse": [(16, 8), (4, 8), (1, 1), (2, 2), (1, 2, 3), (1, 8)],
+    "13.sparse": [(16, 8), (4, 8), (4, 4), (8, 8), (1, 1), (2, 2), (1, 2, 3), (1, 8)],
     "13.match": [
         lambda v, t, scale, shift: right_match(v, t, scale, shift).mean(),
         lambda v, t, scale, shift: (scale * cosines(v, t) + shift).sigmoid().sum((2, 3)),
         lambda v, t, scale, shift: (scale * cosines(v, t).mean((2, 3)) + shift).sigmoid(),
-        lambda v, t, scale, shift: (scale * cosines(v, t) - shift).sigmoid().mean((2, 3)),
+        shift_inside,
+        shift_subtracted,
         lambda v, t, scale, shift: right_match(v.detach(), t, scale, shift),
     ],
     "13.variance": [
@@ -138,7 +192,9 @@ WRONG = {
         lambda sets: normalize(sets, dim=-1).mean(1).norm(dim=-1),
         lambda sets: 1 - sets.mean(1).norm(dim=-1),
         lambda sets: sets.var(1).mean(-1),
-        lambda sets: 1 - normalize(sets, dim=-1).mean(1).square().sum(-1),
+        squared_length,
+        mean_cosine,
+        ordinary_variance,
         lambda sets: right_variance(sets.detach()),
     ],
     "13.break": [4, 2, 0, 2.5, 100],

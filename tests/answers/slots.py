@@ -31,11 +31,6 @@ def over_elements(keys, queries, mask):
     return M.masked_fill(~mask[:, None], -torch.inf).softmax(2)
 
 
-def real_ones_cleared(keys, queries, mask):
-    M = queries @ keys.mT / math.sqrt(keys.shape[-1])
-    return M.softmax(1).masked_fill(mask[:, None], 0)
-
-
 def masked_before(keys, queries, mask):
     M = queries @ keys.mT / math.sqrt(keys.shape[-1])
     return M.masked_fill(~mask[:, None], -torch.inf).softmax(1)
@@ -52,6 +47,10 @@ def without_mask(keys, queries, mask):
 
 def multiplied(keys, queries, mask):
     return without_mask(keys, queries, mask) * mask[:, None]
+
+
+def real_cleared(keys, queries, mask):
+    return without_mask(keys, queries, mask).masked_fill(mask[:, None], 0)
 
 
 def too_sharp(keys, queries, mask):
@@ -85,6 +84,10 @@ def softmax_again(slots, values, A, W_o):
 
 def over_slots_again(slots, values, A, W_o):
     return slots + A / A.sum(1, keepdim=True).clamp(min=1e-6) @ values @ W_o
+
+
+def divided_over_slots(slots, values, A, W_o):
+    return slots + A / A.sum(1, keepdim=True) @ values @ W_o
 
 
 def right_overlap(weights):
@@ -166,6 +169,19 @@ def hard_chamfer(v, t, alpha=16.0):
     return (c.amax(3).mean(2) + c.amax(2).mean(2)) / 2
 
 
+def mean_inside(v, t, alpha=16.0):
+    c = (alpha * torch.einsum("bkd,cld->bckl", v, t)).exp()
+    return (c.mean(3).log().mean(2) + c.mean(2).log().mean(2)) / (2 * alpha)
+
+
+def one_log(v, t, alpha=16.0):
+    return (alpha * torch.einsum("bkd,cld->bckl", v, t)).logsumexp((2, 3)) / alpha
+
+
+def no_alpha_inside(v, t, alpha=16.0):
+    return right_smooth(v, t, 1.0) / alpha
+
+
 def right_gradient(c, alpha=16.0):
     K, L = c.shape
     return (alpha * c).softmax(1) / (2 * K) + (alpha * c).softmax(0) / (2 * L)
@@ -203,15 +219,32 @@ def over_all_pairs(c, alpha=16.0):
     return (alpha * c).flatten().softmax(0).view_as(c)
 
 
+def without_alpha(c, alpha=16.0):
+    return c.softmax(1) / (2 * len(c)) + c.softmax(0) / (2 * c.shape[1])
+
+
+def alpha_left(c, alpha=16.0):
+    return right_gradient(c, alpha) / alpha
+
+
+def without_sizes(c, alpha=16.0):
+    return ((alpha * c).softmax(1) + (alpha * c).softmax(0)) / 2
+
+
+def one_term_halved(c, alpha=16.0):
+    K, L = c.shape
+    return (alpha * c).softmax(1) / K + (alpha * c).softmax(0) / (2 * L)
+
+
 RIGHT = {
     "14.shares": (right_shares, looped_shares, einsum_shares),
     "14.receive": (right_receive, divided_later, einsum_receive),
     "14.break": (3 / 8, 0.375, torch.tensor(0.375)),
     "14.overlap": (right_overlap, looped_overlap, all_but_itself),
     "14.smooth": (right_smooth, looped_smooth, lifted_smooth),
-    "14.gradient": (right_gradient, raised_gradient, automatic),
+    "14.gradient": (right_gradient, raised_gradient),
     "14.collapse": ("MIL", "match probability", "Smooth-Chamfer"),
-    "14.cost": (4 * 4 * 1024, 16384.0, torch.tensor(16384)),
+    "14.cost": (4 * 4 * 1024, 16.4e3, 16384.0, torch.tensor(16384)),
     "14.explore": (
         ("I expect that more rounds spread the slots.", "They did, by a little, from one seed."),
         ["without the global feature it gets worse", "it did get worse, by a lot"],
@@ -223,18 +256,39 @@ RIGHT = {
 WRONG = {
     "14.shares": (
         over_elements,
-        real_ones_cleared,
         masked_before,
         masked_by_large,
         without_mask,
         multiplied,
         too_sharp,
+        real_cleared,
     ),
-    "14.receive": (not_normalised, no_residual, softmax_again, over_slots_again),
-    "14.break": (0.25, 0.6, 0.625, 8.0),
+    "14.receive": (not_normalised, no_residual, softmax_again, over_slots_again, divided_over_slots),
+    "14.break": (0.0, 3 / 32, 0.25, 0.6, 0.625, 0.75, 8.0),
     "14.overlap": (with_itself, products, lambda weights: weights.sum(2).mean(1)),
-    "14.smooth": (one_sided, twice, summed, not_divided, overflows, hard_chamfer),
-    "14.gradient": (one_term, sizes_swapped, with_alpha, not_halved, over_all_pairs),
+    "14.smooth": (
+        one_sided,
+        twice,
+        summed,
+        not_divided,
+        overflows,
+        hard_chamfer,
+        mean_inside,
+        one_log,
+        no_alpha_inside,
+    ),
+    "14.gradient": (
+        one_term,
+        sizes_swapped,
+        with_alpha,
+        not_halved,
+        over_all_pairs,
+        without_alpha,
+        alpha_left,
+        without_sizes,
+        one_term_halved,
+        automatic,
+    ),
     "14.collapse": ("none of them", 4, ""),
     "14.cost": (1024, 4096, 8192, 32768, 12),
     "14.explore": ("it gets worse", ("", "it did get worse"), ("I expect a change", "I expect a change")),

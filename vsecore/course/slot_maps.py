@@ -21,7 +21,7 @@ from torch.nn.functional import interpolate
 from vsecore.course.plots import COLOURS
 
 MARKS = {"pictures": "o", "captions": "^"}
-"""The markers of the two sides' elements in `set_points`."""
+"""The markers of the two sides' vectors in `set_points`."""
 
 
 def painted(pixels: np.ndarray, values: Tensor, colours: Sequence[str]) -> np.ndarray:
@@ -75,7 +75,7 @@ def slot_rounds(
         pixels: the picture, uint8 (H, W, 3).
         shares: of each cell for each slot, (T, K, N), a picture's of `SlotSetPrediction.attention`.
         captions: K captions, one for each slot.
-        right: which of them are true of the picture; these get a tick. None: nobody knows.
+        right: which of them are true of the picture; these get a tick, others a cross. None: nobody knows.
 
     Raises:
         ValueError: shares have another shape, or there are not K captions or marks.
@@ -87,9 +87,9 @@ def slot_rounds(
             "they "
             f"must have {slots}, one for each slot"
         )
-    figure = plt.figure(figsize=(11, 1.36 * slots + 0.3))
+    figure = plt.figure(figsize=(10.2, 1.36 * slots + 0.3))
     half = max(1, slots // 2)
-    grid = figure.add_gridspec(slots, rounds + 3, width_ratios=[1, 1, *[1] * rounds, 2.4])
+    grid = figure.add_gridspec(slots, rounds + 3, width_ratios=[1, 1, *[1] * rounds, 1.8])
     colours = COLOURS[:slots]
     whole = figure.add_subplot(grid[:half, :2])
     whole.imshow(pixels, interpolation="lanczos")
@@ -110,8 +110,8 @@ def slot_rounds(
                 axes.set_ylabel(f"slot {slot + 1}", color=colours[slot], fontsize=10)
             axes_of_all.append(axes)
         words = figure.add_subplot(grid[slot, -1])
-        tick = "✓ " if right is not None and right[slot] else ""
-        said = textwrap.fill(tick + captions[slot], 30)
+        mark = "" if right is None else "✓ " if right[slot] else "✗ "
+        said = textwrap.fill(mark + captions[slot], 30)
         words.text(0.02, 0.5, said, va="center", fontsize=9, transform=words.transAxes)
         if slot == 0:
             words.text(0.02, 0.94, "nearest caption", va="top", fontsize=10, transform=words.transAxes)
@@ -122,6 +122,8 @@ def slot_rounds(
 
 def slot_rows(pictures: Sequence[np.ndarray], maps: Mapping[str, Tensor]) -> Figure:
     """Draw each picture with the maps of its slots, from two modules or more side by side.
+
+    The slots' numbers stand below the last row.
 
     Args:
         pictures: each uint8 (H, W, 3).
@@ -157,13 +159,18 @@ def slot_rows(pictures: Sequence[np.ndarray], maps: Mapping[str, Tensor]) -> Fig
                 axes.imshow(painted(pixels, values[None], COLOURS[slot : slot + 1]))
                 if row == 0 and slot == 0:
                     axes.set_title(name, fontsize=10)
+                if row == len(pictures) - 1:
+                    axes.set_xlabel(f"slot {slot + 1}", color=COLOURS[slot], fontsize=9)
             place += 1 + each.shape[1]
     _bare(list(grid.flat))
     return figure
 
 
 def set_points(axes: Axes, points: np.ndarray, slots: np.ndarray, of_captions: np.ndarray) -> None:
-    """Draw elements of many sets as points: the colour is the slot, the marker the side.
+    """Draw the vectors of many sets as points: the colour is the slot, the marker the side.
+
+    A later slot has smaller markers and lies over the earlier ones, so that where the vectors of a set fall
+    on one spot, all their colours are seen as rings.
 
     Args:
         axes: where to draw.
@@ -178,17 +185,57 @@ def set_points(axes: Axes, points: np.ndarray, slots: np.ndarray, of_captions: n
             axes.scatter(
                 points[here, 0],
                 points[here, 1],
-                s=13,
+                s=4 + 52 * (1 - slot / (slots.max() + 1)) ** 2,
                 marker=marker,
-                alpha=0.75,
-                linewidths=0.3,
-                edgecolors="white",
+                linewidths=0,
                 color=COLOURS[slot],
+                zorder=2 + slot,
             )
     axes.set(xticks=[], yticks=[])
+    axes.set_aspect("equal", adjustable="datalim")
     axes.grid(False)
     for spine in axes.spines.values():
         spine.set(visible=True, color="0.8")
+
+
+def pair_tables(cosines: Tensor, shares: Mapping[str, Tensor]) -> Figure:
+    """Draw the cosines of two sets and, for each similarity, the share of the gradient that each pair gets.
+
+    All shares have one colour scale, so that two tables can be compared.
+
+    Args:
+        cosines: of a picture's K vectors with a caption's L, (K, L).
+        shares: similarity -> (K, L) numbers in [0, 1] that add up to 1.
+
+    Raises:
+        ValueError: cosines are not (K, L), or some shares have another shape.
+    """
+    if cosines.ndim != 2 or any(each.shape != cosines.shape for each in shares.values()):
+        raise ValueError(
+            f"cosines are {tuple(cosines.shape)}, shares "
+            f"{', '.join(str(tuple(each.shape)) for each in shares.values())}: all must be the same (K, L)"
+        )
+    figure, panels = plt.subplots(1, 1 + len(shares), figsize=(2.3 * (1 + len(shares)), 2.75))
+    for axes, (name, table) in zip(panels, {"cosines": cosines, **shares}.items(), strict=True):
+        of_cosines = axes is panels[0]
+        low, high = (-1.0, 2.4) if of_cosines else (0.0, 0.6)
+        axes.imshow(table.numpy(), cmap="Greys" if of_cosines else "Blues", vmin=low, vmax=high)
+        for (row, column), value in np.ndenumerate(table.numpy()):
+            said = f"{value:.2f}" if of_cosines else _percent(value)
+            white = not of_cosines and value > 0.35
+            axes.text(column, row, said, ha="center", va="center", fontsize=9, color="w" if white else "k")
+        axes.grid(False)
+        axes.set_xticks(range(table.shape[1]), range(1, table.shape[1] + 1))
+        axes.set_yticks(range(table.shape[0]), range(1, table.shape[0] + 1))
+        axes.set_title(name if of_cosines else f"{name} (%)", fontsize=9)
+        axes.set_xlabel("caption's vector")
+    panels[0].set_ylabel("picture's vector")
+    return figure
+
+
+def _percent(share: float) -> str:
+    """A share in percent with one decimal; what would round to nothing says so."""
+    return "<0.1" if 0 < share < 0.0005 else f"{100 * share:.1f}" if share else "0"
 
 
 def slot_legend(figure: Figure, slots: int) -> None:

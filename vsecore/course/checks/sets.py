@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from vsecore.course.checks.exercise import Exercise, Trial, near
-from vsecore.course.checks.samples import EXPLORED, NOTED, gradient_of, one_of
+from vsecore.course.checks.samples import EXPLORED, NOTED, gradient_of
 from vsecore.sets import circular_variance, look
 from vsecore.similarity.sets import match_probability, mil
 
@@ -59,6 +60,14 @@ def _over_heads(heads: Function) -> bool:
     return torch.allclose(heads(x, mask, W1, W2), weights.mT @ x, atol=1e-5)
 
 
+def _mask_inverted(heads: Function) -> bool:
+    x, mask, W1, W2 = _attended([5, 3])
+    x = x.masked_fill(~mask[..., None], 2.0)
+    made = heads(x, mask, W1, W2)[1]  # (K, D), of the row with padding
+    only_padding = torch.allclose(made, torch.full_like(made, 2.0), atol=1e-4)
+    return only_padding or bool((made.isnan() | (made == 0)).all())
+
+
 def _heads_learn(heads: Function) -> bool:
     x, mask, W1, W2 = _attended([5, 3])
     expected = gradient_of(lambda weight: _heads(x, mask, W1, weight), W2.clone())
@@ -96,6 +105,30 @@ def _best_partners(similarity: Function) -> bool:
     )
 
 
+def _chamfer(similarity: Function) -> bool:
+    v, t = _sets(3)
+    best = _cosines(v, t)
+    wanted = (best.amax(3).mean(2) + best.amax(2).mean(2)) / 2
+    return any(torch.allclose(similarity(v, t), n * wanted, atol=1e-5) for n in (1, 2))
+
+
+def _wrong_lengths(similarity: Function) -> bool:
+    """Whether the vectors were divided by a length that belongs to another dimension."""
+    v, t = _sets(3)
+    return any(
+        torch.allclose(
+            similarity(v, t), _cosines(normalize(v, dim=n), normalize(t, dim=n)).amax((2, 3)), atol=1e-5
+        )
+        for n in (0, 1)
+    )
+
+
+def _mean_vectors(similarity: Function) -> bool:
+    v, t = _sets(3)
+    first, second = (normalize(one.mean(1), dim=-1) for one in (v, t))
+    return torch.allclose(similarity(v, t), first @ second.T, atol=1e-5)
+
+
 def _cosines(v: Tensor, t: Tensor) -> Tensor:
     return torch.einsum("bkd,cld->bckl", v, t)  # of unit vectors
 
@@ -116,6 +149,12 @@ def _mean_first(similarity: Function) -> bool:
     return torch.allclose(similarity(v, t, 3.0, -1.0), made, atol=1e-5)
 
 
+def _other_logit(similarity: Function, logit: Function) -> bool:
+    v, t = _sets(4)
+    made = logit(_cosines(v, t)).sigmoid().mean((2, 3))
+    return torch.allclose(similarity(v, t, 3.0, -1.0), made, atol=1e-5)
+
+
 def _sets_learn(similarity: Function, wanted: Function) -> bool:
     v, t = _sets(5)
     expected = gradient_of(lambda vectors: wanted(vectors, t), v.clone())
@@ -130,13 +169,39 @@ def _spread(variance: Function, length: float = 1.0) -> bool:
     return torch.allclose(variance(sets), circular_variance(sets), atol=1e-5)
 
 
+def _is_like(variance: Function, other: Function) -> bool:
+    sets = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(6))
+    return torch.allclose(variance(sets), other(sets), atol=1e-5)
+
+
+def _directions(sets: Tensor) -> Tensor:
+    return normalize(sets, dim=-1)
+
+
+def _mean_cosine(sets: Tensor) -> Tensor:
+    """Of the pairs of different vectors of each set, (B,)."""
+    x = _directions(sets)
+    k = sets.shape[1]
+    return ((x @ x.mT).sum((1, 2)) - k) / (k * (k - 1))
+
+
 def _of_set(variance: Function, *vectors: tuple[float, float]) -> float:
     return float(variance(torch.tensor([vectors]))[0])
 
 
 EXERCISES: dict[str, Exercise] = {
     "13.fits": Exercise(
-        "How many pictures fit", "predict", 3, one_of("1", "10", "50"), difficulty="easy", message=NOTED
+        "How many pictures fit",
+        "predict",
+        3,
+        (
+            Trial(
+                lambda answer: str(answer).strip() in {"1", "10", "50"},
+                'Answer "1" or "10" or "50".',
+            ),
+        ),
+        difficulty="easy",
+        message=NOTED,
     ),
     "13.compromise": Exercise(
         "A vector between two",
@@ -164,6 +229,11 @@ EXERCISES: dict[str, Exercise] = {
             Trial(
                 lambda answer: near(answer, -0.952413, 1e-3),
                 "That is the cosine of 60 radians: the angle is in degrees.",
+            ),
+            Trial(
+                lambda answer: near(answer, 0.866, 1e-3),
+                "That is the cosine of 30 degrees: you halved the angle twice. The pictures lie 120 degrees "
+                "apart.",
             ),
             Trial(
                 lambda answer: near(answer, 0.0, 1e-3),
@@ -212,6 +282,11 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         mistakes=(
+            Trial(
+                _mask_inverted,
+                "You cleared or hid the real elements: mask is True where an element is real, so ~mask is "
+                "what must go.",
+            ),
             Trial(_without_tanh, "The tanh between the two layers is missing."),
             Trial(
                 _over_heads,
@@ -243,10 +318,24 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         mistakes=(
+            Trial(
+                _chamfer,
+                "That is Chamfer: each vector finds its best partner, both ways. MIL takes one "
+                "maximum over all "
+                "pairs.",
+            ),
+            Trial(
+                _wrong_lengths,
+                "You divided along the wrong dimension: each vector has its length over the last one, D.",
+            ),
+            Trial(
+                _mean_vectors,
+                "You took the mean of each set first. MIL compares every vector with every other.",
+            ),
             Trial(_mean_not_maximum, "That is the mean of the K·L cosines. MIL takes the largest."),
             Trial(
                 _best_partners,
-                "You gave each element its best partner and took the mean or the sum over elements: that is "
+                "You gave each vector its best partner and took the mean or the sum over vectors: that is "
                 "MaxSim, or half of Chamfer. MIL takes one maximum over all pairs.",
             ),
         ),
@@ -277,8 +366,17 @@ EXERCISES: dict[str, Exercise] = {
                 "All of them would learn from a mean. This is a maximum.",
             ),
             Trial(
+                lambda answer: tuple(map(int, answer)) in ((4, 4), (8, 8)),
+                "Each vector looking for a partner would give that. MIL takes one maximum over all "
+                "16 cosines.",
+            ),
+            Trial(
+                lambda answer: tuple(map(int, answer)) == (2, 2),
+                "Both vectors are right. But how many cosines do they make with each other?",
+            ),
+            Trial(
                 lambda answer: tuple(map(int, answer)) == (4, 8),
-                "That holds where each element of one side looks for its best partner, as in MaxSim. MIL "
+                "That holds where each vector of one side looks for its best partner, as in MaxSim. MIL "
                 "takes one maximum over all pairs.",
             ),
         ),
@@ -320,8 +418,16 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(
                 _sum_of_pairs,
-                "That is the sum, as the paper prints it: with 2 and 3 elements six times the mean. Take the "
+                "That is the sum, as the paper prints it: with 2 and 3 vectors six times the mean. Take the "
                 "mean, as its text says.",
+            ),
+            Trial(
+                lambda answer: _other_logit(answer, lambda c: 3.0 * (c - 1.0)),
+                "You added the shift before you multiplied: the logit is scale · c + shift.",
+            ),
+            Trial(
+                lambda answer: _other_logit(answer, lambda c: 3.0 * c + 1.0),
+                "You subtracted the shift: the logit is scale · c + shift.",
             ),
             Trial(
                 _mean_first,
@@ -366,6 +472,24 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         mistakes=(
+            Trial(
+                lambda answer: _is_like(answer, lambda x: 1 - _directions(x).mean(1).square().sum(-1)),
+                "Nearly: you subtracted the squared length of the mean. Take the length, not its square.",
+            ),
+            Trial(
+                lambda answer: _is_like(answer, lambda x: 1 - _mean_cosine(x)),
+                "That is 1 minus the mean cosine of the pairs. The circular variance takes the mean of the "
+                "directions first, then its length.",
+            ),
+            Trial(
+                lambda answer: any(
+                    _is_like(answer, lambda x, n=n: _directions(x).var(1, correction=n).mean(-1))
+                    or _is_like(answer, lambda x, n=n: _directions(x).var(1, correction=n).sum(-1))
+                    for n in (0, 1)
+                ),
+                "That is the ordinary variance of each dimension. Here the length of the mean "
+                "direction counts.",
+            ),
             Trial(
                 lambda answer: near(_of_set(answer, (3.0, 0.0), (3.0, 0.0)), -2.0),
                 "Vectors of length 3 gave -2: divide each by its length first.",

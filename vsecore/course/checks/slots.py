@@ -44,6 +44,11 @@ def _not_divided(keys: Tensor, queries: Tensor, mask: Tensor) -> Tensor:
     return _shares(3 * keys, queries, mask)
 
 
+def _real_cleared(answer: Callable[..., Any]) -> bool:
+    made = answer(*_elements([6, 4]))
+    return bool((made[0] == 0).all() and (made[1, :, :4] == 0).all())
+
+
 # ---------------------------------------------------------------- 14.receive
 
 
@@ -69,6 +74,12 @@ def _not_normalised(slots: Tensor, values: Tensor, A: Tensor, W_o: Tensor) -> Te
 
 def _no_residual(slots: Tensor, values: Tensor, A: Tensor, W_o: Tensor) -> Tensor:
     return _receive(torch.zeros_like(slots), values, A, W_o)
+
+
+def _divided_over_slots(answer: Callable[..., Any]) -> bool:
+    slots, values, A, W_o = _shared()
+    slots, values, A = slots[:1], values[:1], A[:1]  # no padding here, where it would be 0 / 0
+    return torch.allclose(answer(slots, values, 2 * A, W_o), slots + A @ values @ W_o, atol=1e-5)
 
 
 def _softmax_again(slots: Tensor, values: Tensor, A: Tensor, W_o: Tensor) -> Tensor:
@@ -142,6 +153,24 @@ def _not_divided_by_alpha(v: Tensor, t: Tensor, alpha: float) -> Tensor:
     return alpha * _smooth(v, t, alpha)
 
 
+def _hard(v: Tensor, t: Tensor, alpha: float) -> Tensor:
+    c = torch.einsum("bkd,cld->bckl", v, t)
+    return (c.amax(3).mean(2) + c.amax(2).mean(2)) / 2
+
+
+def _mean_inside(v: Tensor, t: Tensor, alpha: float) -> Tensor:
+    k, n = v.shape[1], t.shape[1]
+    return _smooth(v, t, alpha) - (math.log(n) + math.log(k)) / (2 * alpha)
+
+
+def _one_log(v: Tensor, t: Tensor, alpha: float) -> Tensor:
+    return (alpha * torch.einsum("bkd,cld->bckl", v, t)).logsumexp((2, 3)) / alpha
+
+
+def _no_alpha_inside(v: Tensor, t: Tensor, alpha: float) -> Tensor:
+    return _smooth(v, t, 1.0) / alpha
+
+
 def _smooth_learns(answer: Callable[..., Any]) -> bool:
     v, t = _sets()
     gradient = gradient_of(lambda x: answer(x, t, 16.0), v)
@@ -182,6 +211,23 @@ def _not_halved(c: Tensor, alpha: float) -> Tensor:
 
 def _over_all_pairs(c: Tensor, alpha: float) -> Tensor:
     return (alpha * c).flatten().softmax(0).view_as(c)
+
+
+def _no_alpha(c: Tensor, alpha: float) -> Tensor:
+    return _gradient(c, 1.0)
+
+
+def _without_sizes(c: Tensor, alpha: float) -> Tensor:
+    return ((alpha * c).softmax(1) + (alpha * c).softmax(0)) / 2
+
+
+def _alpha_left(c: Tensor, alpha: float) -> Tensor:
+    return _gradient(c, alpha) / alpha
+
+
+def _one_term_halved(c: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+    rows, columns = (alpha * c).softmax(1) / c.shape[0], (alpha * c).softmax(0) / c.shape[1]
+    return rows + columns / 2, rows / 2 + columns
 
 
 EXERCISES: dict[str, Exercise] = {
@@ -233,9 +279,9 @@ EXERCISES: dict[str, Exercise] = {
                 "after the softmax, not before it.",
             ),
             Trial(
-                lambda answer: not answer(*_elements([6, 4]))[0].any(),
-                "You cleared the real elements: mask is True where an element is real, so clear where it is "
-                "not, ~mask.",
+                _real_cleared,
+                "You cleared the real elements: mask is True where an element is real, so ~mask is what must "
+                "go.",
             ),
             Trial(
                 lambda answer: torch.allclose(
@@ -279,9 +325,15 @@ EXERCISES: dict[str, Exercise] = {
         ),
         mistakes=(
             Trial(
+                _divided_over_slots,
+                "You divided by the sum over the slots, which is already 1 for each element. Divide "
+                "by the sum "
+                "over the elements.",
+            ),
+            Trial(
                 lambda answer: _like(_not_normalised, answer, *_shared()),
-                "You added sums, not means: a slot that takes many elements would grow. First divide A by "
-                "its "
+                "You added sums, not means: a slot that takes many elements would grow. First divide "
+                "A by its "
                 "sum over the elements.",
             ),
             Trial(
@@ -304,15 +356,36 @@ EXERCISES: dict[str, Exercise] = {
             Trial(lambda answer: 0 < float(answer) < 1, "It is a share: between 0 and 1."),
             Trial(
                 lambda answer: near(answer, 3 / 8, 1e-3),
-                "All shares are equal, for words and for padding. How many of the rows are padding?",
+                "All shares are equal, for words and for padding. How many of the positions are padding?",
             ),
         ),
         mistakes=(
             Trial(
-                lambda answer: near(answer, 1 / 4, 1e-3),
-                "That is a slot's share of one row. Which part of all that the slot receives is padding?",
+                lambda answer: near(answer, 0.0, 1e-6),
+                "That would hold with minus infinity in a softmax over the elements. Here the "
+                "softmax is over "
+                "the slots.",
             ),
-            Trial(lambda answer: near(answer, 3 / 5, 1e-3), "Divide by all rows, not by the words alone."),
+            Trial(
+                lambda answer: near(answer, 3 / 32, 1e-3),
+                "That is the padding's part, times a slot's share of it. Equation 3 divides by what "
+                "the slot has "
+                "in all, so the share cancels.",
+            ),
+            Trial(
+                lambda answer: near(answer, 3 / 4, 1e-3),
+                "That is what a slot has of the padding, three quarters of a position. Divide by "
+                "what it has in "
+                "all.",
+            ),
+            Trial(
+                lambda answer: near(answer, 1 / 4, 1e-3),
+                "That is a slot's share of one position. Which part of all that the slot receives is "
+                "padding?",
+            ),
+            Trial(
+                lambda answer: near(answer, 3 / 5, 1e-3), "Divide by all positions, not by the words alone."
+            ),
             Trial(
                 lambda answer: near(answer, 5 / 8, 1e-3), "That is the words' part. The padding has the rest."
             ),
@@ -364,12 +437,12 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _like(_smooth, answer, *_sets(1, 1), 16.0),
-                "With one element in each set the result is their cosine. What remains of log-sum-exp for a "
+                "With one vector in each set the result is their cosine. What remains of log-sum-exp for a "
                 "single number, and what must it be divided by?",
             ),
             Trial(
                 lambda answer: _like(_smooth, answer, *_sets(4, 4), 16.0),
-                "Each element of one set has a log-sum-exp over the other set; take the mean of these, both "
+                "Each vector of one set has a log-sum-exp over the other set; take the mean of these, both "
                 "ways, and half of each.",
             ),
             Trial(
@@ -394,12 +467,33 @@ EXERCISES: dict[str, Exercise] = {
                 lambda answer: any(
                     _like(wrong, answer, *_sets(), 16.0) for wrong in (_one_sided, _other_sided)
                 ),
-                "That is one direction. The other set's elements look for their partners too.",
+                "That is one direction. The other set's vectors look for their partners too.",
+            ),
+            Trial(
+                lambda answer: _like(_hard, answer, *_sets(), 16.0),
+                "That is Chamfer, with maxima: the limit of what is wanted as alpha grows. Put "
+                "log-sum-exp in "
+                "their place.",
+            ),
+            Trial(
+                lambda answer: _like(_mean_inside, answer, *_sets(), 16.0),
+                "You took the log of a mean: it lacks log K. Equation 6 has the log of the sum.",
+            ),
+            Trial(
+                lambda answer: _like(_one_log, answer, *_sets(), 16.0),
+                "That is one log-sum-exp over all pairs. Each vector has one of its own, over the other set.",
+            ),
+            Trial(
+                lambda answer: any(
+                    _like(wrong, answer, *_sets(), 16.0)
+                    for wrong in (_no_alpha_inside, lambda v, t, alpha: _smooth(v, t, 1.0))
+                ),
+                "The alpha inside the exponentials is missing: multiply the cosines by it first.",
             ),
             Trial(lambda answer: _like(_twice, answer, *_sets(), 16.0), "Each direction counts half."),
             Trial(
                 lambda answer: _like(_summed, answer, *_sets(), 16.0),
-                "You summed over the elements: divide each side by its number of elements.",
+                "You summed over the vectors: divide each side by its number of vectors.",
             ),
             Trial(
                 lambda answer: _like(_not_divided_by_alpha, answer, *_sets(), 16.0),
@@ -416,7 +510,7 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: isinstance(made := answer(_cosines(), 16.0), Tensor) and made.shape == (4, 3),
-                "Return a number for each pair of elements, (K, L).",
+                "Return a number for each pair of vectors, (K, L).",
             ),
             Trial(
                 lambda answer: near(answer(_cosines(), 16.0).sum(), 1.0, 1e-4),
@@ -448,6 +542,28 @@ EXERCISES: dict[str, Exercise] = {
                 lambda answer: _like(_with_alpha, answer, _cosines(), 16.0),
                 "The derivative of the exponent brings an alpha, and the 1 / (2 alpha) in front removes it.",
             ),
+            Trial(
+                lambda answer: _like(_alpha_left, answer, _cosines(), 16.0),
+                "The 1 / alpha is gone: the derivative of the exponent brings an alpha, which cancels it.",
+            ),
+            Trial(
+                lambda answer: _like(_no_alpha, answer, _cosines(), 16.0),
+                "The alpha in the exponents is missing: multiply the cosines by it before each softmax.",
+            ),
+            Trial(
+                lambda answer: any(
+                    _like(wrong, answer, _cosines(), 16.0)
+                    for wrong in (_without_sizes, lambda c, alpha: 2 * _without_sizes(c, alpha))
+                ),
+                "The sizes are missing: the rows' softmax has 1 / (2 K), the columns' 1 / (2 L).",
+            ),
+            Trial(
+                lambda answer: any(
+                    torch.allclose(answer(_cosines(), 16.0), wrong, atol=1e-5)
+                    for wrong in _one_term_halved(_cosines(), 16.0)
+                ),
+                "Both terms have the one half, not only one of them.",
+            ),
             Trial(lambda answer: _like(_not_halved, answer, _cosines(), 16.0), "Each direction counts half."),
             Trial(
                 lambda answer: _like(_over_all_pairs, answer, _cosines(), 16.0),
@@ -455,6 +571,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
         ),
         reference=_gradient,
+        instead=("grad", "backward"),
         message="Right. This is equation 8.",
     ),
     "14.collapse": Exercise(
@@ -472,14 +589,14 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(lambda answer: float(answer) > 1000, "Each cosine alone takes D multiply-adds."),
             Trial(
-                lambda answer: near(answer, 16_384, 0.5),
-                "Every element of one set meets every element of the other: how many cosines are these?",
+                lambda answer: near(answer, 16_384, 164),  # within 1 %: "16.4K" is right
+                "Every vector of one set meets every vector of the other: how many cosines are these?",
             ),
         ),
         mistakes=(
             Trial(lambda answer: near(answer, 1024, 0.5), "That is one vector against one."),
             Trial(lambda answer: near(answer, 4096, 0.5), "That is one vector against a set of four."),
-            Trial(lambda answer: near(answer, 8192, 0.5), "Four elements meet four: they are not added."),
+            Trial(lambda answer: near(answer, 8192, 0.5), "Four vectors meet four: they are not added."),
             Trial(
                 lambda answer: near(answer, 32_768, 0.5), "A multiplication with its addition counts once."
             ),
