@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vsecore.data.files import cache_folder, locked, progress, write_atomically
+from vsecore.data.files import cache_folder, in_batch, locked, progress, write_atomically
 from vsecore.data.language_models import model_folder
 from vsecore.data.splits import Dataset
 
@@ -78,7 +78,10 @@ def with_targets(data: Dataset, model: str | Path = MODEL, device: str | None = 
 def _read(folder: Path, captions: list[str], batch_size: int, device: str | None) -> np.ndarray:
     """Encode captions with the model in a folder, (C, T)."""
     from sentence_transformers import SentenceTransformer  # takes seconds to import
+    from transformers.utils import logging
 
+    if in_batch():
+        logging.disable_progress_bar()  # the bar would end up in a stored notebook
     try:
         encoder = SentenceTransformer(
             str(folder),

@@ -19,7 +19,7 @@ def _decode(z: Tensor, W1: Tensor, W2: Tensor, W3: Tensor) -> Tensor:
     return inner @ W3.T
 
 
-def _layers(seed: int = 16) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _layers(seed: int = 16) -> tuple[Tensor, ...]:
     """Vectors (5, 4), and the weights of three layers: (6, 4), (6, 6), (3, 6)."""
     generator = torch.Generator().manual_seed(seed)
     z, *weights = (torch.randn(*shape, generator=generator) for shape in ((5, 4), (6, 4), (6, 6), (3, 6)))
@@ -142,7 +142,7 @@ def _walk(
 
 RISES = [0.9, 0.7, 0.8, 0.6, 0.65, 0.7]
 FALLS = [0.02] * 30 + [0.8] * 8
-"""Losses: above a bound of 0.2 all the time; and far below it at first, so that the multiplier ends at zero."""
+"""Losses: always above a bound of 0.2; and far below it at first, so that the multiplier ends at zero."""
 FAST = (0.2, 1.0, 0.1)
 """A bound, an initial value and a learning rate that shows in a few steps."""
 STEEP = (0.2, 1.0, 9.0, 0.9, 30.0)
@@ -381,7 +381,7 @@ EXERCISES: dict[str, Exercise] = {
         "Which bound serves retrieval best?",
         "predict",
         3,
-        one_of("0.1", "0.2", "0.3", "0.4", "0.5"),
+        one_of("0.1", "0.2", "0.3", "0.4", "0.6"),
         difficulty="easy",
         message=NOTED,
     ),
