@@ -686,7 +686,7 @@ def left_out(row, found):
     """Words of at least two own captions that none of those found has."""
     own = [set(tokenize(dev.captions[one])) for one in torch.nonzero(owner == row).flatten()]
     have = set().union(*(tokenize(dev.captions[one]) for one in found))
-    little = set("a an and are at in is of on the there to with".split())
+    little = set(["a", "an", "and", "are", "at", "in", "is", "of", "on", "the", "there", "to", "with"])
     words = {w for each in own for w in each if sum(w in other for other in own) > 1}
     words = sorted(words - have - little)
     return ", ".join(words[:8]) or "nothing"

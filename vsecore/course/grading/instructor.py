@@ -66,8 +66,7 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("00", "01"), "See the goal: everybody trains a search engine and breaks it. Then the data."),
         (("02", "03"), "Encoders and measures."),
         (("03", "04"), "What measures miss; the hardest negative, and how a training collapses."),
-        (("05",), "Relations: the Transformer block, and what the mean of words forgets."),
-        (("06",), "Two losses that align parts of a picture with words."),
+        (("05", "06"), "Relations: the Transformer block, and losses that align parts with words."),
         (("07",), "Every word looks at every box, and what that costs."),
         (
             ("08",),
@@ -82,9 +81,10 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
             "experiments, ask for help.",
         ),
         (("13",), "Sets: more than one vector, and how they collapse."),
+        (("14",), "Slots that compete, and a similarity that trains all of them."),
         (
-            ("14",),
-            "Slots that compete, and a similarity that trains all of them. Projects: groups of four, or "
+            ("16",),
+            "A second loss held at a bound, and the multiplier that holds it. Projects: groups of four, or "
             "posters, show what was predicted and what came out.",
         ),
     ),
