@@ -147,6 +147,7 @@ short = {"epochs": epochs, "batch_size": 64, "learning_rate": 5e-3, "warmup_step
 small |= {f"training.{name}": value for name, value in short.items()}
 
 
+# %%
 def trained(variant="", changes=None, faster=40, recipe=None):
     seen = {"reconstruction": [], "contrast": [], "λ": []}
 
@@ -228,7 +229,7 @@ Markdown(
 # $$
 # \begin{aligned}
 # h(z) &= W^{(3)} \sigma(W^{(2)} \sigma(W^{(1)} z)) && (5) \\
-# L_{\mathrm{rec}} &= 1 - \frac{h(z)}{\lVert h(z) \rVert} \cdot \frac{y}{\lVert y \rVert} && (6)
+# \ell_{\mathrm{rec}} &= 1 - \frac{h(z)}{\lVert h(z) \rVert} \cdot \frac{y}{\lVert y \rVert} && (6)
 # \end{aligned}
 # $$
 #
@@ -296,14 +297,14 @@ print("vsecore.losses agrees")
 #
 # ## A weight or a bound?
 #
-# Two losses must become one. The *dual* objective adds them, with a weight $\beta$. The *constraint* says how good the reconstruction must be, and no
+# Two losses must become one. The *dual objective* adds them, with a weight $\beta$. The *constraint* says how good the reconstruction must be, and no
 # better: below a bound $\eta$.
 #
 # $$
 # \begin{aligned}
-# L_{\mathrm{dual}} &= L_{\mathrm{con}} + \beta L_{\mathrm{rec}} && (7) \\
-# \min L_{\mathrm{con}} &\;\text{ subject to }\; L_{\mathrm{rec}} \le \eta && (8) \\
-# \max_\lambda \min L_{\mathrm{lag}} &= L_{\mathrm{con}} + \lambda \Big(\frac{L_{\mathrm{rec}}}{\eta} - 1\Big) && (9)
+# \ell_{\mathrm{dual}} &= \ell_{\mathrm{con}} + \beta \ell_{\mathrm{rec}} && (7) \\
+# \min \ell_{\mathrm{con}} &\;\text{ subject to }\; \ell_{\mathrm{rec}} \le \eta && (8) \\
+# \max_\lambda \min \ell_{\mathrm{lag}} &= \ell_{\mathrm{con}} + \lambda \Big(\frac{\ell_{\mathrm{rec}}}{\eta} - 1\Big) && (9)
 # \end{aligned}
 # $$
 #
@@ -332,7 +333,7 @@ check("16.weight", your_factor)
 #
 # ## The multiplier
 #
-# The gradient of equation 9 by $\lambda$ is $g = L_{\mathrm{rec}} / \eta - 1$. In each step the multiplier is used, then moved. A velocity $u$ smooths the
+# The gradient of equation 9 by $\lambda$ is $g = \ell_{\mathrm{rec}} / \eta - 1$. In each step the multiplier is used, then moved. A velocity $u$ smooths the
 # noise of batches, with a momentum of $\alpha = 0.9$ and a dampening of the same size:
 #
 # $$
@@ -386,7 +387,7 @@ print("vsecore.losses.LagrangeMultiplier takes the same path")
 # ## A controller that winds up
 #
 # A multiplier is an integral controller: it adds up the error, like a heating that turns itself up as long as the room is too cold. Such a controller has a known weakness. Suppose that only
-# the *used* value is kept between 0 and 100, while the sum runs on below zero. We call this multiplier *free*, and the other one *projected*.
+# the *used* value is kept between the limits, while the sum runs on below zero. We call this multiplier *free*, and the other one *projected*.
 #
 # ```{exercise} How long it takes to come back
 # :label: ex-16-windup
@@ -484,13 +485,13 @@ settings_explorer(choices, page)
 # ```{admonition} Where the code departs from the paper
 # :class: note dropdown
 #
-# The released code keeps only the used value between 0 and 100; `projected=False` does the same. Its targets have a width of 768, from a larger sentence
-# encoder that a footnote of the paper names; section 4.2 names MiniLM. Its decoder has biases, equation 5 has none.
+# The released code keeps only the used value between the limits; `projected=False` does the same. Its targets have a width of 768, from a larger sentence
+# encoder that a footnote of the paper names; its section on the implementation names MiniLM. Its decoder has biases, equation 5 has none.
 # ```
 #
 # ## Five bounds
 #
-# We train one system for each of five bounds. Ours are higher than the paper's, from 0.05 to 0.25: a short training cannot meet those.
+# We train one system for each of five bounds. Ours are higher than the paper's, which a short training cannot meet.
 #
 # ```{exercise} Which bound serves retrieval best?
 # :label: ex-16-bounds
@@ -556,7 +557,7 @@ grid[2, 0].annotate("bound", (0, bounds[0]), (2, 3), textcoords="offset points",
 grid[0, 0].legend(fontsize=9)
 plots.show(
     figure,
-    alt="Five columns, one for each bound. From top to bottom: rsum on the development split, the multiplier on a logarithmic axis, the reconstruction loss "
+    alt="Five columns, one for each bound. From top to bottom: rsum on the development split, the multiplier on a logarithmic axis (zero at its foot), the reconstruction loss "
     "with the bound as a line, and the contrastive loss, against the step. Grey dashes are the baseline, dots the dual objective.",
 )
 
@@ -577,10 +578,10 @@ Markdown(
 # ````{solution} ex-16-bounds
 # :class: dropdown
 #
-# One seed is not enough to name a winner. In the paper the best is in the middle, 0.15 or 0.2.
+# One seed is not enough to name a winner. In the paper the best is in the middle, neither the tightest nor the loosest.
 # ````
 #
-# These are the four panels of the paper's figure 3. It reads five things from them; look for each. $\lambda$ rises until the bound is met, then falls (1), and rises
+# These are the four panels of the paper's figure 3 ($\lambda = 0$ is drawn at the foot of its axis). It reads five things from them; look for each. $\lambda$ rises until the bound is met, then falls (1), and rises
 # again if the loss goes back above the bound (2). The reconstruction loss comes to its bound, unless that is too low (3). The lowest reconstruction loss does not
 # give the highest recall (4). The contrastive loss hardly depends on the bound (5): does that hold here for the tightest?
 #
@@ -640,7 +641,7 @@ lesson.report("16_others", {name: run.best["rsum"] for name, (run, _) in others.
 #
 # ## Averaged snapshots
 #
-# The paper evaluates an average of weights: five *snapshots* in the last tenth of each epoch (stochastic weight averaging, SWA
+# The paper evaluates *averaged snapshots*: the mean of the weights at five steps in the last tenth of each epoch (stochastic weight averaging, SWA
 # {cite}`izmailov2018swa`). Training goes on with the weights as they are, so the same steps can be seen with and without. All our trainings so far
 # used averages; here is BL without.
 
@@ -686,7 +687,9 @@ def left_out(row, found):
     """Words of at least two own captions that none of those found has."""
     own = [set(tokenize(dev.captions[one])) for one in torch.nonzero(owner == row).flatten()]
     have = set().union(*(tokenize(dev.captions[one]) for one in found))
-    little = set(["a", "an", "and", "are", "at", "in", "is", "of", "on", "the", "there", "to", "with"])
+    little = set(
+        ["a", "an", "and", "are", "at", "in", "is", "of", "on", "the", "there", "to", "with"]
+    )
     words = {w for each in own for w in each if sum(w in other for other in own) > 1}
     words = sorted(words - have - little)
     return ", ".join(words[:8]) or "nothing"
@@ -869,9 +872,9 @@ check("16.explore", (your_expectation, your_finding))
 # | --- | --- | --- |
 # | decoder, eq. (5) | `decode` | `vsecore.losses.LatentTargetDecoder` |
 # | cosine distance, eq. (6) | `rec_loss` | `vsecore.losses.reconstruction_loss` |
-# | multiplier, eq. (9) and section 4.2 | `path` | `vsecore.losses.LagrangeMultiplier` |
-# | targets, section 3.4.4 | the section *A second opinion* | `vsecore.data.sentence_targets.sentence_targets` |
-# | averages, section 4.2 | the section *Averaged snapshots* | `vsecore.training.averaging.Averaging` |
+# | multiplier, eq. (9) | `path` | `vsecore.losses.LagrangeMultiplier` |
+# | targets | the section *A second opinion* | `vsecore.data.sentence_targets.sentence_targets` |
+# | averages of weights | the section *Averaged snapshots* | `vsecore.training.averaging.Averaging` |
 #
 # ## Summary
 #
