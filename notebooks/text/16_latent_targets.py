@@ -198,6 +198,7 @@ def decoder_after(run):  # -> predictions for dev's captions (Nc, T), from fixed
         return decoder(z_dev)
 
 
+# %%
 predicted = {"BL": decoder_after(baseline), "LTD": decoder_after(ltd)}
 decoded = {
     f"{name}, loss × 100": 100 * reconstruction_loss(p, Y_dev) for name, p in predicted.items()
