@@ -163,7 +163,7 @@ RIGHT = {
     "16.weight": (5, 1 / 0.2, torch.tensor(5.0)),
     "16.multiplier": (right_path, by_an_optimizer, in_a_tensor),
     "16.windup": (300, 301, torch.tensor(300.0)),
-    "16.bounds": ("0.1", "0.3", " 0.5"),
+    "16.bounds": ("0.1", "0.3", " 0.6"),
     "16.break": (0.001, 0.0015, torch.tensor(1e-4)),
     "16.cost": (2_490_368, 2 * 1024**2 + 1024 * 384, torch.tensor(2490368)),
     "16.explore": (

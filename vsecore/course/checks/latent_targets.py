@@ -19,7 +19,7 @@ def _decode(z: Tensor, W1: Tensor, W2: Tensor, W3: Tensor) -> Tensor:
     return inner @ W3.T
 
 
-def _layers(seed: int = 16) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _layers(seed: int = 16) -> tuple[Tensor, ...]:
     """Vectors (5, 4), and the weights of three layers: (6, 4), (6, 6), (3, 6)."""
     generator = torch.Generator().manual_seed(seed)
     z, W1, W2, W3 = (torch.randn(*shape, generator=generator) for shape in ((5, 4), (6, 4), (6, 6), (3, 6)))
@@ -381,7 +381,7 @@ EXERCISES: dict[str, Exercise] = {
         "Which bound serves retrieval best?",
         "predict",
         3,
-        one_of("0.1", "0.2", "0.3", "0.4", "0.5"),
+        one_of("0.1", "0.2", "0.3", "0.4", "0.6"),
         difficulty="easy",
         message=NOTED,
     ),

@@ -81,14 +81,11 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
             "experiments, ask for help.",
         ),
         (("13",), "Sets: more than one vector, and how they collapse."),
-        (
-            ("14",),
-            "Slots that compete, and a similarity between all their pairs.",
-        ),
+        (("14",), "Slots that compete, and a similarity that trains all of them."),
         (
             ("16",),
-            "What a caption's vector leaves out, and a multiplier that holds a bound. Projects: groups of "
-            "four, or posters, show what was predicted and what came out.",
+            "A second loss held at a bound, and the multiplier that holds it. Projects: groups of four, or "
+            "posters, show what was predicted and what came out.",
         ),
     ),
 }
