@@ -180,7 +180,7 @@ def printed_difference(claim: Claim) -> tuple[float, str] | None:
         The difference of two rsums, or of the recalls of one direction, and a name such as "COCO 5K"; None
         if the paper does not print both on the same pictures.
     """
-    if claim.when != "at the end" or claim.about == "relations":
+    if claim.when != "at the end" or claim.about in ("first place", "relations"):
         return None
     arms = get_experiment(claim.experiment).arms
     rows = {
