@@ -13,6 +13,7 @@ import pytest
 import yaml
 from ipywidgets.embed import embed_data
 from pypdf import PdfReader
+from sphinx.builders.html._assets import _JavaScript as JavaScript
 
 from vsecore import scenes
 from vsecore.course import batch
@@ -148,9 +149,12 @@ def test_a_source_link_leads_to_the_module_that_wrote_the_name() -> None:
 
 
 def test_no_script_of_thebe_is_loaded() -> None:
-    context = {"script_files": ["_static/sphinx-thebe.js", "_static/search.js"], "css_files": []}
+    started = JavaScript("", body="const thebe_selector = '.thebe'")
+    state = JavaScript("", type="application/vnd.jupyter.widget-state+json", body='{"a picture": "xThEbEx"}')
+    files = ["_static/sphinx-thebe.js", "_static/search.js", started, state]
+    context = {"script_files": files, "css_files": []}
     extension.leave_out_thebe(None, "index", "page.html", context, None)
-    assert context["script_files"] == ["_static/search.js"]
+    assert context["script_files"] == ["_static/search.js", state]
 
 
 def test_where_no_chromium_is_the_reader_is_told_what_to_install(
