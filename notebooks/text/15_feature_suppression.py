@@ -1,0 +1,798 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,text//py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Feature suppression
+#
+# **You will be able to** say what a contrastive loss leaves out, derive InfoNCE's gradient and read the reason in it, and measure what a
+# caption's vector still knows.
+#
+# **You need** the notebook [Learning to rank](04_learning_to_rank.ipynb), and derivatives.
+#
+# **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour and a half.
+#
+# The map: encode → pool → compare → **learn**.
+
+# %% tags=["parameters"]
+tier = "lesson"
+data = "scenes"
+data_root = ""
+seed = 0
+
+# %% tags=["hide-input"]
+import dataclasses
+import re
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from IPython.display import Markdown
+from sklearn.metrics import roc_auc_score
+
+from vsecore import course, scenes
+from vsecore.course import plots
+from vsecore.data.words import tokenize
+from vsecore.evaluation import evaluate
+from vsecore.losses import InputTargetDecoder, info_nce
+from vsecore.losses.captioning import captioning_loss
+from vsecore.recipes import get
+from vsecore.training import encode, fit, score_split
+
+lesson = course.begin(tier, data, data_root, seed)
+plots.house_style()
+
+# %% [markdown]
+# ## A mark that gives the answer away
+#
+# Suppose that somebody numbered the pictures, with a small tag in a corner, and that the captions name the number. Our world can do that: its
+# knob is called `shortcut`. We use 32 numbers only, so that each stands on many pictures.
+
+# %% tags=["hide-input"]
+MARKS = 32
+sizes = lesson.pick(smoke=(64, 40, 40), lesson=(320, 100, 100), full=(4000, 500, 1000))
+features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+if data == "scenes":
+    dataset = scenes.load(*sizes, features=features)
+else:
+    dataset = lesson.dataset(features)
+
+
+def numbered(split):
+    """The captions of a split with the number of their picture."""
+    if data != "scenes":
+        return [f"{text.rstrip(' .')}, number 0." for text in split.captions]
+    world = scenes.generate(len(split), split=split.name, shortcut=1.0)
+    return [caption.text for picture in world for caption in picture.captions]
+
+
+def renumbered(text, number):
+    """A caption with another number, or with none."""
+    if number is not None:
+        return re.sub(r"(?<=[Nn]umber )\d+", str(number), text)
+    return re.sub(r",? ?[Nn]umber \d+:? ?", "", text)
+
+
+def tag_of(number):
+    """The grey values of a drawn tag, 11 rows of 14, from 0 (paper) to 1 (ink)."""
+    scene = dataclasses.replace(scenes.invent(0, 0, "train"), mark=int(number))
+    drawn, bare = (scenes.draw(one) for one in (scene, dataclasses.replace(scene, mark=None)))
+    y, x = (axis.mean() for axis in np.nonzero((drawn != bare).any(-1)))
+    width = 5 * len(str(number)) + 4
+    top, left = (100 if y > 56 else 1), (111 - width if x > 56 else 1)
+    tag = np.zeros((11, 14))
+    tag[:, :width] = 1 - drawn[top : top + 11, left : left + width].mean(-1) / 255
+    return tag.ravel()
+
+
+tags = np.stack([tag_of(number) for number in range(MARKS)])  # (32, 154)
+base = {split.name: numbered(split) for split in (dataset.train, dataset.dev, dataset.test)}
+
+
+def marked(split, drawn=None, said=None):
+    """A split whose pictures and captions have these numbers, (n,) each; None: none at all."""
+    x = np.asarray(split.pictures[np.arange(len(split))], dtype=np.float32)  # (n, N, F)
+    counts = split.picture_counts
+    counts = np.full(len(x), x.shape[1]) if counts is None else np.asarray(counts)
+    if drawn is not None:
+        ink = 4 * x[x != 0].std() * (counts.mean() + 1)  # the mean over elements must not drown it
+        x = np.concatenate([x, np.zeros_like(x[:, :1])], 1)
+        x[np.arange(len(x)), counts, : tags.shape[1]] = ink * tags[drawn]
+        counts = counts + 1
+    spoken = [None] * len(x) if said is None else said
+    captions = [
+        renumbered(text, spoken[one])
+        for text, one in zip(base[split.name], split.owner, strict=True)
+    ]
+    return dataclasses.replace(
+        split, pictures=x.astype(np.float16), captions=captions, picture_counts=counts
+    )
+
+
+def numbers_of(split):
+    """Each picture's number, and another one, (n,) each."""
+    own = np.arange(len(split)) % MARKS
+    other = own + np.random.default_rng(seed).integers(1, MARKS, len(split))
+    return own, other % MARKS
+
+
+shown = range(3, 7)
+if data == "scenes":
+    made = scenes.generate(8, shortcut=1.0)
+    drawings = [scenes.draw(made[one].scene, size=224) for one in shown]
+else:
+    drawings = lesson.pictures("train", list(shown))
+first = [list(dataset.train.owner).index(one) for one in shown]
+words = [renumbered(base["train"][row], one) for row, one in zip(first, shown, strict=True)]
+plots.show(
+    plots.picture_row(drawings, words),
+    alt="Four drawn pictures, each with a number on a white tag in a corner, and a caption that names the number: "
+    + " ".join(words),
+)
+
+# %% [markdown]
+# The network behind our features has never learned to read. So the tag becomes one more region of its picture, with its pixels as features.
+# Pictures and captions are otherwise the same in all that follows. Three training sets differ in the numbers alone: *no marks*; *marks*, where
+# caption and picture agree; and, as a control, *useless marks*, where the caption names some other number.
+
+# %%
+kinds = ("no marks", "marks", "useless marks")
+changed = {}
+for kind in kinds:
+    parts = {}
+    for split in (dataset.train, dataset.dev):
+        own, other = numbers_of(split)
+        numbers = {"no marks": (), "marks": (own, own), "useless marks": (own, other)}
+        parts[split.name] = marked(split, *numbers[kind])
+    changed[kind] = dataclasses.replace(dataset, **parts)
+own, other = numbers_of(dataset.test)
+tests = {
+    "right": marked(dataset.test, own, own),
+    "swapped": marked(dataset.test, own, other),
+    "gone": marked(dataset.test),
+}
+
+# %% [markdown]
+# The system is small: the mean of the regions, a bidirectional GRU, and InfoNCE with $\tau = 0.05$, as in the paper's baseline {cite}`bleeker2023ltd`.
+
+# %%
+small = {"dim": 64, "text.encoder.word_dim": 32}
+small |= {f"{side}.pool.batch_norm": True for side in ("image", "text")}
+epochs = lesson.pick(smoke=1, lesson=4, full=20)
+short = {"epochs": epochs, "batch_size": 64, "learning_rate": 5e-3, "warmup_steps": 0}
+small |= {f"training.{name}": value for name, value in short.items()}
+recipe = get(f"ltd_{features}_gru", small)
+tokenizer = recipe.tokenizer(changed["marks"].train.captions)
+
+
+# %%
+def trained(kind, changes=None, variant=""):  # -> a run, and what each step was like
+    seen = []
+
+    def watch(event):
+        if event.kind == "step":
+            seen.append(weight_left(event.scores.detach(), event.positives))
+
+    one = get(f"ltd_{features}_gru{variant}", small).override(changes or {})
+    return fit(one, changed[kind], tokenizer=tokenizer, callback=watch, seed=seed), seen
+
+
+def weight_left(scores, positives, tau=0.05):  # the softmax weight of all negatives, mean
+    negatives = scores.masked_fill(positives, -torch.inf)  # (B, C)
+    return float(((negatives.logsumexp(0) - scores.diagonal()) / tau).sigmoid().mean())
+
+
+# %% [markdown]
+# ```{exercise} What happens without the mark
+# :label: ex-15-guess
+#
+# We test the system that was trained with marks in three ways: with the `"right"` numbers, with `"swapped"` ones, where each caption names a
+# wrong number, and with the numbers `"gone"`. Which test gives the lowest rsum?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_guess = "swapped"  # your part: "right", "swapped" or "gone"
+check("15.guess", your_guess)
+
+# %%
+runs, left = {}, {}
+for kind in kinds:
+    runs[kind], left[kind] = trained(kind)
+
+
+def scores_of(run, test):
+    return score_split(run.model, tests[test], tokenizer)  # (Ni, Nc)
+
+
+# %%
+owner = torch.as_tensor(dataset.test.owner)
+asked = [("no marks", "gone"), ("useless marks", "gone")]
+asked += [("marks", test) for test in tests]
+sums = {
+    f"{kind}; test: {test}": evaluate(scores_of(runs[kind], test), owner)["rsum"]
+    for kind, test in asked
+}
+report = lesson.report("15_recall", sums)
+report
+
+# %% tags=["hide-input"]
+values = report.stored or report.measured
+figure, axes = plt.subplots(figsize=(7.2, 2.6))
+names = list(values)[::-1]
+shades = {"right": plots.COLOURS[0], "swapped": plots.COLOURS[1], "gone": "0.65"}
+for place, name in enumerate(names):
+    test = name.split(": ")[1]
+    axes.barh(place, values[name], color=shades[test], hatch={"swapped": "//"}.get(test))
+    axes.annotate(f"{values[name]:.0f}", (values[name], place), (4, 0), textcoords="offset points", va="center")
+axes.set_yticks(range(len(names)), names)
+axes.set(xlabel="rsum, test pictures", xlim=(0, 600))
+plots.show(
+    figure,
+    alt="Five bars, the rsum on test pictures. "
+    + "; ".join(f"{name}: {values[name]:.0f}" for name in values)
+    + ".",
+)
+
+# %% [markdown]
+# ````{solution} ex-15-guess
+# :class: dropdown
+#
+# The table has the numbers. Where a number contradicts the rest of the caption, the system has to believe one of them.
+# ````
+#
+# Useless marks are the control: the same tags and words, without information. What the system with marks loses beyond that, it owes to the
+# shortcut. The things in the pictures were there to be learned from, in all three trainings. Where one feature is enough to tell pairs apart, others that would also do
+# are left out: this is *predictive feature suppression*.
+#
+# ## How much does it rely on the mark?
+#
+# ```{exercise} A measure of reliance
+# :label: ex-15-reliance
+#
+# Take the captions whose own picture is among the first $k$ with the right numbers. Return the share of them that lose that place with swapped
+# numbers. Both matrices are similarities (Ni, Nc), and `owner` (Nc,) names each caption's picture. A tie counts against the caption's own picture.
+# ```
+#
+# ```{hint}
+# :class: dropdown
+#
+# `S[owner, arange]` is the similarity of each caption with its own picture. How many pictures have at least as much?
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("15.reliance")
+def reliance(right, swapped, owner, k=10):  # (Ni, Nc), (Ni, Nc), (Nc,) -> ()
+    # your part
+    columns = torch.arange(len(owner))
+
+    def found(S):  # (Nc,) bool
+        return (S >= S[owner, columns]).sum(0) <= k
+
+    lost = found(right) & ~found(swapped)
+    return lost.sum() / found(right).sum()
+    # end of your part
+
+
+# %%
+relied = {
+    f"{kind} (%)": 100 * reliance(*(scores_of(runs[kind], test) for test in ("right", "swapped")), owner)
+    for kind in ("marks", "useless marks")
+}
+lesson.report("15_reliance", relied)
+
+# %% [markdown]
+# ````{solution} ex-15-reliance
+# :class: dropdown
+#
+# The own picture counts itself once, so its place is among the first $k$ if at most $k$ pictures score as high.
+# ````
+#
+# The second number says how much is lost where a number never helped: changing words disturbs a GRU a little.
+#
+# ## What does a caption's vector still know?
+#
+# A recall only says that something is missing. A {term}`linear probe` says what. For each word we look for a direction in which
+# vectors of captions with the word lie further than others. With the vectors $Z$ (Nc, D) and the words that captions have as 0 and 1, $Y$ (Nc, W), both with their means
+# taken away, a *ridge regression* has the solution
+#
+# $$W = (Z^\top Z + \alpha I)^{-1} Z^\top Y .$$
+#
+# ```{exercise} A linear probe
+# :label: ex-15-probe
+#
+# Return $W$, (D, W). Take the means over the captions away first.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("15.probe")
+def probe(z, said, alpha=1.0):  # (Nc, D), (Nc, W) -> (D, W)
+    # your part
+    z, said = z - z.mean(0), said - said.mean(0)
+    inner = z.T @ z + alpha * torch.eye(z.shape[1])  # (D, D)
+    return torch.linalg.solve(inner, z.T @ said)
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-15-probe
+# :class: dropdown
+#
+# `torch.linalg.solve` is safer than an inverse. Without the means, a probe would spend its weights on how common a word is.
+# ````
+#
+# The probe learns from training captions and ranks test captions. We count how often a caption with the word stands above one without: the
+# area under the ROC curve (AUC), 50% by chance.
+
+# %% tags=["hide-input"]
+LITTLE = set("a an and are at both facing for from has have here in is it of on one other see sees so that the there this to two up we while with".split())
+
+
+def says(captions, words):
+    """Which captions have which words, (Nc, W)."""
+    has = [set(tokenize(text)) for text in captions]
+    return torch.tensor([[float(word in one) for word in words] for one in has])
+
+
+plain = changed["no marks"].train.captions
+common = sorted({word for text in plain for word in tokenize(text)} - LITTLE)
+frequent = []
+for captions in (plain, tests["gone"].captions):
+    share = says(captions, common).mean(0)
+    frequent.append((share > 0.04) & (share < 0.6))
+words = [word for word, one in zip(common, frequent[0] & frequent[1], strict=True) if one]
+numerals = [str(number) for number in range(MARKS)]
+
+
+def vectors(run, split):
+    return encode(run.model, split, tokenizer)[1].vectors.float()  # (Nc, D)
+
+
+# %%
+def known(run, kind, words, test):  # -> AUC of each word, (W,), in percent
+    train = changed[kind].train
+    W = probe(vectors(run, train), says(train.captions, words))
+    truth = says(tests[test].captions, words).numpy()  # (Nc, W)
+    guess = (vectors(run, tests[test]) @ W).numpy()
+    return 100 * np.array([roc_auc_score(*pair) for pair in zip(truth.T, guess.T, strict=True)])
+
+
+# %%
+told = {
+    "no marks": known(runs["no marks"], "no marks", words, "gone"),
+    "marks": known(runs["marks"], "marks", words, "right"),
+}
+means = {f"{kind}: words, AUC in %": one.mean() for kind, one in told.items()}
+in_tests = [number for number in numerals if int(number) < len(dataset.test)]
+means["marks: numbers, AUC in %"] = known(runs["marks"], "marks", in_tests, "right").mean()
+lesson.report("15_probe", means)
+
+# %% tags=["hide-input"]
+figure, axes = plt.subplots(figsize=(7.2, 0.22 * len(words) + 1))
+order = np.argsort(told["no marks"])
+for style, (kind, one) in enumerate(told.items()):
+    axes.plot(
+        one[order],
+        range(len(words)),
+        plots.MARKERS[style],
+        color=plots.COLOURS[style],
+        label=f"trained with {kind}",
+    )
+axes.set_yticks(range(len(words)), [words[row] for row in order], fontsize=8)
+axes.axvline(50, color="0.5", linestyle=":")
+axes.set(xlabel="AUC of the probe (%); dotted: chance", xlim=(35, 101))
+axes.legend(loc="upper left")
+plots.show(
+    figure,
+    alt="For each frequent word of the captions, how well a linear probe reads it from vectors of captions, for the training without and with marks. "
+    f"Means: {told['no marks'].mean():.0f} and {told['marks'].mean():.0f} percent.",
+)
+
+# %% [markdown]
+# Each row is a word. In this picture one can see which words went missing, and which the system still had a use for.
+#
+# ## Why: the gradient of InfoNCE
+#
+# Take one query $q$ (a caption), its positive $v^+$ (the picture) and the negatives $v^-$ of the batch. All have length one.
+#
+# $$
+# \begin{aligned}
+# \ell &= -\log Z(q, v^+) && (1) \\
+# Z(q, v) &= \frac{\exp(q^\top v/\tau)}{\exp(q^\top v^+/\tau) + \sum_{v^-} \exp(q^\top v^-/\tau)} && (2\mathrm{a})
+# \end{aligned}
+# $$
+#
+# $Z$ is a softmax over the batch. Write the loss as $-q^\top v^+/\tau + \log(\ldots)$. The derivative of the logarithm is one over the sum, times the
+# derivative of the sum; each exponential gives itself times $v/\tau$. Together that is the mean of all $v$, weighted by $Z$:
+#
+# $$
+# \begin{aligned}
+# -\tau\,\frac{\partial \ell}{\partial q} &= (1 - Z(q, v^+))\, v^+ - \sum_{v^-} Z(q, v^-)\, v^- && (2\mathrm{b}) \\
+# -\tau\,\frac{\partial \ell}{\partial v^+} &= (1 - Z(q, v^+))\, q && (2\mathrm{c}) \\
+# -\tau\,\frac{\partial \ell}{\partial v^-} &= -Z(q, v^-)\, q && (2\mathrm{d})
+# \end{aligned}
+# $$
+#
+# ```{exercise} InfoNCE's gradient by hand
+# :label: ex-15-gradient
+#
+# `q` is (D,), `v` (C, D), and `v[own]` is the positive. Return the left sides of 2b, (D,), and of 2c and 2d together, (C, D), without autograd.
+# ```
+#
+# ```{hint}
+# :class: dropdown
+#
+# One vector of C weights serves all three equations: one minus $Z$ for the positive, minus $Z$ for the others.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("15.gradient")
+def pulls(q, v, own, tau=0.05):  # (D,), (C, D), int -> (D,), (C, D)
+    # your part
+    weights = -(v @ q / tau).softmax(0)  # (C,)   minus eq. 2a
+    weights[own] += 1
+    return weights @ v, weights[:, None] * q  # eq. 2b; 2c and 2d
+    # end of your part
+
+
+# %%
+torch.manual_seed(seed)
+q, v = (torch.nn.functional.normalize(torch.randn(*one), dim=-1) for one in ((8,), (5, 8)))
+q.requires_grad_(), v.requires_grad_()
+loss = -(v @ q / 0.05).log_softmax(0)[2]  # eq. 1
+automatic = torch.autograd.grad(loss, (q, v))
+by_hand = pulls(q.detach(), v.detach(), 2)
+for mine, theirs in zip(by_hand, automatic, strict=True):
+    torch.testing.assert_close(mine, -0.05 * theirs, rtol=1e-4, atol=1e-5)
+print("autograd agrees")
+
+# %% [markdown]
+# ````{solution} ex-15-gradient
+# :class: dropdown
+#
+# The weights add up to zero: what pulls towards the positive equals what pushes away from the negatives.
+# ````
+#
+# ```{admonition} If you read along in appendix B
+# :class: note dropdown
+#
+# Equations 10b to 11b have a minus before the sum over the negatives. With a plus, as in equations 10a and 12, equation 13c follows, and autograd agrees. The second line of 15
+# is the derivative by $v^-$.
+# ```
+#
+# So each negative pushes with its softmax weight. Here are the weights of the negatives for one caption, among 64 training pictures, after training:
+
+# %% tags=["hide-input"]
+batch = min(64, len(dataset.train))
+figure, axes = plt.subplots(figsize=(6.6, 3))
+heaps = {}
+for kind in ("no marks", "marks"):
+    part = changed[kind].train.subset(batch)
+    rows = [int(np.flatnonzero(part.owner == one)[0]) for one in range(batch)]
+    S = score_split(runs[kind].model, part, tokenizer)[:, rows]  # (B, B)
+    Z = (S / 0.05).softmax(0)
+    heaps[f"trained with {kind}"] = Z.masked_fill(torch.eye(batch, dtype=bool), 0)
+place = int((1 - heaps["trained with no marks"].sum(0)).sub(0.75).abs().argmin())  # typical enough
+lines = {
+    name: (range(1, batch), heap[:, place].sort(descending=True).values[: batch - 1])
+    for name, heap in heaps.items()
+}
+plots.curves(axes, lines, x="negatives of one caption, the strongest first", y="weight Z")
+axes.set_yscale("log")
+axes.set_ylim(1e-12, 1)
+plots.show(
+    figure,
+    alt="The softmax weights of the 63 negatives of one caption after training, from the largest to the smallest, on a logarithmic axis: one curve "
+    "for the training without marks, one for that with marks.",
+)
+
+# %% [markdown]
+# ```{exercise} What a shortcut leaves
+# :label: ex-15-vanish
+#
+# In a batch of 64, a mark alone makes the cosine with the positive larger by 0.5 than that with each negative. How large is $1 - Z(q, v^+)$ at
+# $\tau = 0.05$?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_weight = 63 * np.exp(-10) / (1 + 63 * np.exp(-10))  # your part: one number
+check("15.vanish", your_weight)
+
+# %% [markdown]
+# ````{solution} ex-15-vanish
+# :class: dropdown
+#
+# Each negative has $e^{-10}$ times the positive's exponential; 63 of them together have about 0.003 of the sum.
+# ````
+#
+# That is all the gradient which is left, for *every* feature of $q$, also for those that it has not learned. Nothing in equation 2 says that a
+# caption's vector must hold more. A toy makes it visible: the similarity of caption $i$ with picture $j$ is $a\,M_{ij} + b\,C_{ij}$, where
+# $M_{ij}$ is 1 if their marks agree and $C_{ij}$ says how alike they look, with some noise. We learn only $a$ and $b$.
+
+
+# %%
+def toy(shared, steps=400, pairs=64):  # shared: how many pairs have one mark; 0: no marks
+    torch.manual_seed(seed)
+    C = 0.3 * torch.randn(pairs, pairs) + torch.eye(pairs)
+    group = torch.arange(pairs) // max(shared, 1)
+    M = (group[:, None] == group).float() if shared else torch.zeros(pairs, pairs)
+    a, b = (torch.zeros((), requires_grad=True) for _ in range(2))
+    path = []
+    for _ in range(steps):
+        path.append(float(b))
+        grads = torch.autograd.grad(info_nce(a * M + b * C, 1.0), (a, b))
+        with torch.no_grad():
+            a -= 0.3 * grads[0]
+            b -= 0.1 * grads[1]  # looks are harder to learn than marks
+    return path
+
+
+# %% tags=["hide-input"]
+figure, panels = plt.subplots(1, 2, figsize=(9, 3))
+kept = {"no marks": 0, "8 pairs share a mark": 8, "each pair has its own": 1}
+paths = {name: toy(shared) for name, shared in kept.items()}
+plots.curves(
+    panels[0],
+    {name: (range(len(path)), path) for name, path in paths.items()},
+    x="step",
+    y="b, how much looks count",
+    title="toy",
+)
+plots.curves(
+    panels[1],
+    {f"{kind}": (range(len(one)), one) for kind, one in left.items()},
+    x="step",
+    y="1 - Z(q, v⁺), mean",
+    title="our three trainings",
+)
+panels[1].set_yscale("log")
+plots.show(
+    figure,
+    alt="Left, the weight b of looks in the toy against the step: highest without marks, lower where eight pairs share a mark, lowest where each has its own. Right, "
+    "the weight of the negatives in our three trainings, on a logarithmic axis.",
+)
+
+# %% [markdown]
+# ## Break it: a loss that is never content
+#
+# ```{exercise} A temperature that cannot be satisfied
+# :label: ex-15-break
+#
+# A perfect shortcut: the cosine with the positive is 1, that with each of 63 negatives $-1$. Give a temperature that still leaves the negatives half of
+# the weight, or more.
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_tau = 0.5  # your part: one number
+check("15.break", your_tau)
+
+# %%
+warm, _ = trained("marks", {"losses.info_nce.temperature": 0.5})
+warmed = {f"test: {test}": evaluate(scores_of(warm, test), owner)["rsum"] for test in tests}
+lesson.report("15_broken", warmed)
+
+# %% [markdown]
+# ````{solution} ex-15-break
+# :class: dropdown
+#
+# Half of the weight is left if $63\, e^{-2/\tau} \ge 1$, so $\tau \ge 2/\ln 63$, about 0.48. The gradient no longer vanishes. But the softmax is nearly flat now: easy negatives push almost as
+# hard as those that share the mark.
+# ````
+#
+# ## Does a larger batch help?
+#
+# The paper expects less suppression from large batches: the more negatives there are, the likelier one of them needs another feature.
+#
+# ```{exercise} Who shares my mark?
+# :label: ex-15-share
+#
+# Marks are dealt evenly at random, 32 of them. In a batch of 256 pairs, how many *others* have a caption's mark, on average?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_average = 255 / 32  # your part: one number
+check("15.share", your_average)
+
+# %%
+batches = lesson.pick(smoke=(16, 32), lesson=(16, 64, 256), full=(16, 64, 256))
+larger = {}
+for size in batches:
+    change = {"training.batch_size": size, "training.epochs": max(1, epochs * size // 64)}
+    larger[size] = runs["marks"] if size == 64 else trained("marks", change)[0]
+of_batch = {}
+for size, run in larger.items():
+    of_batch[f"batch {size}: rsum, marks gone"] = evaluate(scores_of(run, "gone"), owner)["rsum"]
+    pair = (scores_of(run, test) for test in ("right", "swapped"))
+    of_batch[f"batch {size}: reliance (%)"] = 100 * reliance(*pair, owner)
+lesson.report("15_batches", of_batch)
+
+# %% [markdown]
+# ````{solution} ex-15-share
+# :class: dropdown
+#
+# $255/32$, about 8. In a batch of 16 it is less than one half.
+# ````
+#
+# All three take the same number of steps, so the larger batch has also seen more pairs.
+#
+# ## Decoding the caption
+#
+# Can a second loss hold on to the rest? One that needs every word is to write the caption again from its vector $z$: *input target decoding* (ITD).
+# A GRU starts with $z$ as its state and predicts each word from $z$ and the *true* words before it (*teacher forcing*):
+#
+# $$\ell_{\mathrm{rec}} = -\sum_{t} \log p(x_t \mid x_{t-1}, \ldots, x_1, z) \qquad (4)$$
+#
+# But the words before a word also help. How much is left for $z$, at which place of the sentence?
+#
+# ```{exercise} The loss at each place
+# :label: ex-15-places
+#
+# `logits` is (C, L, V), `words` (C, L) the true words, and `mask` (C, L) says which are real. Return the mean of $-\log p$ at each place, over the captions
+# that have a word there: (L,). Padding may hold anything.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("15.places")
+def loss_by_place(logits, words, mask):  # (C, L, V), (C, L), (C, L) -> (L,)
+    # your part
+    log_p = logits.log_softmax(2).gather(2, words[:, :, None])[:, :, 0]  # (C, L)
+    return -log_p.masked_fill(~mask, 0).sum(0) / mask.sum(0)
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-15-places
+# :class: dropdown
+#
+# `gather` picks the true word's log-probability. The mean over places, weighted by how many captions are so long, would be the loss of equation 4
+# for each word.
+# ````
+#
+# We train a decoder on the vectors of the system without marks, which no longer change; and the same decoder on zeros, a *language model* that never saw any vector.
+
+
+# %%
+def decoder_of(z, tokens, mask):  # (Nc, D), (Nc, L), (Nc, L) -> a trained decoder
+    torch.manual_seed(seed)
+    decoder = InputTargetDecoder(z.shape[1], len(tokenizer), word_dim=32)
+    optimizer = torch.optim.Adam(decoder.parameters(), 5e-3)
+    for _ in range(lesson.pick(smoke=1, lesson=8, full=20)):
+        for rows in torch.randperm(len(z)).split(64):
+            loss = captioning_loss(decoder(z[rows], tokens[rows]), tokens[rows, 1:], mask[rows, 1:])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return decoder
+
+
+# %%
+sides = [(vectors(runs["no marks"], one), *tokenizer.encode(one.captions)) for one in (changed["no marks"].train, tests["gone"])]
+(z, tokens, mask), (z_test, tokens_test, mask_test) = sides
+decoder, language = decoder_of(z, tokens, mask), decoder_of(0 * z, tokens, mask)
+other_rows = torch.randperm(len(z_test), generator=torch.Generator().manual_seed(seed))
+given = {
+    "right vectors": (decoder, z_test),
+    "shuffled vectors": (decoder, z_test[other_rows]),
+    "zeros": (decoder, 0 * z_test),
+    "never saw a vector": (language, 0 * z_test),
+}
+with torch.no_grad():
+    places = {
+        name: loss_by_place(model(start, tokens_test), tokens_test[:, 1:], mask_test[:, 1:])
+        for name, (model, start) in given.items()
+    }
+
+# %%
+many = mask_test[:, 1:].sum(0)  # (L,)   how many captions are so long
+whole = {f"{name}: nats a caption": (one * many).sum() / many[0] for name, one in places.items()}
+lesson.report("15_places", whole)
+
+# %% tags=["hide-input"]
+far = int((many >= 0.2 * many[0]).sum())  # later places have few captions
+figure, axes = plt.subplots(figsize=(7, 3.4))
+plots.curves(
+    axes,
+    {name: (range(1, far + 1), one[:far]) for name, one in places.items()},
+    x="place in the sentence",
+    y="loss of a word (nats)",
+)
+plots.show(
+    figure,
+    alt="The decoder's loss at each place of a sentence, with right vectors, shuffled vectors, zeros, and of a decoder that never saw a vector.",
+)
+
+# %% [markdown]
+# The gap between the first curve and the last is all that $z$ can add. Grammar and habits of the annotators do the rest: after "a man on the", few words are
+# likely. In the paper's words, a strong decoder will "mainly rely on the learned language model". The gradient that reaches $z$ is no larger than that gap allows.
+#
+# Does ITD make the shortcut weaker all the same? We add it to the training with marks.
+
+# %%
+decoded, _ = trained("marks", variant="+itd")
+pair = (scores_of(decoded, test) for test in ("right", "swapped"))
+with_itd = {"reliance (%)": 100 * reliance(*pair, owner)}
+with_itd["rsum, marks gone"] = evaluate(scores_of(decoded, "gone"), owner)["rsum"]
+with_itd["words, AUC in %"] = known(decoded, "marks", words, "right").mean()
+lesson.report("15_itd", with_itd)
+
+# %% [markdown]
+# In the paper ITD does not help on photographs. [The next notebook](16_latent_targets.ipynb) decodes something else: one vector for the whole sentence, where no
+# word before helps to predict the next.
+#
+# ## Change one thing
+#
+# ```{exercise} Change one thing
+# :label: ex-15-explore
+#
+# Change the variant (`"+itd"`, or `"+triplet"` for the triplet loss), the temperature, or the width `dim`. What happens to the reliance? Write what you expect before you run it, and afterwards what came out.
+# ```
+
+# %%
+tried, _ = trained("marks", {"losses.triplet.margin": 0.2}, variant="+triplet")
+pair = (scores_of(tried, test) for test in ("right", "swapped"))
+outcome = {"reliance (%)": 100 * reliance(*pair, owner)}
+outcome["rsum, marks gone"] = evaluate(scores_of(tried, "gone"), owner)["rsum"]
+lesson.report("15_tried", outcome)
+
+# %%
+from vsecore.course.checks import check
+
+your_expectation = "The triplet loss relies on the marks as well."  # your part
+your_finding = "It does, with one seed; others may differ."  # your part
+check("15.explore", (your_expectation, your_finding))
+
+# %% [markdown]
+# ````{solution} ex-15-explore
+# :class: dropdown
+#
+# A good answer changes one thing, takes as many steps, and looks at both numbers: a system that has learned little relies on nothing.
+# ````
+#
+# ## Paper, notebook, package
+#
+# | paper | in this notebook | in the package |
+# | --- | --- | --- |
+# | gradient of InfoNCE, eq. (2) | `pulls` | `vsecore.losses.info_nce`, by autograd |
+# | reconstruction of words, eq. (4) | `loss_by_place` | `vsecore.losses.captioning.captioning_loss` |
+# | what a vector knows (future work in section 6) | `probe` | `vsecore.experiments.probe.probes` |
+# | the decoder of section 3.3 | `decoder_of` | `vsecore.losses.InputTargetDecoder` |
+#
+# ## Summary
+#
+# - Where one feature tells pairs apart, a contrastive loss need not learn the others, and recall falls when that feature is gone.
+# - InfoNCE's gradient is the softmax weight of the negatives; a shortcut takes it away from every feature at once.
+# - A larger batch helps if it brings negatives that the shortcut cannot tell apart.
+# - A decoder of words gets help from the words before, so it needs less of the vector than one would think.
+#
+# ## Where to read on
+#
+# - {cite}`robinson2021shortcuts` study which features InfoNCE learns, and change the negatives so that it needs others.
+# - {cite}`hermann2020features` watch how one of two useful features suppresses the other.
