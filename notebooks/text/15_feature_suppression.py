@@ -47,6 +47,7 @@ from vsecore.losses import InputTargetDecoder, info_nce
 from vsecore.losses.captioning import captioning_loss
 from vsecore.recipes import get
 from vsecore.training import encode, fit, score_split
+from vsecore.training.system import System
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
@@ -104,7 +105,9 @@ def marked(split, drawn=None, said=None):
     counts = split.picture_counts
     counts = np.full(len(x), x.shape[1]) if counts is None else np.asarray(counts)
     if drawn is not None:
-        ink = 4 * x[x != 0].std() * (counts.mean() + 1)  # the mean over elements must not drown it
+        ink = (
+            2 * x[x != 0].std() * (counts.mean() + 1)
+        )  # the mean over elements must not drown it
         x = np.concatenate([x, np.zeros_like(x[:, :1])], 1)
         x[np.arange(len(x)), counts, : tags.shape[1]] = ink * tags[drawn]
         counts = counts + 1
@@ -234,7 +237,13 @@ shades = {"right": plots.COLOURS[0], "swapped": plots.COLOURS[1], "gone": "0.65"
 for place, name in enumerate(names):
     test = name.split(": ")[1]
     axes.barh(place, values[name], color=shades[test], hatch={"swapped": "//"}.get(test))
-    axes.annotate(f"{values[name]:.0f}", (values[name], place), (4, 0), textcoords="offset points", va="center")
+    axes.annotate(
+        f"{values[name]:.0f}",
+        (values[name], place),
+        (4, 0),
+        textcoords="offset points",
+        va="center",
+    )
 axes.set_yticks(range(len(names)), names)
 axes.set(xlabel="rsum, test pictures", xlim=(0, 600))
 plots.show(
@@ -289,7 +298,8 @@ def reliance(right, swapped, owner, k=10):  # (Ni, Nc), (Ni, Nc), (Nc,) -> ()
 
 # %%
 relied = {
-    f"{kind} (%)": 100 * reliance(*(scores_of(runs[kind], test) for test in ("right", "swapped")), owner)
+    f"{kind} (%)": 100
+    * reliance(*(scores_of(runs[kind], test) for test in ("right", "swapped")), owner)
     for kind in ("marks", "useless marks")
 }
 lesson.report("15_reliance", relied)
@@ -341,7 +351,9 @@ def probe(z, said, alpha=1.0):  # (Nc, D), (Nc, W) -> (D, W)
 # area under the ROC curve (AUC), 50% by chance.
 
 # %% tags=["hide-input"]
-LITTLE = set("a an and are at both facing for from has have here in is it of on one other see sees so that the there this to two up we while with".split())
+LITTLE = set(
+    "a an and are at both facing for from has have here in is it of on one other see sees so that the there this to two up we while with".split()
+)
 
 
 def says(captions, words):
@@ -361,7 +373,8 @@ numerals = [str(number) for number in range(MARKS)]
 
 
 def vectors(run, split):
-    return encode(run.model, split, tokenizer)[1].vectors.float()  # (Nc, D)
+    """The vectors of a split's captions, (Nc, D)."""
+    return encode(run.model, split, tokenizer)[1].vectors.float().clone()
 
 
 # %%
@@ -374,25 +387,27 @@ def known(run, kind, words, test):  # -> AUC of each word, (W,), in percent
 
 
 # %%
+torch.manual_seed(seed)
+untrained = System.build(recipe, dataset, tokenizer).eval()  # a reference for the probe
 told = {
-    "no marks": known(runs["no marks"], "no marks", words, "gone"),
-    "marks": known(runs["marks"], "marks", words, "right"),
+    "untrained": known(untrained, "no marks", words, "gone"),
+    "trained with no marks": known(runs["no marks"], "no marks", words, "gone"),
+    "trained with marks": known(runs["marks"], "marks", words, "right"),
 }
-means = {f"{kind}: words, AUC in %": one.mean() for kind, one in told.items()}
-in_tests = [number for number in numerals if int(number) < len(dataset.test)]
-means["marks: numbers, AUC in %"] = known(runs["marks"], "marks", in_tests, "right").mean()
+means = {f"{name}: words": one.mean() for name, one in told.items()}
+means["trained with marks: numbers"] = known(runs["marks"], "marks", numerals, "right").mean()
 lesson.report("15_probe", means)
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(7.2, 0.22 * len(words) + 1))
-order = np.argsort(told["no marks"])
-for style, (kind, one) in enumerate(told.items()):
+order = np.argsort(told["trained with no marks"])
+for style, (name, one) in enumerate(told.items()):
     axes.plot(
         one[order],
         range(len(words)),
         plots.MARKERS[style],
         color=plots.COLOURS[style],
-        label=f"trained with {kind}",
+        label=name,
     )
 axes.set_yticks(range(len(words)), [words[row] for row in order], fontsize=8)
 axes.axvline(50, color="0.5", linestyle=":")
@@ -400,12 +415,40 @@ axes.set(xlabel="AUC of the probe (%); dotted: chance", xlim=(35, 101))
 axes.legend(loc="upper left")
 plots.show(
     figure,
-    alt="For each frequent word of the captions, how well a linear probe reads it from vectors of captions, for the training without and with marks. "
-    f"Means: {told['no marks'].mean():.0f} and {told['marks'].mean():.0f} percent.",
+    alt="For each frequent word of the captions, how well a linear probe reads it from vectors of captions: of an untrained network, of the training without "
+    "marks and of that with marks. Means: "
+    + ", ".join(f"{name} {one.mean():.0f} percent" for name, one in told.items())
+    + ".",
 )
 
 # %% [markdown]
-# Each row is a word. In this picture one can see which words went missing, and which the system still had a use for.
+# Each row is a word. Even an untrained network hands on much of what it reads; count from there. And a probe takes a word from however small a part of the
+# vector. How large are the parts? We turn the regression round, predict the vectors from the words or from the numbers, and ask which share of the vectors' variance
+# that explains.
+
+
+# %%
+def explained(kind, names):  # -> share of the variance of the training captions' vectors
+    split = changed[kind].train
+    z, said = vectors(runs[kind], split), says(split.captions, names)
+    z, said = z - z.mean(0), said - said.mean(0)
+    predicted = said @ torch.linalg.lstsq(said, z).solution  # (Nc, D)
+    return (predicted.square().sum() / z.square().sum()).item()
+
+
+# %%
+shares = {
+    f"{kind}: by the {name} (%)": 100 * explained(kind, names)
+    for kind, clues in (
+        ("no marks", {"words": words}),
+        ("marks", {"words": words, "numbers": numerals}),
+    )
+    for name, names in clues.items()
+}
+lesson.report("15_variance", shares)
+
+# %% [markdown]
+# Suppressed does not mean erased: words are still there, in a smaller part of the vector, and the cosine hears them less.
 #
 # ## Why: the gradient of InfoNCE
 #
@@ -491,7 +534,9 @@ for kind in ("no marks", "marks"):
     S = score_split(runs[kind].model, part, tokenizer)[:, rows]  # (B, B)
     Z = (S / 0.05).softmax(0)
     heaps[f"trained with {kind}"] = Z.masked_fill(torch.eye(batch, dtype=bool), 0)
-place = int((1 - heaps["trained with no marks"].sum(0)).sub(0.75).abs().argmin())  # typical enough
+place = int(
+    (1 - heaps["trained with no marks"].sum(0)).sub(0.75).abs().argmin()
+)  # typical enough
 lines = {
     name: (range(1, batch), heap[:, place].sort(descending=True).values[: batch - 1])
     for name, heap in heaps.items()
@@ -540,7 +585,7 @@ def toy(shared, steps=400, pairs=64):  # shared: how many pairs have one mark; 0
     a, b = (torch.zeros((), requires_grad=True) for _ in range(2))
     path = []
     for _ in range(steps):
-        path.append(float(b))
+        path.append(b.item())
         grads = torch.autograd.grad(info_nce(a * M + b * C, 1.0), (a, b))
         with torch.no_grad():
             a -= 0.3 * grads[0]
@@ -626,7 +671,9 @@ for size in batches:
     larger[size] = runs["marks"] if size == 64 else trained("marks", change)[0]
 of_batch = {}
 for size, run in larger.items():
-    of_batch[f"batch {size}: rsum, marks gone"] = evaluate(scores_of(run, "gone"), owner)["rsum"]
+    of_batch[f"batch {size}: rsum, marks gone"] = evaluate(scores_of(run, "gone"), owner)[
+        "rsum"
+    ]
     pair = (scores_of(run, test) for test in ("right", "swapped"))
     of_batch[f"batch {size}: reliance (%)"] = 100 * reliance(*pair, owner)
 lesson.report("15_batches", of_batch)
@@ -676,7 +723,8 @@ def loss_by_place(logits, words, mask):  # (C, L, V), (C, L), (C, L) -> (L,)
 # for each word.
 # ````
 #
-# We train a decoder on the vectors of the system without marks, which no longer change; and the same decoder on zeros, a *language model* that never saw any vector.
+# We train decoders on the vectors of the system without marks, which no longer change. One gets $z$ as it is, of length one. One gets $8z$, whose
+# numbers are about as large as those of a GRU's states. The third gets zeros: it is a *language model* that never sees a caption's vector.
 
 
 # %%
@@ -684,9 +732,11 @@ def decoder_of(z, tokens, mask):  # (Nc, D), (Nc, L), (Nc, L) -> a trained decod
     torch.manual_seed(seed)
     decoder = InputTargetDecoder(z.shape[1], len(tokenizer), word_dim=32)
     optimizer = torch.optim.Adam(decoder.parameters(), 5e-3)
-    for _ in range(lesson.pick(smoke=1, lesson=8, full=20)):
+    for _ in range(lesson.pick(smoke=1, lesson=10, full=20)):
         for rows in torch.randperm(len(z)).split(64):
-            loss = captioning_loss(decoder(z[rows], tokens[rows]), tokens[rows, 1:], mask[rows, 1:])
+            loss = captioning_loss(
+                decoder(z[rows], tokens[rows]), tokens[rows, 1:], mask[rows, 1:]
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -694,44 +744,52 @@ def decoder_of(z, tokens, mask):  # (Nc, D), (Nc, L), (Nc, L) -> a trained decod
 
 
 # %%
-sides = [(vectors(runs["no marks"], one), *tokenizer.encode(one.captions)) for one in (changed["no marks"].train, tests["gone"])]
+read = changed["no marks"].train, tests["gone"]
+sides = [(vectors(runs["no marks"], one), *tokenizer.encode(one.captions)) for one in read]
 (z, tokens, mask), (z_test, tokens_test, mask_test) = sides
-decoder, language = decoder_of(z, tokens, mask), decoder_of(0 * z, tokens, mask)
 other_rows = torch.randperm(len(z_test), generator=torch.Generator().manual_seed(seed))
-given = {
-    "right vectors": (decoder, z_test),
-    "shuffled vectors": (decoder, z_test[other_rows]),
-    "zeros": (decoder, 0 * z_test),
-    "never saw a vector": (language, 0 * z_test),
-}
-with torch.no_grad():
-    places = {
-        name: loss_by_place(model(start, tokens_test), tokens_test[:, 1:], mask_test[:, 1:])
-        for name, (model, start) in given.items()
-    }
+starts = {"right": z_test, "shuffled": z_test[other_rows], "zeros": 0 * z_test}
+places = {}
+for name, scale in (("z", 1), ("8z", 8), ("language model", 0)):
+    decoder = decoder_of(scale * z, tokens, mask)
+    for given, start in starts.items():
+        with torch.no_grad():
+            logits = decoder(scale * start, tokens_test)
+        places[f"{name}, {given}"] = loss_by_place(logits, tokens_test[:, 1:], mask_test[:, 1:])
 
 # %%
 many = mask_test[:, 1:].sum(0)  # (L,)   how many captions are so long
-whole = {f"{name}: nats a caption": (one * many).sum() / many[0] for name, one in places.items()}
-lesson.report("15_places", whole)
+whole = {
+    f"{name} (nats a caption)": (one * many).sum() / many[0]
+    for name, one in places.items()
+    if name not in ("language model, right", "language model, shuffled")  # 0 times z is 0
+}
+whole["a blind guess (nats a caption)"] = np.log(len(tokenizer)) * many.sum() / many[0]
+report = lesson.report("15_places", whole)
+report
 
 # %% tags=["hide-input"]
 far = int((many >= 0.2 * many[0]).sum())  # later places have few captions
-figure, axes = plt.subplots(figsize=(7, 3.4))
-plots.curves(
-    axes,
-    {name: (range(1, far + 1), one[:far]) for name, one in places.items()},
-    x="place in the sentence",
-    y="loss of a word (nats)",
-)
+figure, panels = plt.subplots(1, 2, figsize=(9.2, 3.4), sharey=True)
+for axes, name in zip(panels, ("z", "8z"), strict=True):
+    lines = {given: places[f"{name}, {given}"] for given in starts}
+    lines["language model"] = places["language model, zeros"]
+    plots.curves(
+        axes,
+        {label: (range(1, far + 1), one[:far]) for label, one in lines.items()},
+        x="place in the sentence",
+        y="loss of a word (nats)" if name == "z" else "",
+        title=f"decoder of {name}",
+    )
+panels[1].get_legend().remove()
 plots.show(
     figure,
-    alt="The decoder's loss at each place of a sentence, with right vectors, shuffled vectors, zeros, and of a decoder that never saw a vector.",
+    alt="The loss at each place of a sentence, left for the decoder of z and right for that of 8z, with right vectors, shuffled vectors and zeros, and of a language model.",
 )
 
 # %% [markdown]
-# The gap between the first curve and the last is all that $z$ can add. Grammar and habits of the annotators do the rest: after "a man on the", few words are
-# likely. In the paper's words, a strong decoder will "mainly rely on the learned language model". The gradient that reaches $z$ is no larger than that gap allows.
+# The gap between the right vectors and the language model is all that $z$ adds. Where shuffled vectors do as well as right ones, the decoder ignores $z$. The rest comes from the words
+# before: after "a man on the", few words are likely. A strong decoder, says the paper, will "mainly rely on the learned language model and language patterns".
 #
 # Does ITD make the shortcut weaker all the same? We add it to the training with marks.
 
