@@ -11,6 +11,7 @@ from answers import (
     cross_attention,
     encoders,
     ensembles_and_speed,
+    feature_suppression,
     how_many_negatives,
     joint_space,
     latent_targets,
@@ -45,6 +46,7 @@ NOTEBOOKS = (
     ensembles_and_speed,
     sets,
     slots,
+    feature_suppression,
     latent_targets,
 )
 RIGHT = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.RIGHT.items()}

@@ -12,6 +12,7 @@ from vsecore.course.checks import (
     cross_attention,
     encoders,
     ensembles_and_speed,
+    feature_suppression,
     how_many_negatives,
     joint_space,
     latent_targets,
@@ -47,6 +48,7 @@ EXERCISES: dict[str, Exercise] = {
     **ensembles_and_speed.EXERCISES,
     **sets.EXERCISES,
     **slots.EXERCISES,
+    **feature_suppression.EXERCISES,
     **latent_targets.EXERCISES,
 }
 
