@@ -16,6 +16,7 @@ from typing import Any
 import jupytext
 import pytest
 import torch
+from sklearn.linear_model import Ridge
 from torch import nn
 from torch.nn import functional as F
 
@@ -30,6 +31,7 @@ from vsecore.losses import (
     adaptive_offline_quintuplet,
     adopt,
     adopt_k,
+    info_nce,
     node_cross_attention_loss,
     node_pooling_loss,
     offline_quintuplet,
@@ -37,6 +39,7 @@ from vsecore.losses import (
     reconstruction_loss,
     triplet,
 )
+from vsecore.losses.captioning import captioning_loss
 from vsecore.mining import mine_offline_negatives
 from vsecore.sets import SlotSetPrediction
 from vsecore.similarity import cosine
@@ -541,6 +544,42 @@ def latent_target_by_hand() -> None:
     torch.testing.assert_close(mine, reconstruction_loss(pred, target))
 
 
+def pulls_by_hand() -> None:
+    """Equation 2: minus the gradient of the package's loss, one direction of it, times tau."""
+    torch.manual_seed(7)
+    v, t = (F.normalize(torch.randn(6, 5).double(), dim=1) for _ in range(2))  # (B, D), (C, D)
+    for tau in (0.05, 0.7):
+        both = []
+        for queries, others in ((v, t), (t, v)):
+            by_query = [taught("15")["pulls"](queries[own], others, own, tau) for own in range(6)]
+            both.append([torch.stack(one) for one in zip(*by_query, strict=True)])
+        (first, to_t), (second, to_v) = both  # (6, D), (6, 6, D)
+        x, y = v.clone().requires_grad_(), t.clone().requires_grad_()
+        expected = torch.autograd.grad(-12 * tau * info_nce(x @ y.T, tau), (x, y))
+        torch.testing.assert_close(first + to_v.sum(0), expected[0])
+        torch.testing.assert_close(second + to_t.sum(0), expected[1])
+
+
+def probe_by_hand() -> None:
+    generator = torch.Generator().manual_seed(7)
+    z = torch.randn(30, 4, generator=generator).double() + 1
+    said = (torch.rand(30, 3, generator=generator) > 0.6).double()
+    for alpha in (1.0, 20.0):
+        theirs = Ridge(alpha=alpha).fit(z.numpy(), said.numpy()).coef_  # as in `probes`
+        mine = taught("15")["probe"](z, said, alpha)
+        torch.testing.assert_close(mine, torch.from_numpy(theirs).T)
+
+
+def losses_of_places() -> None:
+    """Added up over the places, with how many captions are so long, they are the loss of a caption."""
+    torch.manual_seed(7)
+    logits, words = torch.randn(5, 6, 9).double(), torch.randint(9, (5, 6))
+    mask = torch.arange(6) < torch.tensor([6, 2, 4, 1, 5])[:, None]
+    mine = taught("15")["loss_by_place"](logits, words, mask)
+    theirs = captioning_loss(logits, words, mask)
+    torch.testing.assert_close((mine * mask.sum(0)).sum() / 5, theirs)
+
+
 def multiplier_by_hand() -> None:
     """The value of each step, also where it is held at both ends, and with other options."""
     rec = [0.02] * 30 + [0.9] * 30 + torch.rand(30).tolist()
@@ -622,6 +661,9 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("14", "predict_set"): slot_attention,
     ("14", "smooth"): smooth_chamfer_by_hand,
     ("14", "gradient_by_hand"): smooth_chamfer_by_hand,
+    ("15", "pulls"): pulls_by_hand,
+    ("15", "probe"): probe_by_hand,
+    ("15", "loss_by_place"): losses_of_places,
     ("16", "decode"): latent_target_by_hand,
     ("16", "rec_loss"): latent_target_by_hand,
     ("16", "path"): multiplier_by_hand,

@@ -36,7 +36,6 @@ import re
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from IPython.display import Markdown
 from sklearn.metrics import roc_auc_score
 
 from vsecore import course, scenes
@@ -189,9 +188,10 @@ def trained(kind, changes=None, variant=""):  # -> a run, and what each step was
     return fit(one, changed[kind], tokenizer=tokenizer, callback=watch, seed=seed), seen
 
 
-def weight_left(scores, positives, tau=0.05):  # the softmax weight of all negatives, mean
-    negatives = scores.masked_fill(positives, -torch.inf)  # (B, C)
-    return float(((negatives.logsumexp(0) - scores.diagonal()) / tau).sigmoid().mean())
+def weight_left(scores, positives, tau=0.05):  # 1 - Z of eq. 2a below, the mean over captions
+    own = scores.masked_fill(~positives, -torch.inf).amax(0)  # (C,)
+    negatives = (scores.masked_fill(positives, -torch.inf) / tau).logsumexp(0)
+    return (negatives - own / tau).sigmoid().mean().item()
 
 
 # %% [markdown]
@@ -262,7 +262,7 @@ plots.show(
 #
 # Useless marks are the control: the same tags and words, without information. What the system with marks loses beyond that, it owes to the
 # shortcut. The things in the pictures were there to be learned from, in all three trainings. Where one feature is enough to tell pairs apart, others that would also do
-# are left out: this is *predictive feature suppression*.
+# are left out: this is *{term}`predictive feature suppression`*.
 #
 # ## How much does it rely on the mark?
 #
@@ -315,11 +315,11 @@ lesson.report("15_reliance", relied)
 #
 # ## What does a caption's vector still know?
 #
-# A recall only says that something is missing. A {term}`linear probe` says what. For each word we look for a direction in which
-# vectors of captions with the word lie further than others. With the vectors $Z$ (Nc, D) and the words that captions have as 0 and 1, $Y$ (Nc, W), both with their means
-# taken away, a *ridge regression* has the solution
+# A recall only says that something is missing. A {term}`linear probe` says what. For each word it looks for a direction in which vectors of
+# captions with the word lie further than others. The rows of $X$ (Nc, D) are vectors of captions, and $Y$ (Nc, W) says with 0 and 1 which words they
+# have; both have their means taken away. Then *{term}`ridge regression`* has the solution
 #
-# $$W = (Z^\top Z + \alpha I)^{-1} Z^\top Y .$$
+# $$W = (X^\top X + \alpha I)^{-1} X^\top Y .$$
 #
 # ```{exercise} A linear probe
 # :label: ex-15-probe
@@ -348,11 +348,11 @@ def probe(z, said, alpha=1.0):  # (Nc, D), (Nc, W) -> (D, W)
 # ````
 #
 # The probe learns from training captions and ranks test captions. We count how often a caption with the word stands above one without: the
-# area under the ROC curve (AUC), 50% by chance.
+# {term}`area under the ROC curve` (AUC), 50% by chance.
 
 # %% tags=["hide-input"]
 LITTLE = set(
-    "a an and are at both facing for from has have here in is it of on one other see sees so that the there this to two up we while with".split()
+    ["a", "an", "and", "are", "at", "both", "by", "facing", "for", "from", "has", "have", "here", "in", "is", "it", "of", "on", "one", "other", "see", "sees", "so", "that", "the", "there", "this", "to", "two", "up", "we", "while", "with"]
 )
 
 
@@ -399,7 +399,7 @@ means["trained with marks: numbers"] = known(runs["marks"], "marks", numerals, "
 lesson.report("15_probe", means)
 
 # %% tags=["hide-input"]
-figure, axes = plt.subplots(figsize=(7.2, 0.22 * len(words) + 1))
+figure, axes = plt.subplots(figsize=(7.2, 0.19 * len(words) + 1))
 order = np.argsort(told["trained with no marks"])
 for style, (name, one) in enumerate(told.items()):
     axes.plot(
@@ -411,7 +411,7 @@ for style, (name, one) in enumerate(told.items()):
     )
 axes.set_yticks(range(len(words)), [words[row] for row in order], fontsize=8)
 axes.axvline(50, color="0.5", linestyle=":")
-axes.set(xlabel="AUC of the probe (%); dotted: chance", xlim=(35, 101))
+axes.set(xlabel="AUC of the probe (%); dotted: chance", xlim=(48, 101))
 axes.legend(loc="upper left")
 plots.show(
     figure,
@@ -689,8 +689,8 @@ lesson.report("15_batches", of_batch)
 #
 # ## Decoding the caption
 #
-# Can a second loss hold on to the rest? One that needs every word is to write the caption again from its vector $z$: *input target decoding* (ITD).
-# A GRU starts with $z$ as its state and predicts each word from $z$ and the *true* words before it (*teacher forcing*):
+# Can a second loss hold on to the rest? One that needs every word is to write the caption again from its vector $z$: *{term}`input target decoding`* (ITD).
+# A GRU starts with $z$ as its state and predicts each word from $z$ and the *true* words before it (*{term}`teacher forcing`*):
 #
 # $$\ell_{\mathrm{rec}} = -\sum_{t} \log p(x_t \mid x_{t-1}, \ldots, x_1, z) \qquad (4)$$
 #
@@ -724,7 +724,7 @@ def loss_by_place(logits, words, mask):  # (C, L, V), (C, L), (C, L) -> (L,)
 # ````
 #
 # We train decoders on the vectors of the system without marks, which no longer change. One gets $z$ as it is, of length one. One gets $8z$, whose
-# numbers are about as large as those of a GRU's states. The third gets zeros: it is a *language model* that never sees a caption's vector.
+# numbers are about as large as those of a GRU's states. The third gets zeros: it is a *{term}`language model`* that never sees a caption's vector.
 
 
 # %%
@@ -841,7 +841,7 @@ check("15.explore", (your_expectation, your_finding))
 # | gradient of InfoNCE, eq. (2) | `pulls` | `vsecore.losses.info_nce`, by autograd |
 # | reconstruction of words, eq. (4) | `loss_by_place` | `vsecore.losses.captioning.captioning_loss` |
 # | what a vector knows (future work in section 6) | `probe` | `vsecore.experiments.probe.probes` |
-# | the decoder of section 3.3 | `decoder_of` | `vsecore.losses.InputTargetDecoder` |
+# | decoder of words, section 3.3 | the section *Decoding the caption* | `vsecore.losses.InputTargetDecoder` |
 #
 # ## Summary
 #

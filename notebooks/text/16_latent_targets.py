@@ -17,7 +17,7 @@
 # **You will be able to** train a system to keep what a sentence encoder knows of each caption, write the multiplier that holds this second
 # loss at a bound, and read its path like that of a controller.
 #
-# **You need** the notebook [Learning to rank](04_learning_to_rank.ipynb), and derivatives.
+# **You need** the notebook [Feature suppression](15_feature_suppression.ipynb), and derivatives.
 #
 # **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour and a quarter.
 #

@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 
 def found(S, owner, k):
-    return (S >= S[owner, torch.arange(len(owner))]).sum(0) <= k
+    return (S[owner, torch.arange(len(owner))] <= S).sum(0) <= k
 
 
 def right_reliance(right, swapped, owner, k=10):
@@ -49,7 +49,7 @@ def off_by_one(right, swapped, owner, k=10):
 
 def ties_in_favour(right, swapped, owner, k=10):
     columns = torch.arange(len(owner))
-    before, after = ((S > S[owner, columns]).sum(0) < k for S in (right, swapped))
+    before, after = ((S[owner, columns] < S).sum(0) < k for S in (right, swapped))
     return (before & ~after).sum() / before.sum()
 
 

@@ -86,7 +86,7 @@ WORKS = {
         "Latent targets: what the paper claims, and what we measured",
         "bleeker2023ltd",
         "Bleeker et al. 2023 (LTD)",
-        ("16_latent_targets",),
+        ("15_feature_suppression", "16_latent_targets"),
         "ltd_region_gru",
         "The paper trains on COCO and Flickr30K, at width {dim} and for {epochs} epochs.",
         "The authors released their code. Here are the places where paper and code differ, or where we chose "

@@ -292,7 +292,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _like(_probe, answer, *_told(), 1.0),
-                "Take the means away from both, then solve (Z'Z + alpha I) W = Z'Y.",
+                "Take the means away from both, then solve (X'X + alpha I) W = X'Y.",
             ),
             Trial(
                 lambda answer: _like(_probe, answer, *_told(), 30.0),
@@ -313,7 +313,7 @@ EXERCISES: dict[str, Exercise] = {
             Trial(lambda answer: _like(_without_alpha, answer, *_told(), 1.0), "The alpha I is missing."),
             Trial(
                 lambda answer: _like(_per_caption, answer, *_told(), 1.0),
-                "Add alpha to the sum Z'Z, not to its mean over the captions.",
+                "Add alpha to the sum X'X, not to its mean over the captions.",
             ),
             Trial(
                 lambda answer: _like(_alpha_everywhere, answer, *_told(), 1.0),
@@ -357,7 +357,9 @@ EXERCISES: dict[str, Exercise] = {
                 "gradient.",
             ),
             Trial(
-                lambda answer: any(_same_pulls(wrong, answer) for wrong in (_not_times_tau, _gradient_itself)),
+                lambda answer: any(
+                    _same_pulls(wrong, answer) for wrong in (_not_times_tau, _gradient_itself)
+                ),
                 "The left sides are minus the gradient times tau: there is no 1 / tau left.",
             ),
             Trial(
@@ -405,7 +407,8 @@ EXERCISES: dict[str, Exercise] = {
                 "That is Z of the positive. What is left for the negatives?",
             ),
             Trial(
-                lambda answer: near(answer, math.exp(-10), 1e-6), "That is one negative. There are 63 of them."
+                lambda answer: near(answer, math.exp(-10), 1e-6),
+                "That is one negative. There are 63 of them.",
             ),
             Trial(
                 lambda answer: near(answer, 63 * math.exp(-0.5) / (1 + 63 * math.exp(-0.5)), 1e-3),
