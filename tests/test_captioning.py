@@ -214,6 +214,7 @@ def test_a_decoder_learns_one_batch_by_heart():
     [
         (lambda: captioning()(a_step(tokens=False)), "the step has no tokens: .*`reads`"),
         (lambda: captioning(drop=1.0), "drop is 1.0: it must be at least 0 and below 1"),
+        (lambda: CaptionDecoder(4, 7, drop=None), "drop is None: it must be at least 0 and below 1"),
         (lambda: captioning(hidden=0), "hidden is 0: it must be a whole number of at least 1"),
         (
             lambda: decoder()(torch.rand(2, 4, 9), None, torch.ones(2, 3).long(), torch.tensor([0, 1])),

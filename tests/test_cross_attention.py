@@ -381,6 +381,9 @@ def test_what_cannot_be_compared_is_refused(function, arguments, message):
         ({"lse": math.inf}, r"lse is inf: it must be a number > 0"),
         ({"negative_slope": 1.5}, "negative_slope is 1.5: it must be a number from 0 to 1"),
         ({"negative_slope": math.nan}, "negative_slope is nan"),
+        ({"smooth": "9"}, "smooth is '9': it must be a number > 0"),
+        ({"lse": None}, "lse is None: it must be a number > 0"),
+        ({"negative_slope": None}, "negative_slope is None: it must be a number from 0 to 1"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):
@@ -426,6 +429,10 @@ def test_the_recipes_carry_the_papers_numbers():
             assert (m.direction, m.smooth, m.aggregate, m.lse, m.negative_slope) == expected
         focal = module(f"bfan_{feature}_gru"), module(f"bfan_{feature}_gru+equal")
         assert [(m.focus, m.smooth) for m in focal] == [("prob", 20.0), ("equal", 20.0)]
+        long = {"scan": (30, "step", 15, 0.1), "bfan": (15, "step", 15, 0.1)}
+        for work, expected in long.items():
+            t = get(f"{work}_{feature}_gru").training
+            assert (t.epochs, t.schedule, t.decay_epochs, t.decay_factor) == expected
 
 
 @pytest.mark.parametrize("name", ["scan_grid_gru", "scan_grid_gru+i2t", "bfan_grid_gru"])

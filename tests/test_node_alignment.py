@@ -348,6 +348,7 @@ V, T, S = torch.rand(2, 3, 4), torch.rand(2, 5, 4), torch.rand(2, 2)
         (lambda: node_pooling_loss(V, V, torch.rand(2, 3)), r"scores is \(2, 3\): it must be \(2, 2\)"),
         (lambda: node_pooling_loss(V, V, S, margin=-1.0), "margin is -1.0: it must be a number >= 0"),
         (lambda: NodePoolingLoss(4, margin=math.nan), "margin is nan"),
+        (lambda: node_pooling_loss(V, V, S, margin=None), "margin is None: it must be a number >= 0"),
         (lambda: node_cross_attention_loss(V, None, T[..., :3], None, S), "it must have the width of v"),
         (lambda: node_cross_attention_loss(V, None, T[:1], None, S), r"it must be \(2, 1\)"),
         (lambda: node_cross_attention_loss(V.long(), None, T, None, S), "v is torch.int64"),

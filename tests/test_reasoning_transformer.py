@@ -439,6 +439,7 @@ def test_nothing_asks_a_gpu_for_a_number_nor_leaves_it(learning, masked):
         ({"positions": -1}, "positions is -1: it must be"),
         ({"hidden": 0}, "hidden is 0: it must be"),
         ({"drop": 1.0}, r"drop is 1\.0: it must be at least 0 and below 1"),
+        ({"drop": None}, "drop is None: it must be at least 0 and below 1"),
         ({"norm_last": True, "printed_residual": True}, "printed_residual is True: it must be False"),
     ],
 )

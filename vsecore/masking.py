@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import torch
 from torch import Tensor
 
@@ -47,6 +49,11 @@ def check_dim(dim: int) -> None:
     """
     if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
         raise ValueError(f"dim must be a whole number of at least 1, got {dim!r}")
+
+
+def is_number(value: object) -> bool:
+    """Whether an option is a real number, of Python or numpy: text and None cannot be compared with one."""
+    return isinstance(value, Real)
 
 
 def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:

@@ -752,15 +752,13 @@ if told:
 
 # %% tags=["hide-input"]
 if told:
-    best = max(told, key=lambda arm: told[arm][0])
     above = [arm for arm, (_, low, _) in told.items() if low > 50 and len(study[arm].seeds) > 1]
     outcome = (
-        f"**What came out.** By rsum, the highest first: {'; '.join(dots.by_rsum(study))}. On the pairs, *{best}* is highest, with "
-        f"{told[best][0]:.1f} % right. "
+        f"**What came out.** By rsum, the highest first: {'; '.join(dots.by_rsum(study))}. On the pairs, "
         + (
-            f"Intervals wholly above chance: {'; '.join(above)}."
+            f"these intervals lie wholly above chance: {'; '.join(above)}."
             if above
-            else "No interval is wholly above chance yet."
+            else "no interval lies wholly above chance: we cannot say that any of these systems tells the two pictures apart."
         )
     )
 else:

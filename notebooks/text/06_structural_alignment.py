@@ -742,11 +742,11 @@ Markdown(
     "if what it teaches the parts also makes their mean better.\n\n"
     "**How sure we are.** "
     + (
-        f"So far there are {' to '.join(map(str, counts[:: max(1, len(counts) - 1)]))} seeds of each. "
+        f"There are {' to '.join(map(str, counts[:: max(1, len(counts) - 1)]))} seeds of each, where a verdict needs five. "
         if counts
         else ""
     )
-    + "A verdict needs five seeds of each system, and one small drawn world does not stand for photographs."
+    + "One small drawn world does not stand for photographs."
 )
 
 # %% [markdown]

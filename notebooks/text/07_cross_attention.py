@@ -45,6 +45,7 @@ from vsecore.course import plots
 from vsecore.course.book import dots
 from vsecore.evaluation import evaluate
 from vsecore.experiments.references import ORACLE
+from vsecore.experiments.statistics import interval
 from vsecore.paths import results
 from vsecore.recipes import get
 from vsecore.similarity import cross_attention, focal_attention
@@ -583,8 +584,7 @@ axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plots.show(
     figure,
     alt="How many times as much as one vector each three other ways cost, on a logarithmic axis: by our count, by a clock here, and by DivE's "
-    "count and clock. Sets of four are near ten, SCAN near a thousand. SCAN without reading is left of SCAN one caption at a time. DivE's "
-    "clock has sets of four at one and SCAN above a thousand.",
+    "count and clock. By each count, SCAN lies far to the right of sets of four.",
 )
 
 # %% [markdown]
@@ -720,9 +720,9 @@ asked = {
     "pairs_other": "other relations",
 }
 pairs = {
-    arm: [statistics.mean(one.results[name].values()) for name in asked]
+    arm: [list(one.results[name].values()) for name in asked]
     for arm, one in studied.items()
-    if asked.keys() <= one.results.keys()
+    if asked.keys() <= one.results.keys() and len(one.seeds) > 1
 }
 lines = [
     "None of these systems has been asked yet about two pictures that differ in one relation alone."
@@ -730,12 +730,14 @@ lines = [
 if pairs:
     lines = [
         "Can a system tell apart two pictures that differ in one relation alone? Here is how often, in percent, it prefers the right "
-        "picture of the two for a caption. Guessing reaches half.\n",
+        "picture of the two for a caption: the mean of the seeds, and its 95 % interval. Guessing reaches half.\n",
         f"| system | {' | '.join(asked.values())} |",
         "| --- | --- | --- | --- |",
     ]
-    for arm, values in sorted(pairs.items(), key=lambda row: -row[1][0]):
-        lines.append(f"| {arm} | {' | '.join(f'{value:.1f}' for value in values)} |")
+    for arm, rows in pairs.items():
+        ends = [(statistics.mean(values), *interval(values)) for values in rows]
+        told = (f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in ends)
+        lines.append(f"| {arm} | {' | '.join(told)} |")
 Markdown("\n".join(lines))
 
 # %% tags=["hide-input"]

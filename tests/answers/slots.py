@@ -1,6 +1,7 @@
 """Answers to the exercises of notebook 14: right ones, and typical mistakes."""
 
 import math
+from itertools import product
 
 import torch
 from torch.nn.functional import normalize
@@ -192,6 +193,14 @@ def raised_gradient(c, alpha=16.0):
     return e / e.sum(1, keepdim=True) / (2 * len(c)) + e / e.sum(0) / (2 * c.shape[1])
 
 
+def looped_gradient(c, alpha=16.0):
+    g = torch.empty_like(c)
+    for i, j in product(range(len(c)), range(c.shape[1])):
+        row, column = (alpha * c[i]).logsumexp(0), (alpha * c[:, j]).logsumexp(0)
+        g[i, j] = ((alpha * c[i, j] - row).exp() / len(c) + (alpha * c[i, j] - column).exp() / c.shape[1]) / 2
+    return g
+
+
 def automatic(c, alpha=16.0):
     c = c.clone().requires_grad_()
     s = ((alpha * c).logsumexp(1).mean() + (alpha * c).logsumexp(0).mean()) / (2 * alpha)
@@ -242,7 +251,7 @@ RIGHT = {
     "14.break": (3 / 8, 0.375, torch.tensor(0.375)),
     "14.overlap": (right_overlap, looped_overlap, all_but_itself),
     "14.smooth": (right_smooth, looped_smooth, lifted_smooth),
-    "14.gradient": (right_gradient, raised_gradient),
+    "14.gradient": (right_gradient, raised_gradient, looped_gradient),
     "14.collapse": ("MIL", "match probability", "Smooth-Chamfer"),
     "14.cost": (4 * 4 * 1024, 16.4e3, 16384.0, torch.tensor(16384)),
     "14.explore": (

@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy, dropout
 
 from vsecore.losses.elements import check_elements, elements_of, real_first
 from vsecore.losses.step import Step
+from vsecore.masking import is_number
 
 
 def captioning_loss(logits: Tensor, words: Tensor, mask: Tensor) -> Tensor:
@@ -70,8 +71,8 @@ class CaptionDecoder(nn.Module):
         for name, number in numbers.items():
             if not isinstance(number, int) or isinstance(number, bool) or number < 1:
                 raise ValueError(f"{name} is {number!r}: it must be a whole number of at least 1")
-        if not 0 <= drop < 1:
-            raise ValueError(f"drop is {drop}: it must be at least 0 and below 1")
+        if not (is_number(drop) and 0 <= drop < 1):
+            raise ValueError(f"drop is {drop!r}: it must be at least 0 and below 1")
         self.dim, self.vocabulary_size, self.drop = dim, vocabulary_size, drop
         self.project = nn.Linear(dim, hidden)
         self.reader = nn.GRU(hidden, hidden, batch_first=True)

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from vsecore.losses.elements import check_elements, elements_of, unit
 from vsecore.losses.positives import check_pairs
 from vsecore.losses.step import Step
+from vsecore.masking import is_number
 
 ROWS = 16  # pictures that meet all captions at a time, where positive pairs cannot be listed
 
@@ -292,8 +293,8 @@ def _check_rows(v: Tensor, t: Tensor, scores: Tensor) -> None:
 
 
 def _check_margin(margin: float) -> None:
-    if not (margin >= 0 and math.isfinite(margin)):
-        raise ValueError(f"margin is {margin}: it must be a number >= 0")
+    if not (is_number(margin) and margin >= 0 and math.isfinite(margin)):
+        raise ValueError(f"margin is {margin!r}: it must be a number >= 0")
 
 
 def _check_count(name: str, number: int) -> None:

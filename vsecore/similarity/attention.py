@@ -20,6 +20,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import leaky_relu
 
+from vsecore.masking import is_number
+
 leaky_relu_backward = torch.ops.aten.leaky_relu_backward
 
 SAFE = 30.0
@@ -160,8 +162,8 @@ def check_positive(name: str, value: float) -> None:
     Raises:
         ValueError: naming the argument.
     """
-    if not (value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} is {value}: it must be a number > 0")
+    if not (is_number(value) and value > 0 and math.isfinite(value)):
+        raise ValueError(f"{name} is {value!r}: it must be a number > 0")
 
 
 def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vsecore.embedding import Embedding
+from vsecore.masking import is_number
 from vsecore.similarity.attention import (
     Aggregate,
     aggregate_cosines,
@@ -164,5 +165,5 @@ def _check_options(direction: str, smooth: float, aggregate: str, lse: float, ne
     check_one_of("aggregate", aggregate, ("lse", "mean"))
     check_positive("smooth", smooth)
     check_positive("lse", lse)
-    if not 0 <= negative_slope <= 1:
-        raise ValueError(f"negative_slope is {negative_slope}: it must be a number from 0 to 1")
+    if not (is_number(negative_slope) and 0 <= negative_slope <= 1):
+        raise ValueError(f"negative_slope is {negative_slope!r}: it must be a number from 0 to 1")

@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from vsecore.masking import check_elements, without_padding
+from vsecore.masking import check_elements, is_number, without_padding
 
 
 class Block(nn.Module):
@@ -194,8 +194,8 @@ def check_sizes(dim: int, heads: int, hidden: int | None, drop: float) -> int:
     check_count("hidden", hidden, 1)
     if dim % heads:
         raise ValueError(f"heads is {heads}: it must divide dim, which is {dim}")
-    if not 0 <= drop < 1:
-        raise ValueError(f"drop is {drop}: it must be at least 0 and below 1")
+    if not (is_number(drop) and 0 <= drop < 1):
+        raise ValueError(f"drop is {drop!r}: it must be at least 0 and below 1")
     return hidden
 
 
