@@ -262,7 +262,7 @@ plots.show(
 #
 # Useless marks are the control: the same tags and words, without information. What the system with marks loses beyond that, it owes to the
 # shortcut. The things in the pictures were there to be learned from, in all three trainings. Where one feature is enough to tell pairs apart, others that would also do
-# are left out: this is *{term}`predictive feature suppression`*.
+# are left out: this is *predictive feature suppression*.
 #
 # ## How much does it rely on the mark?
 #
@@ -315,9 +315,9 @@ lesson.report("15_reliance", relied)
 #
 # ## What does a caption's vector still know?
 #
-# A recall only says that something is missing. A {term}`linear probe` says what. For each word it looks for a direction in which vectors of
+# A recall only says that something is missing. A linear probe says what. For each word it looks for a direction in which vectors of
 # captions with the word lie further than others. The rows of $X$ (Nc, D) are vectors of captions, and $Y$ (Nc, W) says with 0 and 1 which words they
-# have; both have their means taken away. Then *{term}`ridge regression`* has the solution
+# have; both have their means taken away. With $I$, the identity matrix, ridge regression has the solution
 #
 # $$W = (X^\top X + \alpha I)^{-1} X^\top Y .$$
 #
@@ -348,7 +348,7 @@ def probe(z, said, alpha=1.0):  # (Nc, D), (Nc, W) -> (D, W)
 # ````
 #
 # The probe learns from training captions and ranks test captions. We count how often a caption with the word stands above one without: the
-# {term}`area under the ROC curve` (AUC), 50% by chance.
+# *area under the ROC curve* (AUC), 50% by chance.
 
 # %% tags=["hide-input"]
 LITTLE = set(
@@ -568,7 +568,7 @@ check("15.vanish", your_weight)
 # ````{solution} ex-15-vanish
 # :class: dropdown
 #
-# Each negative has $e^{-10}$ times the positive's exponential; 63 of them together have about 0.003 of the sum.
+# Each negative has $\exp(-10)$ times the positive's exponential; 63 of them together have about 0.003 of the sum.
 # ````
 #
 # That is all the gradient which is left, for *every* feature of $q$, also for those that it has not learned. Nothing in equation 2 says that a
@@ -643,7 +643,7 @@ lesson.report("15_broken", warmed)
 # ````{solution} ex-15-break
 # :class: dropdown
 #
-# Half of the weight is left if $63\, e^{-2/\tau} \ge 1$, so $\tau \ge 2/\ln 63$, about 0.48. The gradient no longer vanishes. But the softmax is nearly flat now: easy negatives push almost as
+# Half of the weight is left if $63 \exp(-2/\tau) \ge 1$, so $\tau \ge 2/\ln 63$, about 0.48. The gradient no longer vanishes. But the softmax is nearly flat now: easy negatives push almost as
 # hard as those that share the mark.
 # ````
 #
@@ -689,8 +689,8 @@ lesson.report("15_batches", of_batch)
 #
 # ## Decoding the caption
 #
-# Can a second loss hold on to the rest? One that needs every word is to write the caption again from its vector $z$: *{term}`input target decoding`* (ITD).
-# A GRU starts with $z$ as its state and predicts each word from $z$ and the *true* words before it (*{term}`teacher forcing`*):
+# Can a second loss hold on to the rest? One that needs every word is to write the caption again from its vector $z$: *input target decoding* (ITD).
+# A GRU starts with $z$ as its state and predicts each word from $z$ and the *true* words before it (*teacher forcing*):
 #
 # $$\ell_{\mathrm{rec}} = -\sum_{t} \log p(x_t \mid x_{t-1}, \ldots, x_1, z) \qquad (4)$$
 #
@@ -724,7 +724,7 @@ def loss_by_place(logits, words, mask):  # (C, L, V), (C, L), (C, L) -> (L,)
 # ````
 #
 # We train decoders on the vectors of the system without marks, which no longer change. One gets $z$ as it is, of length one. One gets $8z$, whose
-# numbers are about as large as those of a GRU's states. The third gets zeros: it is a *{term}`language model`* that never sees a caption's vector.
+# numbers are about as large as those of a GRU's states. The third gets zeros: it is a *language model* that never sees a caption's vector.
 
 
 # %%

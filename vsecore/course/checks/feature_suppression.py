@@ -497,7 +497,7 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _like(_over_all_captions, answer, *_sentences()),
-                "You divided by all captions. Late places have fewer: divide by those that have a word there.",
+                "You divided by all captions. Late places have fewer: divide by those with a word there.",
             ),
             Trial(
                 lambda answer: _like(_padding_counts, answer, *_sentences()),
