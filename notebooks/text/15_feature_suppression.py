@@ -36,6 +36,7 @@ import re
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from IPython.display import Markdown
 from sklearn.metrics import roc_auc_score
 
 from vsecore import course, scenes
@@ -311,12 +312,12 @@ lesson.report("15_reliance", relied)
 # The own picture counts itself once, so its place is among the first $k$ if at most $k$ pictures score as high.
 # ````
 #
-# The second number says how much is lost where a number never helped: changing words disturbs a GRU a little.
+# The second number says how much is lost where a number never helped: a changed word moves a vector a little, whether it matters or not.
 #
 # ## What does a caption's vector still know?
 #
 # A recall only says that something is missing. A linear probe says what. For each word it looks for a direction in which vectors of
-# captions with the word lie further than others. The rows of $X$ (Nc, D) are vectors of captions, and $Y$ (Nc, W) says with 0 and 1 which words they
+# captions with the word lie further out than others. The rows of $X$ (Nc, D) are vectors of captions, and $Y$ (Nc, W) says with 0 and 1 which words they
 # have; both have their means taken away. With $I$, the identity matrix, ridge regression has the solution
 #
 # $$W = (X^\top X + \alpha I)^{-1} X^\top Y .$$
@@ -352,7 +353,41 @@ def probe(z, said, alpha=1.0):  # (Nc, D), (Nc, W) -> (D, W)
 
 # %% tags=["hide-input"]
 LITTLE = set(
-    ["a", "an", "and", "are", "at", "both", "by", "facing", "for", "from", "has", "have", "here", "in", "is", "it", "of", "on", "one", "other", "see", "sees", "so", "that", "the", "there", "this", "to", "two", "up", "we", "while", "with"]
+    [
+        "a",
+        "an",
+        "and",
+        "are",
+        "at",
+        "both",
+        "by",
+        "facing",
+        "for",
+        "from",
+        "has",
+        "have",
+        "here",
+        "in",
+        "is",
+        "it",
+        "of",
+        "on",
+        "one",
+        "other",
+        "see",
+        "sees",
+        "so",
+        "that",
+        "the",
+        "there",
+        "this",
+        "to",
+        "two",
+        "up",
+        "we",
+        "while",
+        "with",
+    ]
 )
 
 
@@ -412,13 +447,28 @@ for style, (name, one) in enumerate(told.items()):
 axes.set_yticks(range(len(words)), [words[row] for row in order], fontsize=8)
 axes.axvline(50, color="0.5", linestyle=":")
 axes.set(xlabel="AUC of the probe (%); dotted: chance", xlim=(48, 101))
-axes.legend(loc="upper left")
+axes.legend(loc="lower left")
 plots.show(
     figure,
     alt="For each frequent word of the captions, how well a linear probe reads it from vectors of captions: of an untrained network, of the training without "
     "marks and of that with marks. Means: "
     + ", ".join(f"{name} {one.mean():.0f} percent" for name, one in told.items())
     + ".",
+)
+
+# %% tags=["hide-input", "nbval-ignore-output"]
+lost = [
+    word
+    for word, before, after in zip(
+        words, told["untrained"], told["trained with no marks"], strict=True
+    )
+    if after < before - 1
+]
+Markdown(
+    "In this run, training *without* marks made these words harder to read than an untrained network leaves them: "
+    f"{', '.join(lost)}. InfoNCE leaves things out without our help. "
+    if lost
+    else ""
 )
 
 # %% [markdown]
@@ -571,7 +621,7 @@ check("15.vanish", your_weight)
 # Each negative has $\exp(-10)$ times the positive's exponential; 63 of them together have about 0.003 of the sum.
 # ````
 #
-# That is all the gradient which is left, for *every* feature of $q$, also for those that it has not learned. Nothing in equation 2 says that a
+# That is all the gradient that is left, for *every* feature of $q$, also for those that it has not learned. Nothing in equation 2 says that a
 # caption's vector must hold more. A toy makes it visible: the similarity of caption $i$ with picture $j$ is $a\,M_{ij} + b\,C_{ij}$, where
 # $M_{ij}$ is 1 if their marks agree and $C_{ij}$ says how alike they look, with some noise. We learn only $a$ and $b$.
 
@@ -611,14 +661,17 @@ plots.curves(
     y="1 - Z(q, v⁺), mean",
     title="our three trainings",
 )
-panels[1].set_yscale("log")
+panels[1].set_ylim(0, 1.03)
 plots.show(
     figure,
     alt="Left, the weight b of looks in the toy against the step: highest without marks, lower where eight pairs share a mark, lowest where each has its own. Right, "
-    "the weight of the negatives in our three trainings, on a logarithmic axis.",
+    "the mean weight of the negatives in our three trainings, step by step.",
 )
 
 # %% [markdown]
+# Left: where a mark tells every pair apart, $b$ soon stands still, although looks would help. Where eight pairs share a mark, only looks can tell these apart, and
+# $b$ goes on. Right: what is left of the gradient in our three trainings. Useless marks leave as much as no marks.
+#
 # ## Break it: a loss that is never content
 #
 # ```{exercise} A temperature that cannot be satisfied
@@ -643,8 +696,8 @@ lesson.report("15_broken", warmed)
 # ````{solution} ex-15-break
 # :class: dropdown
 #
-# Half of the weight is left if $63 \exp(-2/\tau) \ge 1$, so $\tau \ge 2/\ln 63$, about 0.48. The gradient no longer vanishes. But the softmax is nearly flat now: easy negatives push almost as
-# hard as those that share the mark.
+# Half of the weight is left if $63 \exp(-2/\tau) \ge 1$, so $\tau \ge 2/\log 63$, about 0.48. The gradient no longer vanishes. But the softmax is nearly flat now: easy negatives push almost as
+# hard as those that share the mark. Compare with the first table.
 # ````
 #
 # ## Does a larger batch help?

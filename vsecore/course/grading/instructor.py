@@ -80,8 +80,12 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
             "How many negatives to learn from; ensembles, and what a query costs. Projects: run the "
             "experiments, ask for help.",
         ),
-        (("13",), "Sets: more than one vector, and how they collapse."),
-        (("14",), "Slots that compete, and a similarity that trains all of them."),
+        (("13", "14"), "Sets: more than one vector, and how they collapse; slots that compete."),
+        (
+            ("14", "15"),
+            "A similarity that trains all vectors of a set. Then what a contrastive loss leaves out, and the "
+            "gradient that shows why.",
+        ),
         (
             ("16",),
             "A second loss held at a bound, and the multiplier that holds it. Projects: groups of four, or "
