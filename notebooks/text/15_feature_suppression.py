@@ -670,7 +670,7 @@ plots.show(
 
 # %% [markdown]
 # Left: where a mark tells every pair apart, $b$ soon stands still, although looks would help. Where eight pairs share a mark, only looks can tell these apart, and
-# $b$ goes on. Right: what is left of the gradient in our three trainings. Useless marks leave as much as no marks.
+# $b$ goes on. Right: what is left of the gradient in our three trainings. Useless marks leave about as much as no marks.
 #
 # ## Break it: a loss that is never content
 #
