@@ -9,6 +9,7 @@ from vsecore import records
 from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, missing, outcomes, verdicts
 from vsecore.experiments.gates import Studied, Training, late_gain
 from vsecore.experiments.ledger import printed_sums
+from vsecore.experiments.set_variance import LOG_VARIANCES
 
 SMALL = {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 6}
 BETTER = {0: 310.0, 1: 320.0, 2: 330.0, 3: 315.0, 4: 325.0}
@@ -383,6 +384,37 @@ def test_a_claim_about_the_first_place_is_judged_by_the_pairs_that_are_first_bot
     assert outcome.differences == {gates.FIRST_PLACE: pytest.approx([10.0] * 5)}
 
 
+@pytest.mark.parametrize(
+    ("wider", "told"),
+    [(0.5, "reproduced"), (0.02, "reproduced"), (0.004, "no difference"), (-0.5, "contradicted")],
+)
+def test_a_claim_about_spread_is_judged_by_the_log_variances_of_the_sets(tmp_path, claimed, wider, told):
+    """One percent of the variance is the margin, however far below 0 its logarithm is."""
+    claimed({"about": "spread"})
+    noise = (0.0, 0.001, -0.001, 0.0005, -0.0005)
+    arms = [
+        {
+            seed: {
+                "rsum": rsum,
+                "log_variance_pictures": -4.0 + seed / 5 + more,
+                "log_variance_texts": -6.0 - seed / 5 + more,
+            }
+            for (seed, rsum), more in zip(WORSE.items(), extra, strict=True)
+        }
+        for extra in ([wider + one for one in noise], [0.0] * 5)
+    ]
+    outcome = judged(tmp_path, *arms)
+    assert outcome.told == told
+    assert outcome.differences == {
+        measure: pytest.approx([wider + one for one in noise]) for measure in LOG_VARIANCES
+    }
+
+
+def test_a_claim_about_spread_waits_where_an_arm_makes_no_sets(tmp_path, claimed):
+    claimed({"about": "spread"})
+    assert "measures" in [gate.gate for gate in judged(tmp_path).shut]
+
+
 ABOUT_RELATIONS = {
     "about": "relations",
     "experiment": "relational_losses",
@@ -424,7 +456,7 @@ def test_the_papers_sums_of_one_direction_are_those_of_its_recalls():
     experiment = EXPERIMENTS["relational_losses"]
     assert printed_sums(experiment, "caption retrieval")["basic"] == pytest.approx(53.1 + 84.7 + 92.5)
     assert printed_sums(experiment, "image retrieval")["VSE++ towers"] == pytest.approx(43.6 + 77.6 + 87.8)
-    assert printed_sums(experiment, "relations") == {}
+    assert printed_sums(experiment, "relations") == printed_sums(experiment, "spread") == {}
 
 
 # ---------------------------------------------------------------- claims

@@ -19,9 +19,9 @@ Kind = Literal["better", "no worse", "our question"]
 """What a claim says about its first system; "our question": one that a reader will ask, not the paper."""
 When = Literal["at the end", "early in training"]
 """When a claim compares its systems."""
-About = Literal["both ways", "caption retrieval", "image retrieval", "first place", "relations"]
-"""What a claim is about: retrieval in both directions or in one, pairs that rank first in both, or pictures
-that differ in one relation."""
+About = Literal["both ways", "caption retrieval", "image retrieval", "first place", "relations", "spread"]
+"""What a claim is about: retrieval in both directions or in one, pairs that rank first in both, pictures that
+differ in one relation, or how widely the vectors of an embedding set point."""
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.claims import About, Claim, When
+from vsecore.experiments.set_variance import LOG_VARIANCES
 
 LEVELLED = 0.01
 """A training has levelled off if the last third of its epochs added less than this share of its rsum."""
 MARGIN = 0.01
-"""Differences below this share of a measure are too small to matter; set before any verdict."""
+"""Differences below this share of a measure are too small to matter; set before any verdict. Of a variance
+whose logarithm is measured, it is this share of the variance."""
 SEEDS = {"scenes": 5}
 """How many seeds both arms need, by data; three where none are named."""
 SEEDS_ELSEWHERE = 3
@@ -82,12 +84,15 @@ class Shut:
 def measures_of(data: str, when: When = "at the end", about: About = "both ways") -> tuple[str, ...]:
     """Return the measures that count on some data; none for a claim about relations where there are no pairs.
 
-    In one direction, these are the sum of its three recalls and its mAP@R.
+    In one direction, these are the sum of its three recalls and its mAP@R; of spread, the logarithms of the
+    circular variance of pictures' sets and of captions' sets.
     """
     if when == "early in training":
         return (EARLY,)
     if about == "first place":
         return (FIRST_PLACE,)
+    if about == "spread":
+        return LOG_VARIANCES
     if about == "relations":
         return PAIRS.get(data, ())
     measures = MEASURES.get(data, MEASURES_ELSEWHERE)

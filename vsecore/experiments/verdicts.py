@@ -15,6 +15,7 @@ from vsecore.experiments.claims import Claim, claims
 from vsecore.experiments.gates import MARGIN, Shut, Studied, measures_of
 from vsecore.experiments.ledger import printed_difference, studied
 from vsecore.experiments.running import RESULTS
+from vsecore.experiments.set_variance import LOG_VARIANCES
 from vsecore.experiments.statistics import Doubts, Verdict, corrected, doubts, judge, together
 
 Judgement = Literal[Verdict, "too small to say", "not tried"]
@@ -144,7 +145,9 @@ def differences(first: Studied, second: Studied, measure: str) -> list[float]:
 
 def _doubts(first: Studied, second: Studied, measure: str) -> Doubts:
     shared = first.seeds & second.seeds
-    margin = MARGIN * statistics.mean(second.results[measure][seed] for seed in shared)
+    margin = MARGIN
+    if measure not in LOG_VARIANCES:  # a difference of logarithms is a share already
+        margin *= statistics.mean(second.results[measure][seed] for seed in shared)
     return doubts(differences(first, second, measure), margin)
 
 

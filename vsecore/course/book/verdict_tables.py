@@ -44,7 +44,9 @@ def verdicts(found: Findings) -> str:
             "percent, that score higher than each with another picture's caption and each with another "
             'picture. Where it is about relations, "right picture of two" and "right caption of two" say how '
             "often a system prefers the right one, in percent, where two pictures differ in one relation "
-            "alone. Only the drawn scenes have such pictures."
+            'alone. Only the drawn scenes have such pictures. Where it is about spread, "log variance" is '
+            "the mean logarithm of the circular variance of the embedding sets: the further below 0, the "
+            "more their vectors look the same."
         )
     for (words, *rest), several in groups.items():
         claim = several[0][0].claim
@@ -106,6 +108,8 @@ _MEASURES = {
     FIRST_PLACE: "first both ways",
     "pairs_t2i": "right picture of two",
     "pairs_i2t": "right caption of two",
+    "log_variance_pictures": "log variance, pictures",
+    "log_variance_texts": "log variance, captions",
 }
 
 
