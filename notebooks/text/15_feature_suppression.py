@@ -353,41 +353,10 @@ def probe(z, said, alpha=1.0):  # (Nc, D), (Nc, W) -> (D, W)
 
 # %% tags=["hide-input"]
 LITTLE = set(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "at",
-        "both",
-        "by",
-        "facing",
-        "for",
-        "from",
-        "has",
-        "have",
-        "here",
-        "in",
-        "is",
-        "it",
-        "of",
-        "on",
-        "one",
-        "other",
-        "see",
-        "sees",
-        "so",
-        "that",
-        "the",
-        "there",
-        "this",
-        "to",
-        "two",
-        "up",
-        "we",
-        "while",
-        "with",
-    ]
+    tokenize(
+        "a an and are at both by facing for from has have here in is it "
+        "of on one other see sees so that the there this to two up we while with"
+    )
 )
 
 
@@ -661,6 +630,7 @@ plots.curves(
     y="1 - Z(q, v⁺), mean",
     title="our three trainings",
 )
+panels[0].legend(loc="center right", bbox_to_anchor=(1, 0.4))
 panels[1].set_ylim(0, 1.03)
 plots.show(
     figure,
@@ -739,7 +709,7 @@ lesson.report("15_batches", of_batch)
 # ````
 #
 # All take the same number of steps, so a larger batch has also seen more pairs. That is why each batch size has a training without marks to compare with: the gap between the
-# two is what the marks cost.
+# two is what the marks cost. The gap and the reliance need not agree. A system that has learned more also has more to lose when a number is missing.
 #
 # ## Decoding the caption
 #

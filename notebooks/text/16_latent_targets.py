@@ -310,7 +310,7 @@ print("vsecore.losses agrees")
 # $$
 #
 # In equation 9 the model descends and the *Lagrange multiplier* $\lambda$ ascends. While the bound is not met, $\lambda$ grows, and with it the gradient of
-# the reconstruction. Once it is met, $\lambda$ falls, at last to zero, where only the contrastive loss is left. A weight $\beta$ pushes for ever.
+# the reconstruction. Once it is met, $\lambda$ falls, at last to zero, where only the contrastive loss is left. A weight $\beta$ never stops pushing.
 #
 # ```{exercise} The weight behind the multiplier
 # :label: ex-16-weight
@@ -387,7 +387,7 @@ print("vsecore.losses.LagrangeMultiplier takes the same path")
 #
 # ## A controller that winds up
 #
-# A multiplier is an integral controller: it adds up the error, like a heating that turns itself up as long as the room is too cold. Such a controller has a known weakness. Suppose that only
+# A multiplier is an integral controller: it adds up the error, like a thermostat that keeps turning the heat up as long as the room is too cold. Such a controller has a known weakness. Suppose that only
 # the *used* value is kept within the limits, while the sum runs on below zero. We call this multiplier *free*, and the other one *projected*.
 #
 # ```{exercise} How long it takes to come back
