@@ -164,9 +164,9 @@ def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str
 
     Args:
         experiment: whose arms.
-        about: for retrieval in one direction, the sum of its three recalls; for what is not retrieval, none.
+        about: for retrieval in one direction, the sum of its three recalls; for what recalls do not tell, {}.
     """
-    if about in _NOT_RETRIEVAL:
+    if about in _NOT_IN_RECALLS:
         return {}
     sums = _printed_by_data({arm: entry.published for arm, entry in experiment.arms.items()}, about)
     return sums[_fullest(sums)] if sums else {}
@@ -179,7 +179,7 @@ def printed_difference(claim: Claim) -> tuple[float, str] | None:
         The difference of two rsums, or of the recalls of one direction, and a name such as "COCO 5K"; None
         if the paper does not print both on the same pictures.
     """
-    if claim.when != "at the end" or claim.about in _NOT_RETRIEVAL:
+    if claim.when != "at the end" or claim.about in _NOT_IN_RECALLS:
         return None
     arms = get_experiment(claim.experiment).arms
     rows = {
@@ -193,8 +193,9 @@ def printed_difference(claim: Claim) -> tuple[float, str] | None:
     return sums[data][claim.system] - sums[data][claim.against], _TEST_PICTURES[data]
 
 
-_NOT_RETRIEVAL: tuple[About, ...] = ("first place", "relations", "spread")
-"""What no paper's recalls say anything about."""
+_NOT_IN_RECALLS: tuple[About, ...] = ("first place", "relations", "spread")
+"""What the recalls that papers print do not tell."""
+
 _TEST_PICTURES = {
     "flickr30k, 1,000 test pictures": "Flickr30K",
     "coco, 5,000 test pictures": "COCO 5K",

@@ -256,12 +256,14 @@ An unfinished training tells us nothing about a method. So a claim is judged onl
    by seed.
 5. **Measures.** On the scenes, whose truth is known, mAP@R counts as much as rsum, in both directions.
    Claims about early training are judged by the rsum on the development split, averaged over the first
-   third of the epochs, and claims about the first place by the share of pairs that rank first both ways.
+   third of the epochs, claims about the first place by the share of pairs that rank first both ways,
+   and claims about spread by the logarithm of the circular variance of the embedding sets.
 
 Then a t-test asks whether the mean difference could be chance. Among many such answers, some
 are wrong by chance; Holm's correction allows for that, over all claims of one experiment, judged or not
-yet. Differences below {100 * MARGIN:.0f} % of a measure are too small to matter. This margin was set
-before any verdict.
+yet. Differences below {100 * MARGIN:.0f} % of a measure are too small to matter; where the measure is a
+logarithm, it is {100 * MARGIN:.0f} % of what the logarithm was taken of. This margin was set before any
+verdict.
 
 What comes out is one of these: *reproduced*; *contradicted*; *no difference* (surely within the margin:
 a tie, which refutes a claim of "better" too); *mixed* (two measures disagree);
