@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from torch import Tensor, nn
 
@@ -101,9 +101,14 @@ class VSE(nn.Module):
         """How many pictures and captions evaluation compares at a time."""
         return cast(tuple[int, int], getattr(self.similarity, "block", BLOCK))
 
-    def pretrained_parameters(self) -> Iterator[nn.Parameter]:
-        """Yield the pretrained weights (BERT, a CNN), which need smaller steps than the rest."""
-        for encoder in (self.image_encoder, self.text_encoder):
+    def pretrained_parameters(self, side: Literal["both", "picture"] = "both") -> Iterator[nn.Parameter]:
+        """Yield the pretrained weights (BERT, a CNN), which need smaller steps than the rest.
+
+        Args:
+            side: "picture": only those of the network behind pictures.
+        """
+        encoders = (self.image_encoder, self.text_encoder)
+        for encoder in encoders[: 1 if side == "picture" else 2]:
             backbone = getattr(encoder, "backbone", None)
             if isinstance(backbone, nn.Module):
                 yield from backbone.parameters()

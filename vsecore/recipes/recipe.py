@@ -93,6 +93,8 @@ class Training:
     optimizer: Literal["Adam", "AdamW"] = "Adam"
     learning_rate: Positive = 2e-4
     pretrained_factor: NotNegative = 0.1  # pretrained weights learn at the learning rate times this
+    picture_factor: NotNegative | None = None  # the same for the network behind pictures; None: the same factor
+    frozen_epochs: Annotated[int, Field(ge=0, le=2**30)] = 0  # pretrained weights rest for so many epochs first
     set_factor: NotNegative = 1.0  # modules that predict sets learn at the learning rate times this
     weight_decay: NotNegative = 0.0
     warmup_steps: Annotated[int, Field(ge=0, le=2**30)] = (
