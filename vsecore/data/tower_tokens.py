@@ -62,7 +62,9 @@ class TowerTokenizer:
         pad, unknown = (_number_of(pieces, config.get(f"{name}_token")) for name in ("pad", "unk"))
         # Towers without a piece for padding are padded with the mark of the end.
         end = ids[-1]
-        self._set_up(pieces, _Numbers(end if pad is None else pad, end if unknown is None else unknown, longest))
+        self._set_up(
+            pieces, _Numbers(end if pad is None else pad, end if unknown is None else unknown, longest)
+        )
 
     def _set_up(self, pieces: tokenizers.Tokenizer, numbers: _Numbers) -> None:
         pieces.no_padding()
