@@ -8,7 +8,6 @@ picture or caption, the tower's own vector, so that the mean is the pool that le
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -468,9 +467,9 @@ def width_of(config: Any) -> int:
 
 def calibration_of(model: Any) -> dict[str, float]:
     """Return the scale of similarities, and the bias if there is one, that the towers were trained with."""
-    found = {"pretrained_scale": math.exp(float(model.logit_scale))}
+    found = {"pretrained_scale": float(model.logit_scale.detach().exp())}
     if hasattr(model, "logit_bias"):
-        found["pretrained_bias"] = float(model.logit_bias)
+        found["pretrained_bias"] = float(model.logit_bias.detach())
     return found
 
 
