@@ -8,12 +8,13 @@ import pytest
 import torch
 from PIL import Image
 from small import assert_resumes_with_the_same_bits
-from timm.layers import FrozenBatchNormAct2d
 from torch.nn.modules.batchnorm import _BatchNorm
+from torchvision.ops.misc import FrozenBatchNorm2d
 from towers import make_photographs
 from typer.testing import CliRunner
 
 from vsecore.cli import app
+from vsecore.data.backbones import load_backbone
 from vsecore.data.batches import make_loader
 from vsecore.data.photographs import Photographs, View, load_photographs
 from vsecore.data.vocabulary import Vocabulary
@@ -105,7 +106,7 @@ def test_cuts_keep_their_share_and_their_ratio():
         mirrored = View(64, 64, smallest_crop=0.25).varied(picture, luck)
         assert (luck[4] < 0.5) == (not np.array_equal(mirrored[1], columns))
         turned += luck[4] < 0.5
-    assert 0.2 < min(shares) < 0.35 and 0.9 < max(shares) <= 1.1 and 70 < turned < 130
+    assert 0.2 < min(shares) < 0.35 and 0.8 < max(shares) <= 1.1 and 70 < turned < 130
 
 
 def test_what_a_step_sees_depends_only_on_seed_epoch_and_row(data):
@@ -161,12 +162,30 @@ def test_the_network_learns_and_its_statistics_stay(recipe, data, weights):
     run = fit(recipe.override({"training.frozen_epochs": 0}), data, device="cpu")
     kept = run.model.image_encoder.backbone.network.model.state_dict()
     assert not any(isinstance(module, _BatchNorm) for module in run.model.modules())
-    assert any(isinstance(module, FrozenBatchNormAct2d) for module in run.model.modules())
+    assert any(isinstance(module, FrozenBatchNorm2d) for module in run.model.modules())
     frozen = [name for name in kept if "running_" in name]
     assert len(frozen) > 10 and all(torch.equal(kept[name], began[name]) for name in frozen)
     moved = [name for name in kept if name.endswith("conv1.weight")]
     assert moved and not any(torch.equal(kept[name], began[name]) for name in moved)
     assert torch.equal(kept["fc.weight"], began["fc.weight"])  # no element depends on it
+
+
+@pytest.mark.parametrize("network", ["resnet10t", "mobilenetv2_035", "vit_tiny_patch16_224"])
+def test_in_training_the_network_gives_what_it_gave_before(network, tmp_path):
+    import timm
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    path = tmp_path / "weights.safetensors"
+    save_file(timm.create_model(network).state_dict(), path)
+    side = 224 if "vit" in network else 64
+    pixels = torch.randint(0, 256, (2, 3, side, side), dtype=torch.uint8)
+    encoder = PixelEncoder(8, network, str(path), side).train()
+    with torch.no_grad():
+        torch.testing.assert_close(encoder.backbone(pixels), load_backbone(network, path, side)(pixels))
+    encoder(pixels)[0].sum().backward()
+    trained = [weight for weight in encoder.parameters() if weight.requires_grad]
+    assert len(trained) > 10 and all(weight.grad is not None for weight in trained)
 
 
 def test_one_picture_does_not_change_what_another_gives(weights):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.nn.functional import cross_entropy, normalize
 from small import assert_resumes_with_the_same_bits
+from torch.nn.functional import cross_entropy, normalize
 from towers import make_photographs, make_towers
 from typer.testing import CliRunner
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from small import StopError, assert_resumes_with_the_same_bits, recipe, small_data, small_split, train
+from small import assert_resumes_with_the_same_bits, recipe, small_data, small_split, train
 from torch import nn
 from torch.nn.functional import logsigmoid, normalize
 

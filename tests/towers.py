@@ -6,7 +6,21 @@ import numpy as np
 import torch
 from PIL import Image
 
-WORDS = "red green blue dark light square picture of a big small dog cat".split()
+WORDS = [
+    "red",
+    "green",
+    "blue",
+    "dark",
+    "light",
+    "square",
+    "picture",
+    "of",
+    "a",
+    "big",
+    "small",
+    "dog",
+    "cat",
+]
 
 
 def make_photographs(root, count=12, side=40):

@@ -12,7 +12,7 @@ from vsecore.embedding import Embedding
 from vsecore.model import VSE
 
 PIXELS_AT_A_TIME = 32
-"""How many pictures at most a network sees at once: its maps of one picture fill more memory than features."""
+"""How many pictures a network sees at once at most: its maps of them need far more memory than features."""
 
 Captions = Tokenizer | TokenizedCaptions
 """The tokenizer that a model was trained with, or a split's captions already tokenised by it."""

@@ -1,4 +1,4 @@
-"""Photographs that are decoded when a batch asks for them, so that a network can be trained on their pixels."""
+"""Photographs that are decoded when a batch asks for them, so that networks can be trained on pixels."""
 
 import functools
 import os

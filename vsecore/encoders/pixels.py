@@ -17,8 +17,8 @@ MARGIN = 256 / 224
 class PixelEncoder(CellEncoder):
     """Pixels read by a network of timm or torchvision, each of its cells or patches then projected.
 
-    The network's weights are trained too, at a learning rate of their own (`Training.picture_factor`) and, if
-    wished, only after some epochs (`Training.frozen_epochs`). Its batch normalisation stays as it was trained,
+    The network's weights are trained too, at a learning rate of their own (`Training.picture_factor`), and if
+    you like only after some epochs (`Training.frozen_epochs`). Its batch normalisation stays as it was trained,
     statistics and weights, since the batches of retrieval are small and the pictures few.
 
     Args:
@@ -59,9 +59,8 @@ class PixelEncoder(CellEncoder):
     ) -> None:
         from timm.layers import freeze_batch_norm_2d  # takes seconds to import, and only pixels need it
 
-        built = load_backbone(
-            network, weights or None, picture_size=picture_size, untrained=architecture is not None
-        )
+        trained = architecture is None
+        built = load_backbone(network, (weights or None) if trained else None, picture_size, not trained)
         built.network = freeze_batch_norm_2d(built.network)
         _rest_unused(built)
         super().__init__(built.feature_dim, dim, built, drop)

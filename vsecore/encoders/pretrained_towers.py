@@ -84,7 +84,7 @@ class _PictureTower(nn.Module):
         return read_sight(tower_folder(weights), cls.kind, smallest_crop, flip).view
 
     def save_architecture(self, folder: str | Path) -> None:
-        """Write `config.json` and `sight.json`, from which the tower can be built without its first weights."""
+        """Write `config.json` and `sight.json`: with them the tower is built without its first weights."""
         _write_config(self.config, folder)
         with write_atomically(Path(folder) / "sight.json", "w") as file:
             json.dump(asdict(self.sight), file)

@@ -30,7 +30,7 @@ def vsepp_pixels(text: Reader) -> Recipe:
 def gpo_pixels(text: Reader) -> Recipe:
     """Describe VSE-infinity from pixels: GPO in both towers, a large network with small steps.
 
-    Source: Chen et al. 2021 (VSE-infinity), and Kim, Kim and Kwak 2023 (DivE), appendix, which trains like it.
+    Source: Chen et al. 2021 (VSE-infinity); Kim, Kim and Kwak 2023 (DivE), appendix, which trains like it.
     """
     return Recipe(
         name=f"gpo_pixels_{text}",
