@@ -55,6 +55,7 @@ def weights(tmp_path_factory):
         if isinstance(module, _BatchNorm):
             module.running_mean.normal_(std=0.1)
             module.running_var.uniform_(0.5, 1.5)
+            module.weight.data.uniform_(0.5, 1.5)  # timm begins with some at 0, behind which nothing learns
     path = tmp_path_factory.mktemp("weights") / "resnet10t.safetensors"
     save_file(network.state_dict(), path)
     return path

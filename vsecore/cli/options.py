@@ -19,8 +19,8 @@ DataOption = Annotated[
     str,
     typer.Option(
         "--data",
-        help="'scenes', 'scenes_near_duplicates', or a folder of extracted features (see vse data extract); for "
-        "a recipe that reads pixels, a folder of photographs and captions.",
+        help="'scenes', 'scenes_near_duplicates', or a folder of extracted features (see vse data extract); "
+        "for a recipe that reads pixels, a folder of photographs and captions.",
     ),
 ]
 Features = Annotated[Literal["grid", "region", "patch"], typer.Option(help="What an element is.")]

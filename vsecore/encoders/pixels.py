@@ -18,7 +18,7 @@ class PixelEncoder(CellEncoder):
     """Pixels read by a network of timm or torchvision, each of its cells or patches then projected.
 
     The network's weights are trained too, at a learning rate of their own (`Training.picture_factor`), and if
-    you like only after some epochs (`Training.frozen_epochs`). Its batch normalisation stays as it was trained,
+    you like only after some epochs (`Training.frozen_epochs`). Its batch normalisation stays as it was,
     statistics and weights, since the batches of retrieval are small and the pictures few.
 
     Args:

@@ -440,8 +440,8 @@ def read_sight(folder: Path, kind: str, smallest_crop: float, flip: bool) -> Sig
     square = size.get("height") == size.get("width")
     if resampling is None or not square or not isinstance(side, int):
         raise ValueError(
-            f"{path}: wanted pictures cut to a square, by bilinear (2) or bicubic (3) resampling, and it says "
-            f"size {short(size)}, resample {short(content.get('resample'))}"
+            f"{path}: wanted pictures cut to a square, by bilinear (2) or bicubic (3) resampling, and it "
+            f"says size {short(size)}, resample {short(content.get('resample'))}"
         )
     told = {
         "view": {
@@ -488,7 +488,7 @@ def check_dim(dim: int, width: int) -> None:
 def _check_side(side: int, config: Any) -> None:
     if side != config.vision_config.image_size:
         raise ValueError(
-            f"pictures are cut to {side} pixels, and the model was made for {config.vision_config.image_size}: "
+            f"pictures are cut to {side} pixels, and the model wants {config.vision_config.image_size}: "
             "its preprocessor_config.json and config.json belong to different models; get both again"
         )
 
