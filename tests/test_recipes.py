@@ -352,6 +352,8 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         "optimizer": "Adam",
         "learning_rate": 2e-4,
         "pretrained_factor": 0.1,
+        "picture_factor": None,
+        "frozen_epochs": 0,
         "set_factor": 1.0,
         "weight_decay": 0.0,
         "warmup_steps": 0,
