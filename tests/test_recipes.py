@@ -451,6 +451,8 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
             "positive_in_denominator": True,
             "siblings_are_negatives": False,
         },
+        ("loss", "scaled_info_nce"): {"scale": None, "most": 100.0, "siblings_are_negatives": False},
+        ("loss", "sigmoid"): {"scale": None, "bias": None, "siblings_are_negatives": False},
         ("loss", "captioning"): {"hidden": 512, "word_dim": 300, "drop": 0.2},
         ("loss", "node_pooling"): {"pools": 8, "margin": 0.2, "shared": True},
         ("loss", "node_cross_attention"): {"margin": 0.2},

@@ -262,8 +262,7 @@ def _trained(
     if not named and trained.data["name"] != "scenes":
         name = trained.data["name"]
         raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
-    view = getattr(trained.model.image_encoder, "view", None)
-    dataset = open_dataset(source, trained.recipe.features, view)
+    dataset = open_dataset(source, trained.recipe.features, trained.model.view)
     if dataset.feature_dim != trained.data["feature_dim"]:
         raise ValueError(
             f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "

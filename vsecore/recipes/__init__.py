@@ -66,8 +66,8 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
     """Return the recipe with this name, changed by the variants that follow it.
 
     Args:
-        name: a key of `RECIPES`, or the folder of a CLIP or SigLIP (see `pretrained.of_folder`); then keys of
-            `VARIANTS`, each after a plus sign; later ones win.
+        name: a key of `RECIPES`, then keys of `VARIANTS`, each after a plus sign, of which later ones win; or
+            the folder of a CLIP or SigLIP, see `pretrained.of_folder`.
         scale: changes made before the variants, such as fewer epochs for all systems that are compared.
 
     Raises:
