@@ -373,6 +373,23 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
     assert options == {
         ("picture encoder", "grid"): {"drop": 0.0},
         ("picture encoder", "patch"): {"drop": 0.0},
+        ("picture encoder", "pixels"): {
+            "network": "resnet50",
+            "weights": "",
+            "picture_size": 224,
+            "smallest_crop": 0.08,
+            "flip": True,
+            "drop": 0.0,
+        },
+        **{
+            ("picture encoder", kind): {
+                "weights": inspect.Parameter.empty,
+                "smallest_crop": 0.9,
+                "flip": False,
+            }
+            for kind in ("clip", "siglip")
+        },
+        **{("caption encoder", kind): {"weights": inspect.Parameter.empty} for kind in ("clip", "siglip")},
         ("caption encoder", "gru"): {"word_dim": 300, "minimum_count": 4},
         ("caption encoder", "forward_gru"): {"word_dim": 300, "minimum_count": 4},
         ("caption encoder", "window"): {
