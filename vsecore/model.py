@@ -41,8 +41,8 @@ class VSE(nn.Module):
         shared: a reasoner that both towers use, after their own: one module, with one set of weights.
 
     An encoder that holds a pretrained network keeps it in its attribute `backbone`; one that reads photographs
-    says in its attribute `view` how they must be cut; and a pool that predicts
-    sets keeps the module that does so in its attribute `predict`.
+    says in its attribute `view` how to cut them; and a pool that predicts sets keeps the module that does so
+    in its attribute `predict`.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1.
     """
