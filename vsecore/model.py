@@ -40,7 +40,7 @@ class VSE(nn.Module):
         text_reasoner: the same for captions.
         shared: a reasoner that both towers use, after their own: one module, with one set of weights.
 
-    An encoder that holds a pretrained network keeps it in its attribute `backbone`; one that reads photographs
+    An encoder that holds a pretrained network keeps it in its attribute `backbone`; one that reads pictures
     says in its attribute `view` how to cut them; and a pool that predicts sets keeps the module that does so
     in its attribute `predict`.
 
