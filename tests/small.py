@@ -1,6 +1,7 @@
 """What tests of training share: a dataset of a few random pictures, and recipes small enough for it."""
 
 import numpy as np
+import pytest
 import torch
 
 from vsecore.data.splits import Dataset, Split
@@ -70,3 +71,29 @@ def recipe(name="vsepp_grid_gru", **changes):
 def train(a_recipe=None, data=None, **options):
     """Train on the CPU."""
     return fit(a_recipe or recipe(), data or small_data(), device="cpu", **options)
+
+
+class StopError(Exception):
+    """Raised by a callback to end a run."""
+
+
+def assert_resumes_with_the_same_bits(tmp_path, a_recipe, data=None, stop=6, **options):
+    """Stop a run in the middle of an epoch, go on, and compare with one that was never stopped."""
+
+    def callback(event):
+        last.clear()
+        last.update({name: x.detach().clone() for name, x in event.system.state_dict().items()})
+        if event.step == stopping:
+            raise StopError
+
+    last, stopping = {}, stop
+    with pytest.raises(StopError):
+        train(a_recipe, data, folder=tmp_path, save_every=1, callback=callback, **options)
+    stopping = None
+    resumed = train(a_recipe, data, folder=tmp_path, resume=True, callback=callback, **options)
+    state = dict(last)
+    whole = train(a_recipe, data, callback=callback, **options)
+    assert resumed.history == whole.history
+    assert state.keys() == last.keys()
+    assert all(torch.equal(state[name], last[name]) for name in last)
+    return state

@@ -352,6 +352,8 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         "optimizer": "Adam",
         "learning_rate": 2e-4,
         "pretrained_factor": 0.1,
+        "picture_factor": None,
+        "frozen_epochs": 0,
         "set_factor": 1.0,
         "weight_decay": 0.0,
         "warmup_steps": 0,
@@ -371,6 +373,23 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
     assert options == {
         ("picture encoder", "grid"): {"drop": 0.0},
         ("picture encoder", "patch"): {"drop": 0.0},
+        ("picture encoder", "pixels"): {
+            "network": "resnet50",
+            "weights": "",
+            "picture_size": 224,
+            "smallest_crop": 0.08,
+            "flip": True,
+            "drop": 0.0,
+        },
+        **{
+            ("picture encoder", kind): {
+                "weights": inspect.Parameter.empty,
+                "smallest_crop": 0.9,
+                "flip": False,
+            }
+            for kind in ("clip", "siglip")
+        },
+        **{("caption encoder", kind): {"weights": inspect.Parameter.empty} for kind in ("clip", "siglip")},
         ("caption encoder", "gru"): {"word_dim": 300, "minimum_count": 4},
         ("caption encoder", "forward_gru"): {"word_dim": 300, "minimum_count": 4},
         ("caption encoder", "window"): {
@@ -449,6 +468,8 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
             "positive_in_denominator": True,
             "siblings_are_negatives": False,
         },
+        ("loss", "scaled_info_nce"): {"scale": None, "most": 100.0, "siblings_are_negatives": False},
+        ("loss", "sigmoid"): {"scale": None, "bias": None, "siblings_are_negatives": False},
         ("loss", "captioning"): {"hidden": 512, "word_dim": 300, "drop": 0.2},
         ("loss", "node_pooling"): {"pools": 8, "margin": 0.2, "shared": True},
         ("loss", "node_cross_attention"): {"margin": 0.2},

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from small import recipe, small_data, small_split, train
+from small import assert_resumes_with_the_same_bits, recipe, small_data, small_split, train
 from torch import nn
 from torch.nn.functional import logsigmoid, normalize
 
@@ -29,32 +29,6 @@ def add(monkeypatch):
         monkeypatch.setitem(registry._entries, name, entry)
 
     return register
-
-
-class StopError(Exception):
-    """Raised by a callback to end a run."""
-
-
-def assert_resumes_with_the_same_bits(tmp_path, a_recipe, data=None, stop=6, **options):
-    """Stop a run in the middle of an epoch, go on, and compare with one that was never stopped."""
-
-    def callback(event):
-        last.clear()
-        last.update({name: x.detach().clone() for name, x in event.system.state_dict().items()})
-        if event.step == stopping:
-            raise StopError
-
-    last, stopping = {}, stop
-    with pytest.raises(StopError):
-        train(a_recipe, data, folder=tmp_path, save_every=1, callback=callback, **options)
-    stopping = None
-    resumed = train(a_recipe, data, folder=tmp_path, resume=True, callback=callback, **options)
-    state = dict(last)
-    whole = train(a_recipe, data, callback=callback, **options)
-    assert resumed.history == whole.history
-    assert state.keys() == last.keys()
-    assert all(torch.equal(state[name], last[name]) for name in last)
-    return state
 
 
 # A loss with parameters.

@@ -11,6 +11,9 @@ from vsecore.data.words import TokenizedCaptions, Tokenizer
 from vsecore.embedding import Embedding
 from vsecore.model import VSE
 
+PIXELS_AT_A_TIME = 32
+"""How many pictures a network sees at once at most: its maps of them need far more memory than features."""
+
 Captions = Tokenizer | TokenizedCaptions
 """The tokenizer that a model was trained with, or a split's captions already tokenised by it."""
 
@@ -33,9 +36,10 @@ def encode(
     """
     was_training, device = model.training, next(model.parameters()).device
     model.eval()
+    at_a_time = min(batch_size, PIXELS_AT_A_TIME) if split.has_pixels else batch_size
     pictures = [
-        _kept(model, model.encode_pictures(*_pictures(split, start, batch_size, device)))
-        for start in range(0, len(split), batch_size)
+        _kept(model, model.encode_pictures(*_pictures(split, start, at_a_time, device)))
+        for start in range(0, len(split), at_a_time)
     ]
     tokens = tokenizer
     if not isinstance(tokens, TokenizedCaptions):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from torch import Tensor, nn
 
@@ -13,6 +13,7 @@ from vsecore.similarity import unit
 
 if TYPE_CHECKING:
     from vsecore.data.batches import Batch
+    from vsecore.data.photographs import View
 
 BLOCK = (256, 1024)
 """Pictures and captions that evaluation compares at a time, unless the similarity names its own `block`."""
@@ -39,8 +40,9 @@ class VSE(nn.Module):
         text_reasoner: the same for captions.
         shared: a reasoner that both towers use, after their own: one module, with one set of weights.
 
-    An encoder that holds a pretrained network keeps it in its attribute `backbone`, and a pool that predicts
-    sets keeps the module that does so in its attribute `predict`.
+    An encoder that holds a pretrained network keeps it in its attribute `backbone`; one that reads pictures
+    says in its attribute `view` how to cut them; and a pool that predicts sets keeps the module that does so
+    in its attribute `predict`.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1.
     """
@@ -101,9 +103,19 @@ class VSE(nn.Module):
         """How many pictures and captions evaluation compares at a time."""
         return cast(tuple[int, int], getattr(self.similarity, "block", BLOCK))
 
-    def pretrained_parameters(self) -> Iterator[nn.Parameter]:
-        """Yield the pretrained weights (BERT, a CNN), which need smaller steps than the rest."""
-        for encoder in (self.image_encoder, self.text_encoder):
+    @property
+    def view(self) -> View | None:
+        """How photographs must be cut for the picture encoder; None: it reads features, or does not say."""
+        return cast("View | None", getattr(self.image_encoder, "view", None))
+
+    def pretrained_parameters(self, side: Literal["both", "picture"] = "both") -> Iterator[nn.Parameter]:
+        """Yield the pretrained weights (BERT, a CNN), which need smaller steps than the rest.
+
+        Args:
+            side: "picture": only those of the network behind pictures.
+        """
+        encoders = (self.image_encoder, self.text_encoder)
+        for encoder in encoders[: 1 if side == "picture" else 2]:
             backbone = getattr(encoder, "backbone", None)
             if isinstance(backbone, nn.Module):
                 yield from backbone.parameters()

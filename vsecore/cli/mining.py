@@ -27,7 +27,7 @@ def mine(
     if out.resolve() == run.resolve():
         raise ValueError(f"--out is {out}, the run's folder: it must be another one")
     trained = load_run(run)
-    dataset = open_dataset(data, trained.recipe.features)
+    dataset = open_dataset(data, trained.recipe.features, trained.model.view)
     if dataset.feature_dim != trained.data["feature_dim"]:
         raise ValueError(
             f"--data is {data}, with features of width {dataset.feature_dim}: it must have those that {run} "

@@ -11,6 +11,7 @@ import typer
 from vsecore import paths
 
 if TYPE_CHECKING:
+    from vsecore.data.photographs import View
     from vsecore.data.splits import Dataset, FeatureKind
 
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")]
@@ -18,7 +19,8 @@ DataOption = Annotated[
     str,
     typer.Option(
         "--data",
-        help="'scenes', 'scenes_near_duplicates', or a folder of extracted features (see vse data extract).",
+        help="'scenes', 'scenes_near_duplicates', or a folder of extracted features (see vse data extract); "
+        "for a recipe that reads pixels, a folder of photographs and captions.",
     ),
 ]
 Features = Annotated[Literal["grid", "region", "patch"], typer.Option(help="What an element is.")]
@@ -70,12 +72,29 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
         raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
 
 
-def open_dataset(data: str, features: FeatureKind) -> Dataset:
-    """Open a world of scenes, or a folder of extracted features."""
+def open_dataset(data: str, features: FeatureKind, view: View | None = None) -> Dataset:
+    """Open a world of scenes, a folder of extracted features, or one of photographs.
+
+    Args:
+        data: a world's name, or a folder.
+        features: what the recipe reads.
+        view: for pixels, how photographs are cut.
+
+    Raises:
+        ValueError: a world of scenes is named for pixels.
+    """
     from vsecore import scenes
     from vsecore.data.features import open_precomp
+    from vsecore.data.photographs import load_photographs
     from vsecore.experiments import WORLDS
 
+    if features == "pixels":
+        if data in WORLDS:
+            raise ValueError(
+                f"--data is {data}, and this recipe reads pixels: name a folder of photographs and captions, "
+                "as for vse data extract"
+            )
+        return load_photographs(Path(data), view)
     if data in WORLDS:
         return replace(scenes.load(features=features, **WORLDS[data]), name=data)
     return open_precomp(Path(data))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vsecore.data.splits import Split
+    from vsecore.recipes import Recipe
 
 
 def train(
@@ -76,8 +77,9 @@ def train(
     if out is not None:  # before the data are read, if we can: the default folder needs their name
         check_writable("--out", out)
         refuse_to_overwrite(out, resume)
-    dataset = open_dataset(data, chosen.features)
-    folder = out or Path("runs") / f"{recipe}-{dataset.name}-{seed}"
+    view = chosen.view() if chosen.features == "pixels" else None
+    dataset = open_dataset(data, chosen.features, view)
+    folder = out or Path("runs") / f"{chosen.name}-{dataset.name}-{seed}"
     check_writable("--out", folder)
     refuse_to_overwrite(folder, resume)
     if negatives is not None and not chosen.learns_offline:
@@ -93,7 +95,9 @@ def train(
     word_vectors, found = None, ""
     if vectors is not None:
         if not isinstance(tokenizer, Vocabulary):
-            raise ValueError(f"--vectors is given, but recipe {recipe} reads with BERT; leave it out")
+            raise ValueError(
+                f"--vectors is given, but recipe {recipe} has word pieces of its own; leave it out"
+            )
         word_vectors, report = load_vectors(vectors, tokenizer, seed)
         found = f"; word vectors: {report}"
         typer.echo(f"word vectors: {report}")
@@ -155,7 +159,8 @@ def evaluate(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="A run's folder, or cca, which is solved for; several are averaged: an ensemble."
+            help="A run's folder; or cca, which is solved for; or a recipe of CLIP or SigLIP, or such a "
+            "model's folder, evaluated as it is (zero-shot). Several are averaged: an ensemble."
         ),
     ],
     data: Annotated[
@@ -197,6 +202,8 @@ def evaluate(
         source = sources[row % len(sources)]
         if folder == CCA:
             score, part, member, took = _solved(source, split, vectors)
+        elif (recipe := _ready(str(folder))) is not None:
+            score, part, member, took = _as_it_is(recipe, source, split)
         else:
             score, part, member, took = _trained(folder, source, split, named=data is not None)
         scores.append(score)
@@ -215,6 +222,34 @@ def evaluate(
         typer.echo(f"record: {records.write(entry, record)}")
 
 
+def _ready(name: str) -> Recipe | None:
+    """Return the recipe of towers that need no training, by its name or its model's folder; None: no such."""
+    from vsecore.recipes import RECIPES, get
+    from vsecore.recipes.pretrained import is_folder
+
+    if not is_folder(name) and (name not in RECIPES or Path(name).exists()):
+        return None
+    recipe = get(name)
+    return recipe if recipe.is_trained else None
+
+
+def _as_it_is(recipe: Recipe, source: str, split: str) -> tuple[Tensor, Split, dict[str, Any], float]:
+    """Return what `_trained` returns for towers that are compared without any training."""
+    import time
+
+    from vsecore.training import describe_data, score_split
+    from vsecore.training.distributed import best_device
+
+    began = time.perf_counter()
+    dataset = open_dataset(source, recipe.features, recipe.view())
+    part, tokenizer = getattr(dataset, split), recipe.tokenizer(dataset.train.captions)
+    model = recipe.build(dataset.feature_dim, tokenizer).eval().to(best_device())
+    scores = score_split(model, part, tokenizer)
+    data = describe_data(dataset, tokenizer)
+    member = {"name": recipe.name, "config_hash": recipe.hash(), "seed": 0, "data": data}
+    return scores, part, member, time.perf_counter() - began
+
+
 def _trained(
     folder: Path, source: str, split: str, named: bool
 ) -> tuple[Tensor, Split, dict[str, Any], float]:
@@ -227,7 +262,7 @@ def _trained(
     if not named and trained.data["name"] != "scenes":
         name = trained.data["name"]
         raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
-    dataset = open_dataset(source, trained.recipe.features)
+    dataset = open_dataset(source, trained.recipe.features, trained.model.view)
     if dataset.feature_dim != trained.data["feature_dim"]:
         raise ValueError(
             f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "

@@ -112,7 +112,9 @@ class MirroredBackbone(Backbone):
         return torch.cat([super().forward(pictures), super().forward(pictures.flip(-1))], 1)
 
 
-def load_backbone(name: str, weights: str | Path | None = None, picture_size: int | None = None) -> Backbone:
+def load_backbone(
+    name: str, weights: str | Path | None = None, picture_size: int | None = None, untrained: bool = False
+) -> Backbone:
     """Load a trained network that turns pictures into features.
 
     Args:
@@ -121,17 +123,20 @@ def load_backbone(name: str, weights: str | Path | None = None, picture_size: in
         weights: a local file, safetensors or `.pth`; None: those that the library publishes, downloaded once.
         picture_size: the side of the pictures; None: what the network was trained on. Only a network that
             makes a grid can take another.
+        untrained: leave the weights random, since they will come from a checkpoint.
 
     Raises:
         ValueError: an unknown name, or weights that do not fit.
         FileNotFoundError: no such weights file, or published weights cannot be downloaded.
     """
     if name.startswith("torchvision/"):
-        return _torchvision_backbone(name, weights, picture_size)
-    return _timm_backbone(name, weights, picture_size)
+        return _torchvision_backbone(name, weights, picture_size, untrained)
+    return _timm_backbone(name, weights, picture_size, untrained)
 
 
-def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | None) -> Backbone:
+def _timm_backbone(
+    name: str, weights: str | Path | None, picture_size: int | None, untrained: bool
+) -> Backbone:
     import timm  # takes seconds to import, and only extraction needs it
 
     architecture = "mobilenetv2_100" if name == MOBILENET else name
@@ -146,9 +151,10 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
         raise ValueError(
             f'unknown backbone {short(name)}: {hint} (for torchvision\'s, write "torchvision/resnet50")'
         )
-    if weights is not None:
+    if untrained or weights is not None:
         network = timm.create_model(architecture, pretrained=False, **options)
-        _load_weights(network, weights, name)
+        if weights is not None:
+            _load_weights(network, weights, name)
     else:
         if name == MOBILENET or published is None or not published.hf_hub_id:
             raise ValueError(f"nobody publishes weights for {name}: name a local file as weights")
@@ -174,7 +180,9 @@ def _timm_backbone(name: str, weights: str | Path | None, picture_size: int | No
     return Backbone(name, _TimmFeatures(network), _Normalise(mean, std), size)
 
 
-def _torchvision_backbone(name: str, weights: str | Path | None, picture_size: int | None) -> Backbone:
+def _torchvision_backbone(
+    name: str, weights: str | Path | None, picture_size: int | None, untrained: bool
+) -> Backbone:
     import torchvision
 
     architecture = name.removeprefix("torchvision/")
@@ -184,7 +192,9 @@ def _torchvision_backbone(name: str, weights: str | Path | None, picture_size: i
         nearest = f"; the nearest are {', '.join(near)}" if near else ""
         raise ValueError(f"unknown backbone {short(name)}: torchvision has no {short(architecture)}{nearest}")
     published = torchvision.models.get_model_weights(architecture).DEFAULT
-    if weights is None:
+    if untrained:
+        network = torchvision.models.get_model(architecture, weights=None)
+    elif weights is None:
         # torchvision publishes pickles, and would unpickle them. So first read them as tensors and nothing
         # else, which refuses one that holds code. Then torchvision loads the local file.
         downloaded = Path(torch.hub.get_dir()) / "checkpoints" / published.url.rpartition("/")[2]

@@ -268,7 +268,7 @@ class _BatchMaker(TorchDataset[Batch]):
         picture_mask = None if self.split.has_pixels else self._picture_mask(pictures, drawn_by)
         targets = self.split.targets
         return Batch(
-            pictures=torch.from_numpy(np.ascontiguousarray(self.split.pictures[pictures])),
+            pictures=torch.from_numpy(np.ascontiguousarray(self._pictures_of(pictures, drawn_by))),
             picture_mask=None if picture_mask is None else torch.from_numpy(picture_mask),
             tokens=torch.from_numpy(tokens),
             token_mask=torch.from_numpy(mask),
@@ -278,6 +278,13 @@ class _BatchMaker(TorchDataset[Batch]):
             targets=None if targets is None else torch.from_numpy(targets[captions].astype(np.float32)),
             shares=shares,
         )
+
+    def _pictures_of(self, pictures: np.ndarray, drawn_by: np.ndarray) -> np.ndarray:
+        """Return features or pixels; photographs that know how, varied by luck from the rows `drawn_by`."""
+        varied = getattr(self.split.pictures, "varied", None)
+        if varied is None:
+            return np.asarray(self.split.pictures[pictures])
+        return np.asarray(varied(pictures, self.seed, self.epoch, drawn_by))
 
     def _captions_of(self, rows: np.ndarray) -> np.ndarray:
         """Return the captions of the epoch's rows, (C,)."""

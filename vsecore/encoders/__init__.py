@@ -6,14 +6,24 @@ Pooling them to one vector, or predicting a set from them, comes after: see `vse
 from vsecore.encoders.caption_transformer import CaptionTransformer
 from vsecore.encoders.one_way import GRUEncoder
 from vsecore.encoders.pictures import CellEncoder, RegionEncoder
+from vsecore.encoders.pixels import PixelEncoder
+from vsecore.encoders.pretrained_towers import CLIPCaptions, CLIPPictures, SigLIPCaptions, SigLIPPictures
 from vsecore.encoders.windows import WindowEncoder
 from vsecore.encoders.words import BERTEncoder, BiGRUEncoder
 from vsecore.registry import Registry
 
 IMAGE_ENCODERS = Registry(
     "picture encoder",
-    {"grid": CellEncoder, "region": RegionEncoder, "patch": CellEncoder},
+    {
+        "grid": CellEncoder,
+        "region": RegionEncoder,
+        "patch": CellEncoder,
+        "pixels": PixelEncoder,
+        "clip": CLIPPictures,
+        "siglip": SigLIPPictures,
+    },
     context=("feature_dim", "dim", "backbone", "architecture"),
+    methods=("sees",),
 )
 """Picture encoders by name."""
 
@@ -25,6 +35,8 @@ TEXT_ENCODERS = Registry(
         "window": WindowEncoder,
         "transformer": CaptionTransformer,
         "bert": BERTEncoder,
+        "clip": CLIPCaptions,
+        "siglip": SigLIPCaptions,
     },
     context=("vocabulary_size", "dim", "vectors", "architecture", "captions"),
     methods=("tokenizer",),
@@ -36,9 +48,14 @@ __all__ = [
     "TEXT_ENCODERS",
     "BERTEncoder",
     "BiGRUEncoder",
+    "CLIPCaptions",
+    "CLIPPictures",
     "CaptionTransformer",
     "CellEncoder",
     "GRUEncoder",
+    "PixelEncoder",
     "RegionEncoder",
+    "SigLIPCaptions",
+    "SigLIPPictures",
     "WindowEncoder",
 ]

@@ -6,7 +6,7 @@ reads what it needs from a `Step`, and may hold parameters or state.
 
 from vsecore.losses.adopt import AdOpt, Rule, adopt, adopt_k, alignment, negatives_kept, uniformity
 from vsecore.losses.captioning import CaptionDecoder, Captioning, captioning_loss
-from vsecore.losses.contrastive import InfoNCE, info_nce
+from vsecore.losses.contrastive import InfoNCE, ScaledInfoNCE, info_nce
 from vsecore.losses.diversity import GramDiversity, SetDiversity, gram_diversity, set_diversity
 from vsecore.losses.input_target import InputTarget, InputTargetDecoder
 from vsecore.losses.lagrange import LagrangeMultiplier
@@ -27,6 +27,7 @@ from vsecore.losses.offline import (
     offline_quintuplet,
     offline_triplet,
 )
+from vsecore.losses.sigmoid import SigmoidLoss, sigmoid_loss
 from vsecore.losses.soft_contrastive import (
     SoftContrastive,
     kl_to_standard,
@@ -42,6 +43,8 @@ LOSSES = Registry(
     {
         "triplet": Triplet,
         "info_nce": InfoNCE,
+        "scaled_info_nce": ScaledInfoNCE,
+        "sigmoid": SigmoidLoss,
         "adopt": AdOpt,
         "captioning": Captioning,
         "node_pooling": NodePoolingLoss,
@@ -56,7 +59,7 @@ LOSSES = Registry(
         "latent_target": LatentTarget,
         "input_target": InputTarget,
     },
-    context=("dim", "target_dim", "vocabulary_size"),
+    context=("dim", "target_dim", "vocabulary_size", "pretrained_scale", "pretrained_bias"),
 )
 """Every loss by its name in recipes."""
 
@@ -80,7 +83,9 @@ __all__ = [
     "OfflineQuintuplet",
     "OfflineTriplet",
     "Rule",
+    "ScaledInfoNCE",
     "SetDiversity",
+    "SigmoidLoss",
     "SoftContrastive",
     "Step",
     "Triplet",
@@ -101,6 +106,7 @@ __all__ = [
     "reconstruction_loss",
     "sample_gaussians",
     "set_diversity",
+    "sigmoid_loss",
     "soft_contrastive",
     "triplet",
     "uniformity",

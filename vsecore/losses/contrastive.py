@@ -68,3 +68,43 @@ class InfoNCE(nn.Module):
         """The loss of a step, a scalar."""
         positives = own_pairs(step) if self.siblings_are_negatives else step.positives
         return info_nce(step.scores, self.temperature, positives)
+
+
+class ScaledInfoNCE(nn.Module):
+    """`info_nce` of a step with a learned temperature: scores are multiplied by a scale that is trained.
+
+    The scale is kept as its logarithm, so that it stays positive, and is used up to `most` only.
+
+    Args:
+        scale: the inverse of the temperature at the start; None: that of the pretrained towers, or 1 / 0.07.
+        most: the largest scale that is used.
+        siblings_are_negatives: treat other captions of the same picture as negatives.
+        pretrained_scale: the scale that pretrained towers were trained with, if they have one.
+
+    Raises:
+        ValueError: a scale is not above 0, or the first one is larger than `most`.
+
+    Source: Radford et al. 2021 (CLIP), section 2.3 and 2.5: 0.07 at the start, and at most 100.
+    """
+
+    def __init__(
+        self,
+        scale: float | None = None,
+        most: float = 100.0,
+        siblings_are_negatives: bool = False,
+        pretrained_scale: float | None = None,
+    ) -> None:
+        super().__init__()
+        first = next(one for one in (scale, pretrained_scale, 1 / 0.07) if one is not None)
+        # Published weights are rounded, so theirs may be a little above what they were kept below.
+        if not 0 < first <= 1.001 * most < math.inf:
+            raise ValueError(f"scale must be a number above 0 and at most {most} (most), got {first}")
+        self.log_scale = nn.Parameter(torch.tensor(math.log(first)))
+        self.most = most
+        self.siblings_are_negatives = siblings_are_negatives
+
+    def forward(self, step: Step) -> Tensor:
+        """The loss of a step, a scalar."""
+        positives = own_pairs(step) if self.siblings_are_negatives else step.positives
+        scale = self.log_scale.clamp(max=math.log(self.most)).exp()
+        return info_nce(scale * step.scores, 1.0, positives)

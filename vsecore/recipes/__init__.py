@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from vsecore.recipes import aoq, bfan, dive, ltd, pcme, scan, small, thesis, two_ad, vsrn
+from vsecore.recipes import aoq, bfan, dive, ltd, pcme, pixels, pretrained, scan, small, thesis, two_ad, vsrn
 from vsecore.recipes.pvse import pvse
 from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTower, Training, settings
 from vsecore.recipes.tern import tern
@@ -45,13 +45,18 @@ RECIPES: dict[str, Recipe] = {
         *(make(feature) for make in aoq.SYSTEMS for feature in _COMPARED),
         *(dive.dive(feature, "gru") for feature in _COMPARED),
         dive.dive("grid", "bert"),
+        *(make(text) for make in (pixels.vsepp_pixels, pixels.gpo_pixels) for text in ("gru", "bert")),
+        pretrained.clip("clip_base_patch32", "openai/clip-vit-base-patch32", 512),
+        pretrained.clip("clip_large_patch14", "openai/clip-vit-large-patch14", 768),
+        pretrained.siglip("siglip_base_patch16", "google/siglip-base-patch16-224", 768),
+        pretrained.siglip("siglip2_base_patch16", "google/siglip2-base-patch16-224", 768),
     )
 }
 """Every system by name."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
     variant: changes
-    for work in (two_ad, small, thesis, scan, bfan, vsrn, aoq, dive, pcme, ltd)
+    for work in (two_ad, small, thesis, scan, bfan, vsrn, aoq, dive, pcme, ltd, pixels)
     for variant, changes in work.VARIANTS.items()
 }
 """Named changes to a recipe: the parts that papers remove or replace."""
@@ -61,7 +66,8 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
     """Return the recipe with this name, changed by the variants that follow it.
 
     Args:
-        name: a key of `RECIPES`, then keys of `VARIANTS`, each after a plus sign; later ones win.
+        name: a key of `RECIPES`, then keys of `VARIANTS`, each after a plus sign, of which later ones win; or
+            the folder of a CLIP or SigLIP, see `pretrained.of_folder`.
         scale: changes made before the variants, such as fewer epochs for all systems that are compared.
 
     Raises:
@@ -72,6 +78,8 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
         'gpo'
     """
     base, *variants = name.split("+")
+    if pretrained.is_folder(name):
+        return pretrained.of_folder(name).override(scale or {})
     if base not in RECIPES:
         raise ValueError(f"recipe {base!r} is unknown: there are {', '.join(sorted(RECIPES))}")
     recipe = RECIPES[base].override(scale or {})

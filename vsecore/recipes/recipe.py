@@ -20,6 +20,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
+from vsecore.data.photographs import View
 from vsecore.data.splits import FeatureKind
 from vsecore.data.words import Tokenizer
 from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
@@ -93,6 +94,12 @@ class Training:
     optimizer: Literal["Adam", "AdamW"] = "Adam"
     learning_rate: Positive = 2e-4
     pretrained_factor: NotNegative = 0.1  # pretrained weights learn at the learning rate times this
+    picture_factor: NotNegative | None = (
+        None  # the same for the network behind pictures; None: the same factor
+    )
+    frozen_epochs: Annotated[int, Field(ge=0, le=2**30)] = (
+        0  # pretrained weights rest for so many epochs first
+    )
     set_factor: NotNegative = 1.0  # modules that predict sets learn at the learning rate times this
     weight_decay: NotNegative = 0.0
     warmup_steps: Annotated[int, Field(ge=0, le=2**30)] = (
@@ -218,6 +225,25 @@ class Recipe:
         """What kind of features the picture encoder reads: its attribute `reads`, or else its name."""
         name = self.image.encoder.name
         return cast(FeatureKind, getattr(IMAGE_ENCODERS[name], "reads", name))
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether both towers come from one model that was trained already, so that they can be compared."""
+        image, text = self.image.encoder, self.text.encoder
+        towers: list[Any] = [IMAGE_ENCODERS[image.name], TEXT_ENCODERS[text.name]]
+        same = image.options.get("weights") == text.options.get("weights")
+        return same and all(getattr(tower, "aligned", False) for tower in towers)
+
+    def view(self) -> View:
+        """Return how photographs must be cut for the picture encoder, which reads pixels.
+
+        Raises:
+            ValueError: the encoder does not say, or reads features.
+            FileNotFoundError: a pretrained tower's folder, which says so, cannot be found.
+        """
+        encoder = self.image.encoder
+        view: View = IMAGE_ENCODERS.call(encoder.name, "sees", encoder.options)
+        return view
 
     @property
     def learns_offline(self) -> bool:

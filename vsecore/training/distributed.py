@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list
+from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs, broadcast_object_list
 from torch import Tensor
 
 T = TypeVar("T")
@@ -24,13 +24,17 @@ PATIENCE = timedelta(days=1)
 
 
 def make_accelerator(
-    device: Literal["auto", "cpu"] = "auto", precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    device: Literal["auto", "cpu"] = "auto",
+    precision: Literal["auto", "float32", "bfloat16"] = "auto",
+    some_rest: bool = False,
 ) -> Accelerator:
     """Make the `Accelerator` for this machine: a CPU, a GPU, or as many of them as there are processes.
 
     Args:
         device: "auto" uses a GPU if there is one.
         precision: "auto" uses bfloat16 if the GPU has it in hardware, else float32.
+        some_rest: whether some weights rest in some epochs: several processes then must not wait for their
+            gradients.
 
     Raises:
         ValueError: another device or precision.
@@ -49,7 +53,10 @@ def make_accelerator(
         cpu=cpu,
         mixed_precision="bf16" if half else "no",
         step_scheduler_with_optimizer=False,
-        kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
+        kwargs_handlers=[
+            InitProcessGroupKwargs(timeout=PATIENCE),
+            DistributedDataParallelKwargs(find_unused_parameters=some_rest),
+        ],
     )
 
 

@@ -153,7 +153,7 @@ def fit(
     if folder is not None:
         refuse_to_overwrite(folder, resume)
     settings = recipe.training
-    accelerator = make_accelerator(device, precision)
+    accelerator = make_accelerator(device, precision, some_rest=settings.frozen_epochs > 0)
     tokenizer = tokenizer or recipe.tokenizer(data.train.captions)
 
     torch.manual_seed(seed)

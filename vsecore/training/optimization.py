@@ -17,6 +17,8 @@ def make_optimizer(system: System, settings: Training) -> torch.optim.Optimizer:
     """Make Adam or AdamW for the trainable weights, with other steps for pretrained ones and for sets."""
     factors = {id(parameter): settings.set_factor for parameter in system.model.set_parameters()}
     factors |= {id(one): settings.pretrained_factor for one in system.model.pretrained_parameters()}
+    if settings.picture_factor is not None:
+        factors |= {id(one): settings.picture_factor for one in system.model.pretrained_parameters("picture")}
     trained = [parameter for parameter in system.parameters() if parameter.requires_grad]
     # A group for each factor. That of 1 comes first: its rate is the one that is reported.
     groups = [

@@ -27,10 +27,20 @@ class System(nn.Module):
         model: the towers and their similarity.
         losses: the losses by name, each called as `loss(step)`.
         weights: the factor of each loss in the sum, by its name.
+        frozen_epochs: the pretrained weights stay as they are for so many epochs.
     """
 
-    def __init__(self, model: VSE, losses: Mapping[str, nn.Module], weights: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        model: VSE,
+        losses: Mapping[str, nn.Module],
+        weights: Mapping[str, float],
+        frozen_epochs: int = 0,
+    ) -> None:
         super().__init__()
+        self.frozen_epochs = frozen_epochs
+        # Without those that an encoder never trains.
+        self._thawing = [one for one in model.pretrained_parameters() if one.requires_grad]
         self.model = model
         self.losses = nn.ModuleDict(losses)
         self.weights = dict(weights)
@@ -48,12 +58,14 @@ class System(nn.Module):
         context: dict[str, Any] = {"dim": recipe.dim, "vocabulary_size": len(tokenizer)}
         if data.train.targets is not None:
             context["target_dim"] = data.train.targets.shape[1]
+        context |= getattr(model.text_encoder, "calibration", {})
         losses = {}
         for part in recipe.losses:
             if LOSSES.takes(part.name, "target_dim") and "target_dim" not in context:
                 raise ValueError(f"loss {part.name!r} predicts targets, and data {data.name!r} has none")
             losses[part.name] = LOSSES.build(part.name, part.options, **context)
-        return cls(model, losses, {part.name: part.weight for part in recipe.losses})
+        weights = {part.name: part.weight for part in recipe.losses}
+        return cls(model, losses, weights, recipe.training.frozen_epochs)
 
     def forward(self, batch: Batch, epoch: int) -> tuple[dict[str, Tensor], Scored]:
         """Embed a batch, compare it, and compute every loss.
@@ -66,6 +78,9 @@ class System(nn.Module):
             The terms of the loss by name, each a scalar times its weight, so that they add up to what is
             minimised; and the scores of the joint batch.
         """
+        if self.frozen_epochs:  # a weight without a gradient is not moved, not even by weight decay
+            for weight in self._thawing:
+                weight.requires_grad_(epoch >= self.frozen_epochs)
         pairs = [self.model(part) for part in (batch, *(batch.offline or ()))]
         with torch.autocast(batch.tokens.device.type, enabled=False):
             step = self._step(batch, pairs, epoch)

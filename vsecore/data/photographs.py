@@ -1,0 +1,184 @@
+"""Photographs that are decoded when a batch asks for them, so that networks can be trained on pixels."""
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from PIL import Image
+from pydantic import Field
+
+from vsecore.data.karpathy import CaptionSplit, load_karpathy
+from vsecore.data.noise import noise
+from vsecore.data.picture_files import open_picture
+from vsecore.data.splits import Dataset, Split
+
+_RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+Side = Annotated[int, Field(ge=8, le=4096)]
+
+
+@dataclass(frozen=True)
+class View:
+    """How a network sees a photograph: as a square, the same way each time, or varied in training.
+
+    Args:
+        side: of the square, in pixels.
+        resize: the shorter side is first brought to this many pixels, then the middle is cut out; None: the
+            whole picture is squeezed into the square.
+        resampling: how Pillow computes the new pixels.
+        smallest_crop: in training, the smallest share of a picture's area that a random cut may keep, above 0
+            and at most 1.
+        flip: whether half of the pictures are mirrored in training.
+
+    Raises:
+        ValueError: the square is larger than what is resized, or a share is out of its range.
+    """
+
+    side: Side = 224
+    resize: Side | None = 256
+    resampling: Literal["bicubic", "bilinear"] = "bicubic"
+    smallest_crop: float = 0.08
+    flip: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse a square that cannot be cut out."""
+        if self.resize is not None and self.resize < self.side:
+            raise ValueError(f"resize is {self.resize}: wanted at least side, which is {self.side}")
+        if not 0 < self.smallest_crop <= 1:
+            raise ValueError(f"smallest_crop is {self.smallest_crop}: wanted above 0 and at most 1")
+
+    def plain(self, picture: Image.Image) -> np.ndarray:
+        """Return a picture as it is evaluated, (3, side, side) uint8."""
+        if self.resize is None:
+            return _as_array(picture.resize((self.side, self.side), _RESAMPLING[self.resampling]))
+        width, height = picture.size
+        short, long = min(width, height), max(width, height)
+        other = int(self.resize * long / short)
+        wide, high = (self.resize, other) if width <= height else (other, self.resize)
+        seen = picture.resize((wide, high), _RESAMPLING[self.resampling])
+        left, top = (wide - self.side) // 2, (high - self.side) // 2
+        return _as_array(seen.crop((left, top, left + self.side, top + self.side)))
+
+    def varied(self, picture: Image.Image, luck: np.ndarray) -> np.ndarray:
+        """Return a random cut of a picture, perhaps mirrored, (3, side, side) uint8.
+
+        The cut's area is a uniform share of the picture's and the logarithm of its ratio of width to height
+        is uniform between 3/4 and 4/3; a side that would be longer than the picture's is cut short.
+
+        Args:
+            picture: a photograph.
+            luck: five numbers in [0, 1): for the area, the ratio, the place (two), the mirror.
+
+        Source: Szegedy et al. 2015 (the random cut); used for training from pixels by Faghri et al. 2018
+        (VSE++), section 4.1.
+        """
+        width, height = picture.size
+        area = width * height * (self.smallest_crop + (1 - self.smallest_crop) * luck[0])
+        ratio = (4 / 3) ** (2 * luck[1] - 1)  # of width to height
+        wide = min(width, max(1, round((area * ratio) ** 0.5)))
+        high = min(height, max(1, round((area / ratio) ** 0.5)))
+        left, top = int(luck[2] * (width - wide + 1)), int(luck[3] * (height - high + 1))
+        box = (left, top, left + wide, top + high)
+        seen = picture.resize((self.side, self.side), _RESAMPLING[self.resampling], box=box)
+        if self.flip and luck[4] < 0.5:
+            seen = seen.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return _as_array(seen)
+
+
+class Photographs:
+    """Pixels of picture files, (n, 3, side, side) uint8, read when they are asked for.
+
+    Args:
+        files: n pictures.
+        view: how they are seen.
+
+    Raises:
+        ValueError: when a picture is read that cannot be; the message names its file.
+    """
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, files: Sequence[Path], view: View) -> None:
+        self.files, self.view = list(files), view
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, 3, side, side)."""
+        return len(self.files), 3, self.view.side, self.view.side
+
+    def __len__(self) -> int:
+        """Return the number of pictures."""
+        return len(self.files)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return some pictures as they are evaluated: a slice stays on disk, an array of rows is read."""
+        if isinstance(rows, slice):
+            return Photographs(self.files[rows], self.view)
+        numbers = np.asarray(rows)
+        if numbers.dtype.kind not in "iu" or numbers.ndim > 1:
+            raise TypeError(f"rows are {rows!r}: wanted a slice, a number or an array of numbers")
+        if numbers.ndim == 0:
+            return self.view.plain(open_picture(self.files[int(numbers)]))
+        return self._read(numbers, [None] * len(numbers))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return all pictures as they are evaluated."""
+        return self[np.arange(len(self))].astype(dtype or self.dtype, copy=False)
+
+    def varied(self, rows: np.ndarray, seed: int, epoch: int, drawn_by: np.ndarray) -> np.ndarray:
+        """Return some pictures as a training step sees them, (B, 3, side, side).
+
+        Args:
+            rows: B pictures.
+            seed: decides, with the epoch and `drawn_by`, what is cut out and which pictures are mirrored.
+            epoch: see `seed`.
+            drawn_by: B rows of pictures or captions, whose own luck each cut has: a picture that a batch
+                holds twice, with two captions, is cut in two ways.
+        """
+        return self._read(rows, list(noise(seed, epoch, "views", drawn_by, 5)))
+
+    def _read(self, rows: np.ndarray, luck: Sequence[np.ndarray | None]) -> np.ndarray:
+        def one(row: int, draw: np.ndarray | None) -> np.ndarray:
+            picture = open_picture(self.files[row])
+            return self.view.plain(picture) if draw is None else self.view.varied(picture, draw)
+
+        if not len(rows):
+            return np.empty((0, *self.shape[1:]), np.uint8)
+        with ThreadPoolExecutor(min(len(rows), _cores())) as pool:  # decoding leaves Python's lock
+            return np.stack(list(pool.map(one, rows.tolist(), luck)))
+
+
+def load_photographs(root: str | Path, view: View | None = None) -> Dataset:
+    """Open a folder of photographs and captions without extracting features: a batch reads its own pictures.
+
+    Args:
+        root: as for `karpathy.load_karpathy`.
+        view: how the pictures are seen; None: the middle of a picture, 224 pixels wide.
+
+    Raises:
+        FileNotFoundError: the folder, the annotations or picture files are missing.
+        ValueError: the annotations are damaged (see `load_karpathy`).
+    """
+    return from_files(load_karpathy(root), view or View())
+
+
+def from_files(splits: Mapping[str, CaptionSplit], view: View) -> Dataset:
+    """Make a dataset of pixels from "train", "dev" and "test" as `load_karpathy` gives them."""
+    made = {
+        name: Split(name, Photographs(one.files, view), one.captions, one.owner, one.picture_ids)
+        for name, one in splits.items()
+    }
+    return Dataset(splits["train"].dataset, made["train"], made["dev"], made["test"], "pixels")
+
+
+def _as_array(picture: Image.Image) -> np.ndarray:
+    return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))  # (3, H, W)
+
+
+@functools.cache
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
