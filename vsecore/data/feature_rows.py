@@ -232,12 +232,6 @@ class FeatureRows:
                     "extraction goes on from there"
                 ) from error
 
-    def picture_of(self, row: int) -> bytes:
-        """Return the sha256 of the picture that a row was made from; zeros if it was never made."""
-        with self.checksums.open("rb") as file:
-            file.seek(len(self._sums_header) + row * CHECKSUMS.itemsize)
-            return file.read(32)
-
     def finish(self) -> None:
         """Give the files their real names, once everything is on the disk; the features get theirs last."""
         for path in (*(column.partial for column in self._columns), self.checksums):
