@@ -52,7 +52,7 @@ class Detector(nn.Module):
         maps = self.model.backbone(pictures)
         proposals, _ = self.model.rpn(ImageList(pictures, sizes), maps)
         logits, offsets = heads.box_predictor(heads.box_head(heads.box_roi_pool(maps, proposals, sizes)))
-        fitted = heads.box_coder.decode(offsets, proposals)  # (all proposals, classes, 4)
+        fitted = heads.box_coder.decode(offsets, proposals).view(*logits.shape, 4)  # (proposals, classes, 4)
         scores, classes = logits.softmax(-1)[:, 1:].max(-1)  # class 0 is "nothing"
         rows = torch.arange(len(fitted), device=fitted.device)
         counts = [len(some) for some in proposals]
