@@ -280,6 +280,9 @@ def test_what_cannot_be_imported_is_refused(coco: Path, table: Path, tmp_path: P
         import_regions([], coco, out)
     with pytest.raises(FileNotFoundError, match="no file or folder"):
         import_regions([tmp_path / "nothing.tsv"], coco, out)
+    os.mkfifo(tmp_path / "pipe.tsv")
+    with pytest.raises(ValueError, match=r"pipe.tsv is not a file"):
+        import_regions([tmp_path / "pipe.tsv"], coco, out)
     with pytest.raises(ValueError, match="both files and folders"):
         import_regions([table, tmp_path], coco, out)
     with pytest.raises(ValueError, match="is one of the sources"):

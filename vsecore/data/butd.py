@@ -100,6 +100,8 @@ def import_regions(
     for path in paths:
         if not path.exists():
             raise FileNotFoundError(f"no file or folder {path}: name TSV files, or folders of .npy files")
+        if not (path.is_dir() or path.is_file()):  # a pipe could be read only once
+            raise ValueError(f"{path} is not a file: name TSV files, or folders of .npy files")
         if path.resolve() == folder.resolve():
             raise ValueError(f"{folder} is one of the sources: name another folder for the features")
     if len({path.is_dir() for path in paths}) > 1:

@@ -11,8 +11,8 @@ import torch.distributed as dist
 
 T = TypeVar("T")
 
-PATIENCE = timedelta(days=7)
-"""How long a process waits for the others: on a slow machine, a large collection takes days."""
+PATIENCE = timedelta(days=1)
+"""How long a process waits for the others: the first may have millions of rows to verify meanwhile."""
 
 
 @dataclass(frozen=True)
