@@ -19,6 +19,7 @@ from coco import SPLITS, make_coco
 from PIL import Image
 from torch import Tensor, nn
 
+from vsecore.course.datasets import find_backbone
 from vsecore.data.backbones import Backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
@@ -192,20 +193,21 @@ def test_a_folder_of_other_features_is_refused_by_all(
 
 def test_a_little_coco_by_accelerate_launch(tmp_path: Path) -> None:
     coco = make_coco(tmp_path / "coco")
-    command = ["-m", "vsecore", "data", "extract", str(coco), "FOLDER", "--backbone", "scenes-cnn"]
-    options = ["--dtype", "float32", "--batch-size", "2"]
+    shared = tmp_path / "shared"
     launch = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"]
     port = ["--main_process_port", str(free_port()), "--mixed_precision", "no", "--dynamo_backend", "no"]
-    folders = [tmp_path / "one", tmp_path / "two"]
-    for folder, starts in zip(folders, ([], [*launch, *port]), strict=True):
-        words = [str(folder) if word == "FOLDER" else word for word in command]
-        done = subprocess.run(
-            [sys.executable, *starts, *words, *options], capture_output=True, text=True, timeout=200
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("'train'") == 1, done.stdout  # said once
-    assert contents(folders[0]) == contents(folders[1])
-    data = open_precomp(folders[1])
+    command = ["-m", "vsecore", "data", "extract", coco, shared, "--backbone", "scenes-cnn"]
+    options = ["--dtype", "float32", "--batch-size", "2"]
+    words = [sys.executable, *launch, *port, *command, *options]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("'train'") == 1, done.stdout  # said once
+    network = find_backbone("scenes-cnn")
+    alone = extract(
+        load_karpathy(coco), network, tmp_path / "alone", batch_size=2, device="cpu", dtype="float32"
+    )
+    assert contents(shared) == contents(alone)
+    data = open_precomp(shared)
     assert (data.name, len(data.train), len(data.dev), len(data.test)) == ("coco", 7, 2, 3)
     assert data.train.pictures.dtype == np.float32
 
