@@ -16,8 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from vsecore.data import decoding, extraction, files
@@ -95,6 +97,24 @@ def test_features_with_and_without_mirror_images_are_not_mixed(
     assert not check_precomp(folder).problems
     with pytest.raises(ValueError, match="backbone was 'tiny, mirrored' and is now 'tiny'"):
         extract(splits, tiny, folder, device="cpu")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_patches_of_a_vit_are_extracted(album: Callable, tmp_path: Path, dtype: str) -> None:
+    torch.manual_seed(0)
+    save_file(timm.create_model("test_vit").state_dict(), tmp_path / "w.safetensors")
+    vit = load_backbone("test_vit", tmp_path / "w.safetensors")
+    splits = load_karpathy(album())
+    folder = extract(splits, vit, tmp_path / "features", batch_size=6, device="cpu", dtype=dtype)
+    data = open_precomp(folder)
+    assert data.feature_kind == "patch" and data.train.pictures.dtype == dtype
+    assert data.train.pictures.shape == (6, vit.elements, vit.feature_dim)
+    pixels = [decoding.decode_picture(path, vit.picture_size) for path in splits["train"].files]
+    with torch.inference_mode():
+        seen = vit(torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)).numpy()
+    close = {"rtol": 1e-3, "atol": 1e-3}
+    assert np.allclose(data.train.pictures[np.arange(6)].astype(np.float32), seen, **close)
+    assert not list(folder.glob("*_boxes.npy"))
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -16,12 +16,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
+import accelerate.utils
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
 from small import make_bert, recipe, small_data, small_split, train
 
+from vsecore import processes
 from vsecore.data.batches import make_loader
 from vsecore.data.features import MappedPictures
 from vsecore.data.files import locked
@@ -1092,20 +1094,20 @@ def test_an_error_of_the_main_process_ends_all(monkeypatch):
     sent = []
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    monkeypatch.setattr(distributed, "broadcast_object_list", lambda shared: sent.append(list(shared)))
+    monkeypatch.setattr(accelerate.utils, "broadcast_object_list", lambda shared: sent.append(list(shared)))
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
 
     def work():
         raise BlockingIOError("taken")
 
     with pytest.raises(BlockingIOError, match="taken"):
-        distributed.from_main_process(work)
+        processes.from_main_process(work)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
     monkeypatch.setattr(
-        distributed, "broadcast_object_list", lambda shared: shared.__setitem__(slice(None), sent[0])
+        accelerate.utils, "broadcast_object_list", lambda shared: shared.__setitem__(slice(None), sent[0])
     )
     with pytest.raises(BlockingIOError, match="taken"):
-        distributed.from_main_process(work)
+        processes.from_main_process(work)
 
 
 def test_saving_copies_no_weight_that_is_in_memory_already(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Kill trainings and extractions at random moments, resume them, and see whether anything is lost.
+"""Kill trainings, extractions and imports at random moments, resume them, and see whether anything is lost.
 
     python tests/battery/kills.py            # twenty kills of each
     python tests/battery/kills.py --kills 3
@@ -13,6 +13,7 @@ import argparse
 import os
 import random
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -25,17 +26,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
-from battery.kinds import SMALL, make_album, make_features
+from battery.kinds import SMALL, make_album, make_features, make_table
 from vsecore import cli
 from vsecore.training import checkpoints
 from vsecore.training.identity import read_identity
 
 
-def start(command: list[str]) -> int:
+def start(command: list[str], **environment: str) -> int:
     """Start a command of `vse` in a child process, and return the child's number."""
     child = os.fork()
     if child:
         return child
+    os.environ.update(environment)
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     sys.argv = ["vse", *command]
@@ -109,23 +111,80 @@ def extraction(kills: int, dice: random.Random, folder: Path) -> tuple[int, list
 
     seconds = finish(command("whole"))
     met = kill_and_go_on(command("killed"), seconds / 4, kills, dice)
+    return met, _differing(folder)
+
+
+def shared_extraction(kills: int, dice: random.Random, folder: Path) -> tuple[int, list[str]]:
+    """Kills of one of two processes that extract together, and which rows differ in the end.
+
+    The other one is killed a moment later, as `accelerate launch` does.
+    """
+    make_album(folder, pictures=100)
+
+    def command(name: str) -> list[str]:
+        options = ["--backbone", "scenes-cnn", "--batch-size", "4"]
+        return ["data", "extract", str(folder), str(folder / name), *options]
+
+    def start_two(name: str) -> list[int]:
+        with socket.socket() as some:
+            some.bind(("127.0.0.1", 0))
+            port = some.getsockname()[1]
+        common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        common |= {"MASTER_PORT": str(port), "ACCELERATE_USE_CPU": "true"}
+        return [start(command(name), RANK=rank, LOCAL_RANK=rank, **common) for rank in ("0", "1")]
+
+    seconds, met = finish(command("whole")), 0
+    for _ in range(kills):
+        children = start_two("killed")
+        dice.shuffle(children)
+        time.sleep(dice.uniform(0, seconds))
+        ended = []
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            ended.append(os.waitpid(child, 0)[1])
+            time.sleep(0.05)
+        met += os.WIFSIGNALED(ended[0])
+    if any([os.waitpid(child, 0)[1] for child in start_two("killed")]):
+        sys.exit("two processes did not finish what others had begun")
+    return met, _differing(folder)
+
+
+def importing(kills: int, dice: random.Random, folder: Path) -> tuple[int, list[str]]:
+    """Kills of an import of others' features, and which rows differ in the end."""
+    make_table(folder, pictures=400, width=2048)
+
+    def command(name: str) -> list[str]:
+        captions = ["--captions", str(folder / "dataset_album.json")]
+        return ["data", "import", str(folder / "table.tsv"), *captions, "--out", str(folder / name)]
+
+    seconds = finish(command("whole"))
+    met = kill_and_go_on(command("killed"), seconds / 4, kills, dice)
+    return met, _differing(folder)
+
+
+def _differing(folder: Path) -> list[str]:
+    """Return the files that are not the same in a folder that was killed and in one that was left alone."""
     whole, killed = ({path.name: path for path in (folder / name).iterdir()} for name in ("whole", "killed"))
-    differing = [
+    return [
         name
         for name in sorted(whole.keys() | killed.keys())
         if not (name in whole and name in killed and whole[name].read_bytes() == killed[name].read_bytes())
     ]
-    return met, differing
 
 
 def main() -> None:
-    """Kill both, and print what was lost."""
+    """Kill each, and print what was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--kills", type=int, default=20, help="of each kind of work")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     options = parser.parse_args()
     dice, lost = random.Random(options.seed), False
-    work: dict[str, Callable[..., tuple[int, list[str]]]] = {"training": training, "extraction": extraction}
+    work: dict[str, Callable[..., tuple[int, list[str]]]] = {
+        "training": training,
+        "extraction": extraction,
+        "extraction by two": shared_extraction,
+        "import": importing,
+    }
     for name, one in work.items():
         with tempfile.TemporaryDirectory() as folder:
             met, differing = one(options.kills, dice, Path(folder))

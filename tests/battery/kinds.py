@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from collections.abc import Callable
@@ -127,6 +128,61 @@ def _features(folder: Path, whole: Path) -> bool:
     train = vse("train", "2ad_region_gru", "--data", folder, "--out", out, *SMALL)
     _refuse_left_overs(folder.parent)
     return _agreed(check, train, "train")
+
+
+def _write_captions(folder: Path, pictures: int) -> list[str]:
+    """Karpathy's file without pictures; returns their names."""
+    names = [f"{number}.jpg" for number in range(pictures)]
+    images = [
+        {
+            "filename": name,
+            "split": ("val", "test")[row] if row < 2 else "train",
+            "sentences": [{"raw": f"Caption {c} of {name} ."} for c in range(5)],
+        }
+        for row, name in enumerate(names)
+    ]
+    (folder / "dataset_album.json").write_text(json.dumps({"dataset": "album", "images": images}), "utf-8")
+    return names
+
+
+def make_table(folder: Path, pictures: int = 8, width: int = 6) -> None:
+    """Bottom-up attention's TSV, and captions."""
+    dice = np.random.default_rng(0)
+    with (folder / "table.tsv").open("w") as file:
+        for name in _write_captions(folder, pictures):
+            numbers = (dice.random((4, some), np.float32) for some in (4, width))
+            texts = [base64.b64encode(some.tobytes()).decode() for some in numbers]
+            file.write("\t".join([name, "80", "60", "4", *texts]) + "\n")
+
+
+def make_arrays(folder: Path) -> None:
+    """A file of features for each picture, some with boxes, and captions."""
+    dice = np.random.default_rng(0)
+    for part in ("features", "boxes", "archives"):
+        (folder / part).mkdir()
+    for name in _write_captions(folder, 8):
+        features, boxes = dice.random((4, 6), np.float32), dice.random((4, 4), np.float32)
+        np.save(folder / "features" / f"{name}.npy", features)
+        np.save(folder / "boxes" / f"{name}.npy", boxes)
+        np.savez(folder / "archives" / f"{name}.npz", feat=features, bbox=boxes)
+
+
+def _import(folder: Path, *sources: object) -> bool:
+    """Imported, it is a folder that a check finds whole, or it is refused and not marked as whole."""
+    out = folder / f"out_{Path(str(sources[0])).name}"
+    said = vse("data", "import", *sources, "--captions", folder / "dataset_album.json", "--out", out)
+    if not said.works and (out / "meta.json").exists():
+        raise Defect("silent: a folder that looks whole, after a refusal")
+    return said.works and _agreed(vse("data", "check", out), said, "import")
+
+
+def _table(folder: Path, whole: Path) -> bool:
+    return _import(folder, folder / "table.tsv")
+
+
+def _arrays(folder: Path, whole: Path) -> bool:
+    plain = _import(folder, folder / "features", "--boxes", folder / "boxes")
+    return _import(folder, folder / "archives") and plain
 
 
 def make_unfinished(folder: Path) -> None:
@@ -282,6 +338,8 @@ KINDS = [
     Kind("feature folders", make_features, ("*",), _features),
     Kind("unfinished extractions", make_unfinished, ("out/*", "out/.*.part"), _extraction),
     Kind("finished extractions", make_finished, ("out/*",), _extraction),
+    Kind("bottom-up attention (TSV)", make_table, ("table.tsv",), _table),
+    Kind("bottom-up attention (arrays)", make_arrays, ("*/*.np[yz]",), _arrays),
     Kind("run folders", make_run, ("run/*",), _run),
     Kind("run folders with BERT", make_bert_run, ("bert/*", "run/*.json", "run/text_encoder/*"), _bert_run),
     Kind("records", make_record, ("*.json",), _record),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -45,24 +46,61 @@ def data_extract(
     mirror: Annotated[
         bool, typer.Option("--mirror", help="Also extract each picture's mirror image: twice the elements.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(min=1)] = 32,
+    picture_size: Annotated[
+        int | None, typer.Option(min=32, help="The side of the pictures, if not the one it was trained on.")
+    ] = None,
+    dtype: Annotated[
+        Literal["float16", "float32"], typer.Option(help="Precision on disk, half or single.")
+    ] = "float16",
+    batch_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Pictures at a time: 32, or 4 for a detector.", show_default=False),
+    ] = None,
 ) -> None:
-    """Extract features of every picture with a trained network. Resumes where it was stopped."""
+    """Extract features of every picture with a trained network. Resumes where it was stopped.
+
+    torchvision/fasterrcnn_resnet50_fpn gives 36 regions and their boxes, a ViT gives patches, others a grid.
+    Several processes share the work: accelerate launch -m vsecore data extract ...
+    """
     check_writable("OUT", out)
     from vsecore.course.datasets import find_backbone
     from vsecore.data.backbones import MirroredBackbone
-    from vsecore.data.features import extract, open_precomp
+    from vsecore.data.extraction import extract
     from vsecore.data.karpathy import load_karpathy
 
     if out.resolve() == root.resolve():
         raise ValueError(f"OUT {out} is the folder of the photographs: name another one for the features")
     splits = load_karpathy(root, captions)
     stopping.advise(lambda: "continue with the same command")
-    network = find_backbone(backbone, weights)
-    extract(splits, MirroredBackbone(network) if mirror else network, out, batch_size=batch_size)
-    dataset = open_precomp(out)
-    for split in (dataset.train, dataset.dev, dataset.test):
-        typer.echo(repr(split))
+    network = find_backbone(backbone, weights, picture_size)
+    whole = MirroredBackbone(network) if mirror else network
+    extract(splits, whole, out, batch_size=batch_size, dtype=dtype)
+    _show(out)
+
+
+@app.command("import")
+def data_import(
+    sources: Annotated[
+        list[Path], typer.Argument(help="TSV files, or folders with one .npy or .npz file for each picture.")
+    ],
+    captions: Annotated[
+        Path, typer.Option(help="The dataset_*.json that says which picture is in which split.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write features into.")],
+    boxes: Annotated[
+        Path | None, typer.Option(help="A folder with each picture's boxes, if they are not in the sources.")
+    ] = None,
+    dtype: Annotated[
+        Literal["float16", "float32"], typer.Option(help="Precision on disk, half or single.")
+    ] = "float16",
+) -> None:
+    """Turn bottom-up attention's features, as they are shared, into a folder to train on. Resumes."""
+    check_writable("--out", out)
+    from vsecore.data.butd import import_regions
+
+    stopping.advise(lambda: "continue with the same command")
+    import_regions(sources, captions, out, boxes=boxes, dtype=dtype)
+    _show(out)
 
 
 @app.command("join")
@@ -72,9 +110,16 @@ def data_join(
 ) -> None:
     """Put the features of several networks side by side, each picture as one vector."""
     check_writable("--out", out)
-    from vsecore.data.features import open_precomp
     from vsecore.data.joining import join
 
-    dataset = open_precomp(join(folders, out))
-    for split in (dataset.train, dataset.dev, dataset.test):
-        typer.echo(repr(split))
+    _show(join(folders, out))
+
+
+def _show(folder: Path) -> None:
+    """Print the splits of a folder of features; only one of several processes does."""
+    from vsecore.data.features import open_precomp
+
+    if os.environ.get("RANK", "0") == "0":
+        dataset = open_precomp(folder)
+        for split in (dataset.train, dataset.dev, dataset.test):
+            typer.echo(repr(split))

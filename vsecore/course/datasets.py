@@ -95,15 +95,17 @@ def open_backbone(name: str, root: Path | None = None, *, features: FeatureKind 
     return load_backbone(BACKBONES[features] if weights is None else MOBILENET, weights)
 
 
-def find_backbone(name: str, weights: Path | None = None) -> Backbone:
+def find_backbone(name: str, weights: Path | None = None, picture_size: int | None = None) -> Backbone:
     """A network by name: one of the embedded world's ("scenes-cnn", "scenes-vit"), or `load_backbone`'s.
 
     Raises:
-        ValueError: an unknown name, or weights that do not fit.
+        ValueError: an unknown name, or weights or a size of pictures that do not fit.
         FileNotFoundError: the weights are missing.
     """
     if name not in NETWORKS:
-        return load_backbone(name, weights)
+        return load_backbone(name, weights, picture_size)
+    if picture_size not in (None, SIDE):
+        raise ValueError(f"picture_size is {picture_size}: {name} takes pictures of {SIDE} and no others")
     if weights is not None:
         raise ValueError(f"{name} has its own weights: leave --weights out")
     return Backbone(name, load_network(name), nn.Identity(), SIDE)

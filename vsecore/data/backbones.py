@@ -1,4 +1,4 @@
-"""Pretrained networks that turn a photograph into the features of its cells or patches.
+"""Pretrained networks that turn a photograph into the features of its cells, patches or regions.
 
 The networks come from timm and torchvision. This module adds one interface (`Backbone`), and loads weights
 from a local file with errors that say what is wrong.
@@ -8,7 +8,7 @@ import difflib
 import hashlib
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from vsecore.data.regions import Detector
 from vsecore.data.splits import FeatureKind
 from vsecore.typed import short
 
@@ -38,12 +39,17 @@ class Backbone(nn.Module):
         picture_size: the side of a picture, in pixels.
 
     Attributes:
-        kind: "grid" if the network makes a map, "patch" if it makes tokens.
+        kind: "grid" if the network makes a map, "patch" if it makes tokens, "region" if it finds boxes.
         elements: N, how many a picture has.
         feature_dim: F, the width of one.
+        longest: None: a picture is squashed to a square. Else it keeps its proportions: its shorter side
+            becomes `picture_size`, or its longer one `longest`, whichever makes it smaller.
+        batch_size: how many pictures at a time are a good choice.
     """
 
     kind: FeatureKind
+    longest: int | None = None
+    batch_size = 32
 
     def __init__(self, name: str, network: nn.Module, normalise: nn.Module, picture_size: int) -> None:
         super().__init__()
@@ -76,6 +82,18 @@ class Backbone(nn.Module):
             )
         return _as_elements(self.network(self.normalise(pictures)))
 
+    def look(self, pictures: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Compute the features of pictures, and the boxes of their elements if they have any.
+
+        Args:
+            pictures: (B, 3, H, W) uint8, RGB, from `decoding.look_ahead`.
+            sizes: (B, 4) height and width of each in there, and of its file.
+
+        Returns:
+            Features (B, N, F), and boxes (B, N, 4) in pixels of the file, or None.
+        """
+        return self(pictures), None
+
     def fingerprint(self) -> str:
         """Return a sha256 over the weights: two backbones with the same one give the same features."""
         digest = hashlib.sha256(self.name.encode())
@@ -92,10 +110,17 @@ class MirroredBackbone(Backbone):
     over all elements sees both.
 
     Args:
-        backbone: the network.
+        backbone: the network, of a grid or of patches.
+
+    Raises:
+        ValueError: it finds regions.
     """
 
     def __init__(self, backbone: Backbone) -> None:
+        if backbone.kind == "region":
+            raise ValueError(
+                f"{backbone.name} finds regions, of which a mirror image has others: leave it out"
+            )
         name = f"{backbone.name}, mirrored"
         super().__init__(name, backbone.network, backbone.normalise, backbone.picture_size)
         self.elements *= 2
@@ -112,6 +137,65 @@ class MirroredBackbone(Backbone):
         return torch.cat([super().forward(pictures), super().forward(pictures.flip(-1))], 1)
 
 
+class RegionBackbone(Backbone):
+    """A detector: the elements of a picture are its best boxes.
+
+    Args:
+        name: what `load_backbone` was asked for.
+        detector: from normalised pictures to features and boxes.
+        normalise: from uint8 to what the network was trained on.
+        picture_size: the shorter side of a picture, in pixels.
+        longest: what its longer side may have at most.
+    """
+
+    kind = "region"
+    batch_size = 4  # the pictures are large, and a detector keeps four maps of each
+
+    def __init__(
+        self, name: str, detector: Detector, normalise: nn.Module, picture_size: int, longest: int
+    ) -> None:
+        nn.Module.__init__(self)
+        self.name, self.picture_size, self.longest = name, picture_size, longest
+        self.network, self.normalise = detector, normalise
+        self.elements = detector.count
+        self.feature_dim = detector.model.roi_heads.box_predictor.cls_score.in_features
+        self.eval()
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Compute the features of pictures that all have the same size.
+
+        Args:
+            pictures: (B, 3, H, W) uint8, RGB.
+
+        Returns:
+            (B, N, F), best box first.
+
+        Raises:
+            ValueError: another shape or type.
+        """
+        height, width = pictures.shape[-2:]
+        return self.look(pictures, torch.tensor([[height, width, height, width]] * len(pictures)))[0]
+
+    def look(self, pictures: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Compute the features of pictures, and their boxes in pixels of the files: see `Backbone.look`.
+
+        Raises:
+            ValueError: another shape or type.
+        """
+        if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[1] != 3:
+            raise ValueError(
+                f"pictures are {pictures.dtype} {tuple(pictures.shape)}: {self.name} wants uint8 (B, 3, H, W)"
+            )
+        inside = [(int(height), int(width)) for height, width in sizes[:, :2]]
+        seen = self.normalise(pictures)
+        for picture, (height, width) in zip(seen, inside, strict=True):
+            picture[:, height:] = 0
+            picture[:, :, width:] = 0
+        features, boxes = self.network(seen, inside)
+        scale = (sizes[:, 2:] / sizes[:, :2]).flip(1).repeat(1, 2)  # (B, 4): across, down, across, down
+        return features, boxes * scale.to(boxes)[:, None]
+
+
 def load_backbone(
     name: str, weights: str | Path | None = None, picture_size: int | None = None, untrained: bool = False
 ) -> Backbone:
@@ -119,16 +203,19 @@ def load_backbone(
 
     Args:
         name: a network of timm ("resnet50", "vit_base_patch16_224"), one of torchvision
-            ("torchvision/resnet50"), or "mobilenetv2_100_same" (timm's with TensorFlow's padding and input).
+            ("torchvision/resnet50"), a detector of torchvision ("torchvision/fasterrcnn_resnet50_fpn"), or
+            "mobilenetv2_100_same" (timm's with TensorFlow's padding and input).
         weights: a local file, safetensors or `.pth`; None: those that the library publishes, downloaded once.
-        picture_size: the side of the pictures; None: what the network was trained on. Only a network that
-            makes a grid can take another.
+        picture_size: the side of the pictures, for a detector the shorter one; None: what the network was
+            trained on. A network that makes patches takes no other.
         untrained: leave the weights random, since they will come from a checkpoint.
 
     Raises:
         ValueError: an unknown name, or weights that do not fit.
         FileNotFoundError: no such weights file, or published weights cannot be downloaded.
     """
+    if name.startswith("torchvision/fasterrcnn_"):
+        return _torchvision_detector(name, weights, picture_size, untrained)
     if name.startswith("torchvision/"):
         return _torchvision_backbone(name, weights, picture_size, untrained)
     return _timm_backbone(name, weights, picture_size, untrained)
@@ -195,18 +282,7 @@ def _torchvision_backbone(
     if untrained:
         network = torchvision.models.get_model(architecture, weights=None)
     elif weights is None:
-        # torchvision publishes pickles, and would unpickle them. So first read them as tensors and nothing
-        # else, which refuses one that holds code. Then torchvision loads the local file.
-        downloaded = Path(torch.hub.get_dir()) / "checkpoints" / published.url.rpartition("/")[2]
-        if not downloaded.is_file():
-            _download(
-                name,
-                published.url,
-                lambda: torch.hub.load_state_dict_from_url(
-                    published.url, map_location="cpu", check_hash=True, weights_only=True
-                ),
-            )
-        _read_weights(downloaded)
+        _fetch_published(name, published.url)
         network = torchvision.models.get_model(architecture, weights=published)
     else:
         network = torchvision.models.get_model(architecture, weights=None)
@@ -226,13 +302,67 @@ def _torchvision_backbone(
     )
 
 
+def _torchvision_detector(
+    name: str, weights: str | Path | None, picture_size: int | None, untrained: bool
+) -> Backbone:
+    import torchvision
+
+    architecture = name.removeprefix("torchvision/")
+    known = torchvision.models.list_models(module=torchvision.models.detection, include="fasterrcnn_*")
+    if architecture not in known:
+        raise ValueError(f"unknown backbone {short(name)}: torchvision's are {', '.join(known)}")
+    published = torchvision.models.get_model_weights(architecture).DEFAULT
+    if untrained:
+        network = torchvision.models.get_model(architecture, weights=None, weights_backbone=None)
+    elif weights is None:
+        _fetch_published(name, published.url)
+        network = torchvision.models.get_model(architecture, weights=published)
+    else:
+        network = torchvision.models.get_model(architecture, weights=None, weights_backbone=None)
+        _load_weights(network, weights, name)
+        _use_published_epsilon(network, architecture, Path(weights).expanduser(), published.url)
+    side, longest = network.transform.min_size[0], network.transform.max_size
+    size = _checked_picture_size(name, side, picture_size, fixed=False)
+    normalise = _Normalise(network.transform.image_mean, network.transform.image_std)
+    return RegionBackbone(name, Detector(network), normalise, size, round(size * longest / side))
+
+
+def _use_published_epsilon(network: nn.Module, architecture: str, weights: Path, url: str) -> None:
+    """Let the published weights of the first detector divide by plain variances, as torchvision does."""
+    with weights.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    begins = url.rpartition("-")[2].removesuffix(".pth")  # a published file has its digest in its name
+    if architecture == "fasterrcnn_resnet50_fpn" and digest.startswith(begins):
+        for layer in network.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.eps = 0.0
+
+
+def _fetch_published(name: str, url: str) -> None:
+    """Download what torchvision publishes, unless it is here, and make sure that it holds no code.
+
+    torchvision publishes pickles, and would unpickle them. So first they are read as tensors and nothing
+    else, which refuses one that holds code. Then torchvision may load the local file.
+    """
+    downloaded = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
+    if not downloaded.is_file():
+        _download(
+            name,
+            url,
+            lambda: torch.hub.load_state_dict_from_url(
+                url, map_location="cpu", check_hash=True, weights_only=True
+            ),
+        )
+    _read_weights(downloaded)
+
+
 class _Normalise(nn.Module):
     """Turn uint8 into floats with the mean and spread that a network was trained on."""
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         # In units of a byte, so that normalising is one subtraction and one division.
         self.register_buffer("mean", 255 * torch.tensor(mean)[:, None, None])

@@ -2,9 +2,10 @@
 
 Rows go into a hidden file as they are made (see `feature_rows`); it takes its real name when its split is
 complete, and `meta.json`, which says how the features were made, is written last. A folder with a `meta.json`
-is whole.
+is whole. Several processes can share the work (see `processes`): each makes its own rows, in the same files.
 """
 
+import contextlib
 import errno
 import json
 import os
@@ -26,6 +27,7 @@ from vsecore.data.backbones import Backbone
 from vsecore.data.decoding import look_ahead
 from vsecore.data.feature_rows import FeatureRows, Verdict, refuse_all_but_files
 from vsecore.data.karpathy import CaptionSplit, lines_sha256
+from vsecore.processes import Crew, from_main_process, join_crew
 from vsecore.typed import counted, short
 
 META, UNFINISHED = "meta.json", "extraction.json"
@@ -34,14 +36,15 @@ Count = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True)
-class _Settings:
+class Settings:
     """The settings that determine the features: the content of `meta.json`."""
 
     dataset: str
     backbone: str
     backbone_sha256: str
     kind: str
-    picture_size: Count
+    picture_size: Count | None
+    """The side that pictures were given; None: the features come from elsewhere."""
     dtype: Literal["float16", "float32"]
     elements: Count
     feature_dim: Count
@@ -50,9 +53,14 @@ class _Settings:
     picture_ids_sha256: dict[str, str]
     captions_sha256: dict[str, str] = field(default_factory=dict)
     """A sha256 over the pictures' names and the captions. Captions may change: no feature depends on them."""
+    boxes: bool = False
+    """Whether the elements have boxes."""
 
     def as_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
+        """Return the settings as text; without boxes, they are not mentioned."""
+        return json.dumps(
+            {name: value for name, value in asdict(self).items() if value is not False}, indent=1
+        )
 
     def one_by_one(self) -> dict[str, object]:
         """Return each setting by its name, or by "NAME of SPLIT" where each split has its own."""
@@ -65,9 +73,9 @@ class _Settings:
     def rows(self, folder: Path, name: str) -> FeatureRows:
         """Return the rows of one split."""
         shape = (self.pictures[name], self.elements, self.feature_dim)
-        return FeatureRows(folder, name, shape, self.dtype, self.without_captions().as_json())
+        return FeatureRows(folder, name, shape, self.dtype, self.without_captions().as_json(), self.boxes)
 
-    def without_captions(self) -> "_Settings":
+    def without_captions(self) -> "Settings":
         """Return only the settings that determine the numbers."""
         return replace(self, captions_sha256={})
 
@@ -77,14 +85,17 @@ def extract(
     backbone: Backbone,
     folder: str | Path,
     *,
-    batch_size: int = 32,
+    batch_size: int | None = None,
     device: torch.device | str | None = None,
     dtype: Literal["float16", "float32"] = "float16",
     workers: int | None = None,
 ) -> Path:
     """Write a folder of features from photographs. If interrupted, the same call continues where it stopped.
 
-    Each picture is used whole, squashed to a square: what is at its edges may be what a caption is about.
+    Each picture is used whole, squashed to a square: what is at its edges may be what a caption is about. For
+    a detector it keeps its proportions, and its boxes are written too: `{split}_boxes.npy`, (n, N, 4)
+    float32, left, top, right and bottom in pixels of the upright picture, best first.
+
     Pictures are decoded in threads while the network works on the ones before them. If another process is
     extracting into the same folder, this one says so and waits for it (Windows has no lock for that).
 
@@ -92,12 +103,18 @@ def extract(
     or cut off, and those of pictures that have changed, are made again, and stderr says which. If only
     captions have changed, they are written again, and no picture is decoded.
 
+    If `accelerate launch` or `torchrun` has started several processes, each makes its share of the batches,
+    and the folder ends byte for byte as one process would have written it. They must see the same disk. If
+    one of them is killed, the launcher ends the others, and the same command continues, with as many
+    processes as one likes.
+
     Args:
         caption_splits: from `karpathy.load_karpathy`.
         backbone: from `load_backbone`; it is moved to the device.
         folder: where to write; made if it is missing.
-        batch_size: pictures at a time. Small ones (16 to 32) are fastest on a CPU, whose caches they fit.
-        device: where the network runs; None: a GPU if there is one.
+        batch_size: pictures at a time; None: the backbone's own, 32, or 4 for a detector. Small ones (16 to
+            32) are fastest on a CPU, whose caches they fit.
+        device: where the network runs; None: a GPU if there is one, each process its own.
         dtype: "float16" or "float32", on disk. Half precision is as good for training, in half the room.
         workers: threads that decode; None: one for each core, at most 16.
 
@@ -112,10 +129,11 @@ def extract(
     """
     if dtype not in ("float16", "float32"):
         raise ValueError(f'dtype is {dtype!r}: wanted "float16" or "float32"')
+    batch_size = backbone.batch_size if batch_size is None else batch_size
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}: wanted at least 1")
-    _refuse_uneven_captions(caption_splits)
-    settings = _Settings(
+    refuse_uneven_captions(caption_splits)
+    settings = Settings(
         dataset=next(iter(caption_splits.values())).dataset,
         backbone=backbone.name,
         backbone_sha256=backbone.fingerprint(),
@@ -128,26 +146,22 @@ def extract(
         pictures={name: len(split.files) for name, split in caption_splits.items()},
         picture_ids_sha256={name: lines_sha256(split.picture_ids) for name, split in caption_splits.items()},
         captions_sha256={name: split.fingerprint() for name, split in caption_splits.items()},
+        boxes=backbone.kind == "region",
     )
-    folder = Path(folder).expanduser()
-    extraction = _Extraction(folder, settings, caption_splits)
-    # A whole folder needs no writing, and perhaps this process may not write there.
-    if (folder / META).exists() and extraction.is_whole(extraction.inspect()):
-        return folder
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"{folder} cannot be created ({error.strerror}): name another folder") from None
-    with files.locked(folder, "is extracting into"):
-        verdicts = extraction.inspect()  # by now another process may have done it all
-        if not extraction.is_whole(verdicts):
-            extraction.begin(verdicts)
+    crew = join_crew()
+    extraction = Extraction(Path(folder).expanduser(), settings, caption_splits)
+    with contextlib.ExitStack() as stack:
+        missing = from_main_process(lambda: extraction.open(stack))
+        if missing is not None:
             ahead = ThreadPoolExecutor(workers or min(os.cpu_count() or 1, 16))
-            try:
-                extraction.complete(verdicts, backbone, batch_size, device, ahead)
-            finally:
-                ahead.shutdown(cancel_futures=True)
-    return folder
+            stack.callback(ahead.shutdown, cancel_futures=True)
+            maker = _Maker(extraction, backbone, batch_size, device or crew.device, ahead, crew)
+            for name, rows in missing.items():
+                maker.make_rows(name, rows)
+            if crew.is_first:
+                extraction.close()
+            crew.wait()
+    return extraction.folder
 
 
 def has_checksums(folder: Path) -> bool:
@@ -181,7 +195,7 @@ def _problem_with(rows: FeatureRows) -> str:
         return f"{rows.finished} is missing"
     if missing := rows.missing_checksums():
         return missing
-    if not rows.has_its_size():
+    if not rows.have_their_sizes():
         return f"{rows.finished} is cut off, or too long"
     verdict = rows.inspect()
     where = f" ({counted(verdict.damaged, 'row')})" if verdict.damaged else ""
@@ -189,12 +203,52 @@ def _problem_with(rows: FeatureRows) -> str:
 
 
 @dataclass(frozen=True)
-class _Extraction:
+class Extraction:
     """The features to be made, and the folder that they go into."""
 
     folder: Path
-    settings: _Settings
+    settings: Settings
     caption_splits: Mapping[str, CaptionSplit]
+    compares_files: bool = True
+    """Whether each row is made from the file that its split names, and again when that file changes."""
+
+    def open(self, stack: contextlib.ExitStack) -> dict[str, np.ndarray] | None:
+        """Begin, or continue, and keep every other program out of the folder until the stack is closed.
+
+        Args:
+            stack: what is to be undone at the end is put there.
+
+        Returns:
+            For each split that is not whole the rows that must be made, (n,) bool; None: nothing is to be
+            done, not even by `close`.
+
+        Raises:
+            ValueError: the folder holds other features.
+            OSError: it cannot be created or written, or its disk lacks room.
+        """
+        # A whole folder needs no writing, and perhaps this process may not write there.
+        if (self.folder / META).exists() and self.is_whole(self.inspect()):
+            return None
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(
+                f"{self.folder} cannot be created ({error.strerror}): name another folder"
+            ) from None
+        stack.enter_context(files.locked(self.folder, "is extracting into"))
+        verdicts = self.inspect()  # by now another process may have done it all
+        if self.is_whole(verdicts):
+            return None
+        self.begin(verdicts)
+        return {name: verdict.missing for name, verdict in verdicts.items() if not verdict.whole}
+
+    def close(self) -> None:
+        """Write the texts; then mark the folder as whole."""
+        for name in self.caption_splits:
+            for path, text in self.texts(name).items():
+                self._write(path, text)
+        self._write(self.folder / META, self.settings.as_json())
+        (self.folder / UNFINISHED).unlink(missing_ok=True)
 
     def rows(self, name: str) -> FeatureRows:
         return self.settings.rows(self.folder, name)
@@ -214,7 +268,10 @@ class _Extraction:
         """
         self._refuse_other_features()
         refuse_all_but_files(*(path for name in self.caption_splits for path in self.texts(name)))
-        return {name: self.rows(name).inspect(split.files) for name, split in self.caption_splits.items()}
+        return {
+            name: self.rows(name).inspect(split.files if self.compares_files else None)
+            for name, split in self.caption_splits.items()
+        }
 
     def is_whole(self, verdicts: Mapping[str, Verdict]) -> bool:
         return (
@@ -257,27 +314,6 @@ class _Extraction:
                 f"({error.strerror}): make room, or name a folder on another disk"
             ) from None
 
-    def complete(
-        self,
-        verdicts: Mapping[str, Verdict],
-        backbone: Backbone,
-        batch_size: int,
-        device: torch.device | str | None,
-        ahead: ThreadPoolExecutor,
-    ) -> None:
-        """Make what is missing, one split after the other; then mark the folder as whole."""
-        device = torch.device(device or torch.accelerator.current_accelerator(check_available=True) or "cpu")
-        backbone = backbone.to(device).to(memory_format=torch.channels_last).eval()
-        for name, verdict in verdicts.items():
-            if not verdict.whole:
-                rows = self.rows(name)
-                self._make_rows(rows, name, verdict.missing, backbone, batch_size, device, ahead)
-                rows.finish()
-            for path, text in self.texts(name).items():
-                self._write(path, text)
-        self._write(self.folder / META, self.settings.as_json())
-        (self.folder / UNFINISHED).unlink(missing_ok=True)
-
     def _write(self, path: Path, text: str) -> None:
         for left in self.folder.glob(f".{path.name}.*.part"):  # left by a process that was killed
             left.unlink()
@@ -285,40 +321,7 @@ class _Extraction:
             with files.write_atomically(path, "w") as file:
                 file.write(text)
 
-    def _make_rows(
-        self,
-        rows: FeatureRows,
-        name: str,
-        missing: np.ndarray,
-        backbone: Backbone,
-        batch_size: int,
-        device: torch.device,
-        ahead: ThreadPoolExecutor,
-    ) -> None:
-        """Make the missing rows of a split. What is done is kept, even after an error."""
-        pictures = self.caption_splits[name].files
-        # Whole batches, always the same ones: how many pictures go in at once can change a last digit.
-        starts = [s for s in range(0, len(pictures), batch_size) if missing[s : s + batch_size].any()]
-        batches = [pictures[start : start + batch_size] for start in starts]
-        done = len(pictures) - sum(map(len, batches))
-        looked_at = zip(starts, batches, look_ahead(batches, backbone.picture_size, ahead), strict=True)
-        with files.progress(desc=name, total=len(pictures), initial=done, unit="picture") as bar:
-            for start, paths, (pixels, digests) in looked_at:
-                with torch.inference_mode():
-                    batch = pixels.to(device).contiguous(memory_format=torch.channels_last)
-                    seen = backbone(batch).float().cpu().numpy()  # (B, N, F)
-                with np.errstate(over="ignore"):  # numbers too large for half precision are reported below
-                    features = seen.astype(self.settings.dtype)
-                bad = first_not_finite(features)
-                if bad is not None:
-                    raise ValueError(
-                        f"features of {paths[bad]} by {backbone.name} are not finite in "
-                        f'{features.dtype}: set dtype="float32", or use other weights'
-                    )
-                rows.write(start, features, digests)
-                bar.update(len(paths))
-
-    def _before(self) -> _Settings | None:
+    def _before(self) -> Settings | None:
         """Read the settings that the folder was begun with; None: it was not begun.
 
         Raises:
@@ -361,7 +364,70 @@ class _Extraction:
             print(f"{name}: {which} damaged or cut off: made again", file=sys.stderr)
 
 
-def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
+class _Maker:
+    """Makes the rows of one process with a network."""
+
+    def __init__(
+        self,
+        extraction: Extraction,
+        backbone: Backbone,
+        batch_size: int,
+        device: torch.device | str | None,
+        ahead: ThreadPoolExecutor,
+        crew: Crew,
+    ) -> None:
+        self.extraction, self.batch_size, self.ahead, self.crew = extraction, batch_size, ahead, crew
+        found = device or torch.accelerator.current_accelerator(check_available=True) or "cpu"
+        self.device = torch.device(found)
+        self.backbone = backbone.to(self.device).to(memory_format=torch.channels_last).eval()
+
+    def make_rows(self, name: str, missing: np.ndarray) -> None:
+        """Make this process's share of the missing rows of a split; the first process then finishes it.
+
+        What is done is kept, even after an error.
+        """
+        rows, pictures = self.extraction.rows(name), self.extraction.caption_splits[name].files
+        # Whole batches, always the same ones: how many pictures go in at once can change a last digit.
+        size = self.batch_size
+        starts = [start for start in range(0, len(pictures), size) if missing[start : start + size].any()]
+        starts = starts[self.crew.index :: self.crew.count]
+        batches = [pictures[start : start + size] for start in starts]
+        looked_at = look_ahead(batches, self.backbone.picture_size, self.ahead, self.backbone.longest)
+        share = sum(map(len, batches))
+        done = len(pictures) - share if self.crew.count == 1 else 0
+        hidden = files.in_batch() or not self.crew.is_first
+        with files.progress(
+            desc=name, total=done + share, initial=done, unit="picture", disable=hidden
+        ) as bar:
+            for start, paths, (pixels, sizes, digests) in zip(starts, batches, looked_at, strict=True):
+                with torch.inference_mode():
+                    batch = pixels.to(self.device).contiguous(memory_format=torch.channels_last)
+                    seen, boxes = self.backbone.look(batch, sizes)  # (B, N, F), (B, N, 4)
+                features = in_precision(seen.float().cpu().numpy(), self.extraction.settings.dtype)
+                bad = first_not_finite(features)
+                if bad is not None:
+                    raise ValueError(
+                        f"features of {paths[bad]} by {self.backbone.name} are not finite in "
+                        f'{features.dtype}: set dtype="float32", or use other weights'
+                    )
+                rows.write(start, features, digests, None if boxes is None else boxes.float().cpu().numpy())
+                bar.update(len(paths))
+        self.crew.wait()
+        if self.crew.is_first:
+            if (
+                self.crew.count > 1 and rows.inspect().missing.any()
+            ):  # a network disk may lose what others write
+                raise OSError(f"{rows.finished} lacks rows that were written: run the same extraction again")
+            rows.finish()
+
+
+def in_precision(features: np.ndarray, dtype: str) -> np.ndarray:
+    """Return features in another type; numbers too large for it become infinite, without a warning."""
+    with np.errstate(over="ignore"):
+        return features.astype(dtype)
+
+
+def refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
     """Refuse other than five captions a picture: only a caption's line number says which picture it has."""
     if not caption_splits:
         raise ValueError("caption_splits is empty: wanted the splits of karpathy.load_karpathy")
@@ -376,9 +442,9 @@ def _refuse_uneven_captions(caption_splits: Mapping[str, CaptionSplit]) -> None:
             )
 
 
-def _read_settings(path: Path) -> _Settings:
+def _read_settings(path: Path) -> Settings:
     try:
-        settings: _Settings = files.read_json(path, _Settings)
+        settings: Settings = files.read_json(path, Settings)
     except ValueError as error:
         raise ValueError(f"{error}; or empty the folder, and extract everything again") from None
     return settings

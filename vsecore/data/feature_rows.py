@@ -1,13 +1,15 @@
 """The rows of a folder of features on disk, each with a checksum.
 
-A checksum covers the numbers of a row, the picture that they were made from, and the settings. So the order
-of writing does not matter, and nothing on disk is simply trusted: after a kill, a power cut, damage, or a new
-picture under an old name, the rows that do not match their checksums are made again.
+A checksum covers the numbers of a row and its boxes, the picture that they were made from, and the settings.
+So the order of writing does not matter, and nothing on disk is simply trusted: after a kill, a power cut,
+damage, or a new picture under an old name, the rows that do not match their checksums are made again.
 """
 
+import contextlib
 import errno
 import hashlib
 import io
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,8 +38,37 @@ class Verdict:
     """Whether no row is missing, and the files have their real names, headers and sizes."""
 
 
+class _Column:
+    """A `.npy` file with one array for each row: a hidden file until all rows are made.
+
+    Args:
+        path: the file's name when it is whole.
+        dtype: the type of its numbers.
+        shape: of all rows together.
+    """
+
+    def __init__(self, path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+        self.finished = path
+        self.partial = path.with_name(f".{path.name}.part")
+        self.header = _header(np.dtype(dtype), shape)
+        self.row_bytes = math.prod(shape[1:]) * np.dtype(dtype).itemsize
+        self.size = len(self.header) + shape[0] * self.row_bytes
+
+    @property
+    def path(self) -> Path:
+        """Where its rows are now."""
+        return self.finished if self.finished.exists() else self.partial
+
+    def place(self, row: int) -> int:
+        """Return where a row begins, in bytes."""
+        return len(self.header) + row * self.row_bytes
+
+
 class FeatureRows:
     """The rows of one split: `{name}_ims.npy`, a hidden file until it is whole, and `{name}_sums.npy`.
+
+    Regions also have `{name}_boxes.npy`, (n, N, 4) float32: left, top, right and bottom of each, in pixels of
+    the picture.
 
     Args:
         folder: the folder of features.
@@ -45,22 +76,33 @@ class FeatureRows:
         shape: (n, N, F).
         dtype: the type of the numbers on disk.
         settings: whatever else determines the numbers, such as the network, as any text.
+        boxes: whether each element has a box.
     """
 
     def __init__(
-        self, folder: Path, name: str, shape: tuple[int, int, int], dtype: str, settings: str
+        self,
+        folder: Path,
+        name: str,
+        shape: tuple[int, int, int],
+        dtype: str,
+        settings: str,
+        boxes: bool = False,
     ) -> None:
         self.name = name
-        self.finished = folder / f"{name}_ims.npy"
-        self.partial = folder / f".{name}_ims.npy.part"
+        self._features = _Column(folder / f"{name}_ims.npy", dtype, shape)
+        self._columns = [self._features]
+        if boxes:
+            self._columns.append(_Column(folder / f"{name}_boxes.npy", "float32", (*shape[:2], 4)))
         self.checksums = folder / f"{name}_sums.npy"
         self._settings = hashlib.sha256(settings.encode()).digest()
         self._count = shape[0]
-        self._row_bytes = shape[1] * shape[2] * np.dtype(dtype).itemsize
-        self._header = _header(np.dtype(dtype), shape)
         self._sums_header = _header(CHECKSUMS, shape[:1])
-        self.size = len(self._header) + self._count * self._row_bytes
         self.sums_size = len(self._sums_header) + self._count * CHECKSUMS.itemsize
+
+    @property
+    def finished(self) -> Path:
+        """The file of features under its real name."""
+        return self._features.finished
 
     def inspect(self, pictures: Sequence[Path] | None = None) -> Verdict:
         """Check every row on disk against its checksum, and every picture's file too.
@@ -71,48 +113,54 @@ class FeatureRows:
         Raises:
             ValueError: something other than a file is where one should be.
         """
-        refuse_all_but_files(self.finished, self.partial, self.checksums)
+        refuse_all_but_files(*self._files())
         missing = np.ones(self._count, bool)
         changed: list[int] = []
         damaged: list[int] = []
         has_its_name = self.finished.exists()
-        path = self.finished if has_its_name else self.partial
-        if not path.exists():
+        if not self._features.path.exists():
             return Verdict(missing, changed, damaged, whole=False)
         sums, sums_are_whole = self._read_sums()
-        with path.open("rb") as file:
-            begins_well = file.read(len(self._header)) == self._header
+        there = [column for column in self._columns if column.path.exists()]
+        with contextlib.ExitStack() as stack:
+            opened = [(stack.enter_context(column.path.open("rb")), column) for column in there]
+            begin_well = all(file.read(len(column.header)) == column.header for file, column in opened)
             for row in files.progress(range(self._count), desc=f"verify {self.name}", unit="row"):
                 picture, checksum = sums["picture"][row].tobytes(), sums["row"][row].tobytes()
                 if not (has_its_name or any(checksum)):
                     continue  # the row was never made
-                file.seek(len(self._header) + row * self._row_bytes)
-                if checksum != self._checksum(picture, file.read(self._row_bytes)):
+                numbers = b""
+                for file, column in opened:
+                    file.seek(column.place(row))
+                    numbers += file.read(column.row_bytes)
+                if checksum != self._checksum(picture, numbers):
                     damaged.append(row)
                 elif pictures is not None and picture != digest_of(pictures[row]):
                     changed.append(row)
                 else:
                     missing[row] = False
-        whole = has_its_name and begins_well and sums_are_whole and _size(path) == self.size
+        whole = begin_well and sums_are_whole and self.have_their_sizes()
         return Verdict(missing, changed, damaged, whole and not missing.any())
 
     def are_on_disk(self) -> bool:
         """Whether there is a file of the rows, whatever it holds."""
-        return self.finished.exists() or self.partial.exists()
+        return self._features.path.exists()
 
     def missing_checksums(self) -> str:
         """Say that the checksums are missing; "" if they are there."""
         lacking = "is missing, and without it nothing shows whether the rows are whole"
         return "" if self.checksums.exists() else f"{self.checksums} {lacking}"
 
-    def has_its_size(self) -> bool:
-        """Whether the file with the real name is there, neither cut off nor too long."""
-        return self.finished.is_file() and _size(self.finished) == self.size
+    def have_their_sizes(self) -> bool:
+        """Whether the files with the real names are there, neither cut off nor too long."""
+        return all(
+            column.finished.is_file() and _size(column.finished) == column.size for column in self._columns
+        )
 
     def bytes_to_take(self) -> int:
         """Return how many bytes the disk must still have room for."""
-        path = self.finished if self.finished.exists() else self.partial
-        pairs = ((path, self.size), (self.checksums, self.sums_size))
+        pairs = [(column.path, column.size) for column in self._columns]
+        pairs.append((self.checksums, self.sums_size))
         return sum(max(0, size - _bytes_on_disk(path)) for path, size in pairs)
 
     def reserve(self) -> None:
@@ -125,13 +173,12 @@ class FeatureRows:
             ValueError: a link, or something other than a file, is where a file should be.
             OSError: there is not enough room.
         """
-        refuse_all_but_files(self.finished, self.partial, self.checksums, links=False)
-        if self.finished.exists():
-            self.finished.replace(self.partial)
-        for path, header, size in (
-            (self.partial, self._header, self.size),
-            (self.checksums, self._sums_header, self.sums_size),
-        ):
+        refuse_all_but_files(*self._files(), links=False)
+        places = [(column.partial, column.header, column.size) for column in self._columns]
+        for column in self._columns:
+            if column.finished.exists():
+                column.finished.replace(column.partial)
+        for path, header, size in (*places, (self.checksums, self._sums_header, self.sums_size)):
             path.touch()
             with path.open("r+b") as file:  # not for appending: where a disk cannot reserve, that fails
                 _take_room(file.fileno(), size)
@@ -140,27 +187,39 @@ class FeatureRows:
 
     def discard(self) -> None:
         """Remove what `reserve` has made."""
-        self.partial.unlink(missing_ok=True)
+        for column in self._columns:
+            column.partial.unlink(missing_ok=True)
         self.checksums.unlink(missing_ok=True)
 
-    def write(self, start: int, rows: np.ndarray, pictures: Sequence[bytes]) -> None:
+    def write(
+        self, start: int, rows: np.ndarray, pictures: Sequence[bytes], boxes: np.ndarray | None = None
+    ) -> None:
         """Write some rows, and then their checksums. A process that is killed loses at most these.
+
+        Several processes may write at once, each its own rows.
 
         Args:
             start: the index of the first of these rows.
             rows: (m, N, F), in the type of the file.
             pictures: for each, the sha256 of the picture that it was made from.
+            boxes: (m, N, 4) float32; None: elements have no boxes.
 
         Raises:
             OSError: they cannot be written.
         """
+        arrays = [rows] if boxes is None else [rows, boxes]
         sums = np.zeros(len(rows), CHECKSUMS)
-        for place, (row, picture) in enumerate(zip(rows, pictures, strict=True)):
+        for place, picture in enumerate(pictures):
+            numbers = b"".join(array[place].tobytes() for array in arrays)
             sums["picture"][place] = np.frombuffer(picture, np.uint8)
-            sums["row"][place] = np.frombuffer(self._checksum(picture, row.tobytes()), np.uint8)
+            sums["row"][place] = np.frombuffer(self._checksum(picture, numbers), np.uint8)
+        written = [
+            (column.partial, column.place(start), array)
+            for column, array in zip(self._columns, arrays, strict=True)
+        ]
         # Written, not mapped, so that a full disk raises an error and does not kill the process silently.
         for path, offset, content in (
-            (self.partial, len(self._header) + start * self._row_bytes, rows),
+            *written,
             (self.checksums, len(self._sums_header) + start * CHECKSUMS.itemsize, sums),
         ):
             try:
@@ -174,11 +233,17 @@ class FeatureRows:
                 ) from error
 
     def finish(self) -> None:
-        """Give the file its real name, once everything is on the disk."""
-        for path in (self.partial, self.checksums):
+        """Give the files their real names, once everything is on the disk; the features get theirs last."""
+        for path in (*(column.partial for column in self._columns), self.checksums):
             with path.open("r+b") as file:
                 os.fsync(file.fileno())
-        self.partial.replace(self.finished)
+        for column in reversed(self._columns):
+            column.partial.replace(column.finished)
+
+    def _files(self) -> list[Path]:
+        """Return every file that is written, under both its names."""
+        names = [path for column in self._columns for path in (column.finished, column.partial)]
+        return [*names, self.checksums]
 
     def _read_sums(self) -> tuple[np.ndarray, bool]:
         """Return (n,) CHECKSUMS, zeros where there are none, and whether the file is as it should be."""

@@ -60,6 +60,10 @@ class PixelEncoder(CellEncoder):
         from timm.layers import freeze_batch_norm_2d  # takes seconds to import, and only pixels need it
 
         trained = architecture is None
+        if network.startswith("torchvision/fasterrcnn_"):
+            raise ValueError(
+                f"network is {network}: a detector is not trained here; extract its regions instead"
+            )
         built = load_backbone(network, (weights or None) if trained else None, picture_size, not trained)
         built.network = freeze_batch_norm_2d(built.network)
         _rest_unused(built)

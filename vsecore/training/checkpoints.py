@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from vsecore.data.files import locked, write_atomically
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
-from vsecore.training.distributed import from_main_process
+from vsecore.processes import from_main_process
 from vsecore.training.identity import (
     AGAIN,
     ENCODERS,

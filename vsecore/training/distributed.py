@@ -5,22 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Callable, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs, broadcast_object_list
+from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs
 from torch import Tensor
 
-T = TypeVar("T")
-
-PATIENCE = timedelta(days=1)
-"""How long the others wait for one process, which may mine the negatives of COCO or evaluate meanwhile."""
+from vsecore.processes import PATIENCE
 
 
 def make_accelerator(
@@ -109,27 +105,6 @@ def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return x
     return _Gather.apply(x, list(sizes or [len(x)] * dist.get_world_size()))
-
-
-def from_main_process(work: Callable[[], T]) -> T:
-    """Do some work in one process, and give all processes its result; if it fails, all raise its error.
-
-    Args:
-        work: a function without arguments that returns plain data.
-    """
-    if not dist.is_initialized() or dist.get_world_size() == 1:
-        return work()
-    shared: list[Any] = [None, None]
-    if dist.get_rank() == 0:
-        try:
-            shared[0] = work()
-        except Exception as error:  # raised below, in every process
-            shared[1] = error
-    broadcast_object_list(shared)
-    result, failed = shared
-    if isinstance(failed, Exception):
-        raise failed
-    return cast(T, result)
 
 
 class _Gather(torch.autograd.Function):

@@ -20,11 +20,12 @@ from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset
 from vsecore.data.words import TokenizedCaptions, Tokenizer
 from vsecore.model import VSE
+from vsecore.processes import from_main_process
 from vsecore.recipes import Recipe
 from vsecore.training import checkpoints
 from vsecore.training.averaging import Averaging
 from vsecore.training.checkpoints import RunFolder, State, held, refuse_to_overwrite
-from vsecore.training.distributed import from_main_process, hardware, make_accelerator, precision_of
+from vsecore.training.distributed import hardware, make_accelerator, precision_of
 from vsecore.training.embedding import evaluate_split
 from vsecore.training.identity import (
     AGAIN,

@@ -14,9 +14,10 @@ from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset
 from vsecore.data.words import Tokenizer
 from vsecore.mining import mine
+from vsecore.processes import from_main_process
 from vsecore.recipes import FirstRound, Recipe
 from vsecore.training.checkpoints import held, refuse_to_overwrite
-from vsecore.training.distributed import best_device, from_main_process, make_accelerator
+from vsecore.training.distributed import best_device, make_accelerator
 from vsecore.training.identity import RUN, compare, read_identity
 from vsecore.training.loop import Beginning, Event, Run, fit
 

@@ -1,0 +1,344 @@
+"""Bottom-up attention's features, in the two formats that the field shares, become a folder to train on."""
+
+import base64
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vsecore.__main__ import main
+from vsecore.data import butd, feature_rows
+from vsecore.data.butd import import_regions
+from vsecore.data.features import check_precomp, open_precomp
+
+REGIONS, WIDTH = 6, 8
+NUMBERS = {"train": [9, 391895, 522418], "restval": [184613], "val": [574769], "test": [203564, 318219]}
+
+
+@pytest.fixture
+def coco(tmp_path: Path) -> Path:
+    """COCO's `dataset_coco.json` as Karpathy shares it, with pictures of both of its folders."""
+    images = []
+    for split, numbers in NUMBERS.items():
+        for number in numbers:
+            folder = "train2014" if split == "train" else "val2014"
+            sentences = [
+                {"tokens": ["a", "dog"], "raw": f"A dog {c} of {number}.", "imgid": len(images), "sentid": c}
+                for c in range(5 + (number == 9))  # some have more than five
+            ]
+            images.append(
+                {
+                    "filepath": folder,
+                    "sentids": list(range(len(sentences))),
+                    "filename": f"COCO_{folder}_{number:012d}.jpg",
+                    "imgid": len(images),
+                    "split": split,
+                    "sentences": sentences,
+                    "cocoid": number,
+                }
+            )
+    path = tmp_path / "dataset_coco.json"
+    path.write_text(json.dumps({"images": images, "dataset": "coco"}))
+    return path
+
+
+def region(number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features (N, F) and boxes (N, 4) of a picture."""
+    dice = np.random.default_rng(number)
+    corner = dice.uniform(0, 200, (REGIONS, 2))
+    boxes = np.concatenate([corner, corner + dice.uniform(1, 200, (REGIONS, 2))], 1)
+    return dice.random((REGIONS, WIDTH), np.float32), boxes.astype(np.float32)
+
+
+def line(number: int, name: str | None = None, columns: int = 6) -> str:
+    features, boxes = region(number)
+    encoded = [base64.b64encode(array.tobytes()).decode() for array in (boxes, features)]
+    known_as = name or str(number)
+    between = {6: ["640", "480"], 10: ["480", "640", "ids", "conf", "ids", "conf"]}[columns]
+    return "\t".join([known_as, *between, str(REGIONS), *encoded]) + "\n"
+
+
+ALL = [number for numbers in NUMBERS.values() for number in numbers]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Another order than that of the captions, and pictures that no split has."""
+    path = tmp_path / "trainval_36.tsv"
+    path.write_text("".join(line(number) for number in [77, *reversed(ALL), 78]))
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def holds_them(folder: Path, dtype: str = "float16") -> None:
+    assert check_precomp(folder).problems == []
+    data = open_precomp(folder)
+    assert data.name == "coco" and data.feature_kind == "region"
+    wanted = {
+        "train": [*NUMBERS["train"], *NUMBERS["restval"]],
+        "dev": NUMBERS["val"],
+        "test": NUMBERS["test"],
+    }
+    for name, numbers in wanted.items():
+        split, boxes = getattr(data, name), np.load(folder / f"{name}_boxes.npy")
+        assert split.picture_ids == [str(number) for number in numbers]
+        assert split.captions[:2] == [f"A dog {c} of {numbers[0]}." for c in (0, 1)]
+        assert split.pictures.dtype == dtype
+        for row, number in enumerate(numbers):
+            features, places = region(number)
+            assert np.array_equal(split.pictures[row], features.astype(dtype))
+            assert np.array_equal(boxes[row], places)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_table_becomes_a_folder(
+    coco: Path, table: Path, tmp_path: Path, dtype: str, capsys: pytest.CaptureFixture
+) -> None:
+    folder = import_regions([table], coco, tmp_path / "out", dtype=dtype)
+    holds_them(folder, dtype)
+    assert "2 lines of pictures that are in no split: left out" in capsys.readouterr().err
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    import_regions([table], coco, folder, dtype=dtype)
+    assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+def test_tables_may_be_several_with_names_of_columns_and_ten_of_them(coco: Path, tmp_path: Path) -> None:
+    one, other = tmp_path / "a.tsv.0", tmp_path / "a.tsv.1"
+    head = "image_id\timage_w\timage_h\tnum_boxes\tboxes\tfeatures\r\n"
+    one.write_text(head + "".join(line(number).replace("\n", "\r\n") for number in ALL[:4]))
+    other.write_text("".join(line(number, f"COCO_val2014_{number:012d}", 10) for number in ALL[2:]))
+    holds_them(import_regions([one, other], coco, tmp_path / "out"))
+
+
+NAMES: dict[str, Callable[[int], str]] = {
+    "number": str,
+    "twelve digits": lambda number: f"{number:012d}",
+    "file": lambda number: f"COCO_{'train' if number in NUMBERS['train'] else 'val'}2014_{number:012d}.jpg",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_of_arrays_becomes_a_folder(coco: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "features").mkdir()
+    (tmp_path / "boxes").mkdir()
+    for number in [*ALL, 77]:
+        features, boxes = region(number)
+        np.save(tmp_path / "features" / f"{NAMES[name](number)}.npy", features)
+        np.save(tmp_path / "boxes" / f"{number}.npy", boxes)
+    holds_them(import_regions([tmp_path / "features"], coco, tmp_path / "out", boxes=tmp_path / "boxes"))
+    plain = import_regions([tmp_path / "features"], coco, tmp_path / "plain")
+    assert check_precomp(plain).problems == [] and not list(plain.glob("*_boxes.npy"))
+
+
+def test_archives_hold_features_and_boxes(coco: Path, tmp_path: Path) -> None:
+    for half, numbers in enumerate((ALL[:3], ALL[3:])):
+        (tmp_path / f"part{half}").mkdir()
+        for number in numbers:
+            features, boxes = region(number)
+            np.savez(tmp_path / f"part{half}" / f"{number}.npz", feat=features, bbox=boxes)
+    holds_them(import_regions([tmp_path / "part0", tmp_path / "part1"], coco, tmp_path / "out"))
+
+
+def test_table_and_folder_and_command_give_the_same(
+    coco: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    command = ["vse", "data", "import", str(table), "--captions", str(coco), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code and "4 pictures" in capsys.readouterr().out
+    holds_them(tmp_path / "out")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
+@pytest.mark.parametrize("done", [0, 1, 3, 6])
+@pytest.mark.parametrize("kind", ["table", "folder"])
+def test_a_killed_import_goes_on(
+    coco: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, done: int
+) -> None:
+    source = table
+    if kind == "folder":
+        source = tmp_path / "features"
+        source.mkdir()
+        for number in ALL:
+            np.savez(source / f"{number}.npz", feat=region(number)[0], bbox=region(number)[1])
+    whole, write, written = import_regions([source], coco, tmp_path / "whole"), butd._write, []
+
+    def kill(*args: object) -> None:
+        if len(written) == done:
+            os.kill(os.getpid(), signal.SIGKILL)
+        written.append(args)
+        write(*args)
+
+    monkeypatch.setattr(butd, "_write", kill)
+    child = multiprocessing.get_context("fork").Process(
+        target=import_regions, args=([source], coco, tmp_path / "killed")
+    )
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
+    with pytest.raises(ValueError, match="unfinished extraction"):
+        open_precomp(tmp_path / "killed")
+
+    def count(*args: object) -> None:
+        written.append(args)
+        write(*args)
+
+    monkeypatch.setattr(butd, "_write", count)
+    import_regions([source], coco, tmp_path / "killed")
+    assert len(written) == len(ALL) - done  # none twice
+    assert contents(tmp_path / "killed") == contents(whole)
+
+
+def broken(text: str) -> dict[str, str]:
+    first, second = text.splitlines(keepends=True)[1:3]
+    fields = second.rstrip("\n").split("\t")
+
+    def changed(**columns: str) -> str:
+        return first + "\t".join(columns.get(f"c{i}", field) for i, field in enumerate(fields)) + "\n"
+
+    nan = base64.b64encode(np.full((REGIONS, WIDTH), np.nan, np.float32).tobytes()).decode()
+    endless = base64.b64encode(np.full((REGIONS, 4), np.inf, np.float32).tobytes()).decode()
+    short = base64.b64encode(region(1)[0].ravel()[:44].tobytes()).decode()
+    fewer = base64.b64encode(region(1)[0][:, :4].tobytes()).decode()
+    return {
+        "line 2 has 4 columns": first + "\t".join(fields[:4]),
+        "line 2 is damaged or cut off": changed(c5=fields[5][:-3]),
+        "line 2 says 6 boxes, but has 24 numbers for them and 44 of": changed(c5=short),
+        "line 2 says 5 boxes": changed(c3="5"),
+        "line 2 says -6 boxes": changed(c3="-6"),
+        "line 2 is damaged or cut off .invalid literal": changed(c3="six"),
+        "line 2 has features that are not finite": changed(c5=nan),
+        "line 2 has boxes that are not finite": changed(c4=endless),
+        r"line 2 has features \(6, 4\), but the first picture has \(6, 8\)": changed(c5=fewer),
+        "line 3 has other features of a picture": first + second + line(1, fields[0]),
+        "3 pictures .* of split 'train' not found": "".join(text.splitlines(keepends=True)[:5]),
+        "no lines of features": "\n",
+    }
+
+
+@pytest.mark.parametrize("message", broken("a\n" + line(318219) + line(203564) + 9 * "\n"))
+def test_a_damaged_table_is_named_and_what_was_done_is_kept(
+    coco: Path, table: Path, tmp_path: Path, message: str
+) -> None:
+    whole, good = contents(import_regions([table], coco, tmp_path / "whole")), table.read_text()
+    table.write_text(broken(good)[message])
+    with pytest.raises(ValueError, match=message):
+        import_regions([table], coco, tmp_path / "out")
+    table.write_text(good)
+    assert contents(import_regions([table], coco, tmp_path / "out")) == whole
+
+
+def test_damaged_arrays_are_named(coco: Path, tmp_path: Path) -> None:
+    source = tmp_path / "features"
+    source.mkdir()
+    for number in ALL:
+        np.save(source / f"{number}.npy", region(number)[0])
+    path = source / "522418.npy"
+    good = path.read_bytes()
+    for bad, message in (
+        (good[:-9], "522418.npy cannot be read as features"),
+        (b"", "522418.npy cannot be read as features"),
+        (b"text" * 99, "522418.npy cannot be read as features"),
+    ):
+        path.write_bytes(bad)
+        with pytest.raises(ValueError, match=message):
+            import_regions([source], coco, tmp_path / "out")
+    for array, message in (
+        (np.array([{}]), "cannot be read as features"),  # a pickle
+        (np.zeros((2, 3, 4)), r"holds float64 \(2, 3, 4\): wanted numbers \(regions, width\)"),
+        (np.zeros((5, WIDTH)), r"features \(5, 8\), but the first picture has \(6, 8\)"),
+        (np.full((REGIONS, WIDTH), 1e9), "not finite in float16"),
+    ):
+        np.save(path, array, allow_pickle=True)
+        with pytest.raises(ValueError, match=message):
+            import_regions([source], coco, tmp_path / "out")
+    path.unlink()
+    with pytest.raises(
+        ValueError, match=r"1 picture \(COCO_train2014_000000522418.jpg\) of split 'train' without"
+    ):
+        import_regions([source], coco, tmp_path / "out")
+    path.write_bytes(good)
+    (source / "000000522418.npy").write_bytes(good)
+    with pytest.raises(ValueError, match="are both of one picture"):
+        import_regions([source], coco, tmp_path / "out")
+
+
+def test_what_cannot_be_imported_is_refused(coco: Path, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match="sources is empty"):
+        import_regions([], coco, out)
+    with pytest.raises(FileNotFoundError, match="no file or folder"):
+        import_regions([tmp_path / "nothing.tsv"], coco, out)
+    os.mkfifo(tmp_path / "pipe.tsv")
+    with pytest.raises(ValueError, match=r"pipe.tsv is not a file"):
+        import_regions([tmp_path / "pipe.tsv"], coco, out)
+    with pytest.raises(ValueError, match="both files and folders"):
+        import_regions([table, tmp_path], coco, out)
+    with pytest.raises(ValueError, match="is one of the sources"):
+        import_regions([tmp_path], coco, tmp_path)
+    with pytest.raises(ValueError, match="a TSV file has its own"):
+        import_regions([table], coco, out, boxes=tmp_path)
+    with pytest.raises(ValueError, match="dtype is 'int8'"):
+        import_regions([table], coco, out, dtype="int8")
+    with pytest.raises(FileNotFoundError, match="name a dataset_"):
+        import_regions([table], tmp_path / "none.json", out)
+    assert not out.exists()
+    import_regions([table], coco, out)
+    with pytest.raises(ValueError, match="dtype was 'float16' and is now 'float32'"):
+        import_regions([table], coco, out, dtype="float32")
+
+
+def test_a_flickr30k_picture_is_known_by_its_number(album: Callable[..., Path], tmp_path: Path) -> None:
+    folder = album(train=1, restval=0, val=1, test=1)
+    path = folder / "dataset_album.json"
+    names = {"train0": "1000092795", "val0": "1018148011", "test0": "1007129816"}
+    text = path.read_text()
+    for old, new in names.items():
+        text = text.replace(old, new)
+    path.write_text(text)
+    table = tmp_path / "flickr.tsv"
+    table.write_text("".join(line(number, name) for number, name in enumerate(names.values())))
+    data = open_precomp(import_regions([table], path, tmp_path / "out"))
+    assert data.train.picture_ids == ["1000092795.jpg"]
+
+
+def test_memory_does_not_grow_with_the_table(coco: Path, tmp_path: Path) -> None:
+    """A table of 40 MB, most of it of a picture in no split."""
+    table = tmp_path / "large.tsv"
+    with table.open("w") as file:
+        for number in ALL:
+            file.write(line(number))
+        strange = line(1, "1000000")
+        for _ in range(40 * 2**20 // len(strange)):
+            file.write(strange)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    holds_them(import_regions([table], coco, tmp_path / "out"))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20 * 1024  # kB
+    with table.open("a") as file:
+        file.write("x" * (butd.LARGEST + 9))
+    with pytest.raises(ValueError, match="has more than 67108864 bytes"):
+        import_regions([table], coco, tmp_path / "other")
+
+
+def test_digests_belong_to_what_was_imported(coco: Path, tmp_path: Path) -> None:
+    source = tmp_path / "features"
+    source.mkdir()
+    for number in ALL:
+        np.save(source / f"{number}.npy", region(number)[0])
+    folder = import_regions([source], coco, tmp_path / "out")
+    np.save(source / "9.npy", region(1)[0])  # new features under an old name
+    import_regions([source], coco, folder)
+    assert np.array_equal(open_precomp(folder).train.pictures[0], region(1)[0].astype(np.float16))
+    sums = np.load(folder / "train_sums.npy")
+    assert sums["picture"][0].tobytes() == feature_rows.digest_of(source / "9.npy")

@@ -1,0 +1,277 @@
+"""Regions: the best boxes of a detector, the features of each, and where the boxes are."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from PIL import ExifTags, Image
+from safetensors.torch import save_file
+from torch import Tensor
+from torchvision.ops import box_iou
+
+from vsecore.data import decoding
+from vsecore.data.backbones import MirroredBackbone, RegionBackbone, load_backbone
+from vsecore.data.features import check_precomp, extract, open_precomp
+from vsecore.data.karpathy import load_karpathy
+from vsecore.data.regions import REGIONS
+
+NAME = "torchvision/fasterrcnn_mobilenet_v3_large_320_fpn"
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Those of a detector that has learned nothing."""
+    torch.manual_seed(0)
+    model = torchvision.models.get_model(NAME[12:], weights=None, weights_backbone=None)
+    torch.nn.init.normal_(model.rpn.head.cls_logits.weight, std=0.5)
+    heads = model.roi_heads
+    for layer in (heads.box_head.fc6, heads.box_head.fc7, heads.box_predictor.cls_score):
+        torch.nn.init.zeros_(layer.bias)  # else every box would have the same scores
+    logits: list[Tensor] = []
+    hook = heads.box_predictor.cls_score.register_forward_hook(lambda *call: logits.append(call[2]))
+    model.transform.min_size, model.transform.max_size = (96,), 192
+    with torch.inference_mode():
+        model.eval()([noise(3, 96, 128) / 255])
+    hook.remove()
+    with torch.no_grad():
+        heads.box_predictor.cls_score.weight.mul_(2 / logits[0].std())
+    path = tmp_path_factory.mktemp("weights") / "detector.safetensors"
+    save_file(model.state_dict(), path)
+    return path
+
+
+@pytest.fixture
+def detector(weights: Path) -> RegionBackbone:
+    backbone = load_backbone(NAME, weights, picture_size=96)
+    assert isinstance(backbone, RegionBackbone)
+    return backbone
+
+
+def noise(*shape: int) -> Tensor:
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+
+
+@torch.inference_mode()
+def test_a_picture_has_36_boxes_best_first(detector: RegionBackbone) -> None:
+    assert (detector.kind, detector.elements, detector.feature_dim) == ("region", REGIONS, 1024)
+    assert (detector.picture_size, detector.longest) == (96, 192)
+    pictures = noise(2, 3, 96, 128)
+    features, boxes = detector.look(pictures, torch.tensor([[96, 128, 96, 128]] * 2))
+    assert features.shape == (2, 36, 1024) and boxes is not None and boxes.shape == (2, 36, 4)
+    assert torch.equal(detector(pictures), features)
+    left, top, right, bottom = boxes.unbind(-1)
+    assert (left >= 0).all() and (top >= 0).all() and (right <= 128).all() and (bottom <= 96).all()
+    assert (right - left >= 1).all() and (bottom - top >= 1).all()
+    with pytest.raises(ValueError, match=r"wants uint8 \(B, 3, H, W\)"):
+        detector(pictures.float())
+
+
+@torch.inference_mode()
+def test_the_best_box_is_the_one_that_torchvision_finds(detector: RegionBackbone) -> None:
+    model = detector.network.model
+    picture = noise(3, 96, 128)
+    model.transform.min_size, model.transform.max_size = (96,), 192  # the size that it has already
+    model.roi_heads.score_thresh = 0.0
+    [found] = model([picture / 255])
+    _, boxes = detector.look(picture[None], torch.tensor([[96, 128, 96, 128]]))
+    assert boxes is not None
+    torch.testing.assert_close(boxes[0, 0], found["boxes"][0], rtol=1e-4, atol=1e-3)
+    # Each of ours is among theirs, who also keep a box's other classes.
+    assert (box_iou(boxes[0, :5], found["boxes"]).amax(1) > 0.99).all()
+
+
+@torch.inference_mode()
+def test_a_feature_is_what_the_network_sees_in_its_box(detector: RegionBackbone) -> None:
+    picture = noise(1, 3, 96, 128)
+    features, boxes = detector.look(picture, torch.tensor([[96, 128, 96, 128]]))
+    assert boxes is not None
+    model = detector.network.model
+    maps = model.backbone(detector.normalise(picture))
+    for place in (0, 17, 35):
+        pooled = model.roi_heads.box_roi_pool(maps, [boxes[0, place : place + 1]], [(96, 128)])
+        torch.testing.assert_close(
+            model.roi_heads.box_head(pooled)[0], features[0, place], rtol=1e-4, atol=1e-4
+        )
+
+
+@torch.inference_mode()
+def test_what_is_beside_a_picture_in_its_frame_does_not_matter(detector: RegionBackbone) -> None:
+    frame = torch.full((1, 3, 128, 160), 255, dtype=torch.uint8)
+    frame[..., :96, :128] = noise(1, 3, 96, 128)
+    black = torch.zeros_like(frame)
+    black[..., :96, :128] = frame[..., :96, :128]
+    size = torch.tensor([[96, 128, 480, 640]])
+    one, other = detector.look(frame, size), detector.look(black, size)
+    assert one[1] is not None and other[1] is not None
+    assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
+    assert one[1].amax() > 160 and (one[1] <= torch.tensor([640, 480, 640, 480])).all()  # the file's pixels
+
+
+@pytest.mark.parametrize("proposals", [0, 1, 20])
+@torch.inference_mode()
+def test_a_picture_with_fewer_proposals_still_has_36_boxes(detector: RegionBackbone, proposals: int) -> None:
+    detector.network.model.rpn._post_nms_top_n["testing"] = proposals
+    features, boxes = detector.look(noise(1, 3, 96, 128), torch.tensor([[96, 128, 96, 128]]))
+    assert features.shape == (1, 36, 1024) and features.isfinite().all() and boxes is not None
+    whole = (boxes[0] == torch.tensor([0, 0, 128, 96])).all(1)
+    assert whole[proposals:].all() and int(whole.sum()) >= 36 - proposals
+    if proposals:
+        assert not whole[0]
+
+
+@torch.inference_mode()
+def test_boxes_that_overlap_come_after_all_others(detector: RegionBackbone) -> None:
+    size = (96, 128)
+    boxes = torch.tensor([[0, 0, 50, 50], [1, 0, 50, 50], [60, 60, 90, 90], [0, 1, 50, 50], [5, 5, 5.2, 9]])
+    scores, one = torch.tensor([0.9, 0.8, 0.1, 0.7, 1.0]), torch.zeros(5, dtype=torch.long)
+    best = detector.network._best(boxes, scores, one, size)
+    # The last is too thin to be anything; the second and the fourth are the first again.
+    assert torch.equal(best[:4], boxes[[0, 2, 1, 3]])
+    assert (best[4:] == torch.tensor([0, 0, 128, 96])).all()
+    two = detector.network._best(boxes, scores, torch.tensor([0, 1, 0, 0, 0]), size)
+    assert torch.equal(two[:4], boxes[[0, 1, 2, 3]])  # another thing at the same place
+
+
+def test_a_detector_sees_pictures_in_their_proportions(tmp_path: Path) -> None:
+    Image.fromarray(noise(60, 80, 3).numpy()).save(tmp_path / "wide.png")
+    pixels, shape = decoding.decode_in_proportion(tmp_path / "wide.png", 96, 192)
+    assert pixels.shape == (96, 128, 3) and shape == (60, 80)
+    Image.fromarray(noise(200, 20, 3).numpy()).save(tmp_path / "tower.png")
+    pixels, shape = decoding.decode_in_proportion(tmp_path / "tower.png", 96, 192)
+    assert pixels.shape == (192, 19, 3) and shape == (200, 20)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def mixed(album: Callable[..., Path]) -> Path:
+    """An album with pictures of every kind that collections have, and two of other proportions."""
+    folder = album(train=6)
+    images = folder / "images"
+    picture = Image.open(images / "train0.jpg").convert("RGB")
+    picture.convert("L").save(images / "train1.jpg")
+    picture.convert("CMYK").save(images / "train2.jpg")
+    picture.convert("P").save(images / "train3.jpg", "PNG")
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6  # lies on its side
+    picture.resize((120, 40)).save(images / "train4.jpg", exif=exif)
+    picture.convert("LA").save(images / "train5.jpg", "PNG")
+    return folder
+
+
+def test_regions_of_pictures_of_every_kind_are_extracted_with_their_boxes(
+    mixed: Path, detector: RegionBackbone, tmp_path: Path
+) -> None:
+    splits = load_karpathy(mixed)
+    folder = extract(splits, detector, tmp_path / "features", batch_size=3, device="cpu", dtype="float32")
+    assert check_precomp(folder).problems == []
+    data = open_precomp(folder)
+    assert data.feature_kind == "region" and data.train.pictures.shape == (7, 36, 1024)
+    assert data.train.pictures.dtype == np.float32
+    meta = json.loads((folder / "meta.json").read_text())
+    assert meta["boxes"] is True and meta["kind"] == "region"
+    boxes = np.load(folder / "train_boxes.npy")
+    assert boxes.shape == (7, 36, 4) and boxes.dtype == np.float32
+    assert (boxes[:, :, 2:] > boxes[:, :, :2]).all()
+    widths, heights = boxes[:, :, 2].max(1), boxes[:, :, 3].max(1)
+    turned = [path.name for path in splits["train"].files].index("train4.jpg")
+    assert widths[turned] <= 40 and 60 < heights[turned] <= 120  # upright
+    others = np.arange(7) != turned
+    assert (widths[others] <= 80).all() and (heights[others] <= 60).all()
+
+
+@pytest.mark.parametrize("broken", ["train3.jpg", "val1.jpg"])
+def test_boxes_survive_an_interruption(
+    mixed: Path, detector: RegionBackbone, tmp_path: Path, broken: str
+) -> None:
+    splits = load_karpathy(mixed)
+    whole = extract(splits, detector, tmp_path / "whole", batch_size=2, device="cpu")
+    path = next(file for split in splits.values() for file in split.files if file.name == broken)
+    good = path.read_bytes()
+    path.write_bytes(good[: len(good) // 2])  # truncated
+    with pytest.raises(ValueError, match=f"{broken} cannot be read as a picture"):
+        extract(splits, detector, tmp_path / "stopped", batch_size=2, device="cpu")
+    path.write_bytes(good)
+    extract(splits, detector, tmp_path / "stopped", batch_size=2, device="cpu")
+    assert contents(tmp_path / "stopped") == contents(whole)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("train_boxes.npy", "a bit"),
+        ("train_boxes.npy", "cut short"),
+        ("train_boxes.npy", "removed"),
+        ("train_ims.npy", "not renamed"),
+    ],
+)
+def test_damaged_boxes_are_noticed_and_made_again(
+    mixed: Path, detector: RegionBackbone, tmp_path: Path, file: str, damage: str
+) -> None:
+    splits = load_karpathy(mixed)
+    folder = extract(splits, detector, tmp_path / "features", batch_size=2, device="cpu")
+    before, path = contents(folder), folder / file
+    if damage == "a bit":
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    elif damage == "cut short":
+        path.write_bytes(path.read_bytes()[:-7])
+    elif damage == "removed":
+        path.unlink()
+    else:
+        path.rename(path.with_name(f".{file}.part"))
+    [problem] = check_precomp(folder).problems
+    assert "train_" in problem and "run the same extraction again" in problem
+    extract(splits, detector, folder, batch_size=2, device="cpu")
+    assert contents(folder) == before
+
+
+def test_what_is_no_detector_is_refused(weights: Path, detector: RegionBackbone) -> None:
+    with pytest.raises(ValueError, match=r"torchvision's are fasterrcnn_mobilenet_v3_large_320_fpn, "):
+        load_backbone("torchvision/fasterrcnn_resnet", weights)
+    with pytest.raises(ValueError, match="these are"):
+        load_backbone("torchvision/fasterrcnn_resnet50_fpn", weights)
+    with pytest.raises(ValueError, match="finds regions, of which a mirror image has others"):
+        MirroredBackbone(detector)
+
+
+def test_published_weights_of_a_detector_hold_no_code_and_get_their_epsilon(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from safetensors.torch import load_file
+
+    from vsecore.data import backbones
+
+    url = torchvision.models.get_model_weights(NAME[12:]).DEFAULT.url
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    path = tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2]
+    path.parent.mkdir(parents=True)
+    torch.save({"weight": print}, path)
+    with pytest.raises(ValueError, match="cannot be read as weights"):
+        load_backbone(NAME)
+    model = torch.nn.Sequential(torch.nn.BatchNorm2d(2))
+    digest = __import__("hashlib").sha256(weights.read_bytes()).hexdigest()
+    backbones._use_published_epsilon(
+        model, "fasterrcnn_resnet50_fpn", weights, f"https://x/y-{digest[:8]}.pth"
+    )
+    assert model[0].eps == 0
+    assert load_file(weights)
+
+
+def test_real_photographs_have_regions(photographs: Path, detector: RegionBackbone, tmp_path: Path) -> None:
+    from test_extraction import few
+
+    splits = few(load_karpathy(photographs / "flickr8k"), 3)
+    folder = extract(splits, detector, tmp_path / "features", device="cpu")
+    assert check_precomp(folder).problems == []
+    boxes = np.load(folder / "test_boxes.npy")
+    for row, path in enumerate(splits["test"].files):
+        with Image.open(path) as picture:
+            assert (boxes[row] <= np.array([*picture.size, *picture.size]) + 1e-3).all()

@@ -1,0 +1,238 @@
+"""Several processes extract together: the folder is what one process writes, whichever of them is killed."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from coco import SPLITS, make_coco
+from PIL import Image
+from torch import Tensor, nn
+
+from vsecore.course.datasets import find_backbone
+from vsecore.data.backbones import Backbone
+from vsecore.data.features import check_precomp, extract, open_precomp
+from vsecore.data.karpathy import CaptionSplit, load_karpathy
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
+
+
+class Halve(nn.Module):
+    """uint8 to numbers from 0 to 2."""
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        return pictures.float() / 127.5
+
+
+@pytest.fixture
+def tiny() -> Backbone:
+    torch.manual_seed(0)
+    return Backbone("tiny", nn.Sequential(nn.AvgPool2d(8), nn.Conv2d(3, 5, 1)), Halve(), 32)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+
+
+def free_port() -> int:
+    with socket.socket() as some:
+        some.bind(("127.0.0.1", 0))
+        return some.getsockname()[1]
+
+
+class Crew:
+    """Processes as a launcher starts them; when one ends badly, it kills the others."""
+
+    def __init__(
+        self,
+        count: int,
+        splits: dict[str, CaptionSplit],
+        backbone: Backbone,
+        folder: Path,
+        before: Callable[[int, int], None] | None = None,
+    ) -> None:
+        fork, port = multiprocessing.get_context("fork"), free_port()
+        self.seen = fork.Array("i", count)
+
+        def work(index: int) -> None:
+            os.environ.update(
+                RANK=str(index),
+                LOCAL_RANK=str(index),
+                WORLD_SIZE=str(count),
+                LOCAL_WORLD_SIZE=str(count),
+                MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=str(port),
+                ACCELERATE_USE_CPU="true",
+            )
+
+            def look(*_: object) -> None:
+                if before is not None:
+                    before(index, self.seen[index])
+                self.seen[index] += 1
+
+            backbone.register_forward_pre_hook(look)
+            try:
+                extract(splits, backbone, folder, batch_size=2, device="cpu")
+            except BaseException as error:
+                print(error, file=sys.stderr, flush=True)
+                os._exit(1)
+            os._exit(0)
+
+        self.processes = [fork.Process(target=work, args=(index,)) for index in range(count)]
+        for process in self.processes:
+            process.start()
+
+    def join(self) -> list[int | None]:
+        until = time.monotonic() + 60
+        while any(process.is_alive() for process in self.processes) and time.monotonic() < until:
+            if any(process.exitcode for process in self.processes):
+                break
+            time.sleep(0.02)
+        for process in self.processes:
+            process.kill()
+            process.join()
+        return [process.exitcode for process in self.processes]
+
+
+def test_the_folder_is_what_one_process_writes(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
+    splits = load_karpathy(album(train=20, val=3, test=1))
+    whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
+    crew = Crew(3, splits, tiny, tmp_path / "shared")
+    assert crew.join() == [0, 0, 0]
+    assert contents(tmp_path / "shared") == contents(whole)
+    # 21, 3 and 1 pictures are 11, 2 and 1 batches, dealt out one after the other.
+    assert list(crew.seen) == [4 + 1 + 1, 4 + 1, 3]
+    again = Crew(2, splits, tiny, tmp_path / "shared")
+    assert again.join() == [0, 0] and not any(again.seen)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("at", [0, 2])
+def test_whichever_is_killed_nothing_is_lost_and_nothing_done_twice(
+    album: Callable, tiny: Backbone, tmp_path: Path, victim: int, at: int
+) -> None:
+    splits, folder = load_karpathy(album(train=11, val=2, test=2)), tmp_path / "killed"
+    whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
+
+    def kill(index: int, batch: int) -> None:
+        if (index, batch) == (victim, at):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    first = Crew(2, splits, tiny, folder, kill)
+    assert -signal.SIGKILL in first.join()
+    with pytest.raises(ValueError, match="unfinished extraction"):
+        open_precomp(folder)
+    made = sum(int((np.load(path)["row"] != 0).any(1).sum()) for path in folder.glob("*_sums.npy"))
+    second = Crew(3, splits, tiny, folder)  # with more processes than before
+    assert second.join() == [0, 0, 0]
+    assert contents(folder) == contents(whole)
+    assert sum(second.seen) == (6 + 1 + 1) - -(-made // 2)  # batches of two
+
+
+def test_one_process_continues_what_several_began(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
+    splits, folder = load_karpathy(album(train=11)), tmp_path / "killed"
+    whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
+
+    def kill(index: int, batch: int) -> None:
+        if (index, batch) == (1, 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Crew(2, splits, tiny, folder, kill).join()
+    extract(splits, tiny, folder, batch_size=2, device="cpu")
+    assert contents(folder) == contents(whole)
+
+
+def test_killed_at_random_moments_it_ends_the_same(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
+    splits, folder, dice = load_karpathy(album(train=30)), tmp_path / "killed", random.Random(0)
+    whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
+    for _ in range(4):
+        crew = Crew(2, splits, tiny, folder, lambda index, batch: time.sleep(0.02))
+        time.sleep(dice.uniform(0.05, 0.5))
+        crew.processes[dice.randrange(2)].kill()
+        crew.join()
+    assert Crew(2, splits, tiny, folder).join() == [0, 0]
+    assert contents(folder) == contents(whole)
+
+
+@pytest.mark.parametrize("broken", ["train0.jpg", "train3.jpg"])
+def test_a_picture_that_no_process_can_read_is_named(
+    album: Callable, tiny: Backbone, tmp_path: Path, broken: str, capfd: pytest.CaptureFixture
+) -> None:
+    folder = album(train=11)
+    splits = load_karpathy(folder)
+    path = folder / "images" / broken
+    good = path.read_bytes()
+    path.write_bytes(good[: len(good) // 2])
+    assert 1 in Crew(2, splits, tiny, tmp_path / "features").join()
+    assert f"{broken} cannot be read as a picture" in capfd.readouterr().err
+    path.write_bytes(good)
+    assert Crew(2, splits, tiny, tmp_path / "features").join() == [0, 0]
+    assert check_precomp(tmp_path / "features").problems == []
+
+
+def test_a_folder_of_other_features_is_refused_by_all(
+    album: Callable, tiny: Backbone, tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    splits = load_karpathy(album())
+    folder = extract(splits, tiny, tmp_path / "features", batch_size=2, device="cpu", dtype="float32")
+    before = contents(folder)
+    assert 1 in Crew(2, splits, tiny, folder).join()
+    assert "dtype was 'float32' and is now 'float16'" in capfd.readouterr().err
+    assert contents(folder) == before
+
+
+def test_a_little_coco_by_accelerate_launch(tmp_path: Path) -> None:
+    coco = make_coco(tmp_path / "coco")
+    shared = tmp_path / "shared"
+    launch = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"]
+    port = ["--main_process_port", str(free_port()), "--mixed_precision", "no", "--dynamo_backend", "no"]
+    command = ["-m", "vsecore", "data", "extract", coco, shared, "--backbone", "scenes-cnn"]
+    options = ["--dtype", "float32", "--batch-size", "2"]
+    words = [sys.executable, *launch, *port, *command, *options]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("'train'") == 1, done.stdout  # said once
+    network = find_backbone("scenes-cnn")
+    alone = extract(
+        load_karpathy(coco), network, tmp_path / "alone", batch_size=2, device="cpu", dtype="float32"
+    )
+    assert contents(shared) == contents(alone)
+    data = open_precomp(shared)
+    assert (data.name, len(data.train), len(data.dev), len(data.test)) == ("coco", 7, 2, 3)
+    assert data.train.pictures.dtype == np.float32
+
+
+def test_a_little_coco_is_what_its_own_files_say(tmp_path: Path) -> None:
+    root = make_coco(tmp_path)
+    splits = load_karpathy(root)
+    assert {name: len(split.files) for name, split in splits.items()} == {
+        "train": SPLITS["train"] + SPLITS["restval"],
+        "dev": SPLITS["val"],
+        "test": SPLITS["test"],
+    }
+    official: dict[str, list[str]] = {}
+    names = {}
+    for path in sorted((root / "annotations").iterdir()):
+        content = json.loads(path.read_text())
+        names |= {str(image["id"]): image["file_name"] for image in content["images"]}
+        for note in content["annotations"]:
+            official.setdefault(str(note["image_id"]), []).append(note["caption"])
+    for split in splits.values():
+        for row, (identity, path) in enumerate(zip(split.picture_ids, split.files, strict=True)):
+            assert path.name == names[identity] and path.parent.name in ("train2014", "val2014")
+            own = [split.captions[place] for place in np.flatnonzero(split.owner == row)]
+            assert own == official[identity][:5]
+    with Image.open(splits["train"].files[1]) as picture:
+        assert picture.mode == "L"
+    with pytest.raises(ValueError, match=r"captions_val2014.json"):
+        load_karpathy(root, root / "annotations" / "captions_val2014.json")

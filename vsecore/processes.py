@@ -1,0 +1,69 @@
+"""One piece of work, shared by the processes that `accelerate launch` or `torchrun` has started."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+
+T = TypeVar("T")
+
+PATIENCE = timedelta(days=1)
+"""How long the others wait for one process, which may mine the negatives of COCO or verify rows meanwhile."""
+
+
+def from_main_process(work: Callable[[], T]) -> T:
+    """Do some work in one process, and give all processes its result; if it fails, all raise its error.
+
+    Args:
+        work: a function without arguments that returns plain data.
+    """
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return work()
+    from accelerate.utils import broadcast_object_list  # takes seconds to import
+
+    shared: list[Any] = [None, None]
+    if dist.get_rank() == 0:
+        try:
+            shared[0] = work()
+        except Exception as error:  # raised below, in every process
+            shared[1] = error
+    broadcast_object_list(shared)
+    result, failed = shared
+    if isinstance(failed, Exception):
+        raise failed
+    return cast(T, result)
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The processes that work together, seen by one of them."""
+
+    index: int = 0
+    """Which one this is, from 0."""
+    count: int = 1
+    device: torch.device | None = None
+    """The device that this process was given; None: it may choose."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that begins, finishes and reports."""
+        return self.index == 0
+
+    def wait(self) -> None:
+        """Wait until all processes have come here."""
+        if self.count > 1:
+            dist.barrier()
+
+
+def join_crew() -> Crew:
+    """Join the other processes, if a launcher has started several."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return Crew()
+    from accelerate import PartialState  # takes seconds to import, and only several processes need it
+
+    state = PartialState(cpu=not torch.accelerator.is_available(), timeout=PATIENCE)
+    return Crew(state.process_index, state.num_processes, state.device)
