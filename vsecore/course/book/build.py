@@ -24,6 +24,7 @@ from PIL import Image
 from vsecore import scenes
 from vsecore.course.batch import CourseError, notebooks
 from vsecore.course.book.evidence import lay_evidence
+from vsecore.course.book.live import lay_live, put_search_first
 from vsecore.course.grading import instructor_page
 from vsecore.course.grading.plain import facts_of, key_of_label
 from vsecore.paths import ROOT
@@ -66,6 +67,7 @@ def lay_book(executed: Path, source: Path) -> None:
     lay_title_page(executed, source / "_generated")
     lay_evidence(source / "evidence")
     lay_widgets(source / "_extra" / "widgets")
+    lay_live(source / "_extra" / "live")
     instructors = source / "instructor.md"
     instructors.write_text(instructor_page(instructors.read_text(encoding="utf-8")), encoding="utf-8")
     configure(source / "_config.yml", repository_of(ROOT))
@@ -103,6 +105,9 @@ def lay_notebooks(executed: Path, folder: Path) -> None:
                 f"{path} is missing; run the whole course first, or build from the stored notebooks"
             )
         notebook = json.loads(path.read_text(encoding="utf-8"))
+        if stored.name == FIRST_NOTEBOOK:
+            title = notebook["cells"][0]
+            title["source"] = put_search_first("".join(title["source"]))
         for cell in notebook["cells"]:
             _give_alt_text(cell)
             _give_facts(cell)
