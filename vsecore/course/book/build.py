@@ -105,13 +105,12 @@ def lay_notebooks(executed: Path, folder: Path) -> None:
                 f"{path} is missing; run the whole course first, or build from the stored notebooks"
             )
         notebook = json.loads(path.read_text(encoding="utf-8"))
-        if stored.name == FIRST_NOTEBOOK:
-            title = notebook["cells"][0]
-            title["source"] = put_search_first("".join(title["source"]))
         for cell in notebook["cells"]:
             _give_alt_text(cell)
             _give_facts(cell)
             _hide_injected_parameters(cell)
+            if stored.name == FIRST_NOTEBOOK and cell["cell_type"] == "markdown":
+                cell["source"] = put_search_first("".join(cell["source"]))
         (folder / stored.name).write_text(json.dumps(notebook), encoding="utf-8")
 
 
