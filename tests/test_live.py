@@ -1,10 +1,12 @@
 """The search in the book: its JavaScript against PyTorch, in a browser with the network cut."""
 
+import base64
 import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from playwright.sync_api import Page
@@ -12,9 +14,9 @@ from torch import Tensor
 from watched import Complaints
 
 from vsecore import scenes
+from vsecore.course.batch import CourseError
 from vsecore.course.book.browser import browser, find_chromium, open_page
 from vsecore.course.book.live import EXAMPLES, PLACE, lay_live, packed, put_search_first
-from vsecore.course.batch import CourseError
 from vsecore.course.engine import first_engine
 from vsecore.data.words import tokenize
 from vsecore.paths import ROOT
@@ -68,7 +70,7 @@ def page(folder: Path) -> Iterator[Page]:
 @pytest.fixture(scope="module")
 def index() -> Tensor:
     model, vocabulary = first_engine()
-    vectors = encode(model, scenes.load().test, vocabulary)[0].vectors
+    vectors = encode(model, scenes.load(train=1, dev=1).test, vocabulary)[0].vectors
     assert vectors is not None
     return vectors
 
@@ -87,9 +89,9 @@ def test_a_hundred_queries_find_the_same_ten_pictures(page: Page, index: Tensor)
     queries = [*captions, *ODD]
     assert len(queries) == 100
     wanted = scores_of(queries, index)
-    got = torch.tensor(page.evaluate(
-        "(queries) => queries.map((query) => [...vseLive.engine.scores(query)])", queries
-    ))
+    got = torch.tensor(
+        page.evaluate("(queries) => queries.map((query) => [...vseLive.engine.scores(query)])", queries)
+    )
     assert (got - wanted).abs().max() < 1e-2
     first = page.evaluate(
         "(queries) => queries.map((query) => vseLive.engine.search(query, 10).map(({ row }) => row))", queries
@@ -100,7 +102,9 @@ def test_a_hundred_queries_find_the_same_ten_pictures(page: Page, index: Tensor)
 def test_words_are_pythons(page: Page) -> None:
     letters = "".join(chr(code) for code in range(32, 0x3000) if chr(code).isprintable())
     texts = [*ODD, *letters, letters]
-    assert page.evaluate("(texts) => texts.map(vseLive.tokenize)", texts) == [tokenize(text) for text in texts]
+    assert page.evaluate("(texts) => texts.map(vseLive.tokenize)", texts) == [
+        tokenize(text) for text in texts
+    ]
 
 
 def test_a_query_takes_less_than_50_milliseconds(page: Page) -> None:
@@ -128,10 +132,6 @@ def test_it_is_small_and_comes_out_the_same_each_time(folder: Path, tmp_path: Pa
 def test_a_matrix_is_packed_to_a_few_millionths() -> None:
     matrix = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
     matrix[2] = 0
-    import base64
-
-    import numpy as np
-
     parts = json.loads(json.dumps(packed(matrix)))
     coarse, fine = (
         np.frombuffer(base64.b64decode(parts[name]), np.int8).reshape(5, 7) for name in ("coarse", "fine")
@@ -150,7 +150,9 @@ def test_a_sentence_is_typed_and_searched_by_keys_alone(page: Page) -> None:
     assert "nearest pictures for “a Red kite, above the BEACH”" in (said.text_content() or "")
     pictures = page.locator(".live-results img")
     assert pictures.count() == 8
-    page.wait_for_function("[...document.images].every((image) => image.complete && image.naturalWidth === 112)")
+    page.wait_for_function(
+        "[...document.images].every((image) => image.complete && image.naturalWidth === 112)"
+    )
     page.keyboard.press("Tab")  # to the button beside the box
     page.keyboard.press("Tab")  # to the first example
     page.keyboard.press("Enter")
@@ -173,7 +175,11 @@ def test_unknown_words_are_named_and_an_empty_box_is_answered(page: Page) -> Non
     box.press("Enter")
     assert "not learned “zeppelin”, “château”" in (said.text_content() or "")
     assert page.locator(".live-results img").count() == 8
-    for nothing, answer in (("zeppelin", "knows no word"), ("", "Type a sentence"), ("<b>?!", "not learned “b”")):
+    for nothing, answer in (
+        ("zeppelin", "knows no word"),
+        ("", "Type a sentence"),
+        ("<b>?!", "not learned “b”"),
+    ):
         box.fill(nothing)
         box.press("Enter")
         assert answer in (said.text_content() or "")

@@ -47,8 +47,8 @@ page that is opened as a file may not fetch anything. What is computed here is w
     constructor(data) {
       this.numbers = new Map(data.words.map((word, place) => [word, place + FIRST]));
       this.captions = data.captions;
-      this.examples = Object.keys(data.examples);
-      this.truth = new Map(Object.entries(data.examples).map(([text, rows]) => [tokenize(text).join(" "), new Set(rows)]));
+      this.examples = data.examples.map(([text]) => text);
+      this.truth = new Map(data.examples.map(([text, rows]) => [tokenize(text).join(" "), new Set(rows)]));
       this.index = unpacked(data.index);
       this.embedding = unpacked(data.embedding);
       [this.forwards, this.backwards] = [data.forwards, data.backwards].map((gru) => ({

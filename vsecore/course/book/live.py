@@ -58,7 +58,10 @@ def lay_live(folder: Path) -> None:
     folder.mkdir(parents=True)
     model, vocabulary = first_engine()
     shown = scenes.pictures("test")
-    index = encode(model, scenes.load().test, vocabulary)[0].vectors  # (Ni, D), unit length
+    index = encode(model, scenes.load(train=1, dev=1).test, vocabulary)[0].vectors  # (Ni, D)
+    if index is None:
+        raise ValueError("the first engine gives no vector of a picture, which the page compares")
+    index = index / index.norm(dim=1, keepdim=True)
     for example in EXAMPLES:
         tokens, _ = vocabulary.encode([example])
         if (tokens == vocabulary.unknown).any():
@@ -67,16 +70,16 @@ def lay_live(folder: Path) -> None:
         "words": vocabulary.words,
         "captions": [picture.captions[-1].text for picture in shown],
         "index": packed(index),
-        "examples": {
-            example: [row for row, picture in enumerate(shown) if scenes.holds(form, picture.scene)]
+        "examples": [
+            [example, [row for row, picture in enumerate(shown) if scenes.holds(form, picture.scene)]]
             for example, form in ((example, scenes.parse(example)) for example in EXAMPLES)
-        },
+        ],
         **caption_tower(model),
     }
     script = f"window.vseLiveEngine = {json.dumps(engine, separators=(',', ':'), sort_keys=True)};\n"
     (folder / "engine.js").write_text(script, encoding="utf-8")
     for row, pixels in enumerate(scenes.pixels("test")):
-        Image.fromarray(pixels).save(folder / f"{row}.webp", quality=75, method=6)
+        Image.fromarray(pixels).save(folder / f"{row}.webp", quality=75)
 
 
 def caption_tower(model: VSE) -> dict[str, object]:
