@@ -39,7 +39,7 @@ browser and needs JavaScript, which is off here. The cells below show what it fi
 
 
 def put_search_first(source: str) -> str:
-    """Put the place of the search below the title, if this Markdown of a cell begins with the page's title."""
+    """Put the place of the search below the title, if this cell's Markdown begins with the page's title."""
     if not source.startswith("# "):
         return source
     title, _, rest = source.partition("\n")
