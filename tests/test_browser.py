@@ -230,3 +230,14 @@ def _luminance(colour: str) -> float:
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_the_first_thing_on_the_first_notebooks_page_is_a_search(page: Page) -> None:
+    with Complaints(page) as complaints:
+        page.goto((HTML / "notebooks" / "00_start_here.html").as_uri())
+        assert page.locator("article h1 + .live-search, article h1 + * .live-search").count() == 1
+        page.get_by_label("Type a sentence").fill("a green tree in the park")
+        page.keyboard.press("Enter")
+        page.get_by_text("nearest pictures for “a green tree in the park”").wait_for()
+        assert page.locator(".live-results img").count() == 8
+    assert not complaints

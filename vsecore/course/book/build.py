@@ -24,6 +24,7 @@ from PIL import Image
 from vsecore import scenes
 from vsecore.course.batch import CourseError, notebooks
 from vsecore.course.book.evidence import lay_evidence
+from vsecore.course.book.live import lay_live, put_search_first
 from vsecore.course.grading import instructor_page
 from vsecore.course.grading.plain import facts_of, key_of_label
 from vsecore.paths import ROOT
@@ -66,6 +67,7 @@ def lay_book(executed: Path, source: Path) -> None:
     lay_title_page(executed, source / "_generated")
     lay_evidence(source / "evidence")
     lay_widgets(source / "_extra" / "widgets")
+    lay_live(source / "_extra" / "live")
     instructors = source / "instructor.md"
     instructors.write_text(instructor_page(instructors.read_text(encoding="utf-8")), encoding="utf-8")
     configure(source / "_config.yml", repository_of(ROOT))
@@ -107,6 +109,8 @@ def lay_notebooks(executed: Path, folder: Path) -> None:
             _give_alt_text(cell)
             _give_facts(cell)
             _hide_injected_parameters(cell)
+            if stored.name == FIRST_NOTEBOOK and cell["cell_type"] == "markdown":
+                cell["source"] = put_search_first("".join(cell["source"]))
         (folder / stored.name).write_text(json.dumps(notebook), encoding="utf-8")
 
 
