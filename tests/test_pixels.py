@@ -238,6 +238,11 @@ def test_a_run_from_pixels_resumes_with_the_same_bits_and_is_loaded_again(recipe
     assert evaluate_split(run.model, data.dev, run.tokenizer)["rsum"] == run.best["rsum"]
 
 
+def test_a_detector_is_refused():
+    with pytest.raises(ValueError, match="no detector is trained here"):
+        PixelEncoder(8, "torchvision/fasterrcnn_resnet50_fpn")
+
+
 def test_the_command_line_trains_and_evaluates_from_a_folder_of_photographs(
     recipe, photographs, weights, tmp_path
 ):

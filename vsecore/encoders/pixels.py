@@ -62,7 +62,7 @@ class PixelEncoder(CellEncoder):
         trained = architecture is None
         if network.startswith("torchvision/fasterrcnn_"):
             raise ValueError(
-                f"network is {network}: a detector is not trained here; extract its regions instead"
+                f"network is {network}: no detector is trained here; extract its regions instead"
             )
         built = load_backbone(network, (weights or None) if trained else None, picture_size, not trained)
         built.network = freeze_batch_norm_2d(built.network)
