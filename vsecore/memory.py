@@ -1,5 +1,6 @@
-"""Whether a model or a text fits into this machine's memory, checked before it is made or read."""
+"""This machine's memory: how much a process has had, and whether a model or a text fits into it."""
 
+import sys
 from pathlib import Path
 
 import psutil
@@ -43,3 +44,13 @@ def check_text(path: Path) -> None:
             f"{path} has {size / 2**30:,.1f} GB, and to read it takes {COPIES} times as much memory, but "
             f"this machine has {memory / 2**30:,.0f} GB: get the file again, it may be damaged"
         )
+
+
+def peak_memory() -> int:
+    """Return the most memory that this process ever had, in bytes."""
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource  # which Windows does not have
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in kilobytes

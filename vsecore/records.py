@@ -13,18 +13,17 @@ import os
 import platform
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 from pydantic import ConfigDict
 
 from vsecore.data.files import read_json, write_atomically
+from vsecore.memory import peak_memory
 from vsecore.paths import assets
 from vsecore.training import Run
 from vsecore.training.distributed import hardware
@@ -182,7 +181,7 @@ def record(
         metrics=metrics,
         note=note,
         seconds=round(seconds, 3),
-        peak_memory_gb=round(_peak_memory() / 2**30, 3),
+        peak_memory_gb=round(peak_memory() / 2**30, 3),
         peak_gpu_memory_gb=round(torch.cuda.max_memory_allocated() / 2**30, 3) if gpu else 0.0,
         device=device or hardware(torch.device("cuda" if gpu else "cpu")),
         cpus=os.cpu_count() or 1,
@@ -334,13 +333,3 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return ""
-
-
-def _peak_memory() -> int:
-    """Return the most memory that this process ever had, in bytes."""
-    if sys.platform == "win32":
-        return int(psutil.Process().memory_info().peak_wset)
-    import resource  # which Windows does not have
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in kilobytes

@@ -15,7 +15,7 @@ from typing import IO, Annotated, Any, NoReturn
 import typer
 
 from vsecore import threads
-from vsecore.cli import course, data, experiments, mining, runs, scenes
+from vsecore.cli import course, data, experiments, mining, planning, runs, scenes
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,6 +26,7 @@ app = typer.Typer(
 app.add_typer(scenes.app, name="scenes")
 app.add_typer(data.app, name="data")
 for command in (
+    planning.plan,
     runs.train,
     runs.evaluate,
     mining.mine,

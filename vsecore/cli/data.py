@@ -123,3 +123,28 @@ def _show(folder: Path) -> None:
         dataset = open_precomp(folder)
         for split in (dataset.train, dataset.dev, dataset.test):
             typer.echo(repr(split))
+
+
+@app.command("rehearse")
+def data_rehearse(
+    collection: Annotated[
+        Literal["coco", "flickr30k", "flickr8k"], typer.Argument(help="Whose shape the numbers take.")
+    ],
+    out: Annotated[Path, typer.Argument(help="The folder to write features into.")],
+    features: Annotated[
+        Literal["grid", "region", "patch"], typer.Option(help="What an element is.")
+    ] = "region",
+    share: Annotated[float, typer.Option(help="The share of the pictures.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seeds every number.")] = 0,
+) -> None:
+    """Write drawn numbers in the exact shape of a collection, to train on before the real one is there.
+
+    COCO's regions are 18.2 GB. Stopped, it goes on with the same command: a split that is whole stays.
+    """
+    check_writable("OUT", out)
+    from vsecore.data.rehearsal import Shape, write_rehearsal
+
+    stopping.advise(lambda: "continue with the same command")
+    made = write_rehearsal(out, Shape.of(collection, features, share), seed)
+    for split in (made.train, made.dev, made.test):
+        typer.echo(repr(split))

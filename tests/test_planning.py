@@ -1,0 +1,157 @@
+"""What a training will cost: its arithmetic, on a clock that the test sets, and what fit then really does."""
+
+import numpy as np
+import pytest
+import torch
+from small import recipe, small_data, small_split, train
+from typer.testing import CliRunner
+
+from vsecore.cli import app
+from vsecore.data.splits import Dataset
+from vsecore.training import planning
+from vsecore.training.planning import Cost, plan
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still, except that each step takes two seconds."""
+    clock = type("Clock", (), {"now": 0.0})()
+    monkeypatch.setattr(planning.time, "perf_counter", lambda: clock.now)
+    step = torch.optim.Adam.step
+
+    def slow(self, *rest, **options):
+        clock.now += 2.0
+        return step(self, *rest, **options)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", slow)
+    return clock
+
+
+def cost(**changes):
+    known = {
+        "device": "a processor",
+        "steps": 10,
+        "epochs": 3,
+        "step_seconds": 2.0,
+        "evaluation_seconds": 5.0,
+        "memory_bytes": 3 * 10**9,
+        "gpu_memory_bytes": 0,
+        "feature_bytes": 18_179_407_872,
+        "run_bytes": 10**8,
+    }
+    return Cost(**known | changes)
+
+
+def test_steps_evaluations_and_rounds_add_up():
+    assert cost().seconds == 3 * (10 * 2 + 5)
+    assert cost(first_round=cost(epochs=1), mining_seconds=100.0).seconds == 75 + 25 + 100
+
+
+def test_a_cost_is_told_in_units_that_suit_it():
+    rows = cost(steps=100_000, first_round=cost(), mining_seconds=7.0).rows()
+    assert rows["in all"] == "6.9 days" and rows["first round"] == "75.0 seconds"
+    assert rows["steps"] == "100,000 an epoch, 3 epochs" and rows["mining"] == "7.0 seconds"
+    assert rows["features on disk"] == "18.2 GB" and "memory of the GPU" not in rows
+    assert cost(gpu_memory_bytes=10**10).rows()["memory of the GPU"] == "10.0 GB"
+    assert "features on disk" not in cost(feature_bytes=0).rows() and "mining" not in cost().rows()
+    assert cost(step_seconds=40.0).rows()["in all"] == "20.2 minutes"
+
+
+@pytest.mark.parametrize("batches", ["pairs", "pictures"])
+def test_the_steps_are_those_of_the_training(batches, clock):
+    learner = recipe(training__batches=batches, training__batch_size=7)
+    planned = plan(learner, small_data(), seconds=1.0, device="cpu")
+    assert planned.step_seconds == 2.0
+    assert planned.steps * planned.epochs == train(learner).history[-1]["step"]
+
+
+def test_it_ends_when_enough_is_seen(clock, monkeypatch):
+    steps = []
+    tried = planning._Watch.__call__
+    monkeypatch.setattr(
+        planning._Watch, "__call__", lambda self, event: (steps.append(1), tried(self, event))
+    )
+    plan(recipe(training__epochs=1000), small_data(), seconds=20.0, device="cpu")
+    first = 1  # of the first nobody knows when it began; one more in each epoch comes after an evaluation
+    counted = 20 / 2 + planning.WARMING + first
+    assert counted <= len(steps) <= 2 * counted
+
+
+def test_a_short_training_is_planned_from_what_there_is(clock):
+    planned = plan(recipe(training__epochs=1), small_data(), seconds=1e6, device="cpu")
+    assert planned.step_seconds == 2.0 and planned.epochs == 1
+
+
+def test_evaluation_grows_with_the_pictures_and_with_the_pairs(clock, monkeypatch):
+    monkeypatch.setattr(planning, "PROBED", 5)
+    embed = planning.encode
+
+    def slow_embed(model, split, *rest):
+        clock.now += len(split)
+        return embed(model, split, *rest)
+
+    def slow_work(model, split, tokenizer):
+        slow_embed(model, split, tokenizer)
+        clock.now += 0.5 * len(split) * len(split.captions)
+        return {}
+
+    monkeypatch.setattr(planning, "encode", slow_embed)
+    monkeypatch.setattr(planning, "evaluate_split", slow_work)
+    planned = plan(recipe(), small_data(), seconds=1.0, device="cpu")
+    assert planned.evaluation_seconds == pytest.approx(20 + 0.5 * 20 * 40)
+
+
+def test_two_rounds_and_mining_are_counted(clock):
+    learner = recipe("aoq_vsepp_grid_gru", first_round__texts=3, first_round__pictures=3)
+    planned = plan(learner, small_data(), seconds=1.0, device="cpu")
+    assert planned.first_round is not None and planned.first_round.first_round is None
+    assert planned.seconds == pytest.approx(2 * planned.training_seconds)  # the clock knows of steps alone
+
+
+def test_targets_that_are_not_there_yet_are_stood_in_for(clock):
+    assert plan(recipe("ltd_grid_gru+ltd"), small_data(), seconds=1.0, device="cpu").step_seconds == 2.0
+
+
+def test_stand_ins_for_negatives_are_never_own():
+    split = small_split("train", 6, captions_of=lambda picture: 1 + picture % 3)
+    planning._some_negatives(split).check(split)
+    two = small_split("train", 2)
+    planning._some_negatives(two).check(two)
+
+
+def test_bytes_are_counted():
+    split = small_split("train", 20)
+    planned = plan(recipe(), Dataset("small", split, split, split, "grid"), seconds=0.01, device="cpu")
+    assert planned.feature_bytes == 3 * np.asarray(split.pictures).nbytes
+    weights = sum(weight.numel() for weight in train().model.parameters())
+    assert planned.run_bytes == 16 * weights
+    assert planned.memory_bytes > 10**7 and planned.gpu_memory_bytes >= 0
+
+
+def test_a_time_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="seconds is 0: wanted above 0"):
+        plan(recipe(), small_data(), seconds=0)
+
+
+def test_an_error_of_the_training_is_the_plans():
+    with pytest.raises(ValueError, match="reads region features"):
+        plan(recipe("vsepp_region_gru"), small_data(), device="cpu")
+
+
+def test_the_command_plans_what_is_not_there(monkeypatch):
+    from vsecore.data import rehearsal
+
+    monkeypatch.setitem(rehearsal.PICTURES, "flickr8k", {"train": 60, "dev": 10, "test": 10})
+    asked = ["plan", "vsepp_region_gru", "--data", "flickr8k", "--seconds", "0.01", "--device", "cpu"]
+    small = ["--set=dim=16", "--set=training.batch_size=20", "--set=text.encoder.word_dim=8"]
+    told = CliRunner().invoke(app, [*asked, *small], catch_exceptions=False)
+    assert told.exit_code == 0 and "60 pictures of (36, 2048), 300 captions" in told.output
+    assert "15 an epoch, 30 epochs" in told.output and "a step" in told.output
+    with pytest.raises(ValueError, match="reads pixels: name a folder of photographs"):
+        CliRunner().invoke(app, ["plan", "vsepp_pixels_gru", "--data", "coco"], catch_exceptions=False)
+
+
+def test_nothing_of_a_plan_is_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan(recipe(), small_data(), seconds=0.01, device="cpu")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,127 @@
+"""Drawn numbers in the shape of a collection: they are what they say, read or written, and can be learned."""
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from small import recipe, train
+from typer.testing import CliRunner
+
+from vsecore.cli import app
+from vsecore.data import rehearsal as module
+from vsecore.data.features import open_precomp
+from vsecore.data.rehearsal import COMMON, PICTURES, WORDS, Shape, rehearsal, write_rehearsal
+
+SMALL = Shape({"train": 300, "dev": 20, "test": 20}, "region", 6, 16)
+
+
+def test_coco_has_its_exact_shape():
+    shape = Shape.of("coco")
+    assert shape.pictures == {"train": 113_287, "dev": 5_000, "test": 5_000}
+    assert (shape.elements, shape.feature_dim) == (36, 2048)
+    assert shape.bytes_on_disk == 2 * 123_287 * 36 * 2048
+    assert sum(PICTURES["flickr8k"].values()) == 8_000
+    assert Shape.of("flickr30k", "patch", 0.1).pictures == {"train": 2_900, "dev": 101, "test": 100}
+
+
+def test_captions_name_what_their_picture_shows():
+    split = rehearsal(SMALL).train
+    assert len(split.captions) == 5 * len(split) == 1_500
+    shown = split.pictures.shown(np.arange(len(split)))
+    assert shown.min() >= COMMON and shown.max() < WORDS
+    lengths = []
+    for caption, owner in zip(split.captions, split.owner, strict=True):
+        words = [int(word.removeprefix("w")) for word in caption.split()]
+        lengths.append(len(words))
+        assert all(word < COMMON or word in shown[owner] for word in words)
+    assert (min(lengths), max(lengths)) == (7, 14)
+    assert 10 < np.mean(lengths) < 11
+
+
+def test_a_picture_is_the_same_whenever_it_is_read():
+    pictures = rehearsal(SMALL).train.pictures
+    whole = pictures[np.arange(300)]
+    assert whole.shape == pictures.shape == (300, 6, 16) and whole.dtype == pictures.dtype == np.float16
+    assert (pictures[np.array([7, 0, 299])] == whole[[7, 0, 299]]).all()
+    assert (pictures[20:30] == whole[20:30]).all() and (pictures[-1] == whole[-1]).all()
+    assert (whole >= 0).all() and np.isfinite(whole).all()
+    assert not (rehearsal(SMALL, seed=1).train.pictures[:5] == whole[:5]).all()
+    assert not (rehearsal(SMALL).dev.pictures[:5] == whole[:5]).all()
+
+
+def test_what_is_written_is_what_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", 64)  # not a divisor of the number of pictures
+    written = write_rehearsal(tmp_path / "folder", SMALL, seed=3)
+    drawn = rehearsal(SMALL, seed=3)
+    assert written.feature_kind == "region"
+    for name in ("train", "dev", "test"):
+        ours, theirs = getattr(written, name), getattr(drawn, name)
+        assert (ours.pictures[np.arange(len(ours))] == theirs.pictures[np.arange(len(ours))]).all()
+        assert ours.captions == theirs.captions and ours.picture_ids == theirs.picture_ids
+
+
+def test_a_stopped_writing_goes_on(tmp_path, monkeypatch):
+    folder = tmp_path / "folder"
+    whole = module._write_split
+
+    def stops(folder, split):
+        if split.name == "dev":
+            (folder / ".dev_ims.npy.0000.part").write_bytes(b"half")
+            raise KeyboardInterrupt
+        whole(folder, split)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_write_split", stops)
+        with pytest.raises(KeyboardInterrupt):
+            write_rehearsal(folder, SMALL)
+    with pytest.raises(FileNotFoundError):
+        open_precomp(folder)
+    before = (folder / "train_ims.npy").stat()
+    write_rehearsal(folder, SMALL)
+    after = (folder / "train_ims.npy").stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+    assert not list(folder.glob(".*.part"))
+    write_rehearsal(folder, SMALL, seed=1)  # another seed is another rehearsal
+    assert (folder / "train_ims.npy").stat().st_mtime_ns != before.st_mtime_ns
+    assert open_precomp(folder).train.captions == rehearsal(SMALL, 1).train.captions
+
+
+def test_a_full_disk_is_told_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
+    with pytest.raises(
+        OSError, match=r"needs 0\.0 GB more and its disk has 0\.0 GB: name a folder on another"
+    ):
+        write_rehearsal(tmp_path / "folder", SMALL)
+    assert not list((tmp_path / "folder").glob("*_ims.npy"))
+
+
+def test_it_can_be_learned():
+    shape = Shape({"train": 200, "dev": 40, "test": 40}, "region", 6, 64)
+    learner = recipe("vsepp_region_gru", dim=32, training__epochs=6, training__batch_size=40)
+    history = train(learner, rehearsal(shape)).history
+    assert history[-1]["loss"] < 0.8 * history[0]["loss"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda: Shape.of("imagenet"), "collection is 'imagenet': wanted one of coco, flickr30k, flickr8k"),
+        (lambda: Shape.of("coco", "pixels"), "kind is 'pixels': wanted one of region, grid, patch"),
+        (lambda: Shape.of("coco", share=0), "share is 0: wanted above 0 and at most 1"),
+        (lambda: Shape({"train": 3}, "grid", 4, 5), "pictures are of train: wanted train, dev and test"),
+        (lambda: Shape(SMALL.pictures, "grid", 0, 5), "elements is 0: wanted at least 1"),
+    ],
+)
+def test_what_no_collection_has_is_refused(wrong, told):
+    with pytest.raises(ValueError, match=told):
+        wrong()
+
+
+def test_the_command_writes_a_share(tmp_path):
+    out = str(tmp_path / "out")
+    told = CliRunner().invoke(app, ["data", "rehearse", "flickr8k", out, "--share", "0.001"])
+    assert told.exit_code == 0 and "6 pictures of (36, 2048), 30 captions" in told.output
+    assert json.loads((tmp_path / "out" / "meta.json").read_text())["kind"] == "region"
+    assert (tmp_path / "out" / "train_ims.npy").stat().st_size == 128 + 2 * 6 * 36 * 2048

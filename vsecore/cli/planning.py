@@ -1,0 +1,50 @@
+"""`vse plan`: what a training will cost on this machine, before it begins."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from vsecore.cli.options import open_dataset, read_settings
+
+
+def plan(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name; an unknown one lists them all.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data",
+            help="What vse train takes; or coco, flickr30k or flickr8k: drawn numbers of that shape, which "
+            "need neither disk nor download.",
+        ),
+    ] = "coco",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="How long to take steps, of each round.")] = 20.0,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")] = 0,
+    device: Annotated[Literal["auto", "cpu"], typer.Option(help="auto uses a GPU if there is one.")] = "auto",
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"],
+        typer.Option(help="auto uses bfloat16 if the GPU has it in hardware."),
+    ] = "auto",
+) -> None:
+    """Take some real steps of a recipe, throw them away, and say what all of them will cost."""
+    from vsecore.data.rehearsal import PICTURES, Shape, rehearsal
+    from vsecore.recipes import get
+    from vsecore.training.planning import plan as count
+
+    chosen = get(recipe).override(read_settings(settings or []))
+    if data in PICTURES:
+        if chosen.features == "pixels":
+            raise ValueError(
+                f"--data is {data}, and recipe {recipe} reads pixels: name a folder of photographs"
+            )
+        dataset = rehearsal(Shape.of(data, chosen.features))
+    else:
+        dataset = open_dataset(data, chosen.features, chosen.view() if chosen.features == "pixels" else None)
+    cost = count(chosen, dataset, seconds=seconds, device=device, precision=precision, workers=workers)
+    typer.echo(f"{chosen.name} on {data}: {dataset.train!r}")
+    for name, value in cost.rows().items():
+        typer.echo(f"{name:<20} {value}")

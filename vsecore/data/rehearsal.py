@@ -1,0 +1,238 @@
+"""A collection of COCO's exact shape, or another's, with drawn numbers in place of its pictures.
+
+Before a dataset is downloaded and its features are extracted for hours, everything that follows can be tried
+on a stand-in: as many pictures, as many captions, features of the same width. Steps, memory and disk are
+those of the real thing. There is something to learn too, so that a loss which falls shows that all is well.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from vsecore.data.extraction import META
+from vsecore.data.features import open_precomp
+from vsecore.data.files import holds, locked, progress, write_atomically
+from vsecore.data.noise import noise
+from vsecore.data.splits import Dataset, FeatureKind, Split
+
+Collection = Literal["coco", "flickr30k", "flickr8k"]
+
+PICTURES: dict[Collection, dict[str, int]] = {
+    "coco": {"train": 113_287, "dev": 5_000, "test": 5_000},
+    "flickr30k": {"train": 29_000, "dev": 1_014, "test": 1_000},
+    "flickr8k": {"train": 6_000, "dev": 1_000, "test": 1_000},
+}
+"""The splits of Karpathy and Fei-Fei 2015, COCO's training pictures with "restval"."""
+
+ELEMENTS: dict[FeatureKind, tuple[int, int]] = {"region": (36, 2048), "grid": (49, 2048), "patch": (196, 768)}
+"""Elements of a picture and their width: the field's regions, ResNet's cells, the patches of ViT-Base."""
+
+CAPTIONS = 5
+"""Captions of a picture."""
+WORDS = 10_000
+"""About as many words as occur at least four times in COCO's captions."""
+COMMON = 50
+"""The first of them stand for words such as "a" and "on", which no element shows."""
+LENGTHS = (7, 14)
+"""The shortest and the longest caption, in words; their mean is COCO's, between ten and eleven."""
+BLOCK = 256
+"""Pictures written at a time."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many pictures a collection has, and what each is given as.
+
+    Args:
+        pictures: of "train", "dev" and "test".
+        kind: what an element is.
+        elements: N of a picture.
+        feature_dim: F, the width of one.
+
+    Raises:
+        ValueError: a number is below 1, or a split is missing.
+    """
+
+    pictures: Mapping[str, int]
+    kind: FeatureKind
+    elements: int
+    feature_dim: int
+
+    def __post_init__(self) -> None:
+        """Refuse what no collection has."""
+        if set(self.pictures) != {"train", "dev", "test"}:
+            raise ValueError(f"pictures are of {', '.join(self.pictures)}: wanted train, dev and test")
+        for name, count in {
+            **self.pictures,
+            "elements": self.elements,
+            "feature_dim": self.feature_dim,
+        }.items():
+            if count < 1:
+                raise ValueError(f"{name} is {count}: wanted at least 1")
+
+    @classmethod
+    def of(cls, collection: Collection, kind: FeatureKind = "region", share: float = 1.0) -> "Shape":
+        """Return the shape of a known collection, or of a share of its pictures.
+
+        Raises:
+            ValueError: it is unknown, its pixels are asked for, or the share is not above 0 and at most 1.
+        """
+        if collection not in PICTURES:
+            raise ValueError(f"collection is {collection!r}: wanted one of {', '.join(PICTURES)}")
+        if kind not in ELEMENTS:
+            raise ValueError(f"kind is {kind!r}: wanted one of {', '.join(ELEMENTS)}")
+        if not 0 < share <= 1:
+            raise ValueError(f"share is {share}: wanted above 0 and at most 1")
+        counts = {name: max(1, round(share * count)) for name, count in PICTURES[collection].items()}
+        return cls(counts, kind, *ELEMENTS[kind])
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """What the features take in half precision."""
+        return 2 * sum(self.pictures.values()) * self.elements * self.feature_dim
+
+
+def rehearsal(shape: Shape, seed: int = 0) -> Dataset:
+    """Return a dataset of some shape whose pictures are drawn when they are read, and stored nowhere.
+
+    Each element of a picture is one of `WORDS` things: its features are the thing's fixed vector. Frequent
+    things come often, as words do. A caption names some of its picture's things among common words.
+
+    Args:
+        shape: how large it is.
+        seed: decides every number.
+    """
+    things = np.random.default_rng(seed).standard_normal((WORDS, shape.feature_dim), np.float32)
+    things = np.abs(things).astype(np.float16)  # features after a ReLU are not negative
+    splits = {}
+    for name, count in shape.pictures.items():
+        drawn = DrawnPictures(things, count, shape.elements, seed, name)
+        owner = np.repeat(np.arange(count), CAPTIONS)
+        names = [f"{name} {row}" for row in range(count)]
+        splits[name] = Split(name, drawn, drawn.captions(), owner, names)
+    return Dataset("rehearsal", **splits, feature_kind=shape.kind)
+
+
+class DrawnPictures:
+    """Features (n, N, F) in half precision that are drawn when they are read.
+
+    Args:
+        things: the vector of each thing, (T, F).
+        count: n pictures.
+        elements: N of each.
+        seed: decides which things they show.
+        name: of the split, which decides it too.
+    """
+
+    dtype = np.dtype(np.float16)
+
+    def __init__(self, things: np.ndarray, count: int, elements: int, seed: int, name: str) -> None:
+        self.things, self.count, self.elements, self.seed, self.name = things, count, elements, seed, name
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(n, N, F)."""
+        return self.count, self.elements, self.things.shape[1]
+
+    def __len__(self) -> int:
+        """Return the number of pictures."""
+        return self.count
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Return the pictures of an array of rows or of a slice, (B, N, F)."""
+        chosen = np.arange(self.count)[rows]
+        return self.things[self.shown(np.atleast_1d(chosen))].reshape(*chosen.shape, *self.shape[1:])
+
+    def shown(self, rows: np.ndarray) -> np.ndarray:
+        """Return which things some pictures show, (B, N)."""
+        return _frequent_first(noise(self.seed, 0, f"things of {self.name}", rows, self.elements))
+
+    def captions(self) -> list[str]:
+        """Return five captions of each picture, picture after picture."""
+        shortest, longest = LENGTHS
+        captions = []
+        for start in range(0, self.count, BLOCK):
+            pictures = np.arange(start, min(start + BLOCK, self.count))
+            rows = (pictures[:, None] * CAPTIONS + np.arange(CAPTIONS)).ravel()  # (C,)
+            luck = noise(self.seed, 0, f"captions of {self.name}", rows, 1 + 2 * longest)
+            lengths = shortest + (luck[:, 0] * (longest - shortest + 1)).astype(int)
+            seen = np.repeat(self.shown(pictures), CAPTIONS, 0)  # (C, N)
+            named = np.take_along_axis(seen, (luck[:, 1 : 1 + longest] * self.elements).astype(int), 1)
+            common = (luck[:, 1 + longest :] * 2 * COMMON).astype(int)  # half of the words are common ones
+            words = np.where(common < COMMON, common, named)  # (C, longest)
+            captions += [
+                " ".join(f"w{word}" for word in row[:length])
+                for row, length in zip(words.tolist(), lengths, strict=True)
+            ]
+        return captions
+
+
+def _frequent_first(luck: np.ndarray) -> np.ndarray:
+    """Turn uniform numbers into things from `COMMON` on, each about as frequent as 1 over its place."""
+    return np.minimum(COMMON * (WORDS / COMMON) ** luck, WORDS - 1).astype(np.int64)
+
+
+def write_rehearsal(folder: str | Path, shape: Shape, seed: int = 0) -> Dataset:
+    """Write a rehearsal as a folder of features, which a training then reads from disk like a real one.
+
+    A split that is whole is not written again, so that a run which was stopped goes on.
+
+    Args:
+        folder: where to; see `features.open_precomp`.
+        shape: how large it is.
+        seed: decides every number.
+
+    Returns:
+        The dataset as it is on disk.
+
+    Raises:
+        OSError: the disk has no room for it.
+        BlockingIOError: another process writes there.
+    """
+    folder = Path(folder).expanduser()
+    drawn = rehearsal(shape, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, "writes a rehearsal"):
+        for stale in folder.glob(".*.part"):  # left by a process that was killed
+            stale.unlink()
+        missing = [split for split in (drawn.train, drawn.dev, drawn.test) if not _is_whole(folder, split)]
+        wanted = sum(2 * int(np.prod(split.pictures.shape)) for split in missing)
+        free = shutil.disk_usage(folder).free
+        if wanted > free:
+            raise OSError(
+                f"{folder} needs {wanted / 1e9:,.1f} GB more and its disk has {free / 1e9:,.1f} GB: name a "
+                "folder on another disk, or take a share of the pictures"
+            )
+        for split in missing:
+            _write_split(folder, split)
+        with write_atomically(folder / META, "w") as file:
+            file.write(f'{{"kind": "{shape.kind}", "backbone": "drawn numbers"}}\n')
+    return open_precomp(folder)
+
+
+def _text(split: Split) -> str:
+    return "".join(f"{caption}\n" for caption in split.captions)
+
+
+def _is_whole(folder: Path, split: Split) -> bool:
+    """Whether a split is there: its captions, which are written last, are this split's."""
+    return holds(folder / f"{split.name}_caps.txt", _text(split))
+
+
+def _write_split(folder: Path, split: Split) -> None:
+    header = {"descr": "<f2", "fortran_order": False, "shape": tuple(split.pictures.shape)}
+    blocks = range(0, len(split), BLOCK)
+    with write_atomically(folder / f"{split.name}_ims.npy") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in progress(blocks, desc=f"write {split.name}", unit="block"):
+            file.write(split.pictures[start : start + BLOCK].tobytes())
+    for name, text in (
+        ("ids", "".join(f"{identity}\n" for identity in split.picture_ids)),
+        ("caps", _text(split)),
+    ):
+        with write_atomically(folder / f"{split.name}_{name}.txt", "w") as file:
+            file.write(text)

@@ -1,0 +1,263 @@
+"""What a training will cost, before it is paid for: `plan` takes some real steps and counts the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+
+from vsecore.data.offline_negatives import OfflineNegatives
+from vsecore.data.splits import Dataset, Split
+from vsecore.data.words import Tokenizer
+from vsecore.encoding import encode
+from vsecore.memory import peak_memory
+from vsecore.mining import mine
+from vsecore.model import VSE
+from vsecore.recipes import Recipe
+from vsecore.training.distributed import hardware
+from vsecore.training.embedding import evaluate_split
+from vsecore.training.loop import Event, fit
+
+WARMING = 3
+"""The first steps are slower and do not count: memory is taken, caches are filled."""
+FEWEST = 5
+"""Steps that count, however long they take."""
+PROBED = 256
+"""Pictures that are evaluated to know what all of them take."""
+TARGET_DIM = 384
+"""The width of a caption's target where there is none yet: that of all-MiniLM-L6-v2."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a training will cost on this machine."""
+
+    device: str
+    """The name of the processor or GPU."""
+    steps: int
+    """Steps of an epoch."""
+    epochs: int
+    step_seconds: float
+    """Seconds of a step, its data included, the mean over those that were tried."""
+    evaluation_seconds: float
+    """Seconds that the development split takes after each epoch."""
+    memory_bytes: int
+    """The most memory that this process has had."""
+    gpu_memory_bytes: int
+    """The most memory of the GPU; 0: there is none."""
+    feature_bytes: int
+    """The features on disk, of all splits; 0: the recipe reads pixels."""
+    run_bytes: int
+    """The run's folder, nearly all of it weights and the optimizer's state."""
+    mining_seconds: float = 0.0
+    """Seconds that mining takes between two rounds."""
+    first_round: Cost | None = None
+    """The round before this one; None: there is none."""
+
+    @property
+    def training_seconds(self) -> float:
+        """Seconds of all steps of this round."""
+        return self.epochs * self.steps * self.step_seconds
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of everything."""
+        before = 0.0 if self.first_round is None else self.first_round.seconds + self.mining_seconds
+        return before + self.training_seconds + self.epochs * self.evaluation_seconds
+
+    def rows(self) -> dict[str, str]:
+        """Return what the cost is made of, in words, for a table."""
+        rows = {"processor": self.device}
+        if self.first_round is not None:
+            rows["first round"] = _spoken(self.first_round.seconds)
+            rows["mining"] = _spoken(self.mining_seconds)
+        rows |= {
+            "steps": f"{self.steps:,} an epoch, {self.epochs} epochs",
+            "a step": f"{self.step_seconds:.3g} s",
+            "an evaluation": f"{_spoken(self.evaluation_seconds)}, after each epoch",
+            "in all": _spoken(self.seconds),
+            "memory": f"{self.memory_bytes / 1e9:.1f} GB",
+        }
+        if self.gpu_memory_bytes:
+            rows["memory of the GPU"] = f"{self.gpu_memory_bytes / 1e9:.1f} GB"
+        if self.feature_bytes:
+            rows["features on disk"] = f"{self.feature_bytes / 1e9:.1f} GB"
+        return rows | {"the run on disk": f"{self.run_bytes / 1e9:.2f} GB"}
+
+
+def _spoken(seconds: float) -> str:
+    """Say how long something takes, in a unit that suits it."""
+    for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} seconds"
+
+
+class _Enough(Exception):
+    """Ends a training of which enough steps have been seen."""
+
+
+class _Watch:
+    """A callback that times the steps of a training, and ends it after some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.took = seconds, list[float]()
+        self.model: VSE | None = None
+        self.weights = 0
+        self._before: float | None = None
+
+    def __call__(self, event: Event) -> None:
+        _finish_on_gpu()
+        now = time.perf_counter()
+        if event.kind == "evaluated":
+            self._before = None  # what comes now is not a step alone
+            return
+        if self._before is not None:
+            self.took.append(now - self._before)
+        self.model = event.model
+        self.weights = sum(weight.numel() for weight in event.system.parameters())
+        counted = self.took[WARMING:]
+        if len(counted) >= FEWEST and sum(counted) >= self.seconds:
+            raise _Enough
+        self._before = time.perf_counter()
+
+    @property
+    def step_seconds(self) -> float:
+        """The mean of the steps that count."""
+        counted = self.took[WARMING:] or self.took
+        if not counted:
+            raise ValueError("the training ended before two steps: nothing could be timed")
+        return sum(counted) / len(counted)
+
+
+def plan(
+    recipe: Recipe,
+    data: Dataset,
+    *,
+    seconds: float = 20.0,
+    device: Literal["auto", "cpu"] = "auto",
+    precision: Literal["auto", "float32", "bfloat16"] = "auto",
+    workers: int = 0,
+) -> Cost:
+    """Take real steps of a recipe for some seconds, and count what the whole training will take.
+
+    The steps are those of `fit`, data and all, on this machine; they are thrown away. What a round of offline
+    negatives or targets of captions would bring is stood in for by drawn numbers: they take as long.
+
+    Args:
+        recipe: what will be trained.
+        data: what on. A `data.rehearsal` of the same shape will do where the data are not there yet, as long
+            as memory and disk have room for the real ones.
+        seconds: how long to take steps, of each round.
+        device: as for `fit`.
+        precision: as for `fit`.
+        workers: as for `fit`.
+
+    Returns:
+        The cost. Other programs on this machine make it larger, and so does a disk that is slower than memory
+        if the features do not fit there.
+
+    Raises:
+        ValueError: recipe and data do not fit, or seconds is not above 0.
+    """
+    if not seconds > 0:
+        raise ValueError(f"seconds is {seconds}: wanted above 0")
+    if recipe.predicts_targets and data.train.targets is None:
+        data = _with_drawn_targets(data)
+    tokenizer = recipe.tokenizer(data.train.captions)
+    negatives = _some_negatives(data.train) if recipe.learns_offline else None
+    first = None
+    if recipe.first_round is not None:
+        first = plan(
+            recipe.of_first_round(),
+            data,
+            seconds=seconds,
+            device=device,
+            precision=precision,
+            workers=workers,
+        )
+        # The weights of a first round take no longer to train than new ones.
+        recipe = replace(recipe, first_round=None)
+    watch = _Watch(seconds)
+    with contextlib.suppress(_Enough):
+        fit(
+            recipe,
+            data,
+            tokenizer=tokenizer,
+            negatives=negatives,
+            callback=watch,
+            device=device,
+            precision=precision,
+            workers=workers,
+        )
+    assert watch.model is not None
+    model, settings = watch.model, recipe.training
+    examples = len(data.train.captions) if settings.batches == "pairs" else len(data.train)
+    splits = (data.train, data.dev, data.test)
+    return Cost(
+        device=hardware(next(model.parameters()).device),
+        steps=examples // settings.batch_size,
+        epochs=settings.epochs,
+        step_seconds=watch.step_seconds,
+        evaluation_seconds=_seconds_of(evaluate_split, model, data.dev, tokenizer),
+        memory_bytes=peak_memory(),
+        gpu_memory_bytes=torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0,
+        feature_bytes=0 if data.feature_kind == "pixels" else sum(map(_bytes_of, splits)),
+        run_bytes=4 * 4 * watch.weights,  # weights, their best, and two moments of each, in float32
+        mining_seconds=0.0 if first is None else _seconds_of(mine, model, data.train, tokenizer),
+        first_round=first,
+    )
+
+
+def _seconds_of(
+    work: Callable[[VSE, Split, Tokenizer], object], model: VSE, split: Split, tokenizer: Tokenizer
+) -> float:
+    """Return what some work on all pairs of a split will take, from what it takes on a few pictures.
+
+    Embedding them takes time by their number, comparing them by the number of pairs.
+    """
+    few = split.subset(min(PROBED, len(split)))
+    encode(model, few, tokenizer)  # the first time is slower
+    began = time.perf_counter()
+    encode(model, few, tokenizer)
+    embedding = time.perf_counter() - began
+    work(model, few, tokenizer)
+    _finish_on_gpu()
+    comparing = max(0.0, time.perf_counter() - began - 2 * embedding)
+    share = len(few) / len(split)
+    pairs = share * len(few.captions) / len(split.captions)
+    return embedding / share + comparing / pairs
+
+
+def _some_negatives(split: Split, count: int = 4) -> OfflineNegatives:
+    """Return other pictures and their captions as if they were the hardest."""
+    first = np.unique(split.owner, return_index=True)[1]  # (n,)   a caption of each picture
+    others = 1 + np.arange(min(count, len(split) - 1))
+    following = (np.arange(len(split))[:, None] + others) % len(split)  # (n, k)
+    return OfflineNegatives(first[following].astype(np.int32), following[split.owner].astype(np.int32))
+
+
+def _with_drawn_targets(data: Dataset) -> Dataset:
+    """Return the data with one and the same target for each caption."""
+
+    def with_target(split: Split) -> Split:
+        target = np.full(TARGET_DIM, TARGET_DIM**-0.5, np.float32)
+        return replace(split, targets=np.broadcast_to(target, (len(split.captions), TARGET_DIM)))
+
+    return replace(
+        data, train=with_target(data.train), dev=with_target(data.dev), test=with_target(data.test)
+    )
+
+
+def _bytes_of(split: Split) -> int:
+    return int(np.prod(split.pictures.shape, dtype=np.int64)) * split.pictures.dtype.itemsize
+
+
+def _finish_on_gpu() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
