@@ -1,9 +1,9 @@
-"""Get a collection of photographs: download what may be downloaded, unpack it, and say what must be asked for.
+"""Get a collection of photographs: download and unpack what may be downloaded, explain the rest.
 
-For each archive a receipt, NAME.receipt.json, stays in the folder: where it came from, its size and sha256, and
-the size and CRC-32 of every file in it. So missing and damaged files are found and brought back even when the
-archive itself is gone. If the publisher gives no digest, the first download is trusted, and later ones must be
-the same: that notices a change, but not a file that was wrong from the start.
+For each archive a receipt, NAME.receipt.json, stays in the folder: where it came from, its size and sha256,
+and the size and CRC-32 of every file in it. So missing and damaged files are found and brought back even when
+the archive itself is gone. If the publisher gives no digest, the first download is trusted, and later ones
+must be the same: that notices a change, but not a file that was wrong from the start.
 """
 
 import hashlib

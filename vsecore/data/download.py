@@ -1,7 +1,7 @@
 """Download a large file over a bad connection: resumed, checked, and there only when it is whole.
 
-The bytes go to NAME.part. Beside it, NAME.part.json says which version of the file they belong to (its ETag or
-date), so that two versions are never glued together.
+The bytes go to NAME.part. Beside it, NAME.part.json says which version of the file they belong to (its ETag
+or date), so that two versions are never glued together.
 """
 
 import contextlib
@@ -134,7 +134,7 @@ def download(
         size: its bytes, if known beforehand.
         sha256: its digest in hexadecimal, if known beforehand.
         start: the bytes it must begin with: a server's error page is noticed by its first bytes.
-        attempts: how many in a row may fail without one new byte.
+        attempts: how many may fail in a row. One that brings new bytes begins the count anew.
         pause: seconds before the second of them; doubled each time.
         then: what to do next, for the messages.
 
@@ -162,8 +162,8 @@ def download(
                 failed += 1
                 if failed >= attempts:
                     raise OSError(
-                        f"{address}: {reason}, {failed} times in a row; {_came(part, size)}. What came is kept in "
-                        f"{part.path}: {then}, and it continues"
+                        f"{address}: {reason}, {failed} times in a row; {_came(part, size)}. What came is "
+                        f"kept in {part.path}: {then}, and it continues"
                     ) from None
                 wait = min(pause * 2 ** (failed - 1) if reason.pause is None else reason.pause, LONGEST_PAUSE)
                 print(f"{path.name}: {reason}; trying again in {wait:.0f} s", file=sys.stderr)
@@ -176,8 +176,8 @@ def download(
             part.forget()
             if not damaged_here:
                 raise ValueError(
-                    f"{address}: the file that came has sha256 {digest}, wanted {sha256}: it was thrown away; "
-                    f"{then}, or name another server with --from"
+                    f"{address}: the file that came has sha256 {digest}, wanted {sha256}: it was thrown "
+                    f"away; {then}, or name another server with --from"
                 )
     received = Received(part.have(), digest, part.etag, part.total is not None)
     with part.path.open("rb+") as file:
@@ -227,14 +227,14 @@ def _receive(part: _Part, size: int | None, start: Start | None, then: str, bar:
             total = part.total
             part.forget()
             raise ValueError(
-                f"{part.address}: the server has a file of {total:,} bytes, wanted {size:,}: {then} later, or name "
-                "another server with --from"
+                f"{part.address}: the server has a file of {total:,} bytes, wanted {size:,}: {then} later, "
+                "or name another server with --from"
             )
         free = shutil.disk_usage(part.path.parent).free
         if wanted is not None and wanted - have > free:
             raise OSError(
-                f"{part.address}: {wanted - have:,} bytes are to come, and {part.path.parent} has {free:,} free: "
-                f"make room, then {then}"
+                f"{part.address}: {wanted - have:,} bytes are to come, and {part.path.parent} has {free:,} "
+                f"free: make room, then {then}"
             )
         with part.path.open(mode) as file:
             _copy(answer, file, have, start, part, then, bar, wanted)
@@ -271,17 +271,17 @@ def _copy(
             file.close()
             part.forget()
             raise ValueError(
-                f"{part.address}: wanted {start.kind}, and a file of type {kind} came that begins with {shown!r}, "
-                f"perhaps a page with an error or a login: open the address in a browser, then {then}, or name "
-                "another server with --from"
+                f"{part.address}: wanted {start.kind}, and a file of type {kind} came that begins with "
+                f"{shown!r}, perhaps a page with an error or a login: open the address in a browser, then "
+                f"{then}, or name another server with --from"
             )
         have += len(chunk)
         if wanted is not None and have > wanted:
             file.close()
             part.forget()
             raise ValueError(
-                f"{part.address}: more than the {wanted:,} bytes came that were wanted: {then}, or name another "
-                "server with --from"
+                f"{part.address}: more than the {wanted:,} bytes came that were wanted: {then}, or name "
+                "another server with --from"
             )
         file.write(chunk)
         bar.update(len(chunk))
@@ -314,8 +314,8 @@ def _refused(error: urllib.error.HTTPError, part: _Part, then: str) -> None:
         asked = _number(error.headers["Retry-After"])
         raise _Again(f"the server answers {error.code} {error.reason}", asked)
     raise OSError(
-        f"{part.address}: the server answers {error.code} {error.reason}, wanted the file: look whether the address "
-        f"opens in a browser, then {then}, or name another server with --from"
+        f"{part.address}: the server answers {error.code} {error.reason}, wanted the file: look whether the "
+        f"address opens in a browser, then {then}, or name another server with --from"
     )
 
 

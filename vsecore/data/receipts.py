@@ -1,4 +1,4 @@
-"""What stays beside downloaded files: a receipt that says what came, so that loss and damage are noticed later."""
+"""Receipts of downloads: they say what came, so that missing and damaged files are noticed later."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def losses(root: Path) -> Iterator[tuple[str, str]]:
     Raises:
         ValueError: a receipt is damaged.
     """
-    for path in sorted(root.glob("*.part")):
+    for path in sorted(root.glob("[!.]*.part")):
         yield path.name, "an unfinished download"
     for path in sorted(root.glob("*" + ENDING)):
         receipt = read_receipt(path.with_name(path.name.removesuffix(ENDING)))

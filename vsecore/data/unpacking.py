@@ -58,8 +58,8 @@ def read_members(archive: Path, takes: tuple[str, ...] = ("",), most: int | None
         most: how many bytes the content may have; None: `LARGEST_RATIO` times the archive's own.
 
     Raises:
-        ValueError: it is no zip file or a damaged one; a member leads out of the folder, is a link or a device,
-            is encrypted or there twice; the content is too large; or a wanted file is not in it.
+        ValueError: it is no zip file or a damaged one; a member leads out of the folder, is a link or a
+            device, is encrypted or there twice; the content is too large; or a wanted file is not in it.
     """
     most = LARGEST_RATIO * archive.stat().st_size if most is None else most
     with _opened(archive) as opened:
@@ -68,6 +68,8 @@ def read_members(archive: Path, takes: tuple[str, ...] = ("",), most: int | None
             raise ValueError(f"it has {len(entries)} members, wanted at most {MOST_MEMBERS}")
         for entry in entries:
             _judge(entry)
+            if not 0 <= entry.header_offset < archive.stat().st_size:
+                raise ValueError(f"its member {short(entry.filename)} is not where its list of members says")
         _refuse_collisions(entries)
         total = sum(entry.file_size for entry in entries)
         if total > most:
@@ -107,8 +109,8 @@ def unpack(archive: Path, members: list[Member], folder: Path) -> None:
     need, free = sum(member.size for member in todo), shutil.disk_usage(archive.parent).free
     if need > free:
         raise OSError(
-            f"{archive} needs {need:,} bytes unpacked, and {folder} has {free:,} free: make room, and give the "
-            "command again"
+            f"{archive} needs {need:,} bytes unpacked, and {folder} has {free:,} free: make room, and give "
+            "the command again"
         )
     with (
         _opened(archive) as opened,
@@ -181,7 +183,7 @@ def _refuse_collisions(entries: list[zipfile.ZipInfo]) -> None:
 
 
 def _belongs(name: str, take: str) -> bool:
-    return name == take or (take.endswith("/") or not take) and name.startswith(take)
+    return name == take or ((take.endswith("/") or not take) and name.startswith(take))
 
 
 @contextmanager
