@@ -94,7 +94,7 @@ class _Errand:
         path = self.root / archive.name
         before = read_receipt(path)
         if before and _covers(before, archive) and not before.lost(self.root):
-            self.say(f"{archive.name}: all {len(before.members)} files are there and whole")
+            self.say(f"{archive.name}: all files are there and whole ({len(before.members)})")
         else:
             receipt = (
                 self._judge(archive, path, before) if path.is_file() else self._fetch(archive, path, before)
