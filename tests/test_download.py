@@ -233,7 +233,7 @@ def test_nobody_there_is_an_error_that_says_so(tmp_path: Path) -> None:
 
 
 def test_a_wrong_checksum_is_refused_and_thrown_away(site: Site, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"sha256 {SHA}, wanted {'0' * 64}"):
+    with pytest.raises(ValueError, match=rf"sha256 {SHA} came, wanted sha256 {'0' * 64}"):
         fetch(site, tmp_path, sha256="0" * 64)
     assert left(tmp_path) == []
 
@@ -264,6 +264,15 @@ def test_a_part_that_was_whole_when_the_program_was_killed_is_taken(site: Site, 
     (tmp_path / "file.zip.part.json").write_text(json.dumps(note))
     assert fetch(site, tmp_path, size=len(BODY)).sha256 == SHA
     assert len(site.asked) == 1  # answered by 416
+
+
+def test_a_part_of_a_wrong_size_is_refused_even_if_the_server_has_no_more(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "file.zip.part").write_bytes(BODY)
+    note = {"address": f"{site.address}/file.zip", "etag": '"one"', "total": len(BODY)}
+    (tmp_path / "file.zip.part.json").write_text(json.dumps(note))
+    with pytest.raises(ValueError, match="wanted 299,999"):
+        fetch(site, tmp_path, size=299_999)
+    assert left(tmp_path) == []
 
 
 def test_a_part_that_is_too_long_is_thrown_away(site: Site, tmp_path: Path) -> None:
@@ -639,6 +648,9 @@ def test_where_the_authors_server_has_gone_the_form_is_explained(site: Site, tmp
     code, said = run("data", "get", "flickr8k", "--root", tmp_path / "f", "--from", site.address)
     assert code == 1 and "Flickr8k_Dataset.zip: the server answers 404" in said
     assert "Put it into" in said
+    site.bodies["/Flickr8k_Dataset.zip"] = b"<html>We have moved</html>"
+    code, said = run("data", "get", "flickr8k", "--root", tmp_path / "f", "--from", site.address)
+    assert code == 1 and "begins with '<html>We have moved" in said and "Put it into" in said
 
 
 @pytest.mark.skipif(files.fcntl is None, reason="this system has no such locks")

@@ -61,7 +61,7 @@ def get(
         for archive in archives:
             try:
                 errand.bring(archive)
-            except OSError:
+            except (OSError, ValueError):  # a server that has moved often answers with a page
                 if archive.holds_pictures:
                     errand.explain(collection)
                 raise

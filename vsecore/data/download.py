@@ -169,17 +169,17 @@ def download(
                 print(f"{path.name}: {reason}; trying again in {wait:.0f} s", file=sys.stderr)
                 time.sleep(wait)
                 continue
-            digest = _sha256(part.path)
-            if sha256 in (None, digest):
+            digest, came = _sha256(part.path), part.have()
+            if sha256 in (None, digest) and size in (None, came):
                 break
             damaged_here = part.resumed  # the bytes of an earlier run may have been damaged on this disk
             part.forget()
             if not damaged_here:
                 raise ValueError(
-                    f"{address}: the file that came has sha256 {digest}, wanted {sha256}: it was thrown "
-                    f"away; {then}, or name another server with --from"
+                    f"{address}: {came:,} bytes with sha256 {digest} came, wanted {_wanted(size, sha256)}: "
+                    f"they were thrown away; {then}, or name another server with --from"
                 )
-    received = Received(part.have(), digest, part.etag, part.total is not None)
+    received = Received(came, digest, part.etag, part.total is not None)
     with part.path.open("rb+") as file:
         os.fsync(file.fileno())
     part.path.replace(path)
@@ -323,6 +323,11 @@ def _came(part: _Part, size: int | None) -> str:
     wanted = size if size is not None else part.total
     of = "of an unknown number of" if wanted is None else f"of {wanted:,}"
     return f"{part.have():,} {of} bytes came"
+
+
+def _wanted(size: int | None, sha256: str | None) -> str:
+    told = (None if size is None else f"{size:,} bytes", None if sha256 is None else f"sha256 {sha256}")
+    return " with ".join(filter(None, told))
 
 
 def _number(text: str | None) -> int | None:
