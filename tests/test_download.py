@@ -385,7 +385,9 @@ def zipped(
 )
 def test_no_member_leaves_the_folder(tmp_path: Path, name: str) -> None:
     archive = zipped(tmp_path / "a.zip", {"good": b"1", name: b"2"})
-    with pytest.raises(ValueError, match=r"a.zip cannot be unpacked: its member .* outside the folder"):
+    with pytest.raises(
+        ValueError, match=r"a.zip cannot be unpacked: it has a member .*, wanted a path inside"
+    ):
         read_members(archive, ("good",))  # also if that member is not wanted
     assert left(tmp_path) == ["a.zip"]
 
@@ -568,6 +570,15 @@ def test_check_names_every_lost_file_and_the_command_that_brings_it_back(site: S
     for name in names:
         (coco / name).unlink()
     assert check_photographs(coco).lost == ["val2014: all 12 missing"]
+
+
+def test_a_damaged_receipt_is_told(site: Site, coco: Path) -> None:
+    collections.get("coco", coco, base=site.address, say=str)
+    receipt = coco / "val2014.zip.receipt.json"
+    receipt.write_text(receipt.read_text().replace("val2014/COCO_val2014_000000000003", "../3"))
+    (problem,) = check_photographs(coco).problems
+    assert "val2014.zip.receipt.json" in problem and "wanted a path inside the folder" in problem
+    assert f"Delete {receipt}" in problem
 
 
 def test_a_file_that_has_changed_since_its_first_download_is_refused(site: Site, coco: Path) -> None:

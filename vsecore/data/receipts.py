@@ -46,7 +46,10 @@ def read_receipt(archive: Path) -> Receipt | None:
     place = place_of(archive)
     if not place.is_file():
         return None
-    receipt: Receipt = files.read_json(place, Receipt)
+    try:
+        receipt: Receipt = files.read_json(place, Receipt)
+    except ValueError as error:
+        raise ValueError(f"{error}. Delete {place}: vse data get makes it again") from None
     return receipt
 
 

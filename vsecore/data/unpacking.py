@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from vsecore.data import files
 from vsecore.typed import short
@@ -23,16 +25,30 @@ CHUNK = 1 << 20
 LARGEST_RATIO = 20
 """How many times larger than the archive its content may be: photographs hardly shrink, text does."""
 MOST_MEMBERS = 1_000_000
+LONGEST_NAME = 500
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # What no name may hold: the start of an absolute path, a drive or a stream, a backslash, control characters.
 _OUTSIDE = re.compile(r"^/|[:\\\x00-\x1f\x7f]|(^|/)\.{1,2}(/|$)|//")
+
+
+def member_name(name: str) -> str:
+    """Return the path of a member if it stays below the folder.
+
+    Raises:
+        ValueError: it does not, or is too long for a disk; the message says only what is wanted.
+    """
+    if _OUTSIDE.search(name.removesuffix("/")) or not name.strip("/") or len(name) > LONGEST_NAME:
+        raise ValueError(
+            f'a path inside the folder with at most {LONGEST_NAME} characters, such as "a/b.jpg"'
+        )
+    return name
 
 
 @dataclass(frozen=True)
 class Member:
     """A file in an archive, as the archive describes it."""
 
-    name: str
+    name: Annotated[str, AfterValidator(member_name)]
     """Its path, with "/" between folders."""
     size: int
     crc: int
@@ -61,14 +77,15 @@ def read_members(archive: Path, takes: tuple[str, ...] = ("",), most: int | None
         ValueError: it is no zip file or a damaged one; a member leads out of the folder, is a link or a
             device, is encrypted or there twice; the content is too large; or a wanted file is not in it.
     """
-    most = LARGEST_RATIO * archive.stat().st_size if most is None else most
     with _opened(archive) as opened:
+        packed = archive.stat().st_size
+        most = LARGEST_RATIO * packed if most is None else most
         entries = opened.infolist()
         if len(entries) > MOST_MEMBERS:
             raise ValueError(f"it has {len(entries)} members, wanted at most {MOST_MEMBERS}")
         for entry in entries:
             _judge(entry)
-            if not 0 <= entry.header_offset < archive.stat().st_size:
+            if not 0 <= entry.header_offset < packed:
                 raise ValueError(f"its member {short(entry.filename)} is not where its list of members says")
         _refuse_collisions(entries)
         total = sum(entry.file_size for entry in entries)
@@ -153,8 +170,10 @@ def _judge(entry: zipfile.ZipInfo) -> None:
     """Refuse a member that could write elsewhere, or be something else than a file or a folder."""
     name = entry.orig_filename  # as it stands in the file: zipfile itself cuts a name at a zero byte
     kind = stat.S_IFMT(entry.external_attr >> 16)
-    if _OUTSIDE.search(name.removesuffix("/")) or not name.strip("/"):
-        raise ValueError(f"its member {short(name)} would be written outside the folder")
+    try:
+        member_name(name)
+    except ValueError as error:
+        raise ValueError(f"it has a member {short(name)}, wanted {error}") from None
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise ValueError(f"its member {short(name)} is a link or a device, wanted only files and folders")
     if entry.flag_bits & 1:
@@ -189,6 +208,8 @@ def _belongs(name: str, take: str) -> bool:
 @contextmanager
 def _opened(archive: Path) -> Iterator[zipfile.ZipFile]:
     """Open a zip file; whatever is wrong with it becomes one sentence with its name."""
+    if not archive.is_file():  # a pipe would make us wait for its other end
+        raise FileNotFoundError(f"no file {archive}: get it, or name another")
     try:
         with zipfile.ZipFile(archive) as opened:
             yield opened
