@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from qdrant_client import QdrantClient
 from small import recipe, small_data, train
 from towers import make_photographs, make_towers
+
+pytest.importorskip("qdrant_client", reason="needs the extra search")
+
+from qdrant_client import QdrantClient
 
 from vsecore.search import Engine, Found, Index
 from vsecore.search import vectors as vectors_module
