@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from vsecore import stopping
-from vsecore.cli.options import check_writable
+from vsecore.cli.options import Seed, check_writable
 
 ASK = "ask"
 
@@ -86,6 +86,42 @@ def search_index(
     )
     where = "" if index == INDEX else f" --index {index}"
     typer.echo(f'{len(built)} pictures in {index}; next: vse search "two dogs on the beach"{where}')
+
+
+@app.command("tune")
+def search_tune(
+    captions: Annotated[Path, typer.Argument(help="A CSV with the columns file and caption.")],
+    pictures: Annotated[Path, typer.Argument(help="The folder that its files are in.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder of the new run.")],
+    index: Annotated[Path, typer.Option("--index", help="An index, whose model is trained further.")] = INDEX,
+    epochs: Annotated[int, typer.Option(min=1, help="How long.")] = 10,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="[default: a fifth of the run's; a recipe's own]", show_default=False)
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Train an index's model further on captions of your own; build another index with the new run.
+
+    First the model must learn 128 pairs by heart. Pictures in two splits, and a model that collapses, are
+    refused by name.
+    """
+    check_writable("--out", out)
+    from vsecore.search import Engine
+    from vsecore.search.store import Store
+    from vsecore.search.tuning import read_captions, tune
+    from vsecore.training.checkpoints import refuse_to_overwrite
+
+    refuse_to_overwrite(out, resume=False)
+    if learning_rate is not None and not learning_rate > 0:
+        raise ValueError(f"--learning-rate is {learning_rate:g}: wanted above 0")
+    source = Store(index).facts.source
+    if source is None:
+        raise ValueError(f"{index} was built with a model of your own: train it by its own recipe")
+    splits = read_captions(captions, pictures)
+    tune(
+        Engine.of(source), splits, out, epochs=epochs, learning_rate=learning_rate, seed=seed, tell=typer.echo
+    )
+    typer.echo(f"run: {out}; next: vse search index {pictures} --run {out} --index another-index")
 
 
 @app.command(ASK)

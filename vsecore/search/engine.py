@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from vsecore.data.decoding import decode_in_proportion, decode_picture
 from vsecore.data.extraction import META, Settings
 from vsecore.data.feature_rows import digest_of
 from vsecore.data.features import open_precomp
-from vsecore.data.files import read_json
+from vsecore.data.files import read_json, write_atomically
 from vsecore.data.picture_files import open_picture
 from vsecore.data.words import Tokenizer
 from vsecore.embedding import Embedding
@@ -35,6 +36,8 @@ from vsecore.training.distributed import best_device
 from vsecore.training.identity import tokenizer_digest
 
 MIRRORED = ", mirrored"
+KEPT = "engine.json"
+"""Says beside a run that was tuned with which network it sees pictures."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ class Engine:
         Args:
             folder: the run's.
             features: for a run that reads features, the folder on which it was trained: its `meta.json` says
-                which network made them.
+                which network made them. A run that `tune` made does not need it.
             backbone: or that network's name. A run that was trained on scenes needs neither.
             weights: a file of the network's weights; None: its published ones.
 
@@ -285,6 +288,23 @@ class Engine:
             finally:
                 pool.shutdown(cancel_futures=True)
 
+    def features(self, files: Sequence[Path]) -> np.ndarray:
+        """Return what the model reads of picture files, (n, N, F), rounded as in training.
+
+        Raises:
+            ValueError: a picture cannot be read; or the model reads pixels.
+        """
+        if self.backbone is None:
+            raise ValueError(f"{self.name} reads pixels: there are no features")
+        made = []
+        for path in files:
+            seen, pixels = self._read(path)
+            if pixels is None:
+                raise ValueError(seen.problem)
+            with self._lock, torch.inference_mode():
+                made.append(self._features(torch.from_numpy(np.stack([pixels]))).cpu().numpy())
+        return np.concatenate(made).astype(self.dtype)
+
     def compare(self, vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
         """Compare n pictures, (n, D) or (n, K, D), with one query by the model's own similarity: (n,)."""
         device = next(self.model.parameters()).device
@@ -336,12 +356,22 @@ class Engine:
         with self._lock, torch.inference_mode():
             if self.backbone is None:
                 return _vectors(self.model.encode_pictures(pixels.to(device)))
-            pictures = pixels.permute(0, 3, 1, 2).contiguous().to(device)  # (B, 3, H, W)
-            height, width = pictures.shape[-2:]
-            sizes = torch.tensor([[height, width, height, width]] * len(pictures))
-            features, _ = self.backbone.look(pictures, sizes)  # (B, N, F)
-            stored = features.to(getattr(torch, self.dtype)).float()  # as rounded as in training
-            return _vectors(self.model.encode_pictures(stored))
+            return _vectors(self.model.encode_pictures(self._features(pixels)))
+
+    def _features(self, pixels: Tensor) -> Tensor:
+        """Return the features (B, N, F) of decoded pictures (B, H, W, 3)."""
+        assert self.backbone is not None
+        pictures = pixels.permute(0, 3, 1, 2).contiguous()  # (B, 3, H, W)
+        height, width = pictures.shape[-2:]
+        sizes = torch.tensor([[height, width, height, width]] * len(pictures))
+        features, _ = self.backbone.look(pictures.to(next(self.model.parameters()).device), sizes)
+        return features.to(getattr(torch, self.dtype)).float()  # rounded as in training
+
+
+def keep_source(source: Source, folder: str | Path) -> None:
+    """Note in a run's folder with which network it sees pictures."""
+    with write_atomically(Path(folder) / KEPT, "w") as file:
+        json.dump(asdict(source), file, indent=1)
 
 
 def _vectors(embedding: Embedding) -> np.ndarray:
@@ -378,6 +408,10 @@ def _source_of_features(
 ) -> Source:
     """Find out which network made the features that a run was trained on."""
     file = "" if weights is None else str(Path(weights).expanduser().resolve())
+    kept = Path(source.run) / KEPT
+    if features is None and not backbone and kept.is_file():
+        told: Source = read_json(kept, Source)
+        return replace(told, run=source.run, recipe="", weights=file or told.weights)
     kind = run.recipe.features
     if features is not None:
         settings, dataset = _settings(Path(features)), open_precomp(features)
