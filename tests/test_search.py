@@ -16,8 +16,11 @@ from towers import make_photographs, make_towers
 
 pytest.importorskip("qdrant_client", reason="needs the extra search")
 
+from click.testing import Result
 from qdrant_client import QdrantClient
+from typer.testing import CliRunner
 
+from vsecore import cli
 from vsecore.search import Engine, Found, Index
 from vsecore.search import vectors as vectors_module
 from vsecore.search.reference import flat, top
@@ -325,3 +328,26 @@ def test_a_model_that_compares_elements_is_refused() -> None:
 def test_a_recipe_that_must_be_trained_first_is_refused() -> None:
     with pytest.raises(ValueError, match="vse train vsepp_grid_gru"):
         Engine.of_recipe("vsepp_grid_gru")
+
+
+def test_from_a_folder_of_pictures_to_answers_by_commands_alone(
+    towers: Path, album_of_colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vse(*arguments: object) -> Result:
+        return CliRunner().invoke(cli.app, ["search", *map(str, arguments)])
+
+    monkeypatch.chdir(tmp_path)
+    (album_of_colours / "broken.jpg").touch()
+    refused = vse("index", album_of_colours)
+    assert "--run RUN or --recipe" in str(refused.exception)
+    first = vse("index", album_of_colours, "--recipe", towers)
+    assert "14 added" in first.output and "broken.jpg cannot be read" in first.output
+    assert "14 as before" in vse("index", album_of_colours).output  # it knows its model
+    answer = vse("a big dog", "--top", 3).stdout.splitlines()
+    wanted = Index.load("picture-index").search("a big dog", 3)
+    assert answer == [f"{one.score:6.3f}  {one.path}" for one in wanted]
+    own = vse("--picture", album_of_colours / "3.png", "--top", 1)
+    assert own.stdout.split() == ["1.000", str(album_of_colours / "3.png")]
+    assert "give a sentence" in str(vse("ask").exception)
+    assert "leave one out" in str(vse("index", ".", "--run", "x", "--recipe", "y").exception)
+    assert "belong to a run" in str(vse("index", ".", "--backbone", "x").exception)

@@ -33,10 +33,12 @@ class SetEngine:
 
 
 def sets(count: int, seed: int, spread: float) -> np.ndarray:
-    """Sets as slots make them: a direction of their own each, around one that they share."""
+    """Sets as trained slots make them: pictures of a topic are near each other, each slot a little apart."""
     dice = torch.Generator().manual_seed(seed)
-    shared = torch.randn(count, 1, SHAPE[1], generator=dice)
-    return unit(shared + spread * torch.randn(count, *SHAPE, generator=dice)).numpy()
+    topics = torch.randn(60, 1, SHAPE[1], generator=torch.Generator().manual_seed(9))
+    own = torch.randn(count, 1, SHAPE[1], generator=dice)
+    slots = torch.randn(count, *SHAPE, generator=dice)
+    return unit(topics[torch.arange(count) % 60] + 0.5 * own + spread * slots).numpy()
 
 
 def index_of(vectors: np.ndarray, similarity: str) -> Index:
@@ -47,18 +49,16 @@ def index_of(vectors: np.ndarray, similarity: str) -> Index:
 
 
 @pytest.mark.parametrize("similarity", ["smooth_chamfer", "chamfer"])
-@pytest.mark.parametrize("spread", [0.3, 1.0])
+@pytest.mark.parametrize("spread", [0.3, 0.7])
 def test_maxsim_proposes_what_the_exact_similarity_would_rank_first(similarity: str, spread: float) -> None:
     pictures = sets(1500, 0, spread)
     index = index_of(pictures, similarity)
-    dice = np.random.default_rng(1)
-    noise = dice.standard_normal((20, *SHAPE)).astype(np.float32) * 0.5
-    queries = unit(torch.from_numpy(pictures[:20] + noise)).numpy()
+    queries = sets(60, 1, spread)[::3]  # captions of some topics
     kept = 0
     for query in queries:
         found, exact = index.nearest(query, 10), index.exact(query, 10)
         kept += len({one.number for one in found} & {one.number for one in exact})
-        assert found[0] == exact[0] or found[0].score == pytest.approx(exact[0].score, abs=1e-6)
+        assert found[0].score == pytest.approx(exact[0].score, abs=1e-6)
     assert kept / 200 >= 0.99
 
 

@@ -15,12 +15,12 @@ from vsecore.data.feature_rows import digest_of
 from vsecore.data.files import locked, progress
 from vsecore.search.engine import Engine
 from vsecore.search.store import Entry, Facts, Store
-from vsecore.search.vectors import Vectors
+from vsecore.search.vectors import MEAN, Vectors
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 """The endings of picture files."""
 PROPOSED = 100
-"""How many pictures MaxSim proposes at least, where a model compares sets, for its own similarity to rank."""
+"""How many pictures MaxSim, and the sets' means, propose at least; the model's own similarity ranks them."""
 
 
 @dataclass(frozen=True)
@@ -231,13 +231,15 @@ class Index:
     def nearest(self, query: np.ndarray, k: int = 10) -> list[Found]:
         """Find the pictures nearest to a query that is embedded already, (D,) or (L, D).
 
-        For sets, MaxSim proposes at least `PROPOSED` pictures, and the model's own similarity ranks them.
+        For sets, MaxSim and the inner product of the sets' means propose at least `PROPOSED` pictures each,
+        and the model's own similarity ranks them.
         """
         with self._lock:
             wanted = max(k, PROPOSED) if self.engine.has_sets else k
             proposed = self.vectors.nearest(query, wanted)
             if self.engine.has_sets and proposed:
-                proposed = self._ranked(query, [number for number, _ in proposed])
+                proposed += self.vectors.nearest(query, wanted, by=MEAN)
+                proposed = self._ranked(query, sorted({number for number, _ in proposed}))
             return [Found(number, self.store.entry(number).path, score) for number, score in proposed[:k]]
 
     def exact(self, query: np.ndarray, k: int = 10) -> list[Found]:

@@ -4,6 +4,11 @@ The calls are the same. In this process, Qdrant's client compares a query with e
 numpy: exact, and quick up to some tens of thousands of pictures. A server has a graph of near neighbours
 (HNSW), quantised vectors, disks and shards, and serves many programs at once; it is how an index outgrows
 one machine.
+
+A set is kept in two ways: as its K vectors, which MaxSim compares, and as their mean. The inner product of
+two means is the mean of all K·L cosines, so it stands for similarities in which every pair counts. MaxSim
+stands for those in which the nearest pairs decide. Each proposes pictures, and the model's own similarity
+ranks them.
 """
 
 from __future__ import annotations
@@ -19,6 +24,8 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 
 T = TypeVar("T")
 
+ALL, MEAN = "all", "mean"
+"""The names of a picture's vectors in Qdrant."""
 BLOCK = 512
 """How many pictures go to Qdrant at a time."""
 
@@ -48,22 +55,17 @@ class Vectors:
         self.client = client or (
             QdrantClient(":memory:") if url is None else QdrantClient(url=url, check_compatibility=False)
         )
-        sets = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
         # Unit vectors: their inner product is their cosine.
-        wanted = models.VectorParams(
-            size=shape[-1],
-            distance=models.Distance.DOT,
-            multivector_config=sets if len(shape) == 2 else None,
-        )
+        plain = models.VectorParams(size=shape[-1], distance=models.Distance.DOT)
+        sets = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+        wanted = {ALL: plain}
+        if len(shape) == 2:
+            wanted = {ALL: plain.model_copy(update={"multivector_config": sets}), MEAN: plain}
         if not self._call(lambda: self.client.collection_exists(collection)):
             self._call(lambda: self.client.create_collection(collection, vectors_config=wanted))
             return
         found = self._call(lambda: self.client.get_collection(collection)).config.params.vectors
-        same = isinstance(found, models.VectorParams) and (
-            (found.size, found.distance, found.multivector_config)
-            == (wanted.size, wanted.distance, wanted.multivector_config)
-        )
-        if not same:
+        if not isinstance(found, dict) or _told(found) != _told(wanted):
             raise ValueError(
                 f"{url} has a collection {collection} of other vectors: delete it there, or build the index "
                 "again"
@@ -94,7 +96,10 @@ class Vectors:
             warnings.simplefilter("ignore")  # that a server is better for many: the module says so
             for start in range(0, len(numbers), BLOCK):
                 part = slice(start, start + BLOCK)
-                batch = models.Batch(ids=numbers[part].tolist(), vectors=vectors[part].tolist())
+                named: dict[str, Any] = {ALL: vectors[part].tolist()}
+                if vectors.ndim == 3:
+                    named[MEAN] = vectors[part].mean(1).tolist()
+                batch = models.Batch(ids=numbers[part].tolist(), vectors=named)
                 self._call(partial(self.client.upsert, self.collection, batch, wait=True))
 
     def drop(self, numbers: Iterable[int]) -> None:
@@ -104,25 +109,20 @@ class Vectors:
             points = models.PointIdsList(points=gone)
             self._call(partial(self.client.delete, self.collection, points_selector=points, wait=True))
 
-    def nearest(self, query: np.ndarray, k: int, exact: bool = False) -> list[tuple[int, float]]:
+    def nearest(self, query: np.ndarray, k: int, by: str = ALL) -> list[tuple[int, float]]:
         """Return the k pictures nearest to a query, best first: by cosine, or by MaxSim for sets.
 
         Args:
             query: (D,), or (L, D).
             k: how many, at most.
-            exact: whether a server must compare all pictures, instead of following its graph.
+            by: `ALL`; or for sets `MEAN`, the inner product of their means.
 
         Returns:
             Numbers and scores.
         """
-        if k < 1:
-            return []
-        options = models.SearchParams(exact=True) if exact and self.url is not None else None
-        found = self._call(
-            lambda: self.client.query_points(
-                self.collection, query=query.tolist(), limit=k, search_params=options, with_payload=False
-            )
-        )
+        asked = query.mean(0) if by == MEAN else query
+        search = partial(self.client.query_points, limit=k, using=by, with_payload=False)
+        found = self._call(partial(search, self.collection, query=asked.tolist()))
         return [(int(point.id), float(point.score)) for point in found.points]
 
     def _call(self, call: Callable[[], T]) -> T:
@@ -133,3 +133,8 @@ class Vectors:
             raise OSError(
                 f"the Qdrant server at {self.url} cannot be used ({reason}): is it running?"
             ) from None
+
+
+def _told(wanted: dict[str, models.VectorParams]) -> dict[str, tuple[object, ...]]:
+    """Return what must be the same in two collections."""
+    return {name: (one.size, one.distance, one.multivector_config) for name, one in wanted.items()}
