@@ -130,7 +130,7 @@ class _Page:
         if not length.isdecimal() or int(length) > LARGEST:
             told = f"The picture is too large: at most {LARGEST >> 20} MB."
             return self._complain(told, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        async with request.form(max_files=1, max_fields=1) as form:
+        async with request.form(max_files=1, max_fields=1) as form:  # read by python-multipart
             sent = form.get("picture")
             content = await sent.read() if isinstance(sent, UploadFile) else b""
             name = (sent.filename or "your picture") if isinstance(sent, UploadFile) else ""
