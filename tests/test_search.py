@@ -6,6 +6,7 @@ import shutil
 import signal
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from towers import make_photographs, make_towers
 
 pytest.importorskip("qdrant_client", reason="needs the extra search")
 
-from click.testing import Result
 from qdrant_client import QdrantClient
 from typer.testing import CliRunner
 
@@ -333,7 +333,7 @@ def test_a_recipe_that_must_be_trained_first_is_refused() -> None:
 def test_from_a_folder_of_pictures_to_answers_by_commands_alone(
     towers: Path, album_of_colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def vse(*arguments: object) -> Result:
+    def vse(*arguments: object) -> Any:
         return CliRunner().invoke(cli.app, ["search", *map(str, arguments)])
 
     monkeypatch.chdir(tmp_path)
