@@ -351,3 +351,14 @@ def test_from_a_folder_of_pictures_to_answers_by_commands_alone(
     assert "give a sentence" in str(vse("ask").exception)
     assert "leave one out" in str(vse("index", ".", "--run", "x", "--recipe", "y").exception)
     assert "belong to a run" in str(vse("index", ".", "--backbone", "x").exception)
+
+
+def test_a_picture_that_another_process_took_out_is_not_found(
+    engine: Engine, album_of_colours: Path, tmp_path: Path
+) -> None:
+    Index.build(album_of_colours, engine, tmp_path / "index").close()
+    served = Index.load(tmp_path / "index", engine)
+    (album_of_colours / "1.png").unlink()
+    Index.build(album_of_colours, engine, tmp_path / "index").close()
+    found = served.search("dog", k=20)
+    assert len(found) == 13 and album_of_colours / "1.png" not in {one.path for one in found}

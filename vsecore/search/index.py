@@ -240,7 +240,9 @@ class Index:
             if self.engine.has_sets and proposed:
                 proposed += self.vectors.nearest(query, wanted, by=MEAN)
                 proposed = self._ranked(query, sorted({number for number, _ in proposed}))
-            return [Found(number, self.store.entry(number).path, score) for number, score in proposed[:k]]
+            paths = {entry.number: entry.path for entry in self.store.some(n for n, _ in proposed[:k])}
+            # Another process may have taken a picture out since this one loaded the index.
+            return [Found(n, paths[n], score) for n, score in proposed[:k] if n in paths]
 
     def exact(self, query: np.ndarray, k: int = 10) -> list[Found]:
         """Compare a query with every picture by the model's own similarity: slow, and the reference."""

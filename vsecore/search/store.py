@@ -123,6 +123,15 @@ class Store:
             raise KeyError(number)
         return _entry(found[0])
 
+    def some(self, numbers: Iterable[int]) -> list[Entry]:
+        """Return those of some pictures that are there."""
+        wanted = [int(number) for number in numbers]
+        marks = ",".join("?" * len(wanted))
+        found = self._rows(
+            f"SELECT number, path, size, changed, digest FROM pictures WHERE number IN ({marks})", *wanted
+        )
+        return [_entry(row) for row in found]
+
     def problems(self) -> dict[Path, tuple[int, int, str]]:
         """Return every file that could not be read: its length, when it was written, and why not."""
         found = self._rows("SELECT path, size, changed, problem FROM problems")
