@@ -19,10 +19,10 @@ from coco import SPLITS, make_coco
 from PIL import Image
 from torch import Tensor, nn
 
-from vsecore.course.datasets import find_backbone
 from vsecore.data.backbones import Backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
+from vsecore.scenes.backbones import find_backbone
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
 

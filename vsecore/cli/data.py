@@ -98,10 +98,10 @@ def data_extract(
     Several processes share the work: accelerate launch -m vsecore data extract ...
     """
     check_writable("OUT", out)
-    from vsecore.course.datasets import find_backbone
     from vsecore.data.backbones import MirroredBackbone
     from vsecore.data.extraction import extract
     from vsecore.data.karpathy import load_karpathy
+    from vsecore.scenes.backbones import find_backbone
 
     if out.resolve() == root.resolve():
         raise ValueError(f"OUT {out} is the folder of the photographs: name another one for the features")
