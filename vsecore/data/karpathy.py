@@ -195,7 +195,12 @@ def _missing(found: "_Found") -> Iterator[str]:
         if len(missing) == len(pictures) > 3:
             yield f"{folder or 'the pictures'}: all {len(missing)} missing"
         else:
-            yield from (f"{Path(folder, entry.file_name)}: missing" for entry in missing)
+            yield from (f"{_told(str(Path(folder, entry.file_name)))}: missing" for entry in missing)
+
+
+def _told(name: str) -> str:
+    """Return a path as it is, unless it is longer than a disk's names: then its text file is damaged."""
+    return name if len(name) <= 300 else f"{name[:28]}...{name[-28:]}"
 
 
 def _unreadable(present: list[Path]) -> dict[Path, str]:
