@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from accelerate.state import PartialState
 from coco import SPLITS, make_coco
 from PIL import Image
 from torch import Tensor, nn
@@ -74,6 +75,8 @@ class Crew:
                 MASTER_PORT=str(port),
                 ACCELERATE_USE_CPU="true",
             )
+
+            PartialState._reset_state()  # of a training that this process has run before
 
             def look(*_: object) -> None:
                 if before is not None:

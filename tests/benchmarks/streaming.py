@@ -2,9 +2,9 @@
 
 Run as: OMP_NUM_THREADS=1 python tests/benchmarks/streaming.py [--record] [--folder FOLDER] [--share 1.0]
 
-Drawn numbers of COCO's exact shape are written to the folder (18 GB; they stay there). Then the same recipe takes
-some steps from memory and from disk, in turns, each in a process of its own; before a turn from disk the system
-is asked to forget what it has read of the file. With `--workers 1` the batches are prepared by another process.
+Drawn numbers of COCO's exact shape are written to the folder (18 GB; they stay there). Then the same recipe
+takes some steps from memory and from disk, in turns, each in a process of its own; before a turn from disk,
+the system is asked to forget what it has read. With `--workers 1` another process prepares the batches.
 """
 
 from __future__ import annotations
@@ -90,9 +90,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument(
-        "--record", action="store_true", help="write assets/results/benchmark_streaming-*.json"
-    )
+    parser.add_argument("--record", action="store_true", help="write a record into assets/results")
     parser.add_argument("--only", choices=("memory", "disk"), help=argparse.SUPPRESS)  # one turn, by itself
     options = parser.parse_args()
     if options.only:

@@ -8,7 +8,7 @@ import functools
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -54,6 +54,8 @@ class CaptionSplit:
     """(Nc,) int64: the picture of each caption."""
     picture_ids: list[str]
     """n: COCO's number where there is one, else the file's name, with its folder if the JSON names one."""
+    caption_ids: list[str] | None = None
+    """COCO's number of each caption, Nc; None: the annotation file does not give them."""
 
     def __repr__(self) -> str:
         """Summarise the split in one line: the captions of COCO would fill a notebook."""
@@ -301,7 +303,15 @@ def _caption_split(name: str, dataset: str, pictures: list[tuple[Entry, Path | N
         captions=[caption for entry, _ in pictures for caption in entry.captions],
         owner=owner.astype(np.int64),
         picture_ids=[entry.identity for entry, _ in pictures],
+        caption_ids=numbers_of([entry for entry, _ in pictures]),
     )
+
+
+def numbers_of(entries: Sequence[Entry]) -> list[str] | None:
+    """Return COCO's numbers of all captions, picture after picture; None: some have none."""
+    if any(entry.caption_ids is None for entry in entries):
+        return None
+    return [number for entry in entries for number in entry.caption_ids or ()]
 
 
 class _PictureFinder:
