@@ -1,6 +1,7 @@
 """COCO's numbers of the captions go with them, from the annotations to the tables that ask for them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,16 @@ def test_a_subset_and_a_joined_folder_keep_them(features: Path, tmp_path: Path) 
     assert split.caption_ids is not None and split.subset(2).caption_ids == split.caption_ids[:10]
     join([features, features], tmp_path / "joined")
     assert open_precomp(tmp_path / "joined").test.caption_ids == split.caption_ids
+
+
+def test_a_split_that_is_cut_short_cuts_its_numbers(coco: Path) -> None:
+    split = load_karpathy(coco)["test"]
+    first = split.subset(2)
+    assert split.caption_ids is not None and first.caption_ids == split.caption_ids[:10]
+    assert first.captions == split.captions[:10]
+    assert len(first.files) == len(first.picture_ids) == 2 and first.owner.tolist() == [0] * 5 + [1] * 5
+    with pytest.raises(ValueError, match="caption_ids of split 'test' has 15 entries: wanted 10"):
+        replace(split, captions=split.captions[:10])
 
 
 def test_too_few_numbers_are_refused(features: Path, tmp_path: Path) -> None:

@@ -641,16 +641,7 @@ def mobilenet(photographs: Path) -> Backbone:
 
 
 def few(splits: dict[str, CaptionSplit], pictures: int) -> dict[str, CaptionSplit]:
-    return {
-        name: replace(
-            split,
-            files=split.files[:pictures],
-            captions=split.captions[: 5 * pictures],
-            owner=split.owner[: 5 * pictures],
-            picture_ids=split.picture_ids[:pictures],
-        )
-        for name, split in splits.items()
-    }
+    return {name: split.subset(pictures) for name, split in splits.items()}
 
 
 def test_mobilenet_sees_dogs_where_captions_say_dog(photographs: Path, mobilenet: Backbone) -> None:

@@ -1,6 +1,5 @@
 """Systems that reason or attend, on real photographs: the features of a few pictures, learned by heart."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,16 +34,7 @@ SYSTEMS = (
 def few(photographs: Path, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """The cells of a few photographs of each part, with all their captions."""
     weights = photographs / "weights" / "mobilenetv2_100_same.safetensors"
-    splits = {
-        name: replace(
-            split,
-            files=split.files[:PICTURES],
-            captions=split.captions[: 5 * PICTURES],
-            owner=split.owner[: 5 * PICTURES],
-            picture_ids=split.picture_ids[:PICTURES],
-        )
-        for name, split in load_karpathy(photographs / "flickr8k").items()
-    }
+    splits = {name: split.subset(PICTURES) for name, split in load_karpathy(photographs / "flickr8k").items()}
     folder = tmp_path_factory.mktemp("photographs") / "features"
     return open_precomp(extract(splits, load_backbone("mobilenetv2_100_same", weights), folder, device="cpu"))
 

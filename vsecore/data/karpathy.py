@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import scandir
 from pathlib import Path
 
@@ -57,10 +57,35 @@ class CaptionSplit:
     caption_ids: list[str] | None = None
     """COCO's number of each caption, Nc; None: the annotation file does not give them."""
 
+    def __post_init__(self) -> None:
+        """Refuse numbers of other captions, such as those of a split that was cut short.
+
+        Raises:
+            ValueError: there are more or fewer of them.
+        """
+        if self.caption_ids is not None and len(self.caption_ids) != len(self.captions):
+            raise ValueError(
+                f"caption_ids of split {self.name!r} has {len(self.caption_ids)} entries: wanted "
+                f"{len(self.captions)}, one for each caption"
+            )
+
     def __repr__(self) -> str:
         """Summarise the split in one line: the captions of COCO would fill a notebook."""
         counts = f"{len(self.files)} pictures, {len(self.captions)} captions"
         return f"CaptionSplit({self.name!r} of {self.dataset}: {counts})"
+
+    def subset(self, pictures: int) -> "CaptionSplit":
+        """Return a split of the first pictures, with their captions."""
+        kept = np.flatnonzero(self.owner < pictures)
+        numbers = self.caption_ids
+        return replace(
+            self,
+            files=self.files[:pictures],
+            captions=[self.captions[row] for row in kept],
+            owner=self.owner[kept],
+            picture_ids=self.picture_ids[:pictures],
+            caption_ids=None if numbers is None else [numbers[row] for row in kept],
+        )
 
     def fingerprint(self) -> str:
         """Return a sha256 over names and captions, which the text files of a folder of features hold."""
