@@ -157,7 +157,7 @@ def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
                     assert system.recipe.training == replace(first.training, snapshots=snapshots)
                 else:
                     assert system.recipe.training == first.training
-                assert system.recipe.dim == SMALL["dim"]
+                assert system.recipe.dim == experiment.arms[arm].times_as_wide * SMALL["dim"]
                 for field in ("epochs", "learning_rate"):  # other recipes have other schedules and batches
                     assert getattr(system.recipe.training, field) == SMALL[f"training.{field}"]
                 assert system.recipe.image.encoder.name == system.member.features
@@ -195,6 +195,18 @@ def test_an_arm_may_vary_another_recipe_and_be_the_mean_of_several_variants():
     assert names("VSE++", "region") == [("vsepp_region_gru",)]
     for system in experiment.systems("BFAN both", "grid"):
         assert system.member == Member("grid")
+
+
+def test_an_arm_may_have_a_wider_space_than_the_others_and_the_same_parts():
+    experiment, shared = EXPERIMENTS["set_sizes"], FAIR_SCALE["scenes"]
+    narrow, wide = (
+        recipe_at(*experiment.systems(arm, "region"), shared)
+        for arm in ("one vector", "one vector, 16 times as wide")
+    )
+    assert (narrow.dim, wide.dim) == (shared["dim"], 16 * shared["dim"])
+    assert wide.override({"dim": narrow.dim}) == narrow
+    system = experiment.systems("one vector, 16 times as wide", "region")[0]
+    assert tuning.tuned(system, shared, lambda _: dict.fromkeys(tuning.LADDER, 1.0)).dim == wide.dim
 
 
 def test_an_experiment_sees_the_features_that_it_is_about_where_the_data_have_them():

@@ -1,5 +1,6 @@
 """A `.npy` file is mapped only if its header is true."""
 
+import os
 import warnings
 from pathlib import Path
 
@@ -100,3 +101,36 @@ def test_any_damage_to_a_header_is_refused_or_changes_no_number(tmp_path: Path) 
             assert "\n" not in str(error)
         else:
             assert pictures.nbytes == NUMBERS.nbytes
+
+
+def test_no_more_is_read_than_the_rows_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "ims.npy", NUMBERS)
+    pictures, size, read = MappedPictures(tmp_path / "ims.npy"), NUMBERS[0].nbytes, []
+    preadv = os.preadv
+
+    def counting(file: int, buffers: list[memoryview], at: int) -> int:
+        came = preadv(file, [buffers[0][: size - 5]], at)  # a disk may give less than was asked for
+        read.append((at - 128, came))
+        return came
+
+    monkeypatch.setattr(os, "preadv", counting)
+    wanted = np.array([[4, 1], [2, 5]])
+    assert np.array_equal(pictures[wanted], NUMBERS[wanted])
+    assert sum(came for _, came in read) == wanted.size * size
+    assert {at // size for at, _ in read} == {1, 2, 4, 5} and read == sorted(read, key=lambda one: one[0])
+    assert np.array_equal(pictures[3], NUMBERS[3]) and pictures[np.array([], int)].shape == (0, 4, 8)
+
+
+def test_a_file_that_is_cut_off_while_it_is_read_is_told(tmp_path: Path) -> None:
+    np.save(tmp_path / "ims.npy", NUMBERS)
+    pictures = MappedPictures(tmp_path / "ims.npy")
+    os.truncate(tmp_path / "ims.npy", 128 + NUMBERS[:5].nbytes + 3)
+    assert np.array_equal(pictures[np.array([4])], NUMBERS[[4]])
+    with pytest.raises(ValueError, match=r"ims\.npy was cut off while it was read: get the file again"):
+        pictures[np.array([5])]
+
+
+def test_where_rows_cannot_be_read_they_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "ims.npy", NUMBERS)
+    monkeypatch.delattr(os, "preadv")
+    assert np.array_equal(MappedPictures(tmp_path / "ims.npy")[np.array([5, 0])], NUMBERS[[5, 0]])

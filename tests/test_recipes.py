@@ -361,6 +361,7 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         "decay_epochs": 15,
         "decay_factor": 0.1,
         "clip_norm": 2.0,
+        "embed_at_a_time": None,
         "snapshots": 0,
     }
     options = {

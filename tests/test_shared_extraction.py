@@ -15,14 +15,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from accelerate.state import PartialState
 from coco import SPLITS, make_coco
 from PIL import Image
 from torch import Tensor, nn
 
-from vsecore.course.datasets import find_backbone
 from vsecore.data.backbones import Backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
+from vsecore.scenes.backbones import find_backbone
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
 
@@ -74,6 +75,8 @@ class Crew:
                 MASTER_PORT=str(port),
                 ACCELERATE_USE_CPU="true",
             )
+
+            PartialState._reset_state()  # of a training that this process has run before
 
             def look(*_: object) -> None:
                 if before is not None:

@@ -789,6 +789,8 @@ def distributed_recipe(batches):
         image__element_drop=0.2,
         text__word_drop=0.2,
         losses=["triplet", "reads_everything"],
+        # In parts, where several processes share the batch: together they still give one gradient.
+        training__embed_at_a_time=2 if "RANK" in os.environ else None,
     )
 
 

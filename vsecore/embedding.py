@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -60,3 +60,22 @@ class Embedding:
     def float(self) -> Embedding:
         """Return the embedding in float32, its mask as it is."""
         return self.map(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+
+
+def joined(parts: Sequence[Embedding]) -> Embedding:
+    """Concatenate embeddings; smaller sets are padded to the size of the largest."""
+    most = max(0 if part.elements is None else part.elements.shape[1] for part in parts)
+
+    def padded(x: Tensor) -> Tensor:
+        return torch.cat([x, x.new_zeros(len(x), most - x.shape[1], *x.shape[2:])], dim=1)
+
+    def behind(tensors: list[Tensor | None]) -> Tensor | None:
+        found = [tensor for tensor in tensors if tensor is not None]
+        return torch.cat(found) if found else None
+
+    return Embedding(
+        behind([part.vectors for part in parts]),
+        behind([None if part.elements is None else padded(part.elements) for part in parts]),
+        behind([None if part.mask is None else padded(part.mask) for part in parts]),
+        {name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
+    )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vsecore.data.splits import Split
 from vsecore.data.words import TokenizedCaptions, Tokenizer
-from vsecore.embedding import Embedding
+from vsecore.embedding import Embedding, joined
 from vsecore.model import VSE
 
 PIXELS_AT_A_TIME = 32
@@ -51,7 +51,7 @@ def encode(
         numbers, mask = tokens.rows(chosen)  # (b, L) each
         captions.append(_kept(model, model.encode_captions(numbers.to(device), mask.to(device))))
     model.train(was_training)
-    return _joined(pictures), _joined(captions)[torch.from_numpy(np.argsort(order))]
+    return joined(pictures), joined(captions)[torch.from_numpy(np.argsort(order))]
 
 
 def _pictures(split: Split, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor | None]:
@@ -72,22 +72,3 @@ def _kept(model: VSE, embedding: Embedding) -> Embedding:
     if kept.elements is not None and kept.mask is None:
         kept.mask = torch.ones(kept.elements.shape[:2], dtype=torch.bool)
     return kept
-
-
-def _joined(parts: list[Embedding]) -> Embedding:
-    """Concatenate embeddings; smaller sets are padded to the size of the largest."""
-    most = max(0 if part.elements is None else part.elements.shape[1] for part in parts)
-
-    def padded(x: Tensor) -> Tensor:
-        return torch.cat([x, x.new_zeros(len(x), most - x.shape[1], *x.shape[2:])], dim=1)
-
-    def behind(tensors: list[Tensor | None]) -> Tensor | None:
-        found = [tensor for tensor in tensors if tensor is not None]
-        return torch.cat(found) if found else None
-
-    return Embedding(
-        behind([part.vectors for part in parts]),
-        behind([None if part.elements is None else padded(part.elements) for part in parts]),
-        behind([None if part.mask is None else padded(part.mask) for part in parts]),
-        {name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
-    )

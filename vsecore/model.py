@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, cast
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from vsecore.embedding import Embedding
+from vsecore.embedding import Embedding, joined
 from vsecore.registry import names_read
 from vsecore.similarity import unit
 
@@ -82,10 +84,22 @@ class VSE(nn.Module):
             elements, mask = (elements, mask) if reasoner is None else reasoner(elements, mask)
         return _pooled(self.text_pool, elements, mask)
 
-    def forward(self, batch: Batch) -> tuple[Embedding, Embedding]:
-        """Embed a batch: its B pictures and its C captions."""
-        v = self.encode_pictures(batch.pictures, batch.picture_mask)
-        t = self.encode_captions(batch.tokens, batch.token_mask)
+    def forward(self, batch: Batch, at_a_time: int | None = None) -> tuple[Embedding, Embedding]:
+        """Embed a batch: its B pictures and its C captions.
+
+        Args:
+            batch: what to embed.
+            at_a_time: of how many pictures, and captions, the layers are kept for the backward pass at once;
+                None: of all. With fewer, each part is embedded, everything in between is forgotten, and the
+                backward pass embeds the part once more. So a batch of thousands fits into little memory, and
+                still compares all with all: the gradient is that of the whole batch. Dropout is drawn part by
+                part, and the same in both passes.
+
+        Source: Gao et al. 2021 (gradient caching); here by PyTorch's activation checkpointing, a part at a
+        time.
+        """
+        v = _in_parts(self.encode_pictures, batch.pictures, batch.picture_mask, at_a_time)
+        t = _in_parts(self.encode_captions, batch.tokens, batch.token_mask, at_a_time)
         return v, t
 
     def scores(self, v: Embedding, t: Embedding) -> Tensor:
@@ -126,6 +140,20 @@ class VSE(nn.Module):
             predict = getattr(pool, "predict", None)
             if isinstance(predict, nn.Module):
                 yield from predict.parameters()
+
+
+def _in_parts(
+    encode: Callable[[Tensor, Tensor | None], Embedding], items: Tensor, mask: Tensor | None, size: int | None
+) -> Embedding:
+    """Embed items (B, ...) with their mask (B, N), keeping the layers of `size` of them at once at most."""
+    if size is None or len(items) <= size or not torch.is_grad_enabled():
+        return encode(items, mask)
+    parts = []
+    for start in range(0, len(items), size):
+        rows = slice(start, start + size)
+        own = None if mask is None else mask[rows]
+        parts.append(checkpoint(encode, items[rows], own, use_reentrant=False))
+    return joined(parts)
 
 
 def _pooled(pool: nn.Module | None, elements: Tensor, mask: Tensor | None) -> Embedding:

@@ -177,17 +177,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--kills", type=int, default=20, help="of each kind of work")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    options = parser.parse_args()
-    dice, lost = random.Random(options.seed), False
     work: dict[str, Callable[..., tuple[int, list[str]]]] = {
         "training": training,
         "extraction": extraction,
         "extraction by two": shared_extraction,
         "import": importing,
     }
-    for name, one in work.items():
+    parser.add_argument("--only", nargs="+", choices=work, default=work, help="kinds of work")
+    options = parser.parse_args()
+    dice, lost = random.Random(options.seed), False
+    for name in options.only:
         with tempfile.TemporaryDirectory() as folder:
-            met, differing = one(options.kills, dice, Path(folder))
+            met, differing = work[name](options.kills, dice, Path(folder))
         print(
             f"{name}: {options.kills} kills, {met} of them at work; lost: {', '.join(differing) or 'nothing'}"
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from small import make_bert
 
 from battery.attempt import Defect, Said, library, vse
 from vsecore import records
+from vsecore.data.receipts import Receipt
+from vsecore.data.unpacking import read_members, unpack
 
 SHORT = ["--set", "dim=8", "--set", "training.epochs=1", "--set", "training.batch_size=4"]
 SMALL = [*SHORT, "--set", "text.encoder.word_dim=4", "--set", "text.encoder.minimum_count=1"]
@@ -103,6 +106,41 @@ def _photographs(folder: Path, whole: Path) -> bool:
     if not extract.works and (folder / "out" / "meta.json").exists():
         raise Defect("silent: a folder that looks whole, after a refusal")
     return _agreed(check, extract, "extract")
+
+
+def make_archive(folder: Path) -> None:
+    """A zip file of pictures, as it is downloaded."""
+    (folder / "pictures").mkdir()
+    _make_pictures(folder / "pictures")
+    with zipfile.ZipFile(folder / "pictures.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted((folder / "pictures").iterdir()):
+            archive.write(path, f"pictures/{path.name}")
+
+
+def _archive(folder: Path, whole: Path) -> bool:
+    archive, out = folder / "pictures.zip", folder / "out"
+    said = library("unpack", lambda: unpack(archive, read_members(archive, ("pictures/",)), out))
+    if not said.works and out.exists():
+        raise Defect("silent: a folder that looks whole, after a refusal")
+    if said.works and _contents(out / "pictures") != _contents(whole / "pictures"):
+        raise Defect("silent: other pictures than were packed")
+    return said.works
+
+
+def make_receipt(folder: Path) -> None:
+    """Photographs that were downloaded, with the receipt."""
+    make_album(folder)
+    (folder / "pictures").mkdir()
+    make_archive(folder / "pictures")
+    members = [asdict(one) for one in read_members(folder / "pictures" / "pictures.zip")]
+    for one in members:
+        one["name"] = one["name"].replace("pictures", "images")
+    told = Receipt("http://x/pictures.zip", 1, "ab", None, "server", "first download", [])
+    (folder / "pictures.zip.receipt.json").write_text(json.dumps(asdict(told) | {"members": members}))
+
+
+def _receipt(folder: Path, whole: Path) -> bool:
+    return vse("data", "check", folder).works
 
 
 # What is computed from them.
@@ -335,6 +373,8 @@ KINDS = [
     Kind("annotations (Karpathy)", make_album, ("dataset_album.json",), _photographs),
     Kind("annotations (Flickr8k)", make_flickr8k, ("*.txt",), _photographs),
     Kind("pictures", make_album, ("images/*.jpg",), _photographs),
+    Kind("downloaded archives", make_archive, ("*.zip",), _archive),
+    Kind("receipts of downloads", make_receipt, ("*.json",), _receipt),
     Kind("feature folders", make_features, ("*",), _features),
     Kind("unfinished extractions", make_unfinished, ("out/*", "out/.*.part"), _extraction),
     Kind("finished extractions", make_finished, ("out/*",), _extraction),

@@ -15,7 +15,7 @@ from typing import IO, Annotated, Any, NoReturn
 import typer
 
 from vsecore import threads
-from vsecore.cli import course, data, experiments, mining, planning, runs, scenes
+from vsecore.cli import course, data, experiments, mining, planning, runs, scenes, search
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 app.add_typer(scenes.app, name="scenes")
 app.add_typer(data.app, name="data")
+app.add_typer(search.app, name="search")
 for command in (
     planning.plan,
     runs.train,
@@ -55,6 +56,10 @@ def main() -> None:
         _refuse(ended.__context__)
     except Exception as error:
         _refuse(error)
+
+
+SEARCHES = ("faiss", "python_multipart", "qdrant_client", "starlette", "uvicorn")
+"""Modules of the extra "search"."""
 
 
 class _Output:
@@ -89,7 +94,8 @@ def _refuse(error: BaseException) -> NoReturn:
     expected = missing or isinstance(error, ValueError | OSError | FloatingPointError)
     if "--debug" in sys.argv or not expected:
         raise error
-    remedy = ", which this command needs: pip install 'vsecore[course]' brings it" if missing else ""
+    extra = "search" if isinstance(error, ModuleNotFoundError) and error.name in SEARCHES else "course"
+    remedy = f", which this command needs: pip install 'vsecore[{extra}]' brings it" if missing else ""
     if isinstance(error, BrokenPipeError):
         remedy = ": a process that this command works with has ended; give the command again"
     _complain(f"{error}{remedy}")

@@ -1,4 +1,4 @@
-"""`vse data`: check photographs and features, extract features, and join them."""
+"""`vse data`: get photographs, check them and features, extract features, and join them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,38 @@ import typer
 from vsecore import stopping
 from vsecore.cli.options import check_writable
 
-app = typer.Typer(no_args_is_help=True, help="Photographs and features: check them, extract them.")
+app = typer.Typer(no_args_is_help=True, help="Photographs and features: get, check, extract them.")
+
+
+@app.command("get")
+def data_get(
+    name: Annotated[Literal["coco", "flickr30k", "flickr8k"], typer.Argument(help="Which collection.")],
+    root: Annotated[Path, typer.Option(help="The folder to put it into.")],
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only this archive, such as val2014.zip. Can be repeated.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="The address of a folder with the same archives, instead of the official."
+        ),
+    ] = None,
+    delete_archives: Annotated[
+        bool, typer.Option("--delete-archives", help="Delete each archive once it is unpacked.")
+    ] = False,
+) -> None:
+    """Download photographs and captions, as far as that is allowed, and say what else is to do. Resumes.
+
+    Run it again to bring back files that are missing or damaged.
+    """
+    check_writable("--root", root)
+    from vsecore.data.collections import get
+
+    stopping.advise(lambda: "continue with the same command")
+    complete = get(name, root, only=only or [], base=source, delete_archives=delete_archives, say=typer.echo)
+    if not complete:
+        raise typer.Exit(1)
+    typer.echo(f"next: vse data check {root}")
 
 
 @app.command("check")
@@ -31,6 +62,10 @@ def data_check(
         typer.echo(f"warning: {warning}", err=True)
     for problem in report.problems:
         typer.echo(f"problem: {problem}", err=True)
+    for loss in report.lost:
+        typer.echo(f"lost: {loss}", err=True)
+    if report.next_command:
+        typer.echo(f"next: {report.next_command}", err=True)
     if report.problems:
         raise typer.Exit(1)
     typer.echo("ready")
@@ -63,10 +98,10 @@ def data_extract(
     Several processes share the work: accelerate launch -m vsecore data extract ...
     """
     check_writable("OUT", out)
-    from vsecore.course.datasets import find_backbone
     from vsecore.data.backbones import MirroredBackbone
     from vsecore.data.extraction import extract
     from vsecore.data.karpathy import load_karpathy
+    from vsecore.scenes.backbones import find_backbone
 
     if out.resolve() == root.resolve():
         raise ValueError(f"OUT {out} is the folder of the photographs: name another one for the features")

@@ -146,7 +146,8 @@ def train(
     step, waiting = run.timings["step_seconds"], run.timings["data_wait"]
     typer.echo(f"run: {folder} (a step took {step:.3f} s, {waiting:.1%} of it waiting for data)")
     if record is not None:
-        note = f"best epoch on dev, evaluated on {len(dataset.test)} test pictures"
+        pool = dataset.test
+        note = f"best epoch on dev, evaluated on {len(pool)} test pictures, split {pool.names_digest()}"
         entry = records.record_run(run, metrics, note + found)
         typer.echo(f"record: {records.write(entry, record)}")
 
@@ -173,6 +174,12 @@ def evaluate(
     ] = None,
     split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
     folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
+    coco: Annotated[
+        bool,
+        typer.Option(
+            "--coco", help="The four tables of COCO's 5,000 test pictures: 1K, 5K, CxC and ECCV Caption."
+        ),
+    ] = False,
     weights: Annotated[
         list[float] | None,
         typer.Option("--weight", help="How much each counts, in their order; repeat it. [default: the same]"),
@@ -183,13 +190,15 @@ def evaluate(
     """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities."""
     check_writable("--record", record)
     from vsecore import records
-    from vsecore.evaluation import ensemble
+    from vsecore.evaluation import coco_benchmarks, ensemble
     from vsecore.evaluation import evaluate as measure
 
     if split not in ("train", "dev", "test"):
         raise ValueError(f"--split is {split!r}; it must be train, dev or test")
     if vectors is not None and CCA not in runs:
         raise ValueError("--vectors is given, but only cca takes them here: a run has its own")
+    if coco and (folds is not None or split != "test"):
+        raise ValueError("--coco is given with --folds or --split: its tables have splits of their own")
     sources = data or ["scenes"]
     if len(sources) not in (1, len(runs)):
         raise ValueError(f"--data is given {len(sources)} times for {len(runs)} runs: give one, or one each")
@@ -212,12 +221,23 @@ def evaluate(
         seconds += took
         if part.captions != parts[0].captions or part.picture_ids != parts[0].picture_ids:
             raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")
-    metrics = measure(ensemble(*scores, weights=weights or ()), parts[0].owner, folds)
+    together, pool = ensemble(*scores, weights=weights or ()), parts[0]
+    of_pool = f"{len(pool)} {split} pictures, {len(pool.captions)} captions, split {pool.names_digest()}"
+    typer.echo(of_pool)
+    if coco:
+        if pool.caption_ids is None:
+            raise ValueError(
+                f"--coco needs COCO's numbers of the captions, and {sources[0]} has none: extract the "
+                "features again from a dataset_coco.json with sentids (they are then in test_caption_ids.txt)"
+            )
+        metrics = coco_benchmarks(together, pool.picture_ids, pool.caption_ids)
+    else:
+        metrics = measure(together, pool.owner, folds)
     for name, value in metrics.items():
-        typer.echo(f"{name:<12} {value:8.2f}")
+        typer.echo(f"{name:<22} {value:8.2f}")
     if record is not None:
         in_folds = f", mean of {folds} folds" if folds else ""
-        note = f"mean similarity of {len(runs)} systems on {len(parts[0])} {split} pictures{in_folds}"
+        note = f"mean similarity of {len(runs)} systems on {of_pool}{in_folds}"
         entry = records.record_ensemble(members, split, metrics, seconds, note)
         typer.echo(f"record: {records.write(entry, record)}")
 

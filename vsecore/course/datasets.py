@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
-from torch import nn
 
 from vsecore import scenes
 from vsecore.data.backbones import MOBILENET, Backbone, load_backbone
@@ -19,9 +18,8 @@ from vsecore.data.files import cache_folder, holds, write_atomically
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
 from vsecore.data.picture_files import open_picture
 from vsecore.data.splits import Dataset, FeatureKind, Split
+from vsecore.scenes.backbones import find_backbone
 from vsecore.scenes.build import NETWORK_OF
-from vsecore.scenes.facts import SIDE
-from vsecore.scenes.networks import NETWORKS, load_network
 from vsecore.typed import convert
 
 #: Every collection that the course knows by name.
@@ -93,22 +91,6 @@ def open_backbone(name: str, root: Path | None = None, *, features: FeatureKind 
         raise ValueError(f"root is missing: name the folder of {name}")
     weights = _local_weights(root) if features == "grid" else None  # they are a MobileNet's
     return load_backbone(BACKBONES[features] if weights is None else MOBILENET, weights)
-
-
-def find_backbone(name: str, weights: Path | None = None, picture_size: int | None = None) -> Backbone:
-    """A network by name: one of the embedded world's ("scenes-cnn", "scenes-vit"), or `load_backbone`'s.
-
-    Raises:
-        ValueError: an unknown name, or weights or a size of pictures that do not fit.
-        FileNotFoundError: the weights are missing.
-    """
-    if name not in NETWORKS:
-        return load_backbone(name, weights, picture_size)
-    if picture_size not in (None, SIDE):
-        raise ValueError(f"picture_size is {picture_size}: {name} takes pictures of {SIDE} and no others")
-    if weights is not None:
-        raise ValueError(f"{name} has its own weights: leave --weights out")
-    return Backbone(name, load_network(name), nn.Identity(), SIDE)
 
 
 def picture_files(root: Path, split: str) -> list[Path]:

@@ -78,6 +78,7 @@ DatasetName = Annotated[str, AfterValidator(dataset_name)]
 @dataclass(frozen=True)
 class _Sentence:
     raw: str
+    sentid: int | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,8 @@ class Entry:
     captions: list[str]
     place: str
     """The entry's place in the annotation file."""
+    caption_ids: list[str] | None = None
+    """COCO's number of each caption; None: the file does not give the numbers of all."""
 
 
 def read_annotations(path: Path) -> tuple[str, list[Entry]]:
@@ -130,10 +133,12 @@ def read_annotations(path: Path) -> tuple[str, list[Entry]]:
             identity=str(PurePosixPath(image.filepath, image.filename))
             if image.cocoid is None
             else str(image.cocoid),
-            captions=_first_captions(sentence.raw for sentence in image.sentences),
+            captions=list(captions),
             place=f"images[{row}]",
+            caption_ids=None if None in numbers else [str(number) for number in numbers],
         )
         for row, image in enumerate(content.images)
+        for captions, numbers in [_first_captions((one.raw, one.sentid) for one in image.sentences)]
     ]
     _refuse_repeats(path, entries)
     _refuse_repeated_numbers(path, content.images)
@@ -197,7 +202,7 @@ def _read_flickr8k(path: Path) -> list[Entry]:
             "",
             picture,
             picture,
-            _first_captions(captions.get(picture, {}).values()),
+            list(_first_captions((caption, None) for caption in captions.get(picture, {}).values())[0]),
             picture,
         )
         for picture in splits | captions  # first in the order of the lists, then the rest
@@ -211,10 +216,16 @@ def _checked(picture: str, place: str) -> str:
         raise ValueError(f"{place}: the picture is {picture[:60]!r}: wanted {error}") from None
 
 
-def _first_captions(raw: Iterable[str]) -> list[str]:
-    """Return the first five captions that are not empty, each on one line: some of COCO's contain a break."""
-    tidy = (" ".join(sentence.replace("\ufeff", " ").split()) for sentence in raw)
-    return [sentence for sentence in tidy if sentence][:CAPTIONS_A_PICTURE]
+def _first_captions(
+    raw: Iterable[tuple[str, int | None]],
+) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
+    """Return the first five captions that are not empty, and their numbers.
+
+    Each caption is brought onto one line: some of COCO's contain a break.
+    """
+    tidy = ((" ".join(sentence.replace("\ufeff", " ").split()), number) for sentence, number in raw)
+    first = [(sentence, number) for sentence, number in tidy if sentence][:CAPTIONS_A_PICTURE]
+    return tuple(sentence for sentence, _ in first), tuple(number for _, number in first)
 
 
 def _refuse_repeated_numbers(path: Path, images: list[_Image]) -> None:

@@ -31,7 +31,7 @@ from vsecore.data.extraction import (
     refuse_uneven_captions,
 )
 from vsecore.data.feature_rows import FeatureRows, digest_of
-from vsecore.data.karpathy import CaptionSplit, lines_sha256
+from vsecore.data.karpathy import CaptionSplit, lines_sha256, numbers_of
 from vsecore.typed import counted, short
 
 NAME = "bottom-up attention"
@@ -418,6 +418,7 @@ def _read_splits(captions: Path) -> tuple[dict[str, CaptionSplit], dict[str, _Pl
             captions=[caption for entry in own for caption in entry.captions],
             owner=np.repeat(np.arange(len(own)), counts),
             picture_ids=[entry.identity for entry in own],
+            caption_ids=numbers_of(own),
         )
         for row, entry in enumerate(own):
             for known_as in _names_of(entry):

@@ -31,6 +31,8 @@ from vsecore.processes import Crew, from_main_process, join_crew
 from vsecore.typed import counted, short
 
 META, UNFINISHED = "meta.json", "extraction.json"
+CAPTION_IDS = "caption_ids"
+"""Ends the name of the file with COCO's numbers of a split's captions, which CxC and ECCV Caption ask for."""
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -256,9 +258,12 @@ class Extraction:
     def texts(self, name: str) -> dict[Path, str]:
         """Return the text files that go beside the features: the names of the pictures, and the captions."""
         split = self.caption_splits[name]
-        lines = (split.picture_ids, split.captions)
-        texts = ("".join(f"{line}\n" for line in some) for some in lines)
-        return dict(zip(_text_files(self.folder, name), texts, strict=True))
+        lines = {"ids": split.picture_ids, "caps": split.captions, CAPTION_IDS: split.caption_ids}
+        return {
+            self.folder / f"{name}_{kind}.txt": "".join(f"{line}\n" for line in some)
+            for kind, some in lines.items()
+            if some is not None
+        }
 
     def inspect(self) -> dict[str, Verdict]:
         """Find out what is already in the folder.
@@ -448,11 +453,6 @@ def _read_settings(path: Path) -> Settings:
     except ValueError as error:
         raise ValueError(f"{error}; or empty the folder, and extract everything again") from None
     return settings
-
-
-def _text_files(folder: Path, name: str) -> tuple[Path, Path]:
-    """Return the files that hold the names of a split's pictures, and its captions."""
-    return folder / f"{name}_ids.txt", folder / f"{name}_caps.txt"
 
 
 def _size(count: int) -> str:

@@ -15,7 +15,15 @@ from pydantic import Field
 from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, DatasetName, expanded, read_lines
 from vsecore.data.backbones import Backbone, load_backbone
-from vsecore.data.extraction import META, UNFINISHED, extract, find_damage, first_not_finite, has_checksums
+from vsecore.data.extraction import (
+    CAPTION_IDS,
+    META,
+    UNFINISHED,
+    extract,
+    find_damage,
+    first_not_finite,
+    has_checksums,
+)
 from vsecore.data.karpathy import DataReport, lines_sha256
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, FeatureKind, Split
@@ -230,10 +238,21 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
         captions=captions,
         owner=np.repeat(np.arange(len(pictures)), each),
         picture_ids=identities,
+        caption_ids=_caption_ids(folder / f"{theirs}_{CAPTION_IDS}.txt", len(captions)),
     )
     _compare_with_meta(whole, split, theirs, meta)
     named: Literal["names", "counts"] = "counts" if _are_counts(identities) else "names"
     return _Opened(split, whole, repeats, named if has_ids else "none")
+
+
+def _caption_ids(path: Path, captions: int) -> list[str] | None:
+    """Return COCO's number of each caption; None: there is no such file: other programs write none."""
+    if not path.exists():
+        return None
+    lines = _full_lines(path)
+    if len(lines) != captions:
+        raise ValueError(f"{path} has {len(lines)} lines for {captions} captions: get it again, or delete it")
+    return lines
 
 
 def _are_counts(identities: list[str]) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from vsecore.data import files
-from vsecore.data.extraction import META
+from vsecore.data.extraction import CAPTION_IDS, META
 from vsecore.data.features import open_precomp
 from vsecore.data.karpathy import lines_sha256
 from vsecore.data.splits import Dataset, Split
@@ -87,7 +87,11 @@ def _write(out: Path, name: str, splits: Sequence[Split]) -> None:
     joined = np.concatenate([mean_elements(split) for split in splits], axis=1)[:, None]  # (n, 1, F)
     with files.write_atomically(out / f"{name}_ims.npy") as file:
         np.save(file, joined.astype(np.float16))
-    for kind, lines in (("ids", splits[0].picture_ids), ("caps", splits[0].captions)):
+    first = splits[0]
+    texts = {"ids": first.picture_ids, "caps": first.captions, CAPTION_IDS: first.caption_ids}
+    for kind, lines in texts.items():
+        if lines is None:
+            continue
         with files.write_atomically(out / f"{name}_{kind}.txt", "w") as file:
             file.write("".join(f"{line}\n" for line in lines))
 

@@ -8,7 +8,7 @@ import functools
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +21,8 @@ from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, Entry, expanded, read_annotations
 from vsecore.data.feature_rows import digest_of
 from vsecore.data.picture_files import open_picture
+from vsecore.data.receipts import losses
+from vsecore.data.sources import COLLECTIONS
 from vsecore.data.splits import LONGEST_CAPTION
 from vsecore.typed import counted, short
 
@@ -52,6 +54,8 @@ class CaptionSplit:
     """(Nc,) int64: the picture of each caption."""
     picture_ids: list[str]
     """n: COCO's number where there is one, else the file's name, with its folder if the JSON names one."""
+    caption_ids: list[str] | None = None
+    """COCO's number of each caption, Nc; None: the annotation file does not give them."""
 
     def __repr__(self) -> str:
         """Summarise the split in one line: the captions of COCO would fill a notebook."""
@@ -78,6 +82,10 @@ class DataReport:
     """What may make results look better or worse than they are, but lets everything run."""
     problems: list[str] = field(default_factory=list)
     """What must be corrected before training."""
+    lost: list[str] = field(default_factory=list)
+    """Every file that is missing or damaged, one line each; a folder without a single file is one line."""
+    next_command: str | None = None
+    """What brings lost files back; None: no command can."""
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -143,6 +151,7 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
         finder = _PictureFinder(root)
         found = _find_pictures(finder, entries)
         report.problems += map(str, _mistakes(root, annotations, found))
+        report.lost += _missing(found)
         for name, pictures in found.items():
             captions = sum(len(entry.captions) for entry, _ in pictures)
             report.facts.append(f"{name}: {len(pictures)} pictures, {captions} captions")
@@ -161,10 +170,39 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
         present = {name: [path for _, path in pictures if path] for name, pictures in found.items()}
         unreadable = _unreadable([path for paths in present.values() for path in paths])
         report.problems += unreadable.values()
+        report.lost += (f"{path.relative_to(root)}: cannot be read" for path in unreadable)
+        told = {path.name for path in unreadable}
+        told |= {entry.file_name for some in found.values() for entry, path in some if path is None}
+        changed = [loss for loss in losses(root) if Path(loss[0]).name not in told]
+        report.lost += (f"{name}: {what}" for name, what in changed)
+        if changed:
+            names = [name for name, _ in changed]
+            report.problems.append(f"of what was downloaded, {counted(names, 'file')} missing or damaged")
+        if report.lost and dataset in COLLECTIONS:
+            report.next_command = f"vse data get {dataset} --root {root}"
         report.warnings += _shared(
             {name: [path for path in paths if path not in unreadable] for name, paths in present.items()}
         )
     return report
+
+
+def _missing(found: "_Found") -> Iterator[str]:
+    """Name each picture that is missing, or the folder if it has none of its pictures."""
+    folders: dict[str, list[tuple[Entry, Path | None]]] = {}
+    for pictures in found.values():
+        for entry, path in pictures:
+            folders.setdefault(entry.folder, []).append((entry, path))
+    for folder, pictures in folders.items():
+        missing = [entry for entry, path in pictures if path is None]
+        if len(missing) == len(pictures) > 3:
+            yield f"{folder or 'the pictures'}: all {len(missing)} missing"
+        else:
+            yield from (f"{_told(str(Path(folder, entry.file_name)))}: missing" for entry in missing)
+
+
+def _told(name: str) -> str:
+    """Return a path as it is, unless it is longer than a disk's names: then its text file is damaged."""
+    return name if len(name) <= 300 else f"{name[:28]}...{name[-28:]}"
 
 
 def _unreadable(present: list[Path]) -> dict[Path, str]:
@@ -265,7 +303,15 @@ def _caption_split(name: str, dataset: str, pictures: list[tuple[Entry, Path | N
         captions=[caption for entry, _ in pictures for caption in entry.captions],
         owner=owner.astype(np.int64),
         picture_ids=[entry.identity for entry, _ in pictures],
+        caption_ids=numbers_of([entry for entry, _ in pictures]),
     )
+
+
+def numbers_of(entries: Sequence[Entry]) -> list[str] | None:
+    """Return COCO's numbers of all captions, picture after picture; None: some have none."""
+    if any(entry.caption_ids is None for entry in entries):
+        return None
+    return [number for entry in entries for number in entry.caption_ids or ()]
 
 
 class _PictureFinder:
@@ -337,5 +383,5 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
         return text
     raise FileNotFoundError(
         f"{root} holds no dataset_*.json and no Flickr8k.token.txt: put Karpathy's dataset_coco.json, "
-        "dataset_flickr30k.json or dataset_flickr8k.json there"
+        "dataset_flickr30k.json or dataset_flickr8k.json there (vse data get brings them)"
     )

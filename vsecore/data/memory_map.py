@@ -1,11 +1,13 @@
 """Features or pixels that are mapped from disk and sent between processes as a file name."""
 
+import functools
 import io
 import math
+import os
 import tokenize
 import warnings
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -29,7 +31,9 @@ _PARSING = (
 class MappedPictures:
     """Features or pixels that stay on disk: rows are read when they are asked for.
 
-    Unlike numpy's own memory map, it is sent to another process as the file's name, not its content.
+    Unlike numpy's own memory map, it is sent to another process as the file's name, not its content. Rows in
+    random order are read by their exact bytes: for a row that is touched through a map, the system would
+    read its neighbours too, many times as much as is wanted.
 
     Args:
         path: a `.npy` file of features, (n, N, F) floats, or of pixels, (n, 3, H, W) uint8 or floats.
@@ -69,7 +73,34 @@ class MappedPictures:
         rows = np.asarray(rows)
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"rows {rows.min()} to {rows.max()}: {self.path} has 0 to {len(self) - 1}")
-        return np.asarray(np.take(self._map, self.rows.start + self.rows.step * rows, axis=0))
+        wanted = self.rows.start + self.rows.step * rows
+        if self._file is None:
+            return np.asarray(np.take(self._map, wanted, axis=0))
+        return self._read(wanted.ravel()).reshape(*rows.shape, *self.shape[1:])
+
+    @functools.cached_property
+    def _file(self) -> IO[bytes] | None:
+        """The file, to read rows from; None where they do not lie one after the other, or on Windows."""
+        if not hasattr(os, "preadv") or not self._map.flags.c_contiguous:
+            return None
+        file = self.path.open("rb", buffering=0)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        return file
+
+    def _read(self, rows: np.ndarray) -> np.ndarray:
+        """Read the bytes of some rows of the file, (R,), in the order in which they lie on the disk."""
+        assert self._file is not None
+        out = np.empty((len(rows), *self._map.shape[1:]), self._map.dtype)  # (R, N, F)
+        size = self._map[0].nbytes
+        for place in np.argsort(rows).tolist():
+            left, at = memoryview(out[place]).cast("B"), self._map.offset + int(rows[place]) * size
+            while len(left):
+                read = os.preadv(self._file.fileno(), [left], at)
+                if not read:
+                    raise ValueError(f"{self.path} was cut off while it was read: get the file again")
+                left, at = left[read:], at + read
+        return out
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return all pictures: the file's own pages, which are read-only, or a copy if one is needed."""
@@ -79,7 +110,7 @@ class MappedPictures:
         return MappedPictures, (self.path, self.rows)
 
 
-def _open_npy(path: Path) -> np.ndarray:
+def _open_npy(path: Path) -> np.memmap[Any, Any]:
     """Map a file after its header is checked: a damaged header may claim any shape and size."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or extract the features from pictures")

@@ -169,7 +169,14 @@ def load_photographs(root: str | Path, view: View | None = None) -> Dataset:
 def from_files(splits: Mapping[str, CaptionSplit], view: View) -> Dataset:
     """Make a dataset of pixels from "train", "dev" and "test" as `load_karpathy` gives them."""
     made = {
-        name: Split(name, Photographs(one.files, view), one.captions, one.owner, one.picture_ids)
+        name: Split(
+            name,
+            Photographs(one.files, view),
+            one.captions,
+            one.owner,
+            one.picture_ids,
+            caption_ids=one.caption_ids,
+        )
         for name, one in splits.items()
     }
     return Dataset(splits["train"].dataset, made["train"], made["dev"], made["test"], "pixels")

@@ -51,6 +51,7 @@ class Split:
         picture_counts: how many of the N elements of each picture are real, (n,); None: all.
         targets: something to predict for each caption, such as a sentence encoder's vectors, (Nc, T)
             floats; None: nothing.
+        caption_ids: COCO's number of each caption, Nc, which CxC and ECCV Caption ask for; None: unknown.
 
     Raises:
         ValueError: the parts do not fit each other.
@@ -63,6 +64,7 @@ class Split:
     picture_ids: list[str]
     picture_counts: np.ndarray | None = None
     targets: np.ndarray | None = None
+    caption_ids: list[str] | None = None
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit each other, before hours of training are lost."""
@@ -101,6 +103,11 @@ class Split:
             )
         self._check_picture_counts()
         self._check_targets()
+        if self.caption_ids is not None and len(self.caption_ids) != len(self.captions):
+            raise ValueError(
+                f"caption_ids of split {self.name!r} has {len(self.caption_ids)} entries: "
+                f"wanted {len(self.captions)}, one for each caption"
+            )
 
     def _check_pictures(self) -> None:
         shape, dtype = tuple(self.pictures.shape), self.pictures.dtype
@@ -210,10 +217,15 @@ class Split:
             picture_ids=self.picture_ids[:pictures],
             picture_counts=None if self.picture_counts is None else self.picture_counts[:pictures],
             targets=None if self.targets is None else self.targets[kept],
+            caption_ids=None if self.caption_ids is None else [self.caption_ids[row] for row in kept],
         )
 
+    def names_digest(self) -> str:
+        """Return twelve digits of a sha256 over the pictures' names: all who test on them get the same."""
+        return hashlib.sha256("\n".join(self.picture_ids).encode()).hexdigest()[:12]
+
     def fingerprint(self) -> str:
-        """Return a sha256 that changes with the captions, their pictures, or the features; not the targets.
+        """Return a sha256 that changes with the captions, their pictures, or the features, and nothing else.
 
         It reads only the shape of the features and 64 evenly spaced rows, not all 33 GB on disk.
         """

@@ -73,7 +73,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "set_sizes": Experiment(
         "How many slots, how many rounds, and how sharp a maximum?",
-        "Kim et al. 2023 (DivE), table 4",
+        "Kim et al. 2023 (DivE), table 4 and appendix B.1",
         _DIVE,
         {
             "K = 4, T = 4, α = 16": _arm("", "DivE"),
@@ -83,6 +83,9 @@ EXPERIMENTS: dict[str, Experiment] = {
                 f"α = {alpha}": _arm(f"+alpha_{alpha}", f"DivE, α = {alpha}")
                 for alpha in (1, 2, 4, 8, 32, 64)
             },
+            # As many multiplications a pair as sets of four vectors need: each with each.
+            "one vector": Arm("+gpo", recipe="2ad_{features}_gru"),
+            "one vector, 16 times as wide": Arm("+gpo", recipe="2ad_{features}_gru", times_as_wide=16),
         },
         features="region",
         world=AMBIGUOUS,

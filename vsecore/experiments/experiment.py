@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments.worlds import SCENES, WORLDS
@@ -33,6 +34,7 @@ class Arm:
     mean_of: tuple[str, ...] = ()  # variants on the same features, an ensemble by mean similarity
     recipe: str = ""  # which it varies; "": the experiment's
     mined_by: str = ""  # the arm, one system, whose model of the same seed mines its offline negatives
+    times_as_wide: int = 1  # its joint space, as a multiple of that of the others
     only_false: bool = False  # mined negatives that are true of their anchor are left out: needs known truth
 
 
@@ -43,6 +45,13 @@ class Candidates:
     recipes: tuple[str, ...]  # names, as `recipes.get` reads them
     member: Member
     mined: Mined | None = None  # where its offline negatives come from, if another training mines them
+    times_as_wide: int = 1  # the joint space, as a multiple of that of the other systems
+
+    def changes(self, shared: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the changes to its recipes, from those that all systems of the experiment share."""
+        if self.times_as_wide == 1:
+            return shared
+        return {**shared, "dim": self.times_as_wide * shared["dim"]}
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,9 @@ class Experiment:
         parts = parts or [(Member(features), (variants,)) for variants in chosen.mean_of]
         return [
             Candidates(
-                tuple(recipe.format(features=member.features) + variants for variants in several), member
+                tuple(recipe.format(features=member.features) + variants for variants in several),
+                member,
+                times_as_wide=chosen.times_as_wide,
             )
             for member, several in parts or [(Member(features), alternatives)]
         ]

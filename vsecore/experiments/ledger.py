@@ -45,12 +45,12 @@ def studied(
     features = features or experiment.features_on(data)
     entries = records.find(folder, data=experiment.data_named(data)) if folder.is_dir() else []
     used: list[Record] = []
-    known: dict[tuple[str, str], dict[float, float]] = {}
+    known: dict[tuple[str, str, int], dict[float, float]] = {}
 
-    def tried(recipe: str, mined: Mined | None) -> dict[float, float]:
-        key = (recipe, mined.digest if mined else "")
+    def tried(recipe: str, mined: Mined | None, dim: int) -> dict[float, float]:
+        key = recipe, mined.digest if mined else "", dim
         if key not in known:
-            by_rate = tuning.recorded(recipe, changes, entries, mined)
+            by_rate = tuning.recorded(recipe, {**changes, "dim": dim}, entries, mined)
             used.extend(entry for several in by_rate.values() for entry in several)
             known[key] = tuning.tried(by_rate)
         return known[key]
@@ -58,7 +58,8 @@ def studied(
     def recipe_of(candidates: Candidates) -> Recipe | None:
         if scale == "lesson":
             return recipe_at(candidates, changes)
-        return tuning.tuned(candidates, changes, lambda name: tried(name, candidates.mined))
+        dim = candidates.changes(changes)["dim"]
+        return tuning.tuned(candidates, changes, lambda name: tried(name, candidates.mined, dim))
 
     found: dict[str, Studied] = {}
     for arm in experiment.arms:
@@ -83,7 +84,7 @@ def studied(
         found[arm] = Studied(
             arm,
             [
-                _training(training, entries, tried(training.recipe.name, training.mined))
+                _training(training, entries, tried(training.recipe.name, training.mined, training.recipe.dim))
                 for training in planned
             ],
             metrics,

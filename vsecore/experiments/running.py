@@ -149,17 +149,18 @@ class _Workshop:
         self.precision = precision_of(make_accelerator())
         self.trained: dict[tuple[str, int], _Trained] = {}
         self.lists: dict[tuple[str, FeatureKind, int, int, int], OfflineNegatives] = {}
-        self.tuned: dict[tuple[str, FeatureKind, str], dict[float, float]] = {}
+        self.tuned: dict[tuple[str, FeatureKind, str, int], dict[float, float]] = {}
 
     def tune(self, name: str, candidates: Candidates, changes: Mapping[str, Any]) -> dict[float, float]:
         """Return the best rsum on dev at each learning rate that a recipe must be tried at, from one seed."""
-        mined, features = candidates.mined, candidates.member.features
-        results = self.tuned.setdefault((name, features, mined.digest if mined else ""), {})
+        mined, features, own = candidates.mined, candidates.member.features, candidates.changes(changes)
+        key = name, features, mined.digest if mined else "", candidates.times_as_wide
+        results = self.tuned.setdefault(key, {})
         if not tuning.still_to_try(results):
             return results
         while rates := tuning.still_to_try(results):
             for rate in rates:
-                planned = PlannedTraining(tuning.at_rate(name, changes, rate), Member(features), mined)
+                planned = PlannedTraining(tuning.at_rate(name, own, rate), Member(features), mined)
                 entry = self.record(f"{_called(name, mined)} at {rate:g}", [planned], tuning.SEED)
                 results[rate] = max(tuning.development_curve(entry))
                 self.forget()

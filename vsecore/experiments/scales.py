@@ -65,4 +65,5 @@ def changes_of(scale: Scale, data: str) -> dict[str, Any]:
 
 def recipe_at(candidates: Candidates, changes: Mapping[str, Any]) -> Recipe | None:
     """Return the one recipe of a system, with changes; None if there are several to choose from on dev."""
-    return get(candidates.recipes[0], changes) if len(candidates.recipes) == 1 else None
+    own = candidates.changes(changes)
+    return get(candidates.recipes[0], own) if len(candidates.recipes) == 1 else None

@@ -104,7 +104,7 @@ def tuned(
 
     Args:
         candidates: the recipes to choose from.
-        changes: other changes to them.
+        changes: those that all systems of the experiment share.
         results_of: maps a recipe's name to its best rsum on dev at each rate that was tried.
 
     Returns:
@@ -114,4 +114,4 @@ def tuned(
     if not all(results.values()) or (len(results) > 1 and any(map(still_to_try, results.values()))):
         return None
     name = max(results, key=lambda name: max(results[name].values()))
-    return at_rate(name, changes, best(results[name]))
+    return at_rate(name, candidates.changes(changes), best(results[name]))

@@ -109,6 +109,9 @@ class Training:
     decay_epochs: Count = 15  # step: every this many epochs; exponential: over this many
     decay_factor: Positive = 0.1  # step, exponential: times this
     clip_norm: Positive = 2.0  # the largest norm a gradient may have
+    embed_at_a_time: Count | None = (
+        None  # pictures, and captions, whose layers are in memory at once; None: the whole batch
+    )
     snapshots: Annotated[int, Field(ge=0, le=2**30)] = (
         0  # how many snapshots, taken in the last tenth of each epoch, are averaged for evaluation; 0: none
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from vsecore.data.batches import Batch
 from vsecore.data.splits import Dataset
@@ -28,6 +29,11 @@ class System(nn.Module):
         losses: the losses by name, each called as `loss(step)`.
         weights: the factor of each loss in the sum, by its name.
         frozen_epochs: the pretrained weights stay as they are for so many epochs.
+        embed_at_a_time: of how many pictures, and captions, the encoders' layers are in memory at once; None:
+            of the whole batch. See `VSE.forward`.
+
+    Raises:
+        ValueError: a layer of the model normalises over the whole batch, which is then never there at once.
     """
 
     def __init__(
@@ -36,8 +42,12 @@ class System(nn.Module):
         losses: Mapping[str, nn.Module],
         weights: Mapping[str, float],
         frozen_epochs: int = 0,
+        embed_at_a_time: int | None = None,
     ) -> None:
         super().__init__()
+        if embed_at_a_time is not None:
+            _refuse_batch_normalisation(model, embed_at_a_time)
+        self.embed_at_a_time = embed_at_a_time
         self.frozen_epochs = frozen_epochs
         # Without those that an encoder never trains.
         self._thawing = [one for one in model.pretrained_parameters() if one.requires_grad]
@@ -65,7 +75,8 @@ class System(nn.Module):
                 raise ValueError(f"loss {part.name!r} predicts targets, and data {data.name!r} has none")
             losses[part.name] = LOSSES.build(part.name, part.options, **context)
         weights = {part.name: part.weight for part in recipe.losses}
-        return cls(model, losses, weights, recipe.training.frozen_epochs)
+        settings = recipe.training
+        return cls(model, losses, weights, settings.frozen_epochs, settings.embed_at_a_time)
 
     def forward(self, batch: Batch, epoch: int) -> tuple[dict[str, Tensor], Scored]:
         """Embed a batch, compare it, and compute every loss.
@@ -81,7 +92,7 @@ class System(nn.Module):
         if self.frozen_epochs:  # a weight without a gradient is not moved, not even by weight decay
             for weight in self._thawing:
                 weight.requires_grad_(epoch >= self.frozen_epochs)
-        pairs = [self.model(part) for part in (batch, *(batch.offline or ()))]
+        pairs = [self.model(part, self.embed_at_a_time) for part in (batch, *(batch.offline or ()))]
         with torch.autocast(batch.tokens.device.type, enabled=False):
             step = self._step(batch, pairs, epoch)
             terms = {name: self.weights[name] * _term(name, loss, step) for name, loss in self.losses.items()}
@@ -117,6 +128,15 @@ class Scored:
 
     scores: Tensor  # (B, C)
     positives: Tensor  # (B, C) bool
+
+
+def _refuse_batch_normalisation(model: VSE, embed_at_a_time: int) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm):
+            raise ValueError(
+                f"training.embed_at_a_time is {embed_at_a_time}, and {name} normalises over the batch, which "
+                "must be there at once: set it to none, or choose a recipe without batch normalisation"
+            )
 
 
 def _term(name: str, loss: nn.Module, step: Step) -> Tensor:

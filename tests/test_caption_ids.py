@@ -1,0 +1,121 @@
+"""COCO's numbers of the captions go with them, from the annotations to the tables that ask for them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from coco import make_coco
+from torch import Tensor, nn
+from typer.testing import CliRunner
+
+from vsecore import evaluation
+from vsecore.cli import app
+from vsecore.data.backbones import Backbone
+from vsecore.data.features import check_precomp, extract, open_precomp
+from vsecore.data.joining import join
+from vsecore.data.karpathy import load_karpathy
+from vsecore.data.photographs import load_photographs
+
+
+class Halve(nn.Module):
+    """uint8 to numbers from 0 to 2."""
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        return pictures.float() / 127.5
+
+
+@pytest.fixture(scope="module")
+def coco(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_coco(tmp_path_factory.mktemp("coco"))
+
+
+@pytest.fixture(scope="module")
+def features(coco: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    tiny = Backbone("tiny", nn.Sequential(nn.AvgPool2d(8), nn.Conv2d(3, 5, 1)), Halve(), 32)
+    folder = tmp_path_factory.mktemp("features") / "coco"
+    extract(load_karpathy(coco), tiny, folder)
+    return folder
+
+
+def copied(features: Path, folder: Path, without: str = "-") -> Path:
+    for path in features.iterdir():
+        if without not in path.name:
+            (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+def test_each_caption_keeps_its_number(coco: Path, features: Path) -> None:
+    images = json.loads((coco / "dataset_coco.json").read_text())["images"]
+    known = {str(one["sentid"]): one["raw"] for image in images for one in image["sentences"]}
+    for name in ("train", "dev", "test"):
+        sources = (load_karpathy(coco)[name], getattr(open_precomp(features), name))
+        for split in (*sources, getattr(load_photographs(coco), name)):
+            assert split.caption_ids is not None
+            assert [known[number] for number in split.caption_ids] == split.captions
+    assert len(known) > sum(len(split.captions) for split in load_karpathy(coco).values())  # one has six
+
+
+def test_numbers_change_no_fingerprint(features: Path, tmp_path: Path) -> None:
+    with_numbers, without = open_precomp(features), open_precomp(copied(features, tmp_path, "caption_ids"))
+    assert without.test.caption_ids is None
+    assert without.fingerprint() == with_numbers.fingerprint()
+    assert without.test.names_digest() == with_numbers.test.names_digest() != with_numbers.dev.names_digest()
+    assert not check_precomp(features).problems
+
+
+def test_a_subset_and_a_joined_folder_keep_them(features: Path, tmp_path: Path) -> None:
+    split = open_precomp(features).test
+    assert split.caption_ids is not None and split.subset(2).caption_ids == split.caption_ids[:10]
+    join([features, features], tmp_path / "joined")
+    assert open_precomp(tmp_path / "joined").test.caption_ids == split.caption_ids
+
+
+def test_too_few_numbers_are_refused(features: Path, tmp_path: Path) -> None:
+    (copied(features, tmp_path) / "test_caption_ids.txt").write_text("1\n2\n")
+    with pytest.raises(ValueError, match=r"test_caption_ids\.txt has 2 lines for 15 captions"):
+        open_precomp(tmp_path)
+
+
+def test_without_sentids_there_are_none(coco: Path, tmp_path: Path) -> None:
+    content = json.loads((coco / "dataset_coco.json").read_text())
+    del content["images"][0]["sentences"][0]["sentid"]
+    (tmp_path / "dataset_coco.json").write_text(json.dumps(content))
+    splits = load_karpathy(coco, tmp_path / "dataset_coco.json")
+    assert splits["train"].caption_ids is None and splits["test"].caption_ids is not None
+
+
+def test_the_tables_of_coco_get_the_numbers_of_the_run(
+    features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    def tables(scores: Tensor, pictures: list[str], captions: list[str]) -> dict[str, float]:
+        given.append((tuple(scores.shape), pictures, captions))
+        return {"cxc_i2t_r1": 12.5}
+
+    def ask(*words: str) -> str:
+        told = CliRunner().invoke(app, list(words), catch_exceptions=False)
+        assert told.exit_code == 0, told.output
+        return told.output
+
+    monkeypatch.setattr(evaluation, "coco_benchmarks", tables)
+    out, records = str(tmp_path / "run"), str(tmp_path / "records")
+    small = ["dim=8", "training.epochs=1", "training.batch_size=4", "text.encoder.word_dim=4"]
+    settings = [f"--set={one}" for one in (*small, "text.encoder.minimum_count=1")]
+    ask("train", "vsepp_grid_gru", "--data", str(features), "--out", out, "--device", "cpu", *settings)
+    asked = ["evaluate", out, "--data", str(features), "--coco", "--record", records]
+    said, test = ask(*asked), open_precomp(features).test
+    assert given == [((3, 15), test.picture_ids, test.caption_ids)]
+    assert f"3 test pictures, 15 captions, split {test.names_digest()}" in said
+    assert "cxc_i2t_r1" in said and "12.50" in said
+    entry = json.loads(next(Path(records).iterdir()).read_text())
+    assert entry["metrics"] == {"cxc_i2t_r1": 12.5} and test.names_digest() in entry["note"]
+    with pytest.raises(ValueError, match="--coco is given with --folds or --split"):
+        ask("evaluate", out, "--coco", "--folds", "5")
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    copied(features, bare, "caption_ids")
+    with pytest.raises(ValueError, match="--coco needs COCO's numbers of the captions"):
+        ask("evaluate", out, "--data", str(bare), "--coco")

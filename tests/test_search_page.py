@@ -1,0 +1,202 @@
+"""The search page: what it finds, what it refuses, and how it looks in a browser with no network."""
+
+import io
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from towers import make_photographs, make_towers
+
+pytest.importorskip("qdrant_client", reason="needs the extra search")
+pytest.importorskip("starlette", reason="needs the extra search")
+
+from starlette.testclient import TestClient
+
+from vsecore.search import Engine, Index
+from vsecore.search.page import LARGEST, make_page
+from vsecore.search.thumbnails import SIDE
+
+HOST = "http://127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    root = tmp_path_factory.mktemp("page")
+    make_towers(root / "towers", "clip")
+    (root / "pictures").mkdir()
+    make_photographs(root / "pictures", 12)
+    (root / "pictures" / "0.png").rename(root / "pictures" / "<b>&'.png")
+    wide = np.random.default_rng(0).integers(0, 256, (300, 900, 3), dtype=np.uint8)
+    Image.fromarray(wide).save(root / "pictures" / "wide.png")
+    built = Index.build(root / "pictures", Engine.of_recipe(str(root / "towers")), root / "index")
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def client(index: Index) -> TestClient:
+    return TestClient(make_page(index), base_url=HOST, raise_server_exceptions=False)
+
+
+def numbers_on(page: str) -> list[int]:
+    return [int(part.partition(".")[0]) for part in page.split('<img src="/small/')[1:]]
+
+
+def test_a_sentence_gets_the_pictures_of_the_index_in_its_order(client: TestClient, index: Index) -> None:
+    answer = client.get("/", params={"q": "a big dog"})
+    assert answer.status_code == 200
+    assert numbers_on(answer.text) == [one.number for one in index.search("a big dog", 24)]
+    assert "What the score means" in answer.text and "cosine" in answer.text
+
+
+def test_more_like_this_leaves_the_picture_itself_out_of_the_results(
+    client: TestClient, index: Index
+) -> None:
+    asked, *found = numbers_on(client.get("/", params={"like": "3"}).text)
+    assert asked == 3 and found == [one.number for one in index.like(3, 24)]
+
+
+def test_a_picture_that_is_sent_finds_itself(client: TestClient, index: Index) -> None:
+    entry = index.store.entry(5)
+    answer = client.post("/picture", files={"picture": ("mine.png", entry.path.read_bytes(), "image/png")})
+    assert numbers_on(answer.text)[0] == 5
+    assert "Pictures like mine.png" in answer.text
+
+
+def test_thumbnails_are_small_and_are_made_once(client: TestClient, index: Index) -> None:
+    number = next(entry.number for entry in index.store.entries() if entry.path.name == "wide.png")
+    answer = client.get(f"/small/{number}.jpg")
+    assert answer.headers["content-type"] == "image/jpeg"
+    assert Image.open(io.BytesIO(answer.content)).size == (SIDE, SIDE // 3)
+    assert index.store.folder is not None
+    digest = index.store.entry(number).digest
+    kept = index.store.folder / "thumbnails" / digest[:2] / f"{digest}.jpg"
+    assert kept.read_bytes() == answer.content
+    assert Image.open(io.BytesIO(client.get(f"/large/{number}.jpg").content)).size == (900, 300)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/small/../../../etc/passwd",
+        "/small/..%2f..%2fetc%2fpasswd",
+        "/small/%2e%2e/%2e%2e/index.sqlite",
+        "/small/index.sqlite",
+        "/small/1.jpg/../../index.sqlite",
+        "/index.sqlite",
+        "/small/99999.jpg",
+        "/small/99999999999999999999999999.jpg",
+        "/large/-1.jpg",
+        "/?like=99999",
+        "/?like=../x",
+        "/?like=" + "9" * 400,
+    ],
+)
+def test_no_other_file_can_be_asked_for(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "root:" not in answer.text and "SQLite" not in answer.text
+
+
+def test_what_people_write_never_becomes_html(client: TestClient) -> None:
+    page = client.get("/", params={"q": '"><script>alert(1)</script>'}).text
+    assert "<script" not in page
+    assert "<b>&" not in page and "&lt;b&gt;&amp;" in page  # a file's name
+    sent = client.post("/picture", files={"picture": ("<i>x.png", b"no picture", "image/png")})
+    assert sent.status_code == 400 and "<i>" not in sent.text and "cannot be read as a picture" in sent.text
+
+
+def test_bad_uploads_are_told_in_a_sentence(client: TestClient) -> None:
+    assert "choose a file" in client.post("/picture", files={"other": ("a", b"x")}).text
+    assert client.post("/picture", content=b"nonsense").status_code == 400
+    large = client.post("/picture", files={"picture": ("a.png", b"x" * (LARGEST + 1))})
+    assert large.status_code == 413 and "too large" in large.text
+    assert client.get("/picture").status_code == 405
+
+
+def test_only_names_of_this_machine_are_answered(client: TestClient, index: Index) -> None:
+    assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+    assert client.get("/", headers={"host": "localhost:8123"}).status_code == 200
+    everywhere = TestClient(make_page(index, ["*"]), base_url="http://other.example")
+    assert everywhere.get("/").status_code == 200
+
+
+def test_nothing_may_be_loaded_from_elsewhere(client: TestClient) -> None:
+    for path in ("/", "/?q=dog", "/style.css", "/small/1.jpg", "/nowhere"):
+        answer = client.get(path)
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert b"http:" not in answer.content and b"https:" not in answer.content
+
+
+def test_a_picture_that_is_gone_is_told(index: Index, client: TestClient, tmp_path: Path) -> None:
+    entry = index.store.entry(7)
+    aside = entry.path.rename(tmp_path / "aside.png")
+    assert client.get("/large/7.jpg").status_code == 404
+    aside.rename(entry.path)
+    assert client.get("/large/7.jpg").status_code == 200
+
+
+@pytest.mark.browser
+def test_the_page_in_a_browser(index: Index) -> None:
+    """By keyboard and by mouse, on a phone and on a desk, in light and dark; nothing asked of the network."""
+    import uvicorn
+    from axe_playwright_python.base import AXE_SCRIPT
+
+    from vsecore.course.batch import CourseError
+    from vsecore.course.book.browser import browser, find_chromium
+
+    try:
+        find_chromium()
+    except CourseError as error:
+        pytest.skip(str(error))
+    server = uvicorn.Server(uvicorn.Config(make_page(index), port=0, log_level="warning"))
+    serving = threading.Thread(target=server.run, daemon=True)
+    serving.start()
+    while not server.started:
+        time.sleep(0.02)
+    address = f"{HOST}:{server.servers[0].sockets[0].getsockname()[1]}"
+    try:
+        with browser() as chromium:
+            for width, scheme in ((390, "dark"), (1280, "light")):
+                page = chromium.new_context(
+                    viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True
+                ).new_page()  # axe is a script, which the page itself would refuse
+                asked, complaints = [], []
+                page.on("request", lambda request, asked=asked: asked.append(request.url))
+                page.on(
+                    "console",
+                    lambda said, complaints=complaints: (
+                        complaints.append(said.text) if said.type == "error" else None
+                    ),
+                )
+                page.goto(address)
+                page.keyboard.type("a big dog")  # the box has the focus
+                page.keyboard.press("Enter")
+                page.get_by_role("heading", name="Pictures for “a big dog”").wait_for()
+                page.evaluate("document.querySelectorAll('img').forEach((one) => { one.loading = 'eager'; })")
+                page.wait_for_function("[...document.images].every((one) => one.complete)")
+                assert page.evaluate("[...document.images].every((one) => one.naturalWidth > 0 && one.alt)")
+                assert page.locator("ol.found > li").count() == len(index)
+                over = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+                assert page.evaluate(over) == 0
+                page.evaluate(AXE_SCRIPT)
+                violations = page.evaluate("axe.run().then((found) => found.violations.map((one) => one.id))")
+                assert violations == []
+                page.get_by_role("link", name="More like result 1,").click()
+                page.get_by_role("heading", name="Pictures like").wait_for()
+                page.get_by_text("Search with a picture of yours").click()
+                page.set_input_files("#picture", index.store.entry(5).path)
+                page.get_by_role("button", name="Find similar pictures").click()
+                first = page.locator("ol.found img").first
+                first.wait_for()
+                assert first.get_attribute("src") == "/small/5.jpg"
+                assert complaints == []
+                assert all(url.startswith((address, "data:")) for url in asked)
+    finally:
+        server.should_exit = True
+        serving.join(10)

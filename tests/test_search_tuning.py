@@ -1,0 +1,166 @@
+"""Captions of one's own: read, split without leaks, learned by heart first, and never collapsed."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from small import recipe, small_data, train
+from towers import make_photographs
+
+pytest.importorskip("qdrant_client", reason="needs the extra search")
+
+from vsecore.data.extraction import extract
+from vsecore.data.features import open_precomp
+from vsecore.data.karpathy import load_karpathy
+from vsecore.data.splits import Split
+from vsecore.scenes.backbones import find_backbone
+from vsecore.search import Engine
+from vsecore.search.tuning import SPLITS, check_overfit, read_captions, refuse_collapse, tune
+from vsecore.training import load_run
+
+COLOURS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (30, 40, 210), "yellow": (220, 210, 40)}
+THINGS = ["house", "tree", "boat", "tower", "bridge", "lamp"]
+
+
+@pytest.fixture
+def album(tmp_path: Path) -> Path:
+    """Twenty-four pictures of bars, each with its own place, number and colour."""
+    root = tmp_path / "album"
+    root.mkdir()
+    for row in range(24):
+        pixels = np.random.default_rng(row).integers(118, 132, (64, 64, 3)).astype(np.uint8)
+        colour = list(COLOURS.values())[row % 4]
+        pixels[8 * (row // 4) : 8 * (row // 4) + 16, : 8 + 2 * row] = colour
+        Image.fromarray(pixels).save(root / f"{row}.png")
+    return root
+
+
+def write(path: Path, rows: list[list[str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def captions_of(count: int = 24) -> list[list[str]]:
+    return [
+        [f"{row}.png", f"a {list(COLOURS)[row % 4]} {THINGS[row // 4]} number {row}"] for row in range(count)
+    ]
+
+
+@pytest.fixture
+def written(album: Path) -> Callable[..., Path]:
+    def write_rows(*rows: list[str], header: tuple[str, ...] = ("file", "caption")) -> Path:
+        return write(album.parent / "captions.csv", [list(header), *rows])
+
+    return write_rows
+
+
+def test_every_picture_is_in_one_split_and_keeps_its_captions(
+    album: Path, written: Callable[..., Path]
+) -> None:
+    splits = read_captions(written(*captions_of(), ["3.png", "one more of number 3"]), album)
+    assert tuple(splits) == SPLITS and [len(splits[name].files) for name in SPLITS] == [20, 2, 2]
+    assert len({file for one in splits.values() for file in one.files}) == 24
+    for one in splits.values():
+        for caption, owner in zip(one.captions, one.owner, strict=True):
+            assert caption.endswith(f"number {one.files[owner].stem}") or one.files[owner].stem == "3"
+    assert read_captions(written(*captions_of()), album)["test"].files == splits["test"].files
+
+
+def test_copies_of_a_picture_stay_in_one_split(album: Path, written: Callable[..., Path]) -> None:
+    for row in range(24):
+        Image.open(album / f"{row}.png").resize((50, 50)).save(album / f"copy{row}.jpg", quality=90)
+    rows = captions_of() + [
+        [f"copy{file.removesuffix('.png')}.jpg", caption] for file, caption in captions_of()
+    ]
+    splits = read_captions(written(*rows), album)
+    for one in splits.values():
+        stems = {file.stem.removeprefix("copy") for file in one.files}
+        assert len(stems) == len(one.files) / 2
+
+
+def test_split_leakage_is_refused_by_name(album: Path, written: Callable[..., Path]) -> None:
+    names = ["train"] * 18 + ["dev"] * 3 + ["test"] * 3
+    rows = [[*row, name] for row, name in zip(captions_of(), names, strict=True)]
+    header = ("file", "caption", "split")
+    assert len(read_captions(written(*rows, header=header), album)["dev"].files) == 3
+    Image.open(album / "2.png").save(album / "holiday.jpg", quality=92)
+    leak = ["holiday.jpg", "a picture once more", "test"]
+    with pytest.raises(ValueError, match=r"split leakage: 2\.png \(train\) and holiday\.jpg \(test\)"):
+        read_captions(written(*rows, leak, header=header), album)
+    with pytest.raises(ValueError, match=r"split leakage.*2\.png is in test and in train"):
+        read_captions(written(*rows, ["2.png", "again", "test"], header=header), album)
+
+
+def test_a_csv_that_cannot_be_used_is_told_with_its_line(album: Path, written: Callable[..., Path]) -> None:
+    with pytest.raises(ValueError, match=r"columns 'picture, text': wanted file and caption"):
+        read_captions(written(header=("picture", "text")), album)
+    with pytest.raises(ValueError, match=r"line 3: .*caption ''"):
+        read_captions(written(["0.png", "x"], ["1.png", " "]), album)
+    with pytest.raises(FileNotFoundError, match="line 2: no picture"):
+        read_captions(written(["nothing.png", "x"]), album)
+    with pytest.raises(ValueError, match="is outside"):
+        read_captions(written(["../captions.csv", "x"]), album)
+    with pytest.raises(ValueError, match="captions of 3 pictures: wanted at least 20"):
+        read_captions(written(*captions_of(3)), album)
+    (album / "5.png").write_bytes(b"broken")
+    with pytest.raises(ValueError, match=r"5\.png cannot be read as a picture"):
+        read_captions(written(*captions_of()), album)
+    (album.parent / "captions.csv").write_bytes(b"file,caption\n\xff\xfe,\n")
+    with pytest.raises(ValueError, match="not a CSV in UTF-8"):
+        read_captions(album.parent / "captions.csv", album)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A run on features of pictures of other colours."""
+    root = tmp_path_factory.mktemp("first")
+    make_photographs(root, 14)
+    annotations = json.loads((root / "dataset_flickr8k.json").read_text())
+    words = " ".join([*COLOURS, *THINGS, "number", *map(str, range(24))])
+    for picture in annotations["images"]:
+        picture["sentences"] = [{"raw": f"a picture of {words}"}, *(2 * picture["sentences"])]
+    (root / "dataset_flickr8k.json").write_text(json.dumps(annotations))
+    extract(load_karpathy(root), find_backbone("scenes-cnn"), root / "features")
+    chosen = recipe(training__epochs=1, losses="info_nce", training__learning_rate=0.01)
+    train(chosen, open_precomp(root / "features"), folder=root / "run")
+    return Engine.of_run(root / "run", features=root / "features")
+
+
+def test_a_tuned_run_knows_its_network_and_can_be_indexed(
+    engine: Engine, album: Path, written: Callable[..., Path], tmp_path: Path
+) -> None:
+    splits, told = read_captions(written(*captions_of()), album), []
+    tune(engine, splits, tmp_path / "run", epochs=2, learning_rate=0.01, tell=told.append)
+    assert told[0].startswith("before: test rsum") and told[-1].startswith("after: test rsum")
+    assert any("learned by heart" in line for line in told)
+    tuned = Engine.of_run(tmp_path / "run")
+    assert tuned.backbone is not None and tuned.backbone.name == "scenes-cnn"
+    assert tuned.fingerprint != engine.fingerprint
+
+
+def test_pairs_that_cannot_be_learned_by_heart_end_the_work(engine: Engine) -> None:
+    """The pictures are all the same, so that nothing tells which caption is whose."""
+    rows = engine.tokenizer, load_run(engine.source.run).recipe  # type: ignore[union-attr]
+    features = np.ones((20, 49, engine.backbone.feature_dim), np.float16)  # type: ignore[union-attr]
+    captions = [f"number {row}" for row in range(20)]
+    split = Split("train", features, captions, np.arange(20), [f"{row}.png" for row in range(20)])
+    with pytest.raises(ValueError, match=r"overfit check: after 3 epochs on 20 pairs"):
+        check_overfit(rows[1], split, rows[0], None, epochs=3)
+
+
+def test_a_collapsed_model_is_refused_by_name() -> None:
+    run = train(recipe(training__epochs=1))
+    data = small_data()
+    assert refuse_collapse(run.model, data.dev, run.tokenizer) < 0.99
+    with torch.no_grad():
+        for weight in run.model.image_encoder.parameters():
+            weight.mul_(1e-3)
+        next(p for n, p in run.model.image_encoder.named_parameters() if n.endswith("bias")).fill_(1.0)
+    with pytest.raises(ValueError, match=r"has collapsed.*cosine"):
+        refuse_collapse(run.model, data.dev, run.tokenizer)

@@ -1,0 +1,113 @@
+"""Where the photograph collections are published: their addresses, and what must be asked for in a form.
+
+All addresses of data stand here. A size or sha256 is given only if its publisher gives it, or if the file was
+read to compute it. None is today: the first download writes what came into a receipt (see
+`vsecore.data.collections`), and every later one is checked against that.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A zip file on the publisher's server, and what is wanted of it."""
+
+    address: str
+    """The official one. COCO's is plain http: its server has no certificate for this name."""
+    takes: tuple[str, ...]
+    """Which members are unpacked: a file's name, or a folder's with "/" at its end."""
+    about: str
+    """What is in it and how large it is, roughly, for people who have to wait for it."""
+    size: int | None = None
+    """Its bytes; None: nobody we can trust has said."""
+    sha256: str | None = None
+    """Its digest in hexadecimal; None: nobody we can trust has said."""
+    by_default: bool = True
+    """Whether it is downloaded if nobody asks for it by name."""
+
+    @property
+    def name(self) -> str:
+        """The file's own name, such as "val2014.zip"."""
+        return self.address.rpartition("/")[2]
+
+    @property
+    def holds_pictures(self) -> bool:
+        """Whether whole folders are taken from it."""
+        return self.takes[0].endswith("/")
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A collection of photographs with captions."""
+
+    captions: str
+    """The annotation file that lies in the root at the end."""
+    archives: tuple[Archive, ...]
+    by_hand: tuple[str, ...] = ()
+    """What a person must do if pictures are missing, step by step; "{root}" stands for the folder."""
+
+
+def _karpathy(name: str) -> Archive:
+    """Return Karpathy's splits (Karpathy and Fei-Fei 2015), of which one collection needs one file."""
+    return Archive(
+        "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip",
+        takes=(f"dataset_{name}.json",),
+        about="captions and splits, tens of MB",
+    )
+
+
+COLLECTIONS: dict[str, Collection] = {
+    "coco": Collection(
+        "dataset_coco.json",
+        (
+            _karpathy("coco"),
+            Archive(
+                "http://images.cocodataset.org/zips/val2014.zip",
+                takes=("val2014/",),
+                about="40,504 pictures, about 6 GB",
+            ),
+            Archive(
+                "http://images.cocodataset.org/zips/train2014.zip",
+                takes=("train2014/",),
+                about="82,783 pictures, about 13 GB",
+            ),
+            Archive(
+                "http://images.cocodataset.org/annotations/annotations_trainval2014.zip",
+                takes=("annotations/captions_train2014.json", "annotations/captions_val2014.json"),
+                about="COCO's own caption files, which the course does not need, about 240 MB",
+                by_default=False,
+            ),
+        ),
+    ),
+    "flickr30k": Collection(
+        "dataset_flickr30k.json",
+        (_karpathy("flickr30k"),),
+        (
+            "Flickr30K's pictures are given out only for research and education, after a form:",
+            "1. Read the terms on https://shannon.cs.illinois.edu/DenotationGraph/ and fill in the form at "
+            "https://forms.illinois.edu/sec/229675.",
+            "2. Download flickr30k-images.tar.gz from the address in the e-mail that answers it.",
+            "3. Unpack it: tar -xzf flickr30k-images.tar.gz -C {root}",
+            "   The pictures are then in {root}/flickr30k-images.",
+            "4. Look whether all are there and whole: vse data check {root}",
+        ),
+    ),
+    "flickr8k": Collection(
+        "dataset_flickr8k.json",
+        (
+            _karpathy("flickr8k"),
+            Archive(
+                "http://nlp.cs.illinois.edu/HockenmaierGroup/Framing_Image_Description/Flickr8k_Dataset.zip",
+                takes=("Flicker8k_Dataset/",),
+                about="8,091 pictures, about 1 GB",
+            ),
+        ),
+        (
+            "If the authors' address of Flickr8k's pictures no longer answers, they can be asked for:",
+            "1. Fill in the form at https://forms.illinois.edu/sec/1713398.",
+            "2. Download Flickr8k_Dataset.zip from the address in the e-mail that answers it.",
+            "3. Put it into {root} under that name, and run again: vse data get flickr8k --root {root}",
+            "   It unpacks the file. If you trust another server, add --from with the address of its folder.",
+        ),
+    ),
+}

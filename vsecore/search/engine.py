@@ -1,0 +1,442 @@
+"""What turns pictures and sentences into vectors for an index: a model with all that must stand before it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vsecore.data.backbones import Backbone, MirroredBackbone
+from vsecore.data.decoding import decode_in_proportion, decode_picture
+from vsecore.data.extraction import META, Settings
+from vsecore.data.feature_rows import digest_of
+from vsecore.data.features import open_precomp
+from vsecore.data.files import read_json, write_atomically
+from vsecore.data.picture_files import open_picture
+from vsecore.data.words import Tokenizer
+from vsecore.embedding import Embedding
+from vsecore.model import VSE
+from vsecore.recipes import get
+from vsecore.recipes.pretrained import is_folder
+from vsecore.scenes.backbones import find_backbone
+from vsecore.scenes.build import NETWORK_OF
+from vsecore.training import Run, load_run
+from vsecore.training.distributed import best_device
+from vsecore.training.identity import tokenizer_digest
+
+MIRRORED = ", mirrored"
+KEPT = "engine.json"
+"""Says beside a run that was tuned with which network it sees pictures."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an engine comes from: what an index keeps, so that the same engine can be loaded again.
+
+    Attributes:
+        run: the folder of a run; "": there is none.
+        recipe: else the recipe, or the folder, of towers that are compared without training.
+        backbone: the network whose features the run reads; "": it reads pixels.
+        weights: a file of the backbone's weights; "": its published ones.
+        picture_size: of the backbone; None: what it was trained on.
+        mirrored: whether the backbone sees each picture in a mirror too.
+        dtype: of the features on which the run was trained.
+    """
+
+    run: str = ""
+    recipe: str = ""
+    backbone: str = ""
+    weights: str = ""
+    picture_size: int | None = None
+    mirrored: bool = False
+    dtype: str = "float16"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of one picture file.
+
+    Attributes:
+        path: the file.
+        size: its length in bytes.
+        changed: when it was last written, in nanoseconds.
+        digest: sha256 of its bytes; "": it could not be read.
+        vectors: one unit vector (D,) or a set of them (K, D), float32; None: it could not be read.
+        problem: why not.
+    """
+
+    path: Path
+    size: int
+    changed: int
+    digest: str = ""
+    vectors: np.ndarray | None = None
+    problem: str = ""
+
+
+class Engine:
+    """A model that embeds picture files and sentences. Safe to use from several threads.
+
+    Args:
+        model: compares vectors, or sets of vectors.
+        tokenizer: the one that it was trained with.
+        name: what people call it, for messages.
+        backbone: the network whose features the model reads; None: it reads pixels.
+        source: where it comes from; None: an index built with it must be given it again.
+        dtype: of the features on which it was trained, "float16" or "float32".
+
+    Raises:
+        ValueError: the model compares elements, or reads pixels and does not say how they are cut.
+    """
+
+    def __init__(
+        self,
+        model: VSE,
+        tokenizer: Tokenizer,
+        name: str,
+        *,
+        backbone: Backbone | None = None,
+        source: Source | None = None,
+        dtype: str = "float16",
+    ) -> None:
+        if model.compares != ("vectors",):
+            raise ValueError(
+                f"{name} compares {' and '.join(model.compares)}: every picture must be compared with every "
+                "sentence in full, which no index can save; choose a model that compares vectors"
+            )
+        if backbone is None and model.view is None:
+            raise ValueError(
+                f"{name} reads features of pictures: name the network that makes them (--features, "
+                "--backbone)"
+            )
+        self.model, self.tokenizer, self.name, self.source, self.dtype = (
+            model.eval(),
+            tokenizer,
+            name,
+            source,
+            dtype,
+        )
+        self.backbone = None if backbone is None else backbone.eval()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_run(
+        cls,
+        folder: str | Path,
+        *,
+        features: str | Path | None = None,
+        backbone: str = "",
+        weights: str | Path | None = None,
+    ) -> Engine:
+        """Load a trained run.
+
+        Args:
+            folder: the run's.
+            features: for a run that reads features, the folder on which it was trained: its `meta.json` says
+                which network made them. A run that `tune` made does not need it.
+            backbone: or that network's name. A run that was trained on scenes needs neither.
+            weights: a file of the network's weights; None: its published ones.
+
+        Raises:
+            FileNotFoundError: the run, the features or the weights are missing.
+            ValueError: a file is damaged; the run was trained on other features, or with other weights; or it
+                cannot be indexed.
+        """
+        run = load_run(folder)
+        source = Source(run=str(Path(folder).expanduser().resolve()))
+        if run.recipe.features == "pixels":
+            return cls(_on_device(run.model), run.tokenizer, str(folder), source=source)
+        made = _source_of_features(run, source, features, backbone, weights)
+        return cls._of_run(run, made, None if features is None else _settings(Path(features)).backbone_sha256)
+
+    @classmethod
+    def of_recipe(cls, name: str) -> Engine:
+        """Load towers that were trained already (CLIP, SigLIP), to be used as they are.
+
+        Args:
+            name: a recipe's name, or the folder of a model.
+
+        Raises:
+            FileNotFoundError: the model cannot be found.
+            ValueError: the recipe must be trained first.
+        """
+        recipe = get(name)
+        if not recipe.is_trained:
+            raise ValueError(f"recipe {name} must be trained first (vse train {name}): then name its run")
+        kept = str(Path(name).expanduser().resolve()) if is_folder(name) else name
+        tokenizer = recipe.tokenizer(["-"])
+        model = recipe.build(3, tokenizer)
+        return cls(_on_device(model), tokenizer, recipe.name, source=Source(recipe=kept))
+
+    @classmethod
+    def of(cls, source: Source) -> Engine:
+        """Load the engine that an index was built with.
+
+        Raises:
+            FileNotFoundError: a file of it is not where it was.
+            ValueError: a file of it is damaged, or another one.
+        """
+        if source.recipe:
+            return cls.of_recipe(source.recipe)
+        run = load_run(source.run)
+        if not source.backbone:
+            return cls(_on_device(run.model), run.tokenizer, source.run, source=source)
+        return cls._of_run(run, source, None)
+
+    @classmethod
+    def _of_run(cls, run: Run, source: Source, wanted: str | None) -> Engine:
+        """Build the engine of a run that reads features; `wanted` is the network's fingerprint if known."""
+        weights = Path(source.weights) if source.weights else None
+        network = find_backbone(source.backbone, weights, source.picture_size)
+        network = MirroredBackbone(network) if source.mirrored else network
+        if wanted is not None and network.fingerprint() != wanted:
+            raise ValueError(
+                f"the weights of {source.backbone} are not those that made the features of {source.run}: "
+                "name their file (--weights)"
+            )
+        if network.feature_dim != run.data["feature_dim"]:
+            raise ValueError(
+                f"{source.run} reads features of width {run.data['feature_dim']}, and {source.backbone} "
+                f"makes {network.feature_dim}: name the network that it was trained with"
+            )
+        model = _on_device(run.model)
+        network = network.to(next(model.parameters()).device)
+        return cls(model, run.tokenizer, source.run, backbone=network, source=source, dtype=source.dtype)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A sha256 over all that decides the vectors: weights, words, the network before, the cut."""
+        digest = hashlib.sha256(tokenizer_digest(self.tokenizer).encode())
+        digest.update(repr(self.model.view).encode())
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        if self.backbone is not None:
+            told = f"{self.backbone.fingerprint()} {self.backbone.picture_size} {self.dtype}"
+            digest.update(told.encode())
+        return digest.hexdigest()
+
+    @functools.cached_property
+    def shape(self) -> tuple[int, ...]:
+        """What a sentence becomes: (D,), or (K, D) for a set."""
+        return tuple(self.sentence("a picture").shape)
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether pictures and sentences become sets of vectors."""
+        return len(self.shape) == 2
+
+    def sentence(self, text: str) -> np.ndarray:
+        """Embed a sentence: a unit vector (D,) or a set of them (K, D), float32.
+
+        Raises:
+            ValueError: it is empty.
+        """
+        if not text.strip():
+            raise ValueError("the sentence is empty: write what the picture should show")
+        tokens, mask = self.tokenizer.encode([text])
+        device = next(self.model.parameters()).device
+        with self._lock, torch.inference_mode():
+            return _vectors(self.model.encode_captions(tokens.to(device), mask.to(device)))[0]
+
+    def unknown_words(self, text: str) -> list[str]:
+        """Return the words of a sentence that the model never learned."""
+        numbers = self.tokenizer.encode([text])[0][0].tolist()
+        return [
+            word
+            for word, places in self.tokenizer.words_of(text)
+            if all(place < len(numbers) and numbers[place] == self.tokenizer.unknown for place in places)
+        ]
+
+    def picture(self, path: str | Path) -> np.ndarray:
+        """Embed one picture file.
+
+        Raises:
+            ValueError: it cannot be read as a picture.
+        """
+        seen = next(self.pictures([Path(path)]))[0]
+        if seen.vectors is None:
+            raise ValueError(seen.problem)
+        return seen.vectors
+
+    def pictures(self, files: Sequence[Path], batch_size: int = 32) -> Iterator[list[Seen]]:
+        """Embed picture files, batch by batch, in their order. A broken one has a `problem` instead.
+
+        Threads decode the next two batches while the network works on one.
+        """
+        batch_size = min(batch_size, 1 if self._keeps_proportions else batch_size)
+        batches = [files[start : start + batch_size] for start in range(0, len(files), batch_size)]
+        waiting: deque[list[Future[tuple[Seen, np.ndarray | None]]]] = deque()
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:
+            try:
+                for batch in batches:
+                    waiting.append([pool.submit(self._read, path) for path in batch])
+                    if len(waiting) > 2:
+                        yield self._embed([future.result() for future in waiting.popleft()])
+                while waiting:
+                    yield self._embed([future.result() for future in waiting.popleft()])
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def features(self, files: Sequence[Path]) -> np.ndarray:
+        """Return what the model reads of picture files, (n, N, F), rounded as in training.
+
+        Raises:
+            ValueError: a picture cannot be read; or the model reads pixels.
+        """
+        if self.backbone is None:
+            raise ValueError(f"{self.name} reads pixels: there are no features")
+        made = []
+        for path in files:
+            seen, pixels = self._read(path)
+            if pixels is None:
+                raise ValueError(seen.problem)
+            with self._lock, torch.inference_mode():
+                made.append(self._features(torch.from_numpy(np.stack([pixels]))).cpu().numpy())
+        return np.concatenate(made).astype(self.dtype)
+
+    def compare(self, vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
+        """Compare n pictures, (n, D) or (n, K, D), with one query by the model's own similarity: (n,)."""
+        device = next(self.model.parameters()).device
+        pictures, wanted = (torch.from_numpy(x).to(device) for x in (vectors, query[None]))
+        with self._lock, torch.inference_mode():
+            return self.model.scores(Embedding(pictures), Embedding(wanted))[:, 0].float().cpu().numpy()
+
+    @property
+    def _keeps_proportions(self) -> bool:
+        return self.backbone is not None and self.backbone.longest is not None
+
+    def _read(self, path: Path) -> tuple[Seen, np.ndarray | None]:
+        """Decode a picture, (H, W, 3) or (3, H, W) uint8, and note which version of the file it was."""
+        try:
+            before = path.stat()
+            seen = Seen(path, before.st_size, before.st_mtime_ns)
+        except OSError as error:
+            return Seen(path, 0, 0, problem=f"{path} cannot be read ({error.strerror})"), None
+        try:
+            pixels, digest = self._decode(path), digest_of(path).hex()
+            after = path.stat()
+        except (ValueError, OSError) as error:
+            return Seen(path, seen.size, seen.changed, problem=str(error)), None
+        if (after.st_size, after.st_mtime_ns) != (seen.size, seen.changed):
+            return Seen(path, 0, 0, problem=f"{path} changed while it was read: index it again"), None
+        return Seen(path, seen.size, seen.changed, digest), pixels
+
+    def _decode(self, path: Path) -> np.ndarray:
+        if self.backbone is None:
+            view = self.model.view
+            assert view is not None  # refused by the constructor
+            return view.plain(open_picture(path))
+        if self.backbone.longest is not None:
+            return decode_in_proportion(path, self.backbone.picture_size, self.backbone.longest)[0]
+        return decode_picture(path, self.backbone.picture_size)
+
+    def _embed(self, read: list[tuple[Seen, np.ndarray | None]]) -> list[Seen]:
+        whole = [pixels for _, pixels in read if pixels is not None]
+        if not whole:
+            return [seen for seen, _ in read]
+        vectors = iter(self._embed_pixels(torch.from_numpy(np.stack(whole))))
+        return [
+            seen if pixels is None else Seen(seen.path, seen.size, seen.changed, seen.digest, next(vectors))
+            for seen, pixels in read
+        ]
+
+    def _embed_pixels(self, pixels: Tensor) -> np.ndarray:
+        device = next(self.model.parameters()).device
+        with self._lock, torch.inference_mode():
+            if self.backbone is None:
+                return _vectors(self.model.encode_pictures(pixels.to(device)))
+            return _vectors(self.model.encode_pictures(self._features(pixels)))
+
+    def _features(self, pixels: Tensor) -> Tensor:
+        """Return the features (B, N, F) of decoded pictures (B, H, W, 3)."""
+        assert self.backbone is not None
+        pictures = pixels.permute(0, 3, 1, 2).contiguous()  # (B, 3, H, W)
+        height, width = pictures.shape[-2:]
+        sizes = torch.tensor([[height, width, height, width]] * len(pictures))
+        features, _ = self.backbone.look(pictures.to(next(self.model.parameters()).device), sizes)
+        return features.to(getattr(torch, self.dtype)).float()  # rounded as in training
+
+
+def keep_source(source: Source, folder: str | Path) -> None:
+    """Note in a run's folder with which network it sees pictures."""
+    with write_atomically(Path(folder) / KEPT, "w") as file:
+        json.dump(asdict(source), file, indent=1)
+
+
+def _vectors(embedding: Embedding) -> np.ndarray:
+    """Return the vectors of an embedding, (B, D) or (B, K, D), float32.
+
+    Raises:
+        FloatingPointError: they are not finite.
+    """
+    assert embedding.vectors is not None  # the engine refuses models without
+    vectors = embedding.vectors.float().cpu().numpy()
+    if not np.isfinite(vectors).all():
+        raise FloatingPointError("the model's vectors are not finite: train the model again")
+    return np.ascontiguousarray(vectors)
+
+
+def _on_device(model: VSE) -> VSE:
+    return model.to(best_device())
+
+
+def _settings(folder: Path) -> Settings:
+    """Read how a folder of features was made."""
+    path = folder.expanduser() / META
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{folder} has no {META}, which would name the network that made its features: name it "
+            "(--backbone)"
+        )
+    settings: Settings = read_json(path, Settings)
+    return settings
+
+
+def _source_of_features(
+    run: Run, source: Source, features: str | Path | None, backbone: str, weights: str | Path | None
+) -> Source:
+    """Find out which network made the features that a run was trained on."""
+    file = "" if weights is None else str(Path(weights).expanduser().resolve())
+    kept = Path(source.run) / KEPT
+    if features is None and not backbone and kept.is_file():
+        told: Source = read_json(kept, Source)
+        return replace(told, run=source.run, recipe="", weights=file or told.weights)
+    kind = run.recipe.features
+    if features is not None:
+        settings, dataset = _settings(Path(features)), open_precomp(features)
+        if dataset.fingerprint() != run.data["fingerprint"]:
+            raise ValueError(
+                f"{features} are not the features that {source.run} was trained on: name those (--features)"
+            )
+        if settings.picture_size is None:
+            raise ValueError(
+                f"{features} were made elsewhere, by {settings.backbone}, which cannot look at your own "
+                "pictures here: extract features with vse data extract, and train on them"
+            )
+        mirrored = settings.backbone.endswith(MIRRORED)
+        name = settings.backbone.removesuffix(MIRRORED)
+        return Source(source.run, "", name, file, settings.picture_size, mirrored, settings.dtype)
+    if not backbone and run.data["name"].startswith("scenes"):
+        if kind == "region":
+            raise ValueError(
+                f"{source.run} reads the boxes of scenes, which your own pictures do not have: train a "
+                "recipe that reads a grid or patches"
+            )
+        backbone = NETWORK_OF[kind]
+    if not backbone:
+        raise ValueError(
+            f"{source.run} reads features of {run.data['name']}: name their folder (--features), or the "
+            "network that made them (--backbone)"
+        )
+    return Source(source.run, "", backbone, file)

@@ -1,0 +1,354 @@
+"""An index of pictures, searched by a sentence or by another picture."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from vsecore.data.feature_rows import digest_of
+from vsecore.data.files import locked, progress
+from vsecore.search.engine import Engine
+from vsecore.search.store import Entry, Facts, Store
+from vsecore.search.vectors import MEAN, Vectors
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
+"""The endings of picture files."""
+PROPOSED = 100
+"""How many pictures MaxSim, and the sets' means, propose at least; the model's own similarity ranks them."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A picture that a search has found.
+
+    Attributes:
+        number: the picture's, in the index.
+        path: its file.
+        score: the model's similarity: for vectors the cosine, from -1 to 1. It ranks the pictures for one
+            query. Neither scores of different queries nor those of different models can be compared.
+    """
+
+    number: int
+    path: Path
+    score: float
+
+
+@dataclass
+class Report:
+    """What came of indexing a folder."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    kept: int = 0
+    broken: dict[Path, str] = field(default_factory=dict)
+    """Files that could not be read, and why; they are not in the index."""
+
+
+class Index:
+    """Pictures, and the vectors by which they are found.
+
+    `Index.build` makes one, `Index.load` opens it again. On disk it is a folder with one SQLite file (see
+    `search.store`); the vectors are searched by Qdrant, in this process or on a server.
+
+    Args:
+        engine: what turned the pictures into vectors, and now turns sentences into them.
+        store: the pictures.
+        url: of a Qdrant server; None: the search runs in this process.
+
+    Raises:
+        ValueError: the index was built with another model.
+        OSError: the server cannot be reached.
+    """
+
+    def __init__(self, engine: Engine, store: Store, url: str | None = None) -> None:
+        facts = store.facts
+        if facts.fingerprint != engine.fingerprint:
+            other = "" if facts.model != engine.name else ", and has changed since then"
+            raise ValueError(
+                f"{store.path} was built with the model {facts.model}{other}, not with this {engine.name}: "
+                "vectors of different models cannot be compared; search with that model, or build another "
+                "index"
+            )
+        self.engine, self.store, self.url = engine, store, url
+        self.report = Report()
+        self._lock = threading.RLock()
+        self.vectors = Vectors(tuple(facts.shape), facts.collection, url)
+        self._fill()
+
+    @classmethod
+    def build(
+        cls,
+        pictures: str | Path,
+        engine: Engine,
+        folder: str | Path | None = None,
+        *,
+        url: str | None = None,
+        batch_size: int = 32,
+    ) -> Index:
+        """Index all pictures in a folder, or bring its index up to date.
+
+        If it is killed, the same call continues: what was embedded is kept, nothing is there twice.
+
+        Args:
+            pictures: a folder; folders in it are searched too, hidden ones are not.
+            engine: embeds them.
+            folder: where the index is kept; None: in memory, until `save`.
+            url: of a Qdrant server that is to hold the vectors; None: they are searched in this process.
+            batch_size: pictures at a time.
+
+        Returns:
+            The index. Its `report` says what was added, and which files could not be read.
+
+        Raises:
+            FileNotFoundError: there is no such folder, or it holds no pictures.
+            ValueError: the index was built with another model, or is damaged.
+            BlockingIOError: another process is indexing into the folder.
+        """
+        facts = Facts(
+            engine.name,
+            engine.fingerprint,
+            list(engine.shape),
+            engine.source,
+            _new_collection(engine.fingerprint),
+        )
+        _list_pictures(Path(pictures).expanduser(), folder)  # before anything is created
+        index = cls(engine, Store(None if folder is None else Path(folder).expanduser(), facts), url)
+        index.report = index.add(pictures, batch_size=batch_size)
+        return index
+
+    @classmethod
+    def load(cls, folder: str | Path, engine: Engine | None = None, *, url: str | None = None) -> Index:
+        """Open an index.
+
+        Args:
+            folder: of the index.
+            engine: the model that it was built with; None: it is loaded from where it was.
+            url: of the Qdrant server that holds its vectors, or is to hold them; None: in this process.
+
+        Raises:
+            FileNotFoundError: there is no index, or its model is not where it was.
+            ValueError: it was built with another model, or a file is damaged.
+        """
+        store = Store(Path(folder).expanduser())
+        if engine is None:
+            if store.facts.source is None:
+                raise ValueError(
+                    f"{folder} was built with a model of your own ({store.facts.model}): give its engine"
+                )
+            engine = Engine.of(store.facts.source)
+        return cls(engine, store, url)
+
+    def save(self, folder: str | Path) -> None:
+        """Write an index that is in memory, or a copy of one that is not, into a folder.
+
+        Raises:
+            ValueError: the folder holds an index already.
+        """
+        self.store.copy_to(Path(folder).expanduser(), _new_collection(self.engine.fingerprint))
+
+    def close(self) -> None:
+        """Let go of the index's file and of Qdrant."""
+        self.vectors.close()
+        self.store.close()
+
+    def __len__(self) -> int:
+        """Return the number of pictures."""
+        return len(self.store)
+
+    def add(self, pictures: str | Path, *, batch_size: int = 32) -> Report:
+        """Index a folder of pictures, or bring it up to date: new, changed and removed files are noticed.
+
+        A file is read again if its length or date has changed, and embedded again if its bytes have.
+
+        Raises:
+            FileNotFoundError: there is no such folder, or it holds no pictures and never did.
+            BlockingIOError: another process is indexing into the index's folder.
+        """
+        root = Path(pictures).expanduser().resolve()
+        with ExitStack() as stack:
+            if self.store.folder is not None:
+                stack.enter_context(locked(self.store.folder, "is indexing into", wait=False))
+            known = {entry.path: entry for entry in self.store.entries() if _is_in(entry.path, root)}
+            broken = {path: told for path, told in self.store.problems().items() if _is_in(path, root)}
+            files = _list_pictures(root, self.store.folder, may_be_empty=bool(known or broken))
+            report, wanted = self._compare(files, known, broken)
+            present = set(files)
+            gone = [entry.number for path, entry in known.items() if path not in present]
+            self._drop(gone, [path for path in broken if path not in present])
+            report.removed = len(gone)
+            with progress(total=len(wanted), desc="index", unit="picture") as bar:
+                for seen in self.engine.pictures(wanted, batch_size):
+                    now_broken = [
+                        known[one.path].number for one in seen if one.vectors is None and one.path in known
+                    ]
+                    self._drop(now_broken)
+                    self._send(self.store.put(seen))
+                    for one in seen:
+                        if one.vectors is None:
+                            report.broken[one.path] = one.problem
+                        elif one.path in known:
+                            report.changed += 1
+                        else:
+                            report.added += 1
+                    bar.update(len(seen))
+        return report
+
+    def search(self, query: str | Path, k: int = 10) -> list[Found]:
+        """Find the pictures that a sentence describes, or that look like another picture.
+
+        Args:
+            query: a sentence, as text; or a picture's file, as a `Path`.
+            k: how many, at most.
+
+        Returns:
+            The best first.
+
+        Raises:
+            ValueError: k is below 1, the sentence is empty, or the file cannot be read as a picture.
+        """
+        if k < 1:
+            raise ValueError(f"k is {k}: wanted at least 1")
+        vectors = self.engine.picture(query) if isinstance(query, Path) else self.engine.sentence(query)
+        return self.nearest(vectors, k)
+
+    def like(self, number: int, k: int = 10) -> list[Found]:
+        """Find the pictures most similar to one in the index, which is left out itself.
+
+        Raises:
+            KeyError: there is no picture of this number.
+        """
+        self.store.entry(number)
+        (_, vectors), *_ = self.store.vectors([number])
+        return [one for one in self.nearest(vectors[0], k + 1) if one.number != number][:k]
+
+    def nearest(self, query: np.ndarray, k: int = 10) -> list[Found]:
+        """Find the pictures nearest to a query that is embedded already, (D,) or (L, D).
+
+        For sets, MaxSim and the inner product of the sets' means propose at least `PROPOSED` pictures each,
+        and the model's own similarity ranks them.
+        """
+        with self._lock:
+            wanted = max(k, PROPOSED) if self.engine.has_sets else k
+            proposed = self.vectors.nearest(query, wanted)
+            if self.engine.has_sets and proposed:
+                proposed += self.vectors.nearest(query, wanted, by=MEAN)
+                proposed = self._ranked(query, sorted({number for number, _ in proposed}))
+            paths = {entry.number: entry.path for entry in self.store.some(n for n, _ in proposed[:k])}
+            # Another process may have taken a picture out since this one loaded the index.
+            return [Found(n, paths[n], score) for n, score in proposed[:k] if n in paths]
+
+    def exact(self, query: np.ndarray, k: int = 10) -> list[Found]:
+        """Compare a query with every picture by the model's own similarity: slow, and the reference."""
+        blocks = [(numbers, self.engine.compare(vectors, query)) for numbers, vectors in self.store.vectors()]
+        if not blocks:
+            return []
+        numbers, scores = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        order = np.argsort(-scores, kind="stable")[:k]
+        return [
+            Found(int(numbers[i]), self.store.entry(int(numbers[i])).path, float(scores[i])) for i in order
+        ]
+
+    def all_vectors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of all pictures, (n,), and their vectors, (n, D) or (n, K, D)."""
+        blocks = list(self.store.vectors())
+        if not blocks:
+            return np.zeros(0, np.int64), np.zeros((0, *self.store.facts.shape), np.float32)
+        numbers, vectors = zip(*blocks, strict=True)
+        return np.concatenate(numbers), np.concatenate(vectors)
+
+    def _ranked(self, query: np.ndarray, numbers: Sequence[int]) -> list[tuple[int, float]]:
+        blocks = [
+            (found, self.engine.compare(vectors, query)) for found, vectors in self.store.vectors(numbers)
+        ]
+        scored = [(int(n), float(s)) for found, scores in blocks for n, s in zip(found, scores, strict=True)]
+        return sorted(scored, key=lambda pair: (-pair[1], pair[0]))
+
+    def _compare(
+        self, files: list[Path], known: dict[Path, Entry], broken: dict[Path, tuple[int, int, str]]
+    ) -> tuple[Report, list[Path]]:
+        """Return what is as it was, and the files that must be embedded."""
+        report, wanted, touched = Report(), [], []
+        for path in files:
+            try:
+                status = path.stat()
+            except OSError:  # it is gone since it was listed, or cannot be read: embedding says which
+                wanted.append(path)
+                continue
+            version = status.st_size, status.st_mtime_ns
+            if path in broken and broken[path][:2] == version:
+                report.broken[path] = broken[path][2]
+            elif path in known and (known[path].size, known[path].changed) == version:
+                report.kept += 1
+            elif (
+                path in known
+                and known[path].size == version[0]
+                and digest_of(path).hex() == known[path].digest
+            ):
+                touched.append((known[path].number, version[1]))
+                report.kept += 1
+            else:
+                wanted.append(path)
+        self.store.touch(touched)
+        return report, wanted
+
+    def _drop(self, numbers: Sequence[int], problems: Sequence[Path] = ()) -> None:
+        """Take pictures out: first of Qdrant, so that a kill in between leaves nothing there alone."""
+        self.vectors.drop(numbers)
+        self.store.drop(numbers, problems)
+
+    def _fill(self) -> None:
+        """Bring Qdrant up to date with the store."""
+        if self.url is None:
+            for numbers, vectors in self.store.vectors():
+                self.vectors.put(numbers, vectors)
+            return
+        ours, there = {entry.number for entry in self.store.entries()}, self.vectors.numbers()
+        self.vectors.drop(there - ours)
+        self._send(sorted({*self.store.unsent(), *(ours - there)}))
+
+    def _send(self, wanted: Sequence[int]) -> None:
+        """Give Qdrant some pictures; what is sent twice, after a kill, only replaces itself."""
+        for numbers, vectors in self.store.vectors(wanted):
+            self.vectors.put(numbers, vectors)
+            if self.url is not None:
+                self.store.mark_sent(numbers)
+
+
+def _new_collection(fingerprint: str) -> str:
+    return f"vse-{fingerprint[:12]}-{secrets.token_hex(4)}"
+
+
+def _list_pictures(root: Path, index: str | Path | None, may_be_empty: bool = False) -> list[Path]:
+    """List the picture files in a folder and its folders, but not what is hidden, nor the index itself."""
+    root = root.expanduser().resolve()
+    if not root.is_dir():
+        raise FileNotFoundError(f"no folder {root}: name a folder of pictures")
+    own = None if index is None else Path(index).expanduser().resolve()
+    found = sorted(path for path in _walk(root) if path.suffix.lower() in SUFFIXES)
+    found = [path for path in found if own is None or own == root or not _is_in(path, own)]
+    if not found and not may_be_empty:
+        raise FileNotFoundError(
+            f"{root} holds no pictures ({', '.join(sorted(SUFFIXES))}): name another folder"
+        )
+    return found
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            yield from _walk(path)
+        elif not path.is_dir():
+            yield path
+
+
+def _is_in(path: Path, folder: Path) -> bool:
+    return path.is_relative_to(folder)

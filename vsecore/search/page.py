@@ -1,0 +1,224 @@
+"""A page to search pictures with, served to this machine alone unless one asks for more.
+
+It works without JavaScript and loads nothing from the network. A picture is asked for by its number in the
+index, never by a path, so that no request can name another file; and what is sent is a new JPEG made from it.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from vsecore.search.index import Found, Index
+from vsecore.search.store import Entry
+from vsecore.search.thumbnails import LARGE, Thumbnails, jpeg
+
+TOP = 24
+"""How many pictures a page shows."""
+LARGEST = 32 * 2**20
+"""The most bytes of a picture that is sent to search with."""
+LONGEST = 1000
+"""The most characters of a sentence."""
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; img-src 'self' data:; style-src 'self'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+def make_page(index: Index, hosts: Sequence[str] = LOCAL) -> Starlette:
+    """Make the page as an application that any ASGI server can serve.
+
+    Args:
+        index: what is searched.
+        hosts: the names by which the page may be asked for; "*" allows all. Other names are refused, so that
+            a page on the web cannot read one's pictures by giving this machine a name of its own.
+
+    Returns:
+        The application.
+    """
+    page = _Page(index)
+    routes = [
+        Route("/", page.home),
+        Route("/picture", page.by_picture, methods=["POST"]),
+        Route("/small/{number:int}.jpg", page.small),
+        Route("/large/{number:int}.jpg", page.large),
+        Route("/style.css", page.style),
+    ]
+    guard = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    return Starlette(routes=routes, middleware=[guard], exception_handlers={HTTPException: page.refused})
+
+
+def serve(index: Index, host: str = "127.0.0.1", port: int = 8123) -> None:
+    """Serve the page until the program is stopped.
+
+    Args:
+        index: what is searched.
+        host: the address to listen on. 127.0.0.1 can be reached from this machine alone; "0.0.0.0" shows the
+            pictures to everybody who can reach it.
+        port: its number.
+
+    Raises:
+        OSError: the port is taken, or the address is not this machine's.
+    """
+    import uvicorn
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, port))
+        except OSError as error:
+            raise OSError(
+                f"--host {host} --port {port} cannot be used ({error.strerror}): name another port"
+            ) from None
+        hosts = LOCAL if host in LOCAL else ("*",)
+        config = uvicorn.Config(make_page(index, hosts), log_level="warning", server_header=False)
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+class _Page:
+    """What answers the requests."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.thumbnails = Thumbnails(index.store.folder)
+        kept = files("vsecore.search")
+        environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        self.template = environment.from_string((kept / "page.html.jinja").read_text("utf-8"))
+        self.css = (kept / "page.css").read_text("utf-8")
+
+    def home(self, request: Request) -> Response:
+        """The page, with what was found if something was asked for."""
+        sentence = request.query_params.get("q", "")[:LONGEST].strip()
+        like = request.query_params.get("like", "")
+        if like:
+            if not like.isdecimal() or len(like) > 18:
+                raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such picture.")
+            return self._like(int(like))
+        if not sentence:
+            return self._show()
+        unknown = self.index.engine.unknown_words(sentence)
+        found = self.index.search(sentence, TOP)
+        return self._show(found, sentence=sentence, title=f"Pictures for “{sentence}”", unknown=unknown)
+
+    async def by_picture(self, request: Request) -> Response:
+        """What looks like a picture that was sent. The picture is not kept."""
+        length = request.headers.get("content-length", "")
+        if not length.isdecimal() or int(length) > LARGEST:
+            told = f"The picture is too large: at most {LARGEST >> 20} MB."
+            return self._complain(told, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        async with request.form(max_files=1, max_fields=1) as form:  # read by python-multipart
+            sent = form.get("picture")
+            content = await sent.read() if isinstance(sent, UploadFile) else b""
+            name = (sent.filename or "your picture") if isinstance(sent, UploadFile) else ""
+        if not content:
+            return self._complain("No picture was sent: choose a file first.", HTTPStatus.BAD_REQUEST)
+        return await run_in_threadpool(self._by_content, content, name)
+
+    def small(self, request: Request) -> Response:
+        """A small copy of a picture."""
+        entry = self._entry(request.path_params["number"])
+        return self._jpeg(lambda: self.thumbnails.small(entry.path, entry.digest))
+
+    def large(self, request: Request) -> Response:
+        """A large copy of a picture."""
+        entry = self._entry(request.path_params["number"])
+        return self._jpeg(lambda: jpeg(entry.path, LARGE))
+
+    def style(self, request: Request) -> Response:
+        """The style sheet."""
+        return Response(self.css, media_type="text/css", headers=_HEADERS)
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """Say in a sentence what was wrong with a request."""
+        status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.BAD_REQUEST
+        told = error.detail if isinstance(error, HTTPException) else str(error)
+        return self._complain(told, status)
+
+    def _like(self, number: int) -> Response:
+        entry = self._entry(number)
+        found = self.index.like(number, TOP)
+        return self._show(found, title=f"Pictures like {_shown(entry.path)}", like=number)
+
+    def _by_content(self, content: bytes, name: str) -> Response:
+        with tempfile.TemporaryDirectory() as folder:
+            sent = Path(folder) / "picture"
+            sent.write_bytes(content)
+            try:
+                found = self.index.search(sent, TOP)
+            except ValueError:
+                told = f"{name} cannot be read as a picture: save it as JPEG or PNG."
+                return self._complain(told, HTTPStatus.BAD_REQUEST)
+        return self._show(found, title=f"Pictures like {name}")
+
+    def _entry(self, number: int) -> Entry:
+        try:
+            return self.index.store.entry(number)
+        except (KeyError, OverflowError):
+            raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such picture.") from None
+
+    def _jpeg(self, make: Callable[[], bytes]) -> Response:
+        try:
+            content = make()
+        except ValueError:  # the file is gone, or broken, since it was indexed
+            raise HTTPException(
+                HTTPStatus.NOT_FOUND, "This picture is not where it was: run vse search index again."
+            ) from None
+        return Response(content, media_type="image/jpeg", headers=_HEADERS | {"Cache-Control": "no-cache"})
+
+    def _complain(self, told: str, status: int) -> Response:
+        return self._show(problem=told, title="That did not work", status=status)
+
+    def _show(
+        self,
+        found: Sequence[Found] = (),
+        *,
+        title: str = "",
+        sentence: str = "",
+        like: int | None = None,
+        unknown: Sequence[str] = (),
+        problem: str = "",
+        status: int = HTTPStatus.OK,
+    ) -> Response:
+        content = self.template.render(
+            found=[(one, _shown(one.path)) for one in found],
+            title=title,
+            sentence=sentence,
+            like=like,
+            unknown=unknown,
+            problem=problem,
+            count=len(self.index),
+            model=self.index.engine.name,
+            has_sets=self.index.engine.has_sets,
+            longest=LONGEST,
+            is_local=self.index.url is None,
+        )
+        return HTMLResponse(content, status, headers=_HEADERS)
+
+
+def _shown(path: Path) -> str:
+    """Return a file's name as text that can be shown, whatever bytes are in it."""
+    return path.name.encode(errors="backslashreplace").decode()

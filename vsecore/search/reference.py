@@ -1,0 +1,77 @@
+"""FAISS beside Qdrant: the exact answer to compare with, and indexes that keep a few bytes of a vector.
+
+A quantised index keeps codes instead of numbers, and the codebooks are learned from examples. Pictures and
+sentences of one model share a space but lie in different parts of it. So an index whose codebooks, or whose
+cells, were learned from pictures alone has never seen what it will be asked with; a benchmark
+(`tests/benchmarks/search.py`) measures what that costs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def flat(vectors: np.ndarray) -> Any:
+    """Return FAISS's exact index of vectors (n, D), by inner product: every query is compared with all.
+
+    Raises:
+        ValueError: another shape or type.
+    """
+    import faiss
+
+    _check("vectors", vectors)
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(np.ascontiguousarray(vectors))
+    return index
+
+
+def quantised(kind: str, vectors: np.ndarray, examples: np.ndarray) -> Any:
+    """Return an index of vectors (n, D) that keeps codes, by inner product.
+
+    Args:
+        kind: as `faiss.index_factory` names it: "SQ8" is a byte a number, "PQ32" 32 bytes a vector,
+            "IVF256,Flat" looks into some of 256 cells only.
+        vectors: what is searched, float32.
+        examples: what codebooks and cells are learned from, (m, D) float32: some of the vectors, or queries.
+
+    Raises:
+        ValueError: another shape or type, or FAISS does not know the kind.
+    """
+    import faiss
+
+    _check("vectors", vectors)
+    _check("examples", examples)
+    if vectors.shape[1] != examples.shape[1]:
+        raise ValueError(
+            f"examples have width {examples.shape[1]} and vectors {vectors.shape[1]}: wanted the same"
+        )
+    try:
+        index = faiss.index_factory(vectors.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
+        index.train(np.ascontiguousarray(examples))
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1][:200]
+        raise ValueError(f"kind is {kind!r}: FAISS cannot make that of these examples ({reason})") from None
+    index.add(np.ascontiguousarray(vectors))
+    return index
+
+
+def top(index: Any, queries: np.ndarray, k: int = 10) -> np.ndarray:
+    """Return the rows of each query's k nearest vectors, (q, k), best first; -1 where there are fewer."""
+    _check("queries", queries)
+    found: np.ndarray = index.search(np.ascontiguousarray(queries), k)[1]
+    return found
+
+
+def recall(found: np.ndarray, exact: np.ndarray) -> float:
+    """Return the share of the exact top k that was found, over all queries: both (q, k)."""
+    if found.shape != exact.shape or found.ndim != 2:
+        raise ValueError(f"found is {found.shape} and exact is {exact.shape}: wanted (queries, k) twice")
+    kept = [len(np.intersect1d(a, b)) for a, b in zip(found, exact, strict=True)]
+    return float(sum(kept) / exact.size)
+
+
+def _check(name: str, x: np.ndarray) -> None:
+    if x.ndim != 2 or x.dtype != np.float32 or not len(x):
+        raise ValueError(f"{name} is {x.dtype} {x.shape}: wanted float32 (n, D), at least one")
