@@ -43,6 +43,7 @@ from torch.nn.functional import cosine_similarity
 
 from vsecore import course
 from vsecore.course import plots
+from vsecore.course.engine import first_engine
 from vsecore.data.batches import make_loader
 from vsecore.data.rehearsal import Shape, rehearsal, write_rehearsal
 from vsecore.losses import info_nce
@@ -70,6 +71,7 @@ narrow = {  # the lesson's width
     "dim": 64,
     "text.encoder.word_dim": 32,
     "training.learning_rate": 2e-3,
+    "losses": "info_nce",  # which has one meaning from the first step to the last
 }
 changes = lesson.pick(smoke=narrow, lesson=narrow, full={})
 probing = lesson.pick(smoke=0.2, lesson=1.0, full=20.0)
@@ -157,8 +159,8 @@ lesson.report(
 # ## A dress rehearsal
 #
 # Before the hours begin, everything should run once: write, open, train, save. We write a small share of COCO's pictures at their exact widths
-# into a folder, in the format that the field shares, and open it as a {term}`memory map`: the file looks like an array, and the
-# system reads a row when somebody asks for it.
+# into a folder, in the format that the field shares, and open it as a {term}`memory map`: the file looks like an array, and a
+# row is read when somebody asks for it.
 
 # %%
 folder = tempfile.TemporaryDirectory(prefix="vse-rehearsal-")
@@ -463,12 +465,18 @@ def cached_step(towers, inputs, loss, size):
 # backward costs about two forward passes. If a tower drops elements at random, both passes must drop the same ones.
 # ````
 #
-# Is it the same gradient? We take the towers of the rehearsal, in double precision so that rounding cannot hide anything.
+# Is it the same gradient? We take trained towers, those of [Start here](00_start_here.ipynb), in double precision so that rounding cannot
+# hide anything.
 
 # %% tags=["hide-input"]
 size = lesson.pick(smoke=32, lesson=192, full=192)
-batch = next(iter(make_loader(on_disk.train, run.tokenizer, size, seed=seed))).to("cpu")
-model = deepcopy(run.model).double()
+if data == "scenes":
+    trained, words = first_engine()
+    looked_at = lesson.dataset("grid").dev
+else:
+    trained, words, looked_at = run.model, run.tokenizer, on_disk.dev
+batch = next(iter(make_loader(looked_at, words, size, seed=seed))).to("cpu")
+model = deepcopy(trained).double()
 pictures = batch.pictures.double()  # (B, N, F)
 captions = torch.where(batch.token_mask, batch.tokens, -1)  # (C, L)   -1 where padded
 
@@ -509,6 +517,15 @@ naive = {n: gradient(small_batches, towers, inputs, batch_loss, n) for n in size
 for n in sizes:
     torch.testing.assert_close(cached[n], one_batch)
 print("cached: equal to the whole batch's gradient, for parts of", *sizes)
+
+
+def packaged(at_a_time):  # what the setting training.embed_at_a_time does
+    v, t = model(replace(batch, pictures=pictures), at_a_time)
+    batch_loss(v.vectors, t.vectors).backward()
+
+
+torch.testing.assert_close(gradient(packaged, 32), one_batch)
+print("vsecore's version agrees")
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(6.4, 3.2))
@@ -564,7 +581,7 @@ graph = {n: bytes_kept(lambda n=n: [f(x[:n].float() if x.is_floating_point() els
 # %% tags=["hide-input"]
 part = rows_of[0]
 embeddings = {
-    n: 2 * 2 * n * recipe.dim * 4 / 1e6 for n in rows_of
+    n: 2 * 2 * n * len(picture_tower(inputs[0][:1].float())[0]) * 4 / 1e6 for n in rows_of
 }  # both sides, and their gradients
 figure, axes = plt.subplots(figsize=(6.4, 3.2))
 plots.curves(
@@ -659,14 +676,15 @@ lesson.report(
 # On a machine with GPUs, this is one command. The same command on one, two or eight of them learns the same, up to rounding:
 #
 # ```bash
-# vse data rehearse --root rehearsal            # numbers of COCO's shape
-# vse plan vsepp_region_gru --data coco         # what it will cost
-# accelerate launch --multi_gpu -m vsecore train vsepp_region_gru --data coco --out runs/coco --resume
+# vse plan vsepp_region_gru --data coco            # what it will cost
+# vse data rehearse coco features/rehearsal        # numbers of COCO's shape
+# accelerate launch --multi_gpu -m vsecore train vsepp_region_gru --data features/rehearsal --resume
 # ```
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |
 # | joint batch over processes (CLIP, figure 3) | `gather_backward` | `vsecore.training.distributed.gather` |
+# | gradient caching (Gao et al., section 3) | `cached_step` | `vsecore.model.VSE`, called by `training.embed_at_a_time` |
 # | cost of a training | the section *The arithmetic* | `vsecore.training.planning.plan` |
 #
 # ## Results: how good are plans?
