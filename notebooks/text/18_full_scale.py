@@ -350,6 +350,7 @@ def never_seen(first, second):  # two orders of an epoch that was killed after t
     return 1 - len(np.unique(seen)) / len(first)
 
 
+# %%
 count = len(whole.train.captions)
 order = epoch_order(seed, 3, count)
 luck = np.random.default_rng(seed)

@@ -309,12 +309,14 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: 0 <= float(answer) <= 0.25,
-                "A share of the captions, as a number between 0 and 1. After the kill only a quarter of the epoch is "
+                "A share of the captions, as a number between 0 and 1. After the kill only a quarter "
+                "of the epoch is "
                 "left.",
             ),
             Trial(
                 lambda answer: near(answer, 3 / 16, 2e-3),
-                "A caption is never seen if it is in the last quarter of the first order and not in the last quarter of "
+                "A caption is never seen if it is in the last quarter of the first order and not in "
+                "the last quarter of "
                 "the second. The two orders know nothing of each other.",
             ),
         ),
@@ -329,7 +331,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: near(answer, 9 / 16, 2e-3),
-                "That is the share in the first three quarters of both orders. Those were seen before the kill.",
+                "That is the share in the first three quarters of both orders. Those were seen "
+                "before the kill.",
             ),
             Trial(
                 lambda answer: near(answer, 0.0, 1e-9),
@@ -379,25 +382,30 @@ EXERCISES: dict[str, Exercise] = {
         (
             Trial(
                 lambda answer: near(answer(6)[0], _learned(_whole_step, 6)[0]),
-                "With one part that holds everything, the loss must be that of the whole batch, as a plain number.",
+                "With one part that holds everything, the loss must be that of the whole batch, as a "
+                "plain number.",
             ),
             Trial(
                 lambda answer: near(answer(2)[0], _learned(_whole_step, 2)[0]),
-                "In several parts, the loss must still be that of the whole batch: embed all parts first, join them, "
+                "In several parts, the loss must still be that of the whole batch: embed all parts "
+                "first, join them, "
                 "and then compute one loss.",
             ),
             Trial(
                 lambda answer: all(answer(2)[1]),
-                "Some weights have no gradient. Embed each part once more, with a graph, and go backward from it.",
+                "Some weights have no gradient. Embed each part once more, with a graph, and go "
+                "backward from it.",
             ),
             Trial(
                 lambda answer: _same_gradients(answer, 3, _whole_step),
-                "The gradient is not that of the whole batch. Give each part its own rows of the gradient at the "
+                "The gradient is not that of the whole batch. Give each part its own rows of the "
+                "gradient at the "
                 "embeddings: `vectors.backward(rows)`.",
             ),
             Trial(
                 lambda answer: _same_gradients(answer, 4, _whole_step),
-                "It is right where all parts are equal, and wrong where the last one is smaller: `split` both, the inputs "
+                "It is right where all parts are equal, and wrong where the last one is smaller: "
+                "`split` both, the inputs "
                 "and the gradients.",
             ),
             Trial(
@@ -444,7 +452,8 @@ EXERCISES: dict[str, Exercise] = {
             ),
             Trial(
                 lambda answer: _returns(answer, _returned, 2, 3),
-                "All processes have used these rows, and each has a gradient for them. What does the chain rule do with "
+                "All processes have used these rows, and each has a gradient for them. What does the "
+                "chain rule do with "
                 "several uses?",
             ),
             Trial(
@@ -455,11 +464,13 @@ EXERCISES: dict[str, Exercise] = {
         mistakes=(
             Trial(
                 lambda answer: _returns(answer, _only_own, 2, 3),
-                "That is only what this process found for its own rows. The other processes compared theirs with them.",
+                "That is only what this process found for its own rows. The other processes compared "
+                "theirs with them.",
             ),
             Trial(
                 lambda answer: _returns(answer, lambda g, rank: _returned(g, rank) / len(g), 2, 3),
-                "That is the mean. The chain rule adds; the mean over processes is taken later, of the weights' gradients.",
+                "That is the mean. The chain rule adds; the mean over processes is taken later, of "
+                "the weights' gradients.",
             ),
             Trial(
                 lambda answer: (
