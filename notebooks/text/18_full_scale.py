@@ -58,7 +58,7 @@ plots.house_style()
 # ## What will it cost?
 #
 # A training on all of COCO {cite}`lin2014coco` can take hours or weeks. Which of them it is, a few steps can tell. We choose a recipe
-# and plan its training. The data need not be there yet: a {term}`rehearsal` has COCO's exact shape, with drawn numbers in place of the
+# and plan its training. The data need not be there yet: a *rehearsal* has COCO's exact shape, with drawn numbers in place of the
 # pictures. Each number is made when it is read.
 
 # %%
@@ -159,7 +159,7 @@ lesson.report(
 # ## A dress rehearsal
 #
 # Before the hours begin, everything should run once: write, open, train, save. We write a small share of COCO's pictures at their exact widths
-# into a folder, in the format that the field shares, and open it as a {term}`memory map`: the file looks like an array, and a
+# into a folder, in the format that the field shares, and open it as a *memory map*: the file looks like an array, and a
 # row is read when somebody asks for it.
 
 # %%
@@ -282,7 +282,7 @@ print(
 )
 
 # %% [markdown]
-# Two things make this possible. First, a {term}`checkpoint` holds all that a step changes: the weights, the optimizer's moments, the schedule's place, the
+# Two things make this possible. First, a checkpoint holds all that a step changes: the weights, the optimizer's moments, the schedule's place, the
 # number of the step. It is written under another name and renamed when it is complete, so a kill while it is written leaves the one before. Second,
 # *nothing random remembers anything*. The order of an epoch, the elements that are dropped, dropout: each is a function of the
 # seed, the epoch and the row, and none depends on how many random numbers were drawn before.
@@ -369,7 +369,7 @@ lesson.report(
 #
 # ## A batch of thousands
 #
-# A contrastive loss wants large batches, since each batch is all that it can choose negatives from. What limits the batch is the {term}`graph`: for the
+# A contrastive loss wants large batches, since each batch is all that it can choose negatives from. What limits the batch is the computation graph: for the
 # backward pass, the towers keep their intermediate results for every picture and caption. The usual remedy, to add up the
 # gradients of several small batches before a step, does not help here. Look at what small batches compare.
 
@@ -445,15 +445,13 @@ from vsecore.course.checks import exercise
 @exercise("18.cache")
 def cached_step(towers, inputs, loss, size):
     # your part
-    both = list(zip(towers, inputs, strict=True))
+    sides = list(zip(towers, inputs, strict=True))
     with torch.no_grad():
-        embedded = [torch.cat([tower(part) for part in x.split(size)]) for tower, x in both]
-    embedded = [vectors.requires_grad_() for vectors in embedded]  # (B, D) each, no graph
-    value = loss(*embedded)
-    pulls = torch.autograd.grad(value, embedded)  # (B, D) each: the cache
-    for (tower, x), pull in zip(both, pulls, strict=True):
+        embedded = [torch.cat([*map(tower, x.split(size))]) for tower, x in sides]
+    value = loss(*(vectors.requires_grad_() for vectors in embedded))
+    for (tower, x), pull in zip(sides, torch.autograd.grad(value, embedded), strict=True):
         for part, rows in zip(x.split(size), pull.split(size), strict=True):
-            tower(part).backward(rows)
+            tower(part).backward(rows)  # its rows of the cache
     return value.item()
     # end of your part
 
@@ -520,6 +518,7 @@ for n in sizes:
 print("cached: equal to the whole batch's gradient, for parts of", *sizes)
 
 
+# %%
 def packaged(at_a_time):  # what the setting training.embed_at_a_time does
     v, t = model(replace(batch, pictures=pictures), at_a_time)
     batch_loss(v.vectors, t.vectors).backward()
