@@ -168,11 +168,8 @@ share = lesson.pick(smoke=0.002, lesson=0.008, full=0.1)
 on_disk = whole
 if data == "scenes":
     on_disk = write_rehearsal(Path(folder.name) / "coco", Shape.of("coco", kind, share))
-order_of = [
-    batch.picture_rows for batch, _ in zip(
-        make_loader(on_disk.train, recipe.tokenizer(on_disk.train.captions), 128), range(6), strict=False
-    )
-]  # fmt: skip
+loader = make_loader(on_disk.train, recipe.tokenizer(on_disk.train.captions), 128)
+order_of = [batch.picture_rows for batch, _ in zip(loader, range(6), strict=False)]
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(7, 2.6))
@@ -217,7 +214,14 @@ check("18.plan", your_prediction)
 short = recipe.override({"training.epochs": lesson.pick(smoke=1, lesson=2, full=2)})
 planned = plan(short, on_disk, seconds=probing)
 losses = []
-run = fit(short, on_disk, callback=lambda event: losses.append(float(event.loss)) if event.kind == "step" else None)  # fmt: skip
+
+
+def note_loss(event):
+    if event.kind == "step":
+        losses.append(float(event.loss))
+
+
+run = fit(short, on_disk, callback=note_loss)
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(6.4, 3))
@@ -250,7 +254,8 @@ print("steps as planned:", planned.steps * planned.epochs == len(losses))
 # happened, and "as if nothing" can be tested: the weights at the end must have the same bits. Here an exception in the middle of an epoch plays the power cut.
 
 # %%
-tiny = recipe.override({"dim": 16, "text.encoder.word_dim": 8, "training.epochs": 2, "training.batch_size": 64})  # fmt: skip
+thin = {"dim": 16, "text.encoder.word_dim": 8}
+tiny = recipe.override(thin | {"training.epochs": 2, "training.batch_size": 64})
 few = replace(
     on_disk, train=on_disk.train.subset(100), dev=on_disk.dev.subset(min(20, len(on_disk.dev)))
 )
@@ -550,10 +555,11 @@ plots.show(
 )
 
 # %%
+small = nearness["small batches, added up"]
 lesson.report(
     "18_gradient",
-    {f"cosine of the naive one, parts of {n} (%)": 100 * value for n, value in zip(sizes, nearness["small batches, added up"], strict=True)},
-)  # fmt: skip
+    {f"cosine, parts of {n} (%)": 100 * one for n, one in zip(sizes, small, strict=True)},
+)
 
 # %% [markdown]
 # Adding up small batches points somewhere else: its loss has fewer and easier negatives. And what does caching save? We count the bytes that the
@@ -574,14 +580,22 @@ def bytes_kept(compute):  # what autograd keeps of a forward pass, weights left 
     return sum(kept.values()) if result is not None else 0
 
 
+# %%
 model.float()
+inputs = pictures.float(), captions
+
+
+def embed(n):  # the first n pictures and captions, with their graphs
+    return [tower(x[:n]) for tower, x in zip(towers, inputs, strict=True)]
+
+
 rows_of = [n for n in (24, 48, 96, 192) if n <= len(pictures)]
-graph = {n: bytes_kept(lambda n=n: [f(x[:n].float() if x.is_floating_point() else x[:n]) for f, x in zip(towers, inputs, strict=True)]) / 1e6 for n in rows_of}  # fmt: skip
+graph = {n: bytes_kept(lambda n=n: embed(n)) / 1e6 for n in rows_of}  # MB
 
 # %% tags=["hide-input"]
 part = rows_of[0]
 embeddings = {
-    n: 2 * 2 * n * len(picture_tower(inputs[0][:1].float())[0]) * 4 / 1e6 for n in rows_of
+    n: 2 * 2 * n * len(embed(1)[0][0]) * 4 / 1e6 for n in rows_of
 }  # both sides, and their gradients
 figure, axes = plt.subplots(figsize=(6.4, 3.2))
 plots.curves(
@@ -639,7 +653,11 @@ def gather_backward(gradients, rank):  # (W, W · n, D) -> (n, D)
 
 # %%
 model.double()
+inputs = pictures, captions
 halves = [tuple(x.chunk(2)[rank] for x in inputs) for rank in (0, 1)]
+
+
+# %%
 
 
 def two_processes(way_back):
@@ -776,7 +794,7 @@ from vsecore.course.checks import check
 your_expectation = (
     "A higher temperature makes all negatives alike, so few are enough"  # your part
 )
-your_finding = f"the cosine is {yours:.2f}, against {nearness['small batches, added up'][sizes.index(32)]:.2f}"  # your part  # fmt: skip
+your_finding = f"the cosine is {yours:.2f}"  # your part
 check("18.explore", (your_expectation, your_finding))
 
 # %% tags=["remove-cell"]
