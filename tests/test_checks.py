@@ -12,6 +12,7 @@ from answers import (
     encoders,
     ensembles_and_speed,
     feature_suppression,
+    full_scale,
     how_many_negatives,
     joint_space,
     latent_targets,
@@ -48,6 +49,7 @@ NOTEBOOKS = (
     slots,
     feature_suppression,
     latent_targets,
+    full_scale,
 )
 RIGHT = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.RIGHT.items()}
 WRONG = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.WRONG.items()}

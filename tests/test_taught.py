@@ -11,16 +11,20 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import jupytext
 import pytest
 import torch
 from sklearn.linear_model import Ridge
-from torch import nn
+from small import recipe, small_data, small_split
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vsecore import evaluation, pooling, scenes, sets, similarity
+from vsecore.data.batches import make_loader
 from vsecore.embedding import Embedding
 from vsecore.encoders import BiGRUEncoder, CaptionTransformer, CellEncoder, RegionEncoder
 from vsecore.encoders.reasoning.transformer import Block
@@ -43,6 +47,8 @@ from vsecore.losses.captioning import captioning_loss
 from vsecore.mining import mine_offline_negatives
 from vsecore.sets import SlotSetPrediction
 from vsecore.similarity import cosine
+from vsecore.training import System
+from vsecore.training.distributed import _Gather
 
 TEXTS = {
     path.stem[:2]: path for path in (Path(__file__).parent.parent / "notebooks" / "text").glob("[0-9]*_*.py")
@@ -601,6 +607,60 @@ def worse_of_two_ranks() -> None:
         torch.testing.assert_close(taught("09")["cross_ranks"](scores, owner).double(), theirs)
 
 
+def orders_of_epochs() -> None:
+    order = taught("18")["epoch_order"]
+    seen = {tuple(order(seed, epoch, 50).tolist()) for seed in range(3) for epoch in range(3)}
+    assert len(seen) == 9 and all(sorted(one) == list(range(50)) for one in seen)
+    split = small_split("train", 20)
+    tokenizer = recipe().tokenizer(split.captions)
+
+    def rows_of(epoch: int, start: int) -> list[list[int]]:
+        loader = make_loader(split, tokenizer, 10, epoch=epoch, start=start)
+        return [batch.caption_rows.tolist() for batch in loader]
+
+    assert rows_of(1, 2) == rows_of(1, 0)[2:] and rows_of(1, 0) != rows_of(2, 0)  # entered anywhere
+
+
+def gradient_of_a_whole_batch() -> None:
+    data = small_data(counts=False)
+    tokenizer = recipe().tokenizer(data.train.captions)
+    model = System.build(recipe(), data, tokenizer).model.double().train()
+    batch = next(iter(make_loader(data.train, tokenizer, 10)))
+    batch.pictures = batch.pictures.double()
+
+    def loss(v: Tensor, t: Tensor) -> Tensor:
+        return ((v @ t.T) / 0.1).logsumexp(0).sum()
+
+    def theirs() -> None:
+        v, t = model(batch, 3)
+        loss(v.vectors, t.vectors).backward()
+
+    def mine() -> None:
+        towers = (
+            lambda x: model.encode_pictures(x).vectors,
+            lambda x: model.encode_captions(x.clamp(min=0), x >= 0).vectors,
+        )
+        words = torch.where(batch.token_mask, batch.tokens, -1)
+        taught("18")["cached_step"](towers, (batch.pictures, words), loss, 3)
+
+    found = []
+    for step in (theirs, mine):
+        model.zero_grad()
+        step()
+        found.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]))
+    torch.testing.assert_close(*found)
+
+
+def way_back_of_a_gather() -> None:
+    gradients = torch.randn(3, 6, 2, dtype=torch.float64)
+    with (
+        patch("torch.distributed.all_reduce", lambda one: one.copy_(gradients.sum(0))),
+        patch("torch.distributed.get_rank", lambda: 1),
+    ):
+        theirs, _ = _Gather.backward(SimpleNamespace(sizes=[2, 2, 2]), gradients[1].clone())
+    torch.testing.assert_close(taught("18")["gather_backward"](gradients, 1), theirs)
+
+
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
@@ -667,6 +727,9 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("16", "decode"): latent_target_by_hand,
     ("16", "rec_loss"): latent_target_by_hand,
     ("16", "path"): multiplier_by_hand,
+    ("18", "epoch_order"): orders_of_epochs,
+    ("18", "cached_step"): gradient_of_a_whole_batch,
+    ("18", "gather_backward"): way_back_of_a_gather,
 }
 
 

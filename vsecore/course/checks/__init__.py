@@ -13,6 +13,7 @@ from vsecore.course.checks import (
     encoders,
     ensembles_and_speed,
     feature_suppression,
+    full_scale,
     how_many_negatives,
     joint_space,
     latent_targets,
@@ -50,6 +51,7 @@ EXERCISES: dict[str, Exercise] = {
     **slots.EXERCISES,
     **feature_suppression.EXERCISES,
     **latent_targets.EXERCISES,
+    **full_scale.EXERCISES,
 }
 
 explain_missing_names()

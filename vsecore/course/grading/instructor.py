@@ -69,27 +69,27 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("05", "06"), "Relations: the Transformer block, and a first loss that aligns parts with words."),
         (("06", "07"), "A second such loss; then every word looks at every box, and what that costs."),
         (
-            ("08",),
-            "The hardest negatives of the whole training set. Read the chapters of the thesis on its model "
-            "together, beside its page in the part *Evidence*. Plan projects.",
+            ("08", "09"),
+            "The hardest negatives of the whole training set, and a first loss that learns from them. Plan "
+            "projects.",
         ),
-        (("09",), "Losses that learn from them, term by term, with gradients by hand."),
-        (("10", "11"), "From many vectors to one; which negatives count."),
+        (("09", "10"), "That loss term by term, with gradients by hand; from many vectors to one."),
         (
-            ("11", "12"),
-            "How many negatives to learn from; ensembles, and what a query costs. Projects: run the "
-            "experiments, ask for help.",
+            ("10", "11", "12"),
+            "Pools that are learned; how many negatives to learn from; a first look at ensembles. Projects: "
+            "run the experiments, ask for help.",
         ),
-        (("13", "14"), "Sets: more than one vector, and how they collapse; slots that compete."),
+        (("12", "13"), "What a query costs; then sets: more than one vector, and how they collapse."),
+        (("13", "14"), "Match probability; slots that compete, and a similarity that trains all of them."),
         (
-            ("14", "15"),
-            "A similarity that trains all vectors of a set. Then what a contrastive loss leaves out, and the "
-            "gradient that shows why.",
+            ("15", "16"),
+            "What a contrastive loss leaves out, and the gradient that shows why. A second loss, held at a "
+            "bound.",
         ),
         (
-            ("16",),
-            "A second loss held at a bound, and the multiplier that holds it. Projects: groups of four, or "
-            "posters, show what was predicted and what came out.",
+            ("16", "18"),
+            "The multiplier that holds the bound; then full scale: costs, resuming, many GPUs. Projects: "
+            "groups of four, or posters, show what was predicted and what came out.",
         ),
     ),
 }

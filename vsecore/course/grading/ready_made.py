@@ -99,6 +99,9 @@ IN_THE_PACKAGE: dict[str, tuple[str, ...]] = {
     "16.decoder": ("losses.LatentTargetDecoder", "losses.LatentTarget", "losses.LOSSES"),
     "16.loss": ("losses.reconstruction_loss", "losses.LatentTarget", "losses.LOSSES"),
     "16.multiplier": ("losses.LagrangeMultiplier", "losses.LatentTarget", "losses.LOSSES"),
+    "18.order": (),
+    "18.cache": (),
+    "18.gather": ("training.distributed.gather",),
 }
 
 
