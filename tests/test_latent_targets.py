@@ -297,7 +297,17 @@ def test_a_multiplier_survives_a_stop_and_goes_on(name, tmp_path):
     assert float(state[f"losses.{name}.constraint.multiplier.raw"]) != 1
 
 
+@pytest.fixture
+def one_thread():
+    """A process with threads cannot be forked safely."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
+@pytest.mark.usefixtures("one_thread")
 def test_a_multiplier_survives_a_kill_at_any_place(tmp_path):
     """The steps between the last save and the kill are taken again: the multiplier must not keep them."""
 
