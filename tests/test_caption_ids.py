@@ -32,12 +32,14 @@ def coco(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def features(coco: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny() -> Backbone:
     torch.manual_seed(0)
-    tiny = Backbone("tiny", nn.Sequential(nn.AvgPool2d(8), nn.Conv2d(3, 5, 1)), Halve(), 32)
-    folder = tmp_path_factory.mktemp("features") / "coco"
-    extract(load_karpathy(coco), tiny, folder)
-    return folder
+    return Backbone("tiny", nn.Sequential(nn.AvgPool2d(8), nn.Conv2d(3, 5, 1)), Halve(), 32)
+
+
+@pytest.fixture(scope="module")
+def features(coco: Path, tiny: Backbone, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return extract(load_karpathy(coco), tiny, tmp_path_factory.mktemp("features") / "coco")
 
 
 def copied(features: Path, folder: Path, without: str = "-") -> Path:
@@ -87,6 +89,34 @@ def test_too_few_numbers_are_refused(features: Path, tmp_path: Path) -> None:
     (copied(features, tmp_path) / "test_caption_ids.txt").write_text("1\n2\n")
     with pytest.raises(ValueError, match=r"test_caption_ids\.txt has 2 lines for 15 captions"):
         open_precomp(tmp_path)
+
+
+def test_an_older_extraction_gets_them_by_running_it_again(
+    coco: Path, features: Path, tiny: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = copied(features, tmp_path, "caption_ids")
+    monkeypatch.setattr(tiny, "look", None)  # nothing is looked at again
+    extract(load_karpathy(coco), tiny, older)
+    assert open_precomp(older).test.caption_ids == open_precomp(features).test.caption_ids
+
+
+def test_new_captions_without_numbers_do_not_keep_the_old_ones(
+    coco: Path, features: Path, tiny: Backbone, tmp_path: Path
+) -> None:
+    content = json.loads((coco / "dataset_coco.json").read_text())
+    for image in content["images"]:
+        if image["split"] == "test":
+            for sentence in image["sentences"]:
+                del sentence["sentid"]
+                sentence["raw"] = sentence["raw"].replace("thing", "cat")
+    written = tmp_path / "dataset_coco.json"
+    written.write_text(json.dumps(content))
+    folder = tmp_path / "features"
+    folder.mkdir()
+    extract(load_karpathy(coco, written), tiny, copied(features, folder))
+    again = open_precomp(folder)
+    assert again.test.captions[0].startswith("A cat") and again.test.caption_ids is None
+    assert again.dev.caption_ids == open_precomp(features).dev.caption_ids
 
 
 def test_without_sentids_there_are_none(coco: Path, tmp_path: Path) -> None:

@@ -47,6 +47,14 @@ def test_each_degree_is_the_definition(monkeypatch, budget):
             assert found[row, picture] == pytest.approx(wanted, abs=1e-6)
 
 
+def test_recall_counts_for_more_as_in_the_evaluation_of_cocos_captions():
+    short, long = "a dog", "a dog runs fast"
+    found = [
+        rouge_l([query], [said], np.zeros(1, int)).item() for query, said in ((short, long), (long, short))
+    ]
+    assert found == pytest.approx([2.44 * 0.5 / (0.5 + 1.44), 2.44 * 0.5 / (1 + 1.44 * 0.5)])
+
+
 def test_case_and_punctuation_do_not_count_and_a_sentence_is_all_of_itself():
     captions = ["A dog runs.", "Two red boats", "dogs"]
     found = rouge_l(["a DOG, runs!", "dogs"], captions, np.arange(3))
@@ -103,3 +111,5 @@ def test_a_perfect_ranking_has_full_marks_and_a_reversed_one_has_not():
     best = graded(overlap.T, split)
     assert best["t2i_ndcg_rouge_l"] == pytest.approx(100) and best["i2t_r_precision"] > 90
     assert graded(-overlap.T, split)["t2i_ndcg_rouge_l"] < 80
+    louder = overlap.T + torch.linspace(0, 9, len(overlap))  # some captions score higher with all pictures
+    assert graded(louder, split)["t2i_ndcg_rouge_l"] == pytest.approx(100), "captions are the queries"

@@ -449,6 +449,12 @@ def test_precision_needs_something_relevant(metric):
         metric(np.zeros((2, 2)), np.eye(2))
 
 
+def test_ndcg_looks_at_the_first_25_unless_told_otherwise():
+    scores = -np.arange(30.0)[None]
+    found = [ndcg(scores, np.arange(30)[None] == place) for place in (23, 24, 25)]
+    assert found == pytest.approx([1 / np.log2(25), 1 / np.log2(26), 0])
+
+
 @pytest.mark.parametrize("metric", [r_precision, map_at_r, ndcg])
 def test_shared_relevance_refuses_what_does_not_fit(metric):
     relevance = np.eye(2, dtype=bool)

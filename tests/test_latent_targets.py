@@ -1,6 +1,9 @@
 """Decoding a caption's latent target or its words, as a term of the loss or as a constraint."""
 
 import math
+import multiprocessing
+import os
+import signal
 from itertools import pairwise
 
 import numpy as np
@@ -11,13 +14,20 @@ from test_seam import assert_resumes_with_the_same_bits
 from torch.nn.functional import cross_entropy
 
 from vsecore.data.splits import Dataset
+from vsecore.embedding import Embedding
 from vsecore.losses import (
     InputTargetDecoder,
     LagrangeMultiplier,
     LatentTargetDecoder,
+    Step,
     captioning_loss,
     reconstruction_loss,
 )
+from vsecore.losses.input_target import InputTarget
+from vsecore.losses.lagrange import Constraint
+from vsecore.losses.latent_target import LatentTarget
+from vsecore.pooling.projected import ProjectedPool
+from vsecore.similarity import Cosine
 
 # ---------------------------------------------------------------- the multiplier
 
@@ -109,6 +119,17 @@ def test_a_multiplier_refuses_a_loss_for_each_caption():
             act(torch.ones(3))
 
 
+def test_a_constraint_uses_its_multiplier_then_moves_it_and_only_in_training():
+    constraint, rec = Constraint(0.25), torch.tensor(0.5)
+    assert constraint(rec) == 1 and constraint.reconstruction == 0.5
+    moved = float(constraint.multiplier.value)
+    assert moved == pytest.approx(1.005) and constraint(rec) == pytest.approx(moved)
+    moved = float(constraint.multiplier.value)
+    constraint.eval()
+    assert constraint(rec) == constraint(rec) == pytest.approx(moved)
+    assert Constraint()(rec) == rec, "without a bound it is the dual objective"
+
+
 # ---------------------------------------------------------------- the latent target
 
 
@@ -184,6 +205,56 @@ def test_the_loss_of_words_is_their_log_likelihood():
     torch.testing.assert_close(captioning_loss(logits, tokens[:, 1:], mask[:, 1:]), expected / 2)
 
 
+# ---------------------------------------------------------------- as losses of a step
+
+
+def a_step():
+    """Three pictures and their captions, of four words at most, with targets."""
+    torch.manual_seed(0)
+    v, t = (torch.randn(3, 4, requires_grad=True) for _ in range(2))
+    tokens, mask = torch.randint(9, (3, 5)), torch.ones(3, 5, dtype=torch.bool)
+    mask[1, 3:] = False
+    positives, targets = torch.eye(3, dtype=torch.bool), torch.randn(3, 6)
+    told = {"tokens": tokens, "token_mask": mask}
+    return Step(v @ t.T, positives, Embedding(v), Embedding(t), (), targets, None, Cosine(), 0, **told)
+
+
+def assert_teaches_captions_alone(loss, step):
+    loss.backward()
+    assert step.v.vectors.grad is None, "no picture is decoded"
+    assert step.t.vectors.grad.ne(0).any(1).all(), "every caption's tower learns"
+
+
+def test_each_caption_predicts_its_own_target_and_its_tower_learns():
+    step, part = a_step(), LatentTarget(4, 6)
+    loss = part(step)
+    torch.testing.assert_close(loss, reconstruction_loss(part.decoder(step.t.vectors), step.targets))
+    assert_teaches_captions_alone(loss, step)
+
+
+def test_each_caption_predicts_its_own_words_and_its_tower_learns():
+    step, part = a_step(), InputTarget(4, 9, word_dim=3)
+    log_p = part.decoder(step.t.vectors, step.tokens).log_softmax(2)  # (3, 4, 9)
+    expected = -sum(
+        log_p[c, place - 1, step.tokens[c, place]]
+        for c in range(3)
+        for place in range(1, 5)
+        if step.token_mask[c, place]
+    )
+    loss = part(step)
+    torch.testing.assert_close(loss, expected / 3)
+    assert_teaches_captions_alone(loss, step)
+
+
+def test_batch_normalisation_is_the_last_thing_before_unit_length():
+    torch.manual_seed(0)
+    x = torch.randn(64, 5, 8) + 3
+    normalised = ProjectedPool(8, batch_norm=True)(x)  # (64, 8)
+    torch.testing.assert_close(normalised.mean(0), torch.zeros(8), atol=1e-5, rtol=0)
+    torch.testing.assert_close(normalised.std(0, correction=0), torch.ones(8), atol=1e-2, rtol=0)
+    assert ProjectedPool(8)(x).mean(0).abs().max() > 0.1
+
+
 # ---------------------------------------------------------------- in training
 
 
@@ -224,6 +295,54 @@ def test_a_multiplier_survives_a_stop_and_goes_on(name, tmp_path):
         tmp_path, recipe(losses=["info_nce", part]), data_with_targets()
     )
     assert float(state[f"losses.{name}.constraint.multiplier.raw"]) != 1
+
+
+@pytest.fixture
+def one_thread():
+    """A process with threads cannot be forked safely."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
+@pytest.mark.usefixtures("one_thread")
+def test_a_multiplier_survives_a_kill_at_any_place(tmp_path):
+    """The steps between the last save and the kill are taken again: the multiplier must not keep them."""
+
+    def watched(**options):
+        values = {}
+
+        def watch(event):
+            if event.kind == "step":
+                constraint = event.system.losses["latent_target"].constraint.multiplier
+                values[event.step] = (constraint.raw.item(), constraint.velocity.item())
+
+        run = train(a_recipe, data_with_targets(), callback=watch, **options)
+        return run, values
+
+    def work(folder, step):
+        def die(event):
+            if event.step == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        train(a_recipe, data_with_targets(), folder=folder, save_every=3, callback=die)
+
+    part = {"name": "latent_target", "options": {"bound": 0.3}}
+    a_recipe = recipe(losses=["info_nce", part])
+    whole, expected = watched()
+    assert len(set(expected.values())) == len(expected) == 12, "the multiplier moves in every step"
+    for step in (2, 4, 7, 9, 12):  # before the first save, and at different distances after one
+        child = multiprocessing.get_context("fork").Process(target=work, args=(tmp_path / f"{step}", step))
+        child.start()
+        child.join(60)
+        assert child.exitcode == -signal.SIGKILL
+        resumed, values = watched(folder=tmp_path / f"{step}", resume=True)
+        assert values == {after: expected[after] for after in values} and values.keys() >= {step, 12}
+        assert resumed.history == whole.history
+        weights = resumed.model.state_dict()
+        assert all(torch.equal(weight, weights[name]) for name, weight in whole.model.state_dict().items())
 
 
 def test_data_without_targets_are_refused():

@@ -33,8 +33,9 @@ def test_vectors_are_those_of_the_sentence_encoder_and_are_kept(monkeypatch):
     monkeypatch.setattr(module, "_read", refuse)
     assert np.array_equal(sentence_targets(CAPTIONS), found)  # as fresh
     assert np.array_equal(sentence_targets(CAPTIONS[::-1]), found[::-1])  # in any order
-    with pytest.raises(AssertionError):
-        sentence_targets([*CAPTIONS, "A new one."])
+    for others in ([*CAPTIONS, "A new one."], [text.replace("dog", "cat") for text in CAPTIONS]):
+        with pytest.raises(AssertionError, match="read again"):
+            sentence_targets(others)
 
 
 def test_another_model_has_vectors_of_its_own(tmp_path, monkeypatch):

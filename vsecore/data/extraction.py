@@ -294,8 +294,11 @@ class Extraction:
         """
         before, now = self._before(), self.settings.captions_sha256
         was = now if before is None else before.captions_sha256
-        if which := " and ".join(name for name in now if now[name] != was.get(name)):
+        if changed := [name for name in now if now[name] != was.get(name)]:
+            which = " and ".join(changed)
             print(f"captions of {which} changed since the last time: written again", file=sys.stderr)
+            for name in changed:  # the numbers of other captions, if these have none
+                (self.folder / f"{name}_{CAPTION_IDS}.txt").unlink(missing_ok=True)
         for name, verdict in verdicts.items():
             self._tell_what_is_made_again(name, verdict)
         incomplete = [self.rows(name) for name, verdict in verdicts.items() if not verdict.whole]
