@@ -57,7 +57,12 @@ class _PictureTower(nn.Module):
     std: Tensor
 
     def __init__(
-        self, weights: str, dim: int, smallest_crop: float, flip: bool, architecture: Path | None
+        self,
+        weights: str,
+        dim: int,
+        smallest_crop: float = 0.9,
+        flip: bool = False,
+        architecture: Path | None = None,
     ) -> None:
         super().__init__()
         if architecture is None:
@@ -127,16 +132,6 @@ class CLIPPictures(_PictureTower):
 
     kind = "clip"
 
-    def __init__(
-        self,
-        weights: str,
-        dim: int,
-        smallest_crop: float = 0.9,
-        flip: bool = False,
-        architecture: Path | None = None,
-    ) -> None:
-        super().__init__(weights, dim, smallest_crop, flip, architecture)
-
     def _part(self, model: Any) -> nn.Module:
         return _Projected(model.vision_model, model.visual_projection)
 
@@ -163,16 +158,6 @@ class SigLIPPictures(_PictureTower):
 
     kind = "siglip"
 
-    def __init__(
-        self,
-        weights: str,
-        dim: int,
-        smallest_crop: float = 0.9,
-        flip: bool = False,
-        architecture: Path | None = None,
-    ) -> None:
-        super().__init__(weights, dim, smallest_crop, flip, architecture)
-
     def _part(self, model: Any) -> nn.Module:
         return _Projected(model.vision_model, nn.Identity())
 
@@ -183,7 +168,9 @@ class _CaptionTower(nn.Module):
     aligned = True
     kind: ClassVar[str]
 
-    def __init__(self, weights: str, dim: int, vocabulary_size: int, architecture: Path | None) -> None:
+    def __init__(
+        self, weights: str, dim: int, vocabulary_size: int, architecture: Path | None = None
+    ) -> None:
         super().__init__()
         self.calibration: dict[str, float] = {}
         """What the towers multiplied and shifted their similarities by, for losses that go on from there."""
@@ -274,11 +261,6 @@ class CLIPCaptions(_CaptionTower):
 
     kind = "clip"
 
-    def __init__(
-        self, weights: str, dim: int, vocabulary_size: int, architecture: Path | None = None
-    ) -> None:
-        super().__init__(weights, dim, vocabulary_size, architecture)
-
     def _part(self, model: Any) -> nn.Module:
         return _Projected(model.text_model, model.text_projection)
 
@@ -303,11 +285,6 @@ class SigLIPCaptions(_CaptionTower):
     """
 
     kind = "siglip"
-
-    def __init__(
-        self, weights: str, dim: int, vocabulary_size: int, architecture: Path | None = None
-    ) -> None:
-        super().__init__(weights, dim, vocabulary_size, architecture)
 
     def _part(self, model: Any) -> nn.Module:
         return _Projected(model.text_model, nn.Identity())
