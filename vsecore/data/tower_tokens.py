@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tokenizers
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from vsecore.data import files
-from vsecore.data.words import checked_sentences
+from vsecore.data.word_pieces import words_of_pieces
+from vsecore.data.words import checked_sentences, padded
 
 _Number = Annotated[int, Field(ge=0)]
 
@@ -91,25 +91,11 @@ class TowerTokenizer:
             ValueError: `captions` is empty or one string.
         """
         rows = [one.ids or [self.unknown] for one in self._pieces.encode_batch(checked_sentences(captions))]
-        width = max(map(len, rows))
-        tokens = torch.full((len(rows), width), self.pad)
-        for row, ids in enumerate(rows):
-            tokens[row, : len(ids)] = torch.tensor(ids)
-        lengths = torch.tensor([len(ids) for ids in rows])
-        return tokens, torch.arange(width) < lengths[:, None]
+        return padded(rows, self.pad)
 
     def words_of(self, caption: str) -> list[tuple[str, list[int]]]:
         """Return the words of a caption, each with the places of its pieces in `encode`'s row."""
-        read = self._pieces.encode(caption)
-        places: dict[int, list[int]] = {}
-        for place, (number, word) in enumerate(zip(read.ids, read.word_ids, strict=True)):
-            if word is not None and number not in self.special:
-                places.setdefault(word, []).append(place)
-        words = [
-            (caption[read.offsets[pieces[0]][0] : read.offsets[pieces[-1]][1]].strip().lower(), pieces)
-            for pieces in places.values()
-        ]
-        return [(word, pieces) for word, pieces in words if any(letter.isalnum() for letter in word)]
+        return words_of_pieces(caption, self._pieces.encode(caption), self.special)
 
     def save(self, folder: str | Path) -> None:
         """Write `tower_tokenizer.json` into a folder. It is complete: the model's own folder may go."""

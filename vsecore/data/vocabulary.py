@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from vsecore.data import files
-from vsecore.data.words import checked_sentences, tokenize
+from vsecore.data.words import checked_sentences, padded, tokenize
 
 
 @dataclass(frozen=True)
@@ -86,10 +85,7 @@ class Vocabulary:
             [self.start, *(self.numbers.get(word, self.unknown) for word in tokenize(caption)), self.end]
             for caption in checked_sentences(captions)
         ]
-        longest = max(map(len, rows))
-        tokens = torch.tensor([row + [self.pad] * (longest - len(row)) for row in rows])  # (C, L)
-        lengths = torch.tensor([len(row) for row in rows])
-        return tokens, torch.arange(longest) < lengths[:, None]
+        return padded(rows, self.pad)
 
     def words_of(self, caption: str) -> list[tuple[str, list[int]]]:
         """Return the words of a caption, each with its place in the row that `encode` gives."""

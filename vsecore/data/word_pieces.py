@@ -35,6 +35,27 @@ class _SavedPieces:
     pieces: dict[str, Any]
 
 
+def words_of_pieces(
+    caption: str, read: tokenizers.Encoding, special: frozenset[int]
+) -> list[tuple[str, list[int]]]:
+    """Return the words of a caption in lower case, each with the places of its pieces; no punctuation.
+
+    Args:
+        caption: the sentence.
+        read: its pieces.
+        special: numbers of pieces that belong to no word.
+    """
+    places: dict[int, list[int]] = {}
+    for place, (number, word) in enumerate(zip(read.ids, read.word_ids, strict=True)):
+        if word is not None and number not in special:
+            places.setdefault(word, []).append(place)
+    words = [
+        (caption[read.offsets[pieces[0]][0] : read.offsets[pieces[-1]][1]].strip().lower(), pieces)
+        for pieces in places.values()
+    ]
+    return [(word, pieces) for word, pieces in words if any(letter.isalnum() for letter in word)]
+
+
 class BERTTokenizer:
     """The word pieces of a BERT, by the model's name or folder (see `language_models.model_folder`).
 
@@ -88,16 +109,7 @@ class BERTTokenizer:
 
         A word runs from one space or punctuation mark to the next, and punctuation is left out.
         """
-        read = self._pieces.encode(caption)
-        places: dict[int, list[int]] = {}
-        for place, word in enumerate(read.word_ids):
-            if word is not None:  # the special pieces belong to no word
-                places.setdefault(word, []).append(place)
-        words = [
-            (caption[read.offsets[pieces[0]][0] : read.offsets[pieces[-1]][1]].lower(), pieces)
-            for pieces in places.values()
-        ]
-        return [(word, pieces) for word, pieces in words if any(letter.isalnum() for letter in word)]
+        return words_of_pieces(caption, self._pieces.encode(caption), self.special)
 
     def save(self, folder: str | Path) -> None:
         """Write `bert_tokenizer.json` into a folder. It is complete: the model's own folder may go."""

@@ -25,6 +25,14 @@ def tokenize(text: str) -> list[str]:
     return _WORD.findall(text.lower().replace("’", "'"))
 
 
+def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """Return C rows of numbers, padded to the longest, (C, L) int64, and which are real, (C, L) bool."""
+    longest = max(map(len, rows))
+    numbers = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])  # (C, L)
+    lengths = torch.tensor([len(row) for row in rows])
+    return numbers, torch.arange(longest) < lengths[:, None]
+
+
 class Tokenizer(Protocol):
     """Turns sentences into numbers. `Vocabulary` and `BERTTokenizer` are the two here."""
 
