@@ -57,7 +57,7 @@ plots.house_style()
 # %% [markdown]
 # ## What will it cost?
 #
-# A training on all of COCO {cite}`lin2014coco` can take hours or weeks. Which of them it is, a few steps can tell. We choose a recipe
+# A training on all of COCO {cite}`lin2014coco` can take hours or weeks, and a few steps can tell which. We choose a recipe
 # and plan its training. The data need not be there yet: a *rehearsal* has COCO's exact shape, with drawn numbers in place of the
 # pictures. Each number is made when it is read.
 
@@ -98,7 +98,7 @@ Markdown(
 #
 # $$\text{epochs} \times \left( \left\lfloor \frac{C}{B} \right\rfloor \times \text{a step} + \text{an evaluation} \right)$$
 #
-# with $C$ captions to train on and $B$ in a batch. Only a step and an evaluation depend on the machine. The steps you can count, and the disk too.
+# with $C$ captions to train on and $B$ in a batch. Only a step and an evaluation depend on the machine. You can count the steps, and the bytes on the disk.
 #
 # ```{exercise} What the features take
 # :label: ex-18-bytes
@@ -337,7 +337,7 @@ def epoch_order(seed, epoch, count):  # three numbers -> (count,)
 # ## Break it: a generator that remembers
 #
 # Many training loops shuffle by a generator that lives as long as the process. A process that resumes starts a new one. Suppose such a training is killed
-# after three quarters of an epoch. It resumes from its checkpoint, skips nothing wrong, goes on with the last quarter, but of a *new* order.
+# after three quarters of an epoch. It resumes from its checkpoint and goes on with the last quarter, but of a *new* order.
 #
 # ```{exercise} Never seen
 # :label: ex-18-break
@@ -381,7 +381,7 @@ lesson.report(
 )
 
 # %% [markdown]
-# No message says so, and the loss looks as always. That is why we compare bits.
+# No message tells you, and the loss looks as it always does. That is why we compare bits.
 #
 # ## A batch of thousands
 #
