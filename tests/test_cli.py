@@ -81,14 +81,29 @@ def test_from_pictures_to_an_evaluated_model_by_commands_alone(
         vectors,
         "--record",
         records,
+        "--tensorboard",
         *SMALL,
     )
     assert "rsum" in said and "words found" in said
+    assert [log.stat().st_size > 0 for log in (out / "tensorboard").iterdir()] == [True]
     record = json.loads(next(records.glob("*.json")).read_text())
     assert record["name"] == "vsepp_grid_gru" and "words found" in record["note"]
     again = run("evaluate", out, "--data", folder)
     assert float(again.split("rsum")[1].split()[0]) == pytest.approx(record["metrics"]["rsum"], abs=0.01)
     assert run("evaluate", out, out, "--data", folder) == again  # a run and itself say what it says alone
+
+
+def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("torch.utils.tensorboard")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    said = complaint(
+        capsys, monkeypatch, "train", "vsepp_grid_gru", "--out", tmp_path / "run", "--tensorboard"
+    )
+    assert "tensorboard" in said and "pip install 'vsecore[logs]'" in said
+    assert not (tmp_path / "run").exists()
 
 
 def test_several_runs_are_evaluated_as_one(features: Path, tmp_path: Path) -> None:

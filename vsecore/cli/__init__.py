@@ -58,8 +58,11 @@ def main() -> None:
         _refuse(error)
 
 
-SEARCHES = ("faiss", "python_multipart", "qdrant_client", "starlette", "uvicorn")
-"""Modules of the extra "search"."""
+EXTRAS = {
+    "tensorboard": "logs",
+    **dict.fromkeys(("faiss", "python_multipart", "qdrant_client", "starlette", "uvicorn"), "search"),
+}
+"""Which extra brings a module; "course" brings all others that can be missing."""
 
 
 class _Output:
@@ -94,7 +97,7 @@ def _refuse(error: BaseException) -> NoReturn:
     expected = missing or isinstance(error, ValueError | OSError | FloatingPointError)
     if "--debug" in sys.argv or not expected:
         raise error
-    extra = "search" if isinstance(error, ModuleNotFoundError) and error.name in SEARCHES else "course"
+    extra = EXTRAS.get(str(getattr(error, "name", "")).partition(".")[0], "course")
     remedy = f", which this command needs: pip install 'vsecore[{extra}]' brings it" if missing else ""
     if isinstance(error, BrokenPipeError):
         remedy = ": a process that this command works with has ended; give the command again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -57,6 +58,9 @@ def train(
             "[default: all-MiniLM-L6-v2, if the recipe predicts targets]"
         ),
     ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write logs for TensorBoard into the run's folder.")
+    ] = False,
     seed: Seed = 0,
     record: RecordOption = None,
 ) -> None:
@@ -70,6 +74,7 @@ def train(
     from vsecore.training import Event, evaluate_split, fit_in_rounds
     from vsecore.training.checkpoints import CHECKPOINT, refuse_to_overwrite
     from vsecore.training.distributed import best_device, is_main_process
+    from vsecore.training.logs import TensorBoardLog
     from vsecore.training.rounds import FIRST_ROUND
 
     chosen = get(recipe).override(read_settings(settings or []))
@@ -102,13 +107,18 @@ def train(
         found = f"; word vectors: {report}"
         typer.echo(f"word vectors: {report}")
 
-    def tell(event: Event) -> None:
-        if event.metrics is not None and is_main_process():
-            typer.echo(f"epoch {event.epoch + 1}: {spoken(event.metrics)}")
+    log, first_log = (
+        TensorBoardLog(place / "tensorboard") if tensorboard else None
+        for place in (folder, folder / FIRST_ROUND)
+    )
 
-    def tell_first(event: Event) -> None:
-        if event.metrics is not None and is_main_process():
-            typer.echo(f"first round, epoch {event.epoch + 1}: {spoken(event.metrics)}")
+    def tell(event: Event, said: str = "", log: TensorBoardLog | None = log) -> None:
+        if not is_main_process():
+            return
+        if event.metrics is not None:
+            typer.echo(f"{said}epoch {event.epoch + 1}: {spoken(event.metrics)}")
+        if log is not None:
+            log(event)
 
     def begun() -> bool:
         return any((place / CHECKPOINT).is_file() for place in (folder, folder / FIRST_ROUND))
@@ -131,13 +141,16 @@ def train(
         vectors=word_vectors,
         negatives=mined,
         callback=tell,
-        first_callback=tell_first,
+        first_callback=partial(tell, said="first round, ", log=first_log),
         seed=seed,
         device=device,
         precision=precision,
         workers=workers,
         save_every=save_every,
     )
+    for one in (log, first_log):
+        if one is not None:
+            one.close()
     if not is_main_process():  # only one process prints and writes
         return
     model = run.model.to("cpu" if device == "cpu" else best_device())

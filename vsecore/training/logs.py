@@ -1,0 +1,56 @@
+"""Training's numbers for TensorBoard: a callback of `fit` that writes them. It needs the extra `logs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vsecore.losses import LagrangeMultiplier
+from vsecore.training.loop import Event
+
+
+class TensorBoardLog:
+    """A callback that writes losses, learning rate, multipliers and the dev split's metrics for TensorBoard.
+
+    Nothing is written before the first event, so that a run that is refused leaves no log behind. A resumed
+    run writes to the same folder, and TensorBoard then hides what the killed run had logged beyond the step
+    that it resumed from.
+
+    Args:
+        folder: where the logs go; `tensorboard --logdir` takes it, or a folder above it.
+        every: log one step in so many. To read a loss is to wait for the GPU.
+
+    Raises:
+        ModuleNotFoundError: TensorBoard is not installed.
+        ValueError: `every` is below 1.
+    """
+
+    def __init__(self, folder: str | Path, every: int = 50) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        if every < 1:
+            raise ValueError(f"every is {every}: wanted at least 1 step")
+        self.folder, self.every = Path(folder), every
+        self._make_writer = SummaryWriter
+        self._writer: Any = None  # TensorBoard has no types
+
+    def __call__(self, event: Event) -> None:
+        """Write what an event tells: a step's numbers, or the metrics of the dev split."""
+        if self._writer is None:  # the first step of a run, or of its resumption: later ones on file are void
+            self._writer = self._make_writer(str(self.folder), purge_step=event.step)
+        if event.kind == "evaluated":
+            for name, metric in (event.metrics or {}).items():
+                self._writer.add_scalar(f"dev/{name}", metric, event.step)
+            self._writer.flush()
+        elif event.step == 1 or event.step % self.every == 0:
+            for name, term in event.terms.items():
+                self._writer.add_scalar(f"loss/{name}", float(term), event.step)
+            self._writer.add_scalar("learning_rate", event.learning_rate, event.step)
+            for name, module in event.system.losses.named_modules():
+                if isinstance(module, LagrangeMultiplier):
+                    self._writer.add_scalar(f"multiplier/{name}", float(module.value), event.step)
+
+    def close(self) -> None:
+        """Write what is still held back, and close the file."""
+        if self._writer is not None:
+            self._writer.close()
