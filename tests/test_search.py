@@ -113,10 +113,10 @@ def test_new_changed_moved_and_removed_files_are_noticed(
     report = index.add(album_of_colours)
     assert (report.added, report.changed, report.removed, report.kept) == (1, 1, 1, 12)
     fresh = Index.build(album_of_colours, engine)
-    for words in WORDS:
-        assert [(one.path, one.score) for one in index.search(words)] == [
-            (one.path, one.score) for one in fresh.search(words)
-        ]
+    for words in WORDS:  # a batch of another size may round a vector's last digit another way
+        found, wanted = index.search(words), fresh.search(words)
+        assert [one.path for one in found] == [one.path for one in wanted]
+        assert [one.score for one in found] == pytest.approx([one.score for one in wanted], abs=1e-5)
     assert index.add(album_of_colours).kept == 14
 
 

@@ -594,7 +594,7 @@ lesson.report(
 )
 
 
-# %% tags=["hide-input"]
+# %% tags=["hide-input", "nbval-ignore-output"]
 def against_chance(axes, rows, x: str) -> None:
     """A dot with its interval in each row, beside a line at chance."""
     for place, (middle, low, high) in enumerate(rows.values()):

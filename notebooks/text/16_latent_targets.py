@@ -206,7 +206,7 @@ decoded = {
 report = lesson.report("16_decoded", decoded)
 report
 
-# %% tags=["hide-input"]
+# %% tags=["hide-input", "nbval-ignore-output"]
 lines = ["| the caption | nearest to the prediction: BL | LTD |", "| --- | --- | --- |"]
 for row in (0, 5, 11):
     found = [
