@@ -65,6 +65,7 @@ class Experiment:
     features: FeatureKind = "grid"  # of its systems, where the data have several kinds; see `features_on`
     pairs: bool = False  # whether pictures that differ in one relation are told apart too, see `pairs`
     probes: bool = False  # whether more is asked than who is found: see `probe` and `graded`
+    follows_losses: bool = False  # whether its losses and multipliers are followed too, see `constraint`
     world: str = SCENES  # which of `WORLDS` its scenes are
 
     def data_named(self, data: str) -> str:

@@ -12,7 +12,7 @@ from vsecore import records
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
-from vsecore.experiments.claims import About, Claim
+from vsecore.experiments.claims import FOLLOWED, About, Claim
 from vsecore.experiments.experiment import Candidates, Experiment, Mined, PlannedTraining, title_of
 from vsecore.experiments.gates import EARLY, ONE_WAY, Studied, Training, is_unfinished, measures_of
 from vsecore.experiments.references import BASELINE
@@ -194,7 +194,7 @@ def printed_difference(claim: Claim) -> tuple[float, str] | None:
     return sums[data][claim.system] - sums[data][claim.against], _TEST_PICTURES[data]
 
 
-_NOT_IN_RECALLS: tuple[About, ...] = ("first place", "relations", "spread")
+_NOT_IN_RECALLS: frozenset[About] = FOLLOWED | {"first place", "relations", "spread"}
 """What the recalls that papers print do not tell."""
 
 _TEST_PICTURES = {

@@ -23,6 +23,7 @@ from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.evaluation import cross_retrieval_ranks, ensemble, evaluate
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
+from vsecore.experiments.constraint import CONTRAST, ConstraintWatch, asked_of
 from vsecore.experiments.experiment import Candidates, Experiment, Member, Mined, PlannedTraining, title_of
 from vsecore.experiments.first_round import mine_for, shares_true
 from vsecore.experiments.gates import FIRST_PLACE
@@ -136,6 +137,7 @@ class _Workshop:
         experiment: Experiment,
     ) -> None:
         self.pairs, self.probes = experiment.pairs, experiment.probes
+        self.follows_losses = experiment.follows_losses
         self.miners = {arm.mined_by for arm in experiment.arms.values()} - {""}
         self.mining_recipes = {
             recipe
@@ -161,7 +163,8 @@ class _Workshop:
         while rates := tuning.still_to_try(results):
             for rate in rates:
                 planned = PlannedTraining(tuning.at_rate(name, own, rate), Member(features), mined)
-                entry = self.record(f"{_called(name, mined)} at {rate:g}", [planned], tuning.SEED)
+                called = f"{_called(name, mined)} at {rate:g}"
+                entry = self.record(called, [planned], tuning.SEED, for_tuning=True)
                 results[rate] = max(tuning.development_curve(entry))
                 self.forget()
         self.tell(
@@ -170,16 +173,23 @@ class _Workshop:
         )
         return results
 
-    def record(self, title: str, trainings: Sequence[PlannedTraining], seed: int) -> records.Record:
-        """Return the record of an arm, which is trained first if there is none."""
+    def record(
+        self, title: str, trainings: Sequence[PlannedTraining], seed: int, *, for_tuning: bool = False
+    ) -> records.Record:
+        """Return the record of an arm, which is trained first if there is none.
+
+        Args:
+            title: what a line about it calls it.
+            trainings: of its systems.
+            seed: of the experiment.
+            for_tuning: whether a record without what the experiment asks for beyond the usual will do.
+        """
+        asked = set[str]() if for_tuning else self._asked(trainings)
         sources = [self._sources(training, seed) for training in trainings]
         name, digest = title_of(trainings)
         found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
         for entry in found:
-            if (
-                _known_beforehand(entry.data) == _data(sources)
-                and self._asked(entry.data["name"]) <= entry.metrics.keys()
-            ):
+            if _known_beforehand(entry.data) == _data(sources) and asked <= entry.metrics.keys():
                 self.tell(f"{title}, seed {seed}: recorded already")
                 return entry
         parts = [self._train(training, seed) for training in trainings]
@@ -205,6 +215,7 @@ class _Workshop:
                 folder=self._kept(training, seed),
                 recalls=bool(self.miners),
                 probed=self.probes,
+                follows_losses=self.follows_losses,
             )
         return self.trained[key]
 
@@ -255,10 +266,15 @@ class _Workshop:
         """Return what a record has of pairs that differ in one relation."""
         return set(METRICS) if self.pairs and data == "scenes" else set()
 
-    def _asked(self, data: str) -> set[str]:
+    def _asked(self, trainings: Sequence[PlannedTraining]) -> set[str]:
         """Return what a record must have beyond the usual; another experiment's may lack it."""
-        probed = {probe_metric(fact) for fact in FACTS} if self.probes and data in WORLDS else set()
-        return self._pair_metrics(data) | probed | ({*GRADED} if self.probes else set())
+        data = self._data(trainings[0]).name
+        asked = self._pair_metrics(data)
+        if self.probes:
+            asked |= {*GRADED} | ({probe_metric(fact) for fact in FACTS} if data in WORLDS else set())
+        if self.follows_losses and len(trainings) == 1:
+            asked |= asked_of(trainings[0].recipe)
+        return asked
 
     def forget(self) -> None:
         """Forget the trained systems, to free their memory."""
@@ -286,6 +302,7 @@ def _train(
     folder: Path | None,
     recalls: bool,
     probed: bool,
+    follows_losses: bool,
 ) -> _Trained:
     """Train a system.
 
@@ -299,8 +316,16 @@ def _train(
         folder: where the run is kept; None: nowhere.
         recalls: whether the recalls at 1 on dev are followed too.
         probed: whether more is asked than who is found: see `probe` and `graded`.
+        follows_losses: whether its losses and its multiplier are followed, see `constraint`.
     """
-    watch = _Watch()
+    watches: list[_Watch | ConstraintWatch] = [_Watch()]
+    if follows_losses:
+        watches.append(ConstraintWatch())
+
+    def watch(event: Event) -> None:
+        for one in watches:
+            one(event)
+
     tokenizer = training.recipe.tokenizer(data.train.captions)
     run = fit_in_rounds(
         training.recipe,
@@ -320,7 +345,10 @@ def _train(
     shares = {} if negatives is None or truth is None else shares_true(negatives, truth)
     told = log_variances(model, data.test, tokenizer)
     told |= probes(model, data, tokenizer) | graded(scores, data.test) if probed else {}
-    return _Trained(run, scores, of_pairs, _curves(run, recalls) | watch.metrics(), shares, told)
+    followed = _curves(run, recalls)
+    for one in watches:
+        followed |= one.metrics()
+    return _Trained(run, scores, of_pairs, followed, shares, told)
 
 
 def _recorded(
@@ -341,6 +369,8 @@ def _recorded(
         told = f" and on {2 * len(pairs[0])} that are pairs which differ in one relation"
     if len(parts) == 1:
         note = f"best epoch on dev, evaluated on {len(test)} test pictures{told}; {_Watch.note}"
+        if parts[0].followed.keys() >= {*CONTRAST}:
+            note += f"; {ConstraintWatch.note}"
         if "mined_by" in sources[0]:
             note += "; the seconds are those of the second round"
         if parts[0].mined:

@@ -120,7 +120,7 @@ class Findings:
         for outcome in self.outcomes[data]:
             if never(outcome.claim, data):
                 continue  # no training would help
-            for arm in (outcome.claim.system, outcome.claim.against):
+            for arm in outcome.claim.arms:
                 wanted |= needed(get_experiment(outcome.claim.experiment), arm, data)
         return len(wanted)
 
