@@ -206,7 +206,8 @@ Markdown(f"The lowest of the three tests: *{min(of_marks, key=of_marks.get)}*.")
 # ````{solution} ex-15-guess
 # :class: dropdown
 #
-# Where a number contradicts the rest of the caption, the system has to believe one of them.
+# `"swapped"` is the likely one. Where the numbers are gone, a hint is missing; where a number contradicts the rest of the caption, it points to a wrong
+# picture, and the system has to believe one or the other.
 # ````
 #
 # Useless marks are the control: the same tags and words, without information. What the system with marks loses beyond that, it owes to the
