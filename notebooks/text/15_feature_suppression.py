@@ -74,9 +74,7 @@ if data == "scenes":
 else:
     drawings = lesson.pictures("train", list(shown))
 first = [list(dataset.train.owner).index(one) for one in shown]
-texts = marks.captions(
-    dataset.train, np.arange(len(dataset.train))
-)  # each with a number of its own
+texts = marks.captions(dataset.train, np.arange(len(dataset.train)))
 words = [texts[row] for row in first]
 plots.show(
     plots.picture_row(drawings, words),
@@ -206,8 +204,8 @@ Markdown(f"The lowest of the three tests: *{min(of_marks, key=of_marks.get)}*.")
 # ````{solution} ex-15-guess
 # :class: dropdown
 #
-# `"swapped"` is the likely one. Where the numbers are gone, a hint is missing; where a number contradicts the rest of the caption, it points to a wrong
-# picture, and the system has to believe one or the other.
+# We expect `"swapped"`. Where the numbers are gone, a hint is missing. Where a number contradicts the rest of the caption, it also points to a wrong
+# picture, and the system has to believe one of the two.
 # ````
 #
 # Useless marks are the control: the same tags and words, without information. What the system with marks loses beyond that, it owes to the

@@ -680,7 +680,7 @@ def said_by(split, numbers):
 # %%
 variants = {"InfoNCE": ("", {}), "dual": ("+ltd", {}), "constraint": ("+ltd_constraint", bound)}
 said = said_by(dataset.train, own), said_by(dev, own_dev)
-known, without = {}, marks.lay(dev)  # dev without numbers
+known, gone, without = {}, {}, marks.lay(dev)  # dev without numbers
 for name, (variant, change) in variants.items():
     run, _ = trained(variant, change, data=with_marks)
     z, z_dev = (
@@ -689,8 +689,7 @@ for name, (variant, change) in variants.items():
     )
     facts = read_off(z, said[0], z_dev, said[1], fewest=10)  # linear probes
     known |= {f"{name}: {fact} (AUC, %)": auc for fact, auc in sorted(facts.items())}
-    gone = evaluate(score_split(run.model, without, run.tokenizer), owner)["rsum"]
-    known[f"{name}: rsum, numbers gone"] = gone
+    gone[name] = evaluate(score_split(run.model, without, run.tokenizer), owner)["rsum"]
 report = lesson.report("16_marks", known)
 
 # %% tags=["hide-input", "nbval-ignore-output"]
@@ -703,9 +702,13 @@ for row in rows:
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# The upper rows say how well a probe reads each kind of fact from a caption's vector: 50 is chance, 100 is never wrong. The last row is retrieval once the
-# numbers are taken away from pictures and captions. Nobody asks a target to forget the number; the question is whether the rest survives beside it.
-#
+# Each row says how well a probe reads one kind of fact from a caption's vector: 50 is chance, 100 is never wrong. Nobody asks a target to forget the
+# number; the question is what survives beside it. Then we take the numbers away from pictures and captions, and search again. The rsum:
+
+# %%
+lesson.report("16_numbers_gone", gone)
+
+# %% [markdown]
 # ## The mean of some weights
 #
 # The paper evaluates *averaged snapshots*: the mean of the weights at five steps in the last tenth of each epoch (stochastic weight averaging,
