@@ -703,7 +703,10 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # Each row says how well a probe reads one kind of fact from a caption's vector: 50 is chance, 100 is never wrong. Nobody asks a target to forget the
-# number; the question is what survives beside it. Then we take the numbers away from pictures and captions, and search again. The rsum:
+# number; the question is what survives beside it. One seed cannot settle small differences. [The evidence page](../evidence/ltd.md) has the same probes
+# for our longer trainings, from several seeds and without numbers.
+#
+# Now we take the numbers away from pictures and captions, and search again. The rsum:
 
 # %%
 lesson.report("16_numbers_gone", gone)
