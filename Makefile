@@ -74,7 +74,7 @@ units: $(INSTALLED)  ## The unit tests (COVERAGE=1 also measures coverage).
 
 notebooks: $(INSTALLED)
 	@echo "== Stored notebooks: every cell run again, every output compared"
-	$(PYTEST) --dist loadfile --nbval notebooks -p no:cacheprovider
+	$(PYTEST) --dist loadfile --no-loadscope-reorder --nbval notebooks -p no:cacheprovider
 
 book: $(INSTALLED)  ## Build the book from the stored notebooks.
 	@echo "== The book, warnings as errors"
