@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 # Tests run two at a time, one thread each. COVERAGE=1 also measures which lines the unit tests run.
 PYTEST := $(BIN)/python -m pytest -n 2
 COVERAGE ?=
+# Where this is set, every process would compile PyTorch and the rest anew, for eight seconds.
+unexport PYTHONDONTWRITEBYTECODE
 # What `make grade` grades, where the reports go, and options of `vse grade`, such as OPTIONS='--jobs 4'.
 HANDED ?= hand-ins
 GRADES ?= grades
