@@ -29,7 +29,7 @@ TORCH ?= $(HAS)
 # The two builds have the same version, so that one would be taken for the other.
 EXCHANGE := $(if $(filter $(TORCH),$(HAS)),,--reinstall-package torch --reinstall-package torchvision)
 
-.PHONY: help course test lint units notebooks book browser pdf lab learner grade format lock mutants battery clean other-torch
+.PHONY: help course test lint units notebooks book browser pages pdf lab learner grade format lock mutants battery clean other-torch
 
 help:  ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -59,7 +59,9 @@ endif
 course: $(INSTALLED)  ## Run every notebook, then build the book (TIER=smoke for a quick look).
 	$(BIN)/vse course --tier $(TIER)
 
-test: lint units notebooks browser  ## Linters, unit tests, the stored notebooks, the book page by page in a browser.
+test: $(INSTALLED)  ## Linters, unit tests, the stored notebooks, the book page by page in a browser.
+	@$(MAKE) --no-print-directory --jobs 2 lint book  # each has work for one core
+	@$(MAKE) --no-print-directory units notebooks pages
 	@echo "== All tests passed."
 
 lint: $(INSTALLED)  ## Style, spelling, types and the floors of the package.
@@ -83,6 +85,9 @@ book: $(INSTALLED)  ## Build the book from the stored notebooks.
 	$(BIN)/vse book
 
 browser: book
+	@$(MAKE) --no-print-directory pages
+
+pages: $(INSTALLED)
 	@echo "== Every page of the book in a browser with the network cut, where a Chromium is installed"
 	$(PYTEST) tests/test_browser.py
 
