@@ -45,7 +45,7 @@ def photographs() -> Path:
 
 @pytest.fixture(scope="session")
 def make_album() -> Callable[..., Path]:
-    """Make a folder of small pictures, `album`, in a folder, with a `dataset_album.json` in Karpathy's format."""
+    """Make a folder `album` of small pictures, with a `dataset_album.json` in Karpathy's format."""
 
     def make(
         where: Path, train: int = 5, restval: int = 1, val: int = 2, test: int = 2, captions: int = 5

@@ -220,7 +220,7 @@ def read(path: str | Path) -> Record:
 
 @functools.lru_cache(maxsize=4096)
 def _checked(path: str, text: bytes) -> Record:
-    """Check a record's text. A page of the book asks for all records many times, and most have not changed."""
+    """Check a record's text, once: a page of the book asks for all records many times."""
     entry: Record = from_json(path, text, Record)
     return entry
 
