@@ -104,6 +104,7 @@ def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it(
     for name in [name for name in sys.modules if name.startswith("torch.utils.tensorboard")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
+    monkeypatch.setattr("vsecore.scenes.load", lambda **_: pytest.fail("the data are opened"))
     said = complaint(
         capsys, monkeypatch, "train", "vsepp_grid_gru", "--out", tmp_path / "run", "--tensorboard"
     )
