@@ -264,6 +264,7 @@ def test_bad_input_is_told_in_a_sentence(
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("vsecore.scenes.load", lambda **_: pytest.fail("the data are opened"))
     said = complaint(capsys, monkeypatch, *arguments)
     for word in words:
         assert word in said, said
