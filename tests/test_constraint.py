@@ -72,11 +72,12 @@ def test_the_losses_of_each_epoch_are_means_and_the_multiplier_is_that_of_its_en
 
 
 def test_a_return_is_counted_where_the_multiplier_rises_from_0():
-    path = [1.0, 0.0, 0.0, 0.5, 0.0, 0.2, 0.4, 0.1]
+    path = [1.0, 0.0, 0.0, 0.5, 0.0, 0.1, 0.4, 0.1]
     found = followed(*(step(0, 1.0, 1.0, value) for value in path))
     assert (found[RETURNS], found[HIGHEST], found[LOWEST]) == (2, 1.0, 0.0)
     assert found[LEFT] == pytest.approx(10) and found[BOUND_MET] == 0
     assert followed(step(0, 1.0, 1.0, 0.0))[LEFT] == 0
+    assert followed(step(0, 1.0, 0.5, 1.0))[BOUND_MET] == 1, "a loss at its bound meets it"
 
 
 def test_without_a_bound_or_a_decoder_there_is_less_to_tell():

@@ -151,7 +151,7 @@ small |= {f"training.{name}": value for name, value in short.items()}
 
 
 # %%
-def trained(variant="", changes=None, faster=40, recipe=None, data=dataset):
+def trained(variant="", changes=None, faster=40, recipe=None, on=None):
     seen = {"reconstruction": [], "contrast": [], "λ": []}
 
     def watch(event):
@@ -159,7 +159,7 @@ def trained(variant="", changes=None, faster=40, recipe=None, data=dataset):
             note(event, seen, faster)
 
     recipe = recipe or get(f"ltd_{features}_gru{variant}", small)
-    return fit(recipe.override(changes or {}), data, callback=watch, seed=seed), seen
+    return fit(recipe.override(changes or {}), on or dataset, callback=watch, seed=seed), seen
 
 
 # %% tags=["hide-input"]
@@ -682,7 +682,7 @@ variants = {"InfoNCE": ("", {}), "dual": ("+ltd", {}), "constraint": ("+ltd_cons
 said = said_by(dataset.train, own), said_by(dev, own_dev)
 known, gone, without = {}, {}, marks.lay(dev)  # dev without numbers
 for name, (variant, change) in variants.items():
-    run, _ = trained(variant, change, data=with_marks)
+    run, _ = trained(variant, change, on=with_marks)
     z, z_dev = (
         encode(run.model, split, run.tokenizer)[1].vectors.float()
         for split in (numbered, numbered_dev)
@@ -702,7 +702,7 @@ for row in rows:
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# Each row says how well a probe reads one kind of fact from a caption's vector: 50 is chance, 100 is never wrong. Nobody asks a target to forget the
+# Each row says how well a probe reads one kind of fact from a caption's vector: 50 is chance, and more is better. Nobody asks a target to forget the
 # number; the question is what survives beside it. One seed cannot settle small differences. [The evidence page](../evidence/ltd.md) has the same probes
 # for our longer trainings, from several seeds and without numbers.
 #
