@@ -20,7 +20,7 @@
 # **You need** the notebooks [Learning to rank](04_learning_to_rank.ipynb) and [Offline negatives](08_offline_negatives.ipynb), and
 # derivatives.
 #
-# **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour and a quarter.
+# **It takes** about 2 minutes and 2 GB of memory on two cores; the exercises take an hour and a quarter.
 #
 # The map: encode → pool → compare → **learn**.
 
