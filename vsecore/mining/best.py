@@ -177,9 +177,10 @@ def _on_all_threads(work: Callable[[np.ndarray], np.ndarray], x: Tensor) -> Tens
     """Do work on the rows of x, some on each thread: numpy keeps to one, but lets others run meanwhile."""
     threads = min(torch.get_num_threads(), 1 + x.numel() // THREAD)
     if threads == 1:
-        return torch.from_numpy(np.ascontiguousarray(work(x.numpy())))
-    with ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(work, np.array_split(x.numpy(), threads)))
+        parts = [work(x.numpy())]
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            parts = list(pool.map(work, np.array_split(x.numpy(), threads)))
     return torch.from_numpy(np.concatenate(parts))
 
 
