@@ -287,9 +287,9 @@ def test_an_anchor_whose_floor_was_guessed_too_high_is_searched_again(monkeypatc
     """Captions and pictures whose neighbours all lie in the first block: the sample is not fair."""
     again = []
 
-    def watch(found, some, *rest):
+    def watch(found, some, *rest, **options):
         again.append(len(some))
-        search_again(found, some, *rest)
+        search_again(found, some, *rest, **options)
 
     monkeypatch.setattr(vectors, "search_again", watch)
     v, t, owner = collection(0, pictures=200, dim=6, ties=ties)
