@@ -297,7 +297,8 @@ def test_an_anchor_whose_floor_was_guessed_too_high_is_searched_again(monkeypatc
     t[:: -(-len(t) // 100)] *= 8
     found = mine_offline_negatives(v, t, owner, 20, 20, block=(50, 100), precision=precision)
     assert same(found, by_sorting(v @ t.T, owner, 20, 20))
-    assert min(again) > 0, "otherwise the test would say nothing"
+    # Half precision keeps so many pictures that only the guesses for captions are too high.
+    assert again[0] and (again[1] or precision != "float32"), "otherwise the test would say nothing"
 
 
 @given(sample=st.integers(1, 4000), parts=st.integers(1, 40), k=st.integers(1, 300))
