@@ -9,6 +9,7 @@ from test_seam import assert_resumes_with_the_same_bits
 from torch import nn
 
 from vsecore.data.vocabulary import Vocabulary
+from vsecore.experiments import EXPERIMENTS
 from vsecore.losses import LOSSES, mmd
 from vsecore.pooling import GaussianPool, MaxPool, MeanPool, PIENetPool, Seq2SeqPool, SlotPool
 from vsecore.recipes import VARIANTS, Part, dive, get, pcme
@@ -71,6 +72,23 @@ def test_dive_carries_the_numbers_of_section_4_2_and_appendix_a():
     assert (bert.decay_epochs, bert.decay_factor) == (20, 0.1)
     with pytest.raises(ValueError, match=r"feature and text are 'region', 'bert': they must be one of"):
         dive.dive("region", "bert")
+
+
+def test_from_pixels_dive_differs_in_its_network_alone():
+    """Appendix A: for how long the network rests, and how fast it learns then."""
+    wanted = {
+        "gru": ("resnet152", 224, 50, 1.0),
+        "bert": ("resnext101_32x8d.fb_wsl_ig1b_ft_in1k", 512, 1, 0.1),
+    }
+    for text, (network, side, rests, factor) in wanted.items():
+        recipe, grid = get(f"dive_pixels_{text}"), get(f"dive_grid_{text}")
+        assert recipe.image.encoder.name == "pixels"
+        assert recipe.image.encoder.options["network"] == network
+        assert recipe.view().side == side
+        assert (recipe.training.frozen_epochs, recipe.training.picture_factor) == (rests, factor)
+        training = replace(grid.training, frozen_epochs=rests, picture_factor=factor)
+        image = replace(grid.image, encoder=recipe.image.encoder)
+        assert recipe == replace(grid, name=recipe.name, source=recipe.source, image=image, training=training)
 
 
 def test_the_global_feature_is_made_as_the_papers_say():
@@ -158,6 +176,26 @@ def test_the_variants_are_what_they_say():
     assert options_of(kernel, LOSSES).squared
     x, y = torch.randn(3, 4), torch.randn(5, 4)
     assert not torch.isclose(mmd(x, y), mmd(x, y, squared=True))
+
+
+def test_other_modules_have_the_global_feature_that_dive_has_on_the_same_features():
+    """The maximum of regions, the mean of cells: so nothing but the module differs."""
+    arms = EXPERIMENTS["set_similarities"]
+    for kind in ("grid", "region"):
+        wanted = get(f"dive_{kind}_gru").image.pool.options["global_pool"]
+        for arm in ("PIE-Net", "PIE-Net, Chamfer", "PIE-Net, MP", "PIE-Net, MIL", "Transformer"):
+            ((name,),) = (system.recipes for system in arms.systems(arm, kind))
+            pool = get(name).image.pool
+            assert pool.name == ("transformer_set" if arm == "Transformer" else "pie_net")
+            assert pool.options["global_pool"] == wanted
+            assert get(name).similarity == get(f"dive_{kind}_gru{_SIMILARITY.get(arm, '')}").similarity
+
+
+_SIMILARITY = {
+    "PIE-Net, Chamfer": "+chamfer",
+    "PIE-Net, MP": "+match_probability",
+    "PIE-Net, MIL": "+mil",
+}
 
 
 def test_one_slot_gives_one_vector_and_smooth_chamfer_the_cosine():
