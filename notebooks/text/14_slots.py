@@ -938,8 +938,9 @@ Markdown(
         "By mean rsum, the highest first (in brackets, how many seeds): "
         + "; ".join(f"{arm} ({len(studied[arm].seeds)})" for arm in dots.by_rsum(studied))
         + "."
-        if studied
-        else "These trainings are still missing; the cell shows them once they are recorded."
+        if len(studied) > 1
+        else "These trainings take hours, and there are not yet two systems to compare. The cell shows them "
+        "once they are recorded."
     )
     + (f"\n\nThe claims that can be judged:\n{judged}" if judged else "")
     + "\n\n**How sure we are.** A verdict needs five seeds on each side; a system with fewer dots can still change its place. A system may "

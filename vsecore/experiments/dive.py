@@ -14,7 +14,7 @@ _DIVE = "dive_{features}_gru"
 _NARROW = "+narrow+small_batches"
 _SMALL = f"{_NARROW}+whole_rate+later_hardest"
 """What suits a training of fifteen epochs on scenes. One rate for all modules, and a first epoch of all
-negatives, as every other system here has it: with the paper's rates DivE has hardly begun to learn by then."""
+negatives, as every other system here has it: at the paper's rates DivE has hardly begun to learn by then."""
 
 
 def _arm(variants: str = "", published: str = "") -> Arm:
