@@ -53,10 +53,12 @@ def test_dive_carries_the_numbers_of_section_4_2_and_appendix_a():
         assert (recipe.name, recipe.dim) == (name, 1024) and "Kim" in recipe.source
         assert (training.epochs, training.learning_rate, training.set_factor) == (epochs, rate, part)
         assert (training.optimizer, training.batches) == ("AdamW", "pictures")
+        assert (training.weight_decay, training.clip_norm) == (1e-4, 1.0)  # of the released code
         assert training.batch_size == (128 if "bert" in name else 200)
         for tower in (recipe.image, recipe.text):
             pool = SlotPool(8, **tower.pool.options).predict
             assert (pool.slots, pool.iterations, pool.heads) == (4, 4, heads)
+            assert pool.dropout.p == 0.1
             assert pool.key.out_features == hidden and pool.learned_slots and pool.gru is None
             assert pool.norm_global is not None and pool.softmax_over == "slots"
         assert options_of(recipe.similarity, SIMILARITIES).alpha == 16
@@ -101,8 +103,15 @@ def test_the_global_feature_is_made_as_the_papers_say():
         one, two = (model.encode_captions(torch.tensor([[4, 5, last]])).elements for last in (6, 7))
         assert torch.equal(one[:, :2], two[:, :2]) and not torch.equal(one[:, 2], two[:, 2])
     assert get("dive_grid_bert").text.pool.options["global_pool"] == "max"
-    positions = {name: get(name).image.pool.options.get("positions") for name in NAMES[:2]}
-    assert positions == {"dive_grid_gru": "grid", "dive_region_gru": None}
+    positions = {
+        name: [tower.pool.options.get("positions") for tower in (get(name).image, get(name).text)]
+        for name in ("dive_grid_gru", "dive_region_gru", "dive_grid_bert")
+    }
+    assert positions == {
+        "dive_grid_gru": ["grid", "line"],
+        "dive_region_gru": [None, "line"],
+        "dive_grid_bert": ["grid", None],  # BERT knows where its words stand
+    }
 
 
 def test_pvse_and_pcme_carry_their_numbers():
@@ -126,6 +135,7 @@ def test_pvse_and_pcme_carry_their_numbers():
         (loss,) = recipe.losses
         soft = options_of(loss, LOSSES)
         assert (soft.samples, soft.kl_weight) == (7, 1e-5)
+        assert (soft.scale.item(), soft.shift.item()) == (30, 30)  # 15 where σ(2x) is written for σ(x)
 
 
 def test_a_variant_changes_what_it_names_and_nothing_else():
@@ -171,7 +181,10 @@ def test_the_variants_are_what_they_say():
     assert built("softmax_over_elements").text_pool.predict.softmax_over == "elements"
     weights = {part.name: part.weight for part in get("dive_grid_gru+without_mmd").losses}
     assert weights == {"triplet": 1, "mmd": 0, "diversity": 0.01}
-    assert get("dive_grid_gru+dive_coco").training.set_factor == 0.1
+    coco = get("dive_region_gru+dive_coco").training
+    assert (coco.learning_rate, coco.set_factor) == (1e-3, 0.1)
+    later = get("dive_region_gru+later_hardest").losses[0]
+    assert options_of(later, LOSSES).warmup_epochs == 1
     kernel = get("dive_region_gru+gaussian_kernel").losses[1]
     assert options_of(kernel, LOSSES).squared
     x, y = torch.randn(3, 4), torch.randn(5, 4)
