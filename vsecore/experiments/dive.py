@@ -13,8 +13,8 @@ from vsecore.experiments.worlds import AMBIGUOUS
 _DIVE = "dive_{features}_gru"
 _NARROW = "+narrow+small_batches"
 _SMALL = f"{_NARROW}+whole_rate+later_hardest"
-"""What suits a training of fifteen epochs on scenes. One rate for all modules, and a first epoch of all
-negatives, as every other system here has it: at the paper's rates DivE has hardly begun to learn by then."""
+"""What suits fifteen epochs on scenes: one rate for all modules, and a first epoch of all negatives, as the
+other systems have it. At the paper's rates DivE is still far from the end of its learning by then."""
 
 
 def _arm(variants: str = "", published: str = "") -> Arm:
