@@ -618,6 +618,15 @@ def test_a_work_owns_the_records_of_its_recipes_and_of_no_others(kept, monkeypat
         assert len(found.ensembles) == ensembles
 
 
+def test_trainings_on_other_features_are_counted_and_said_to_be_left_out(kept):
+    both(kept)
+    assert evidence._left_out(findings.Findings.read("2ad", kept)) == []
+    for entry in records.find(kept, seed=3):
+        records.write(replace(entry, data=entry.data | {"fingerprint": "other"}), kept)
+    (said,) = evidence._left_out(findings.Findings.read("2ad", kept))
+    assert said.startswith("Of these, 2 trainings used other extracted features")
+
+
 def test_every_published_sum_of_the_usual_collections_stands_once_the_highest_first():
     from vsecore.course.book.comparators import COLLECTIONS, comparators
 
