@@ -36,6 +36,11 @@ class Arm:
     mined_by: str = ""  # the arm, one system, whose model of the same seed mines its offline negatives
     times_as_wide: int = 1  # its joint space, as a multiple of that of the others
     only_false: bool = False  # mined negatives that are true of their anchor are left out: needs known truth
+    on_cells: str = ""  # the variants where elements are the cells of a grid; "": as everywhere
+
+    def variants_on(self, features: FeatureKind) -> str:
+        """Return the variants that it has on some kind of features."""
+        return self.on_cells if features == "grid" and self.on_cells else self.variants
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Experiment:
     features: FeatureKind = "grid"  # of its systems, where the data have several kinds; see `features_on`
     pairs: bool = False  # whether pictures that differ in one relation are told apart too, see `pairs`
     probes: bool = False  # whether more is asked than who is found: see `probe` and `graded`
+    follows_losses: bool = False  # whether its losses and multipliers are followed too, see `constraint`
     world: str = SCENES  # which of `WORLDS` its scenes are
 
     def data_named(self, data: str) -> str:
@@ -96,16 +102,20 @@ class Experiment:
         if arm not in self.arms:
             raise ValueError(f"arm {arm!r} is unknown: there are {', '.join(self.arms)}")
         chosen = self.arms[arm]
-        recipe, alternatives = chosen.recipe or self.recipe, chosen.best_of or (chosen.variants,)
-        parts = [(member, alternatives) for member in chosen.members]
-        parts = parts or [(Member(features), (variants,)) for variants in chosen.mean_of]
+        recipe = chosen.recipe or self.recipe
+        parts = [
+            (member, chosen.best_of or (chosen.variants_on(member.features),))
+            for member in chosen.members or (Member(features),)
+        ]
+        if chosen.mean_of:
+            parts = [(Member(features), (variants,)) for variants in chosen.mean_of]
         return [
             Candidates(
                 tuple(recipe.format(features=member.features) + variants for variants in several),
                 member,
                 times_as_wide=chosen.times_as_wide,
             )
-            for member, several in parts or [(Member(features), alternatives)]
+            for member, several in parts
         ]
 
     def trainings(
@@ -149,9 +159,7 @@ class PlannedTraining:
     @property
     def digest(self) -> str:
         """Twelve hexadecimal digits: the recipe's hash, or that of it and of what mines its negatives."""
-        if self.mined is None:
-            return self.recipe.hash()
-        return hashlib.sha256(f"{self.recipe.hash()}\n{self.mined.digest}".encode()).hexdigest()[:12]
+        return digest_of(self.recipe.hash(), self.mined)
 
     def seed(self, seed: int) -> int:
         """Return the seed of this training; a repeated one has its own, far from the usual 0, 1, 2."""
@@ -172,6 +180,13 @@ class Mined:
     def digest(self) -> str:
         """What tells it from others: the digest of the training that mines, and what is left out."""
         return f"{self.by.digest}{' only false' if self.only_false else ''}"
+
+
+def digest_of(recipe: str, mined: Mined | None) -> str:
+    """Return the digest of a training: its recipe's hash, or that of it and of what mines its negatives."""
+    if mined is None:
+        return recipe
+    return hashlib.sha256(f"{recipe}\n{mined.digest}".encode()).hexdigest()[:12]
 
 
 def title_of(trainings: Sequence[PlannedTraining]) -> tuple[str, str]:
