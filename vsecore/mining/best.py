@@ -56,6 +56,7 @@ class Best:
         self.used = torch.zeros(anchors, dtype=torch.int64, device=device)
         lowest = torch.finfo(torch.float32).min  # -inf marks what must not be kept
         self.floor = torch.full((anchors,), lowest, dtype=torch.float32, device=device)
+        self.least = torch.full((anchors,), NOTHING, dtype=torch.int64, device=device)  # key of the k-th best
 
     def add(self, scores: Tensor, first_anchor: int, items: range, dim: int = 1) -> None:
         """Look at a block of scores: those of some anchors in a row with some items in a row.
@@ -78,6 +79,10 @@ class Best:
         row = place // columns
         anchor, item = (row, place - row * columns) if dim else (place - row * columns, row)
         keys = keys_of(scores.reshape(-1).index_select(0, place), items.start + items.step * item)
+        if self.dealt is not None:  # of many items that tie with the floor, only lower rows are better
+            better = keys > self.least[here].index_select(0, anchor)
+            if not better.all():
+                anchor, keys = anchor[better], keys[better]
         if not dim:
             order = _order(anchor, anchors)
             anchor, keys = anchor.index_select(0, order), keys.index_select(0, order)
@@ -123,6 +128,7 @@ class Best:
         self.keys[here, : self.k] = best
         self.keys[here, self.k :] = NOTHING
         self.used[here] = self.used[here].clamp(max=self.k)
+        self.least[here] = least
         lowest = scores_of(least)
         if self.dealt is None:
             lowest = torch.nextafter(lowest, torch.full_like(lowest, torch.inf))
