@@ -1,9 +1,9 @@
-"""From a folder of photographs to a search, by the commands of the README's full-scale section, timed as a whole.
+"""From a folder of photographs to a search, by the README's commands, timed as a whole.
 
 Run as: OMP_NUM_THREADS=1 python tests/benchmarks/end_to_end.py --photographs FLICKR8K --out FOLDER
     [--backbone NAME] [--weights FILE] [--recipe NAME] [--record]
 
-The folder must be empty: features, run and index go there, each made by its own command in a process of its own.
+The folder must be empty: features, run and index go there. Each command has a process of its own.
 """
 
 from __future__ import annotations
