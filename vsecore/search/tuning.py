@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -264,16 +265,19 @@ def _read_lines(path: Path, root: Path) -> tuple[dict[Path, list[str]], dict[Pat
     captions: dict[Path, list[str]] = {}
     told: dict[Path, str] = {}
     try:
-        text = path.read_text("utf-8-sig")
-        lines = csv.DictReader(text.splitlines(), strict=True)
+        text = path.read_bytes().decode("utf-8-sig")
+        lines = csv.DictReader(io.StringIO(text, newline=""), strict=True)
         columns = [name.strip() for name in lines.fieldnames or []]
         if not {"file", "caption"} <= set(columns):
-            raise ValueError(f"{path} has the columns {short(', '.join(columns))}: wanted file and caption")
+            raise ValueError(
+                f"{path} has the columns {short(', '.join(columns))}: wanted file and caption, with a comma "
+                "between them"
+            )
         lines.fieldnames = columns
-        rows = list(lines)
+        rows = [(lines.line_num, row) for row in lines]
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a CSV in UTF-8 ({error}): save it again as one") from None
-    for line, row in enumerate(rows, start=2):
+    for line, row in rows:
         name, caption = (row["file"] or "").strip(), " ".join((row["caption"] or "").split())
         if not name or not caption or len(caption) > LONGEST_CAPTION:
             raise ValueError(
