@@ -169,7 +169,7 @@ def indexing(kills: int, dice: random.Random, folder: Path) -> tuple[int, list[s
     """Kills of an indexing, and in which tables the index differs in the end."""
     import vsecore.search.tuning  # noqa: F401  imported once, so that kills meet the work and not the imports
 
-    make_album(folder, pictures=600)
+    make_album(folder, pictures=1500)
     make_towers(folder / "clip", "clip")
 
     def command(name: str) -> list[str]:
@@ -177,7 +177,7 @@ def indexing(kills: int, dice: random.Random, folder: Path) -> tuple[int, list[s
         return ["search", "index", str(folder / "images"), *options]
 
     seconds = finish(command("whole"))
-    met = kill_and_go_on(command("killed"), seconds, kills, dice)
+    met = kill_and_go_on(command("killed"), seconds / 4, kills, dice)
     whole, killed = (_tables(folder / name / "index.sqlite") for name in ("whole", "killed"))
     return met, [name for name in whole if whole[name] != killed[name]]
 
