@@ -98,6 +98,8 @@ def test_an_index_is_the_same_after_it_was_saved_and_loaded(
     assert [built.search(words) for words in WORDS] == [loaded.search(words) for words in WORDS]
     with pytest.raises(ValueError, match="holds an index already"):
         built.save(tmp_path / "index")
+    named = {index.store.facts.collection for index in (built, loaded)}
+    assert len(named) == 2  # on a server, each has its own
 
 
 def test_new_changed_moved_and_removed_files_are_noticed(
@@ -120,6 +122,48 @@ def test_new_changed_moved_and_removed_files_are_noticed(
     assert index.add(album_of_colours).kept == 14
 
 
+def test_another_picture_of_the_same_length_is_noticed(
+    engine: Engine, album_of_colours: Path, tmp_path: Path
+) -> None:
+    path = album_of_colours / "noise.bmp"  # not packed: its length says nothing of its content
+    one_picture(path, 1)
+    index = Index.build(album_of_colours, engine, tmp_path / "index")
+    length = path.stat().st_size
+    one_picture(path, 2)
+    assert path.stat().st_size == length and index.add(album_of_colours).changed == 1
+    assert index.search(path, k=1)[0].score == pytest.approx(1, abs=1e-5)
+
+
+def test_an_index_may_hold_several_folders(engine: Engine, album_of_colours: Path, tmp_path: Path) -> None:
+    other = tmp_path / "others"
+    other.mkdir()
+    one_picture(other / "one.png", 1)
+    (other / "back").symlink_to(other, target_is_directory=True)  # a circle
+    index = Index.build(album_of_colours, engine, tmp_path / "index")
+    report = index.add(other)
+    assert (report.added, report.removed, len(index)) == (1, 0, 15)
+    assert (index.add(album_of_colours).removed, len(index)) == (0, 15)
+
+
+def test_a_picture_that_changes_while_it_is_read_is_left_for_the_next_time(
+    engine: Engine, album_of_colours: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode, path = engine._decode, album_of_colours / "4.png"
+
+    def meanwhile(one: Path) -> np.ndarray:
+        pixels = decode(one)
+        if one == path:
+            one_picture(path, 5)
+        return pixels
+
+    monkeypatch.setattr(engine, "_decode", meanwhile)
+    index = Index.build(album_of_colours, engine)
+    assert [file.name for file in index.report.broken] == ["4.png"]
+    assert "changed while it was read" in index.report.broken[path]
+    monkeypatch.undo()
+    assert index.add(album_of_colours).added == 1
+
+
 def test_broken_pictures_are_named_and_skipped_until_they_are_mended(
     engine: Engine, album_of_colours: Path, tmp_path: Path
 ) -> None:
@@ -130,6 +174,8 @@ def test_broken_pictures_are_named_and_skipped_until_they_are_mended(
     assert {path.name for path in index.report.broken} == {"3.png", "empty.jpg"}
     assert all("cannot be read" in problem for problem in index.report.broken.values())
     assert len(index) == 13
+    for entry in index.store.entries():  # those after a broken one have their own vectors
+        assert index.search(entry.path, k=1)[0].score == pytest.approx(1, abs=1e-5)
     assert {path.name for path in index.add(album_of_colours).broken} == {"3.png", "empty.jpg"}
     (album_of_colours / "3.png").write_bytes(whole)
     report = index.add(album_of_colours)
@@ -216,6 +262,17 @@ def test_a_server_gets_what_it_lacks_and_loses_what_is_gone(
     assert Index.load(folder, engine, url=url).search("dog", k=20) == here.search("dog", k=20)
 
 
+def test_a_collection_of_other_vectors_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = QdrantClient(":memory:")
+    monkeypatch.setattr(vectors_module, "QdrantClient", lambda *_, **__: server)
+    url = "http://127.0.0.1:6333"
+    vectors_module.Vectors((12,), "mine", url)
+    assert len(vectors_module.Vectors((12,), "mine", url)) == 0
+    for shape in ((13,), (4, 12)):
+        with pytest.raises(ValueError, match="has a collection mine of other vectors"):
+            vectors_module.Vectors(shape, "mine", url)
+
+
 def test_a_server_that_cannot_be_reached_is_named(
     engine: Engine, album_of_colours: Path, tmp_path: Path
 ) -> None:
@@ -235,6 +292,9 @@ def test_damage_is_noticed(engine: Engine, album_of_colours: Path, tmp_path: Pat
     stored.commit()
     stored.close()
     with pytest.raises(ValueError, match="vectors of picture 3 are damaged"):
+        Index.load(folder, engine)
+    (folder / FILE).write_bytes(whole.replace(b"pictures/7.png", b"pictures/8.png"))
+    with pytest.raises(ValueError, match="damaged"):  # another picture's name
         Index.load(folder, engine)
     for damaged in (whole[: len(whole) // 3], b"not a database, but long enough to be looked at" * 50, b""):
         (folder / FILE).write_bytes(damaged)
