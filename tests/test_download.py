@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPMessage
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -228,7 +229,7 @@ def test_each_wait_is_twice_the_one_before_or_what_the_server_asks_for(
 ) -> None:
     waits: list[float] = []
     monkeypatch.setattr("vsecore.data.download.LONGEST_PAUSE", 6.0)
-    monkeypatch.setattr("vsecore.data.download.time.sleep", waits.append)
+    monkeypatch.setattr("vsecore.data.download.time", SimpleNamespace(sleep=waits.append))
     site.drops = [0] * 5
     fetch(site, tmp_path)
     assert waits == [1, 2, 4, 6, 6]

@@ -258,6 +258,7 @@ def test_a_server_gets_what_it_lacks_and_loses_what_is_gone(
     here.add(album_of_colours)  # the server hears nothing of this
     again = Index.load(folder, engine, url=url)
     assert again.search("dog", k=20) == here.search("dog", k=20)
+    assert len(again.vectors) == len(here) == 13  # the picture that is gone is gone there too
     server.delete_collection(here.store.facts.collection)  # a server that was set up anew
     assert Index.load(folder, engine, url=url).search("dog", k=20) == here.search("dog", k=20)
 

@@ -70,6 +70,7 @@ def test_a_picture_that_only_the_means_propose_is_found_too() -> None:
     near = np.stack([0.9 * x + math.sqrt(1 - 0.9**2) * y] * 4)  # all of its slots fit nearly as well
     index = index_of(np.concatenate([lures, near[None]]), "smooth_chamfer")
     caption = np.stack([x] * 4)
+    caption[0] = -y  # which is like none of them
     assert index.nearest(caption, 1)[0].number == len(lures) + 1 == index.exact(caption, 1)[0].number
 
 
