@@ -1,5 +1,6 @@
 """An index of pictures: built, killed and resumed, searched by sentence and by picture, and kept honest."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,10 +22,13 @@ from qdrant_client import QdrantClient
 from typer.testing import CliRunner
 
 from vsecore import cli
+from vsecore.data.backbones import MirroredBackbone
+from vsecore.scenes.backbones import find_backbone
 from vsecore.search import Engine, Found, Index
 from vsecore.search import vectors as vectors_module
 from vsecore.search.reference import flat, top
 from vsecore.search.store import FILE, Store
+from vsecore.training import load_run
 
 WORDS = ["dog", "cat", "a red square", "a big green picture of a dog"]
 
@@ -180,6 +184,7 @@ def test_broken_pictures_are_named_and_skipped_until_they_are_mended(
     (album_of_colours / "3.png").write_bytes(whole)
     report = index.add(album_of_colours)
     assert report.added == 1 and {path.name for path in report.broken} == {"empty.jpg"}
+    assert [path.name for path in index.store.problems()] == ["empty.jpg"]
 
 
 def test_a_picture_that_breaks_later_leaves_the_index(
@@ -294,8 +299,16 @@ def test_damage_is_noticed(engine: Engine, album_of_colours: Path, tmp_path: Pat
     stored.close()
     with pytest.raises(ValueError, match="vectors of picture 3 are damaged"):
         Index.load(folder, engine)
-    (folder / FILE).write_bytes(whole.replace(b"pictures/7.png", b"pictures/8.png"))
-    with pytest.raises(ValueError, match="damaged"):  # another picture's name
+    (folder / FILE).write_bytes(whole)
+    with contextlib.closing(sqlite3.connect(folder / FILE)) as stored:
+        stored.execute("UPDATE pictures SET path = ? WHERE number = 7", (b"/pictures/other.png",))
+        stored.commit()
+    with pytest.raises(ValueError, match="vectors of picture 7 are damaged"):  # or their name
+        Index.load(folder, engine)
+    with contextlib.closing(sqlite3.connect(folder / FILE)) as stored:
+        stored.execute("UPDATE facts SET value = replace(value, '\"version\": ', '\"version\": 9')")
+        stored.commit()
+    with pytest.raises(ValueError, match=r"is an index of version 9\d, and this program reads \d"):
         Index.load(folder, engine)
     for damaged in (whole[: len(whole) // 3], b"not a database, but long enough to be looked at" * 50, b""):
         (folder / FILE).write_bytes(damaged)
@@ -336,7 +349,6 @@ def scenes_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from vsecore.data.extraction import extract
     from vsecore.data.features import open_precomp
     from vsecore.data.karpathy import load_karpathy
-    from vsecore.scenes.backbones import find_backbone
 
     root = tmp_path_factory.mktemp("album")
     make_photographs(root, 14)
@@ -352,7 +364,6 @@ def scenes_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_on_features_sees_new_pictures_as_it_saw_those_it_was_trained_on(scenes_run: Path) -> None:
     from vsecore.data.features import open_precomp
     from vsecore.encoding import encode
-    from vsecore.training import load_run
 
     engine = Engine.of_run(scenes_run / "run", features=scenes_run / "features")
     run, data = load_run(scenes_run / "run"), open_precomp(scenes_run / "features")
@@ -360,6 +371,21 @@ def test_a_run_on_features_sees_new_pictures_as_it_saw_those_it_was_trained_on(s
     files = [scenes_run / name for name in data.train.picture_ids]
     seen = np.stack([one.vectors for batch in engine.pictures(files) for one in batch])
     np.testing.assert_allclose(seen, pictures.vectors, atol=1e-5)
+    features = engine._features(torch.from_numpy(engine._decode(files[0])[None]))
+    assert torch.equal(features, features.half().float())  # rounded as on disk
+
+
+def test_all_that_decides_the_vectors_is_in_the_fingerprint(scenes_run: Path) -> None:
+    run, network = load_run(scenes_run / "run"), find_backbone("scenes-cnn")
+
+    def fingerprint(tokenizer: Any = run.tokenizer, **options: Any) -> str:
+        return Engine(run.model, tokenizer, "mine", **{"backbone": network} | options).fingerprint
+
+    assert fingerprint() == Engine.of_run(scenes_run / "run", features=scenes_run / "features").fingerprint
+    other_words = run.recipe.tokenizer(["other", "words"])
+    others = [fingerprint(other_words), fingerprint(dtype="float32")]
+    others.append(fingerprint(backbone=MirroredBackbone(network)))
+    assert len({fingerprint(), *others}) == 4
 
 
 def test_a_run_on_features_needs_to_know_their_network(scenes_run: Path, tmp_path: Path) -> None:
@@ -369,6 +395,10 @@ def test_a_run_on_features_needs_to_know_their_network(scenes_run: Path, tmp_pat
     with pytest.raises(ValueError, match="features of width"):
         Engine.of_run(scenes_run / "run", backbone="scenes-vit")
     shutil.copytree(scenes_run / "features", tmp_path / "other")
+    made = json.loads((tmp_path / "other" / "meta.json").read_text())
+    (tmp_path / "other" / "meta.json").write_text(json.dumps(made | {"backbone_sha256": "0" * 64}))
+    with pytest.raises(ValueError, match=r"weights of scenes-cnn are not those that made.*--weights"):
+        Engine.of_run(scenes_run / "run", features=tmp_path / "other")
     rows = np.load(tmp_path / "other" / "train_ims.npy")
     np.save(tmp_path / "other" / "train_ims.npy", rows[::-1])
     with pytest.raises(ValueError, match="are not the features that"):

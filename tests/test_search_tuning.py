@@ -166,7 +166,8 @@ def test_a_stopped_tuning_goes_on_with_the_same_bits(
         tune(engine, splits, tmp_path / "stopped", **options, tell=stop)
     resumed = tune(engine, splits, tmp_path / "stopped", **options, resume=True, tell=told.append)
     assert not any("learned by heart" in line for line in told)  # that was seen before it was stopped
-    whole = tune(engine, splits, tmp_path / "whole", **options, resume=True, tell=lambda _: None)
+    whole = tune(engine, splits, tmp_path / "whole", **options, resume=True, tell=told.append)
+    assert any("learned by heart" in line for line in told)  # nothing was there to go on with
     pairs = zip(resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
 
