@@ -173,7 +173,7 @@ def _search(entry: Record | None, found: Mapping[str, Record]) -> Section:
             f"**{size:,} vectors:**",
             table(["index", "built in", "bytes a vector", "ms a query", "found"], rows),
         ]
-    return title, lines + _trap(entry) + _sets(entry) + _on_paper(entry, found)
+    return title, lines + _trap(entry) + _on_paper(entry, found)
 
 
 def _trap(entry: Record) -> list[str]:
@@ -196,23 +196,19 @@ def _trap(entry: Record) -> list[str]:
     ]
 
 
-def _sets(entry: Record) -> list[str]:
-    told = entry.metrics
-    ways = {"": "MaxSim", "_by_means": "means of the sets", "_by_both": "half each"}
-    found = re.compile(r"sets_kept_of_(\d+)(|_by_\w+)")
-    shares = {match.groups(): value for name, value in told.items() if (match := found.fullmatch(name))}
-    rows = [
-        [count, *(f"{shares[count, way]:.3f}" if (count, way) in shares else "–" for way in ways)]
-        for count in dict.fromkeys(count for count, _ in shares)
-    ]
-    if not rows:
-        return []
-    return [
-        "### Sets of vectors",
-        "Pictures and captions of a set model are proposed by a quick similarity, and ranked by the model's "
-        f"own. Of the exact ten best, the share among those proposed ({told['sets_pictures']:,.0f} pictures, "
-        f"{told['sets_captions']:,.0f} captions):",
-        table(["proposed", *ways.values()], rows),
+def _proposals(entry: Record | None, found: Mapping[str, Record]) -> Section:
+    title = "Searching by sets of vectors"
+    if entry is None:
+        return title, []
+    told, ways = entry.metrics, {"max_sim": "MaxSim", "means": "means of the sets", "both": "half each"}
+    counts = sorted(int(name.split("_")[2]) for name in told if re.fullmatch(r"kept_of_\d+_by_max_sim", name))
+    rows = [[str(count), *(f"{told[f'kept_of_{count}_by_{way}']:.3f}" for way in ways)] for count in counts]
+    return title, [
+        f"`{entry.config['name']}`, a short training on Flickr8k (rsum {told['rsum']:.1f}), gives sets of "
+        f"{told['elements']} vectors. Quick similarities propose pictures, and the model's own ranks them. "
+        f"{told['captions']:,} captions ask for {told['pictures']:,} pictures: of the exact ten best, this "
+        f"share is among those proposed. An index lets each of the two propose 100. {_machine(entry)}",
+        table(["proposed in all", *ways.values()], rows),
     ]
 
 
@@ -283,6 +279,7 @@ SECTIONS: dict[str, Callable[[Record | None, Mapping[str, Record]], Section]] = 
     "end_to_end": _end_to_end,
     "streaming": _streaming,
     "processes": _processes,
+    "proposals": _proposals,
     "search": _search,
 }
 """What each benchmark's part of the page is made by, in the order of the page."""
