@@ -371,7 +371,7 @@ def test_a_run_on_features_sees_new_pictures_as_it_saw_those_it_was_trained_on(s
     files = [scenes_run / name for name in data.train.picture_ids]
     seen = np.stack([one.vectors for batch in engine.pictures(files) for one in batch])
     np.testing.assert_allclose(seen, pictures.vectors, atol=1e-5)
-    features = engine._features(torch.from_numpy(engine._decode(files[0])[None]))
+    features = engine._features(torch.from_numpy(np.stack([engine._decode(files[0])])))
     assert torch.equal(features, features.half().float())  # rounded as on disk
 
 
