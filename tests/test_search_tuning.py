@@ -185,6 +185,24 @@ def test_a_run_is_tuned_at_a_fifth_of_its_rate(
     assert run.recipe.training.learning_rate == pytest.approx(before / 5)
 
 
+def test_tuning_goes_on_from_the_engines_weights_and_ends_if_the_model_collapses(
+    engine: Engine,
+    album: Path,
+    written: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vsecore.search.tuning.check_overfit", lambda *_, **__: 100.0)
+    splits, options = read_captions(written(*captions_of()), album), {"epochs": 1, "learning_rate": 1e-9}
+    run = tune(engine, splits, tmp_path / "run", **options)
+    weights = engine.model.state_dict()
+    for name, weight in run.model.state_dict().items():  # a rate of nearly nothing changes nearly nothing
+        torch.testing.assert_close(weight, weights[name].cpu(), atol=1e-6, rtol=0)
+    monkeypatch.setattr("vsecore.search.tuning.COLLAPSED", -1.0)
+    with pytest.raises(ValueError, match="the model has collapsed"):
+        tune(engine, splits, tmp_path / "other", **options)
+
+
 def test_pairs_that_cannot_be_learned_by_heart_end_the_work(engine: Engine) -> None:
     """The pictures are all the same, so that nothing tells which caption is whose."""
     rows = engine.tokenizer, load_run(engine.source.run).recipe  # type: ignore[union-attr]
