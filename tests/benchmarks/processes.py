@@ -3,7 +3,7 @@
 Run as: OMP_NUM_THREADS=1 python tests/benchmarks/processes.py --features FOLDER --out FOLDER
     [--processes 2] [--seeds 0 1 2] [--record]
 
-`accelerate launch` starts each training on the processor. Sums in another order round another way, so two
+`torchrun` starts each training on the processor. Sums in another order round another way, so two
 trainings with one seed part in the course of thousands of steps, as two seeds do from the start. What is
 compared is where they end: the rsum on the test split, beside how much it differs from seed to seed.
 """
@@ -29,10 +29,11 @@ def trained(options: argparse.Namespace, processes: int, seed: int) -> records.R
     folder = options.out / f"{processes}-{seed}"
     if not (folder / "record").is_dir():
         changes = changes_of("lesson", "flickr8k").items()
-        launch = ["accelerate.commands.launch", "--cpu", "--num_processes", str(processes)]
+        # accelerate starts several processes for GPUs alone; it finds those that torchrun has started.
+        launch = ["torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
         command = [
-            *(sys.executable, "-m", *launch, "--num_machines", "1", "--mixed_precision", "no", "-m"),
-            *("vsecore", "train", options.recipe, "--data", str(options.features), "--out", str(folder)),
+            *(sys.executable, "-m", *launch, "-m", "vsecore", "train", options.recipe, "--device", "cpu"),
+            *("--data", str(options.features), "--out", str(folder)),
             *(part for name, value in changes for part in ("--set", f"{name}={value}")),
             *("--seed", str(seed), "--record", str(folder / "record"), "--resume"),
         ]
