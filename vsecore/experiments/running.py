@@ -186,10 +186,10 @@ class _Workshop:
         """Return the record of an arm, which is trained first if there is none.
 
         Args:
-            title: what a line about it calls it.
+            title: its name in the messages.
             trainings: of its systems.
             seed: of the experiment.
-            for_tuning: whether a record without what the experiment asks for beyond the usual will do.
+            for_tuning: whether a record with only the usual metrics will do.
         """
         asked = set[str]() if for_tuning else self._asked(trainings)
         sources = [self._sources(training, seed) for training in trainings]
