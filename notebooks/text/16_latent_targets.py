@@ -622,8 +622,8 @@ lesson.report("16_broken", short_sums | {"λ at the end": broken_seen["λ"][-1]}
 # ## Other losses, other towers
 #
 # The paper adds LTD to the triplet loss as well. To keep it from collapsing, the paper normalises each dimension over the batch (*batch norm*) before vectors are
-# scaled to length one. All our trainings do so, since short ones then also learn faster. Now we train the triplet loss with and without
-# batch norm, and add LTD to the paper's other towers: VSRN, with a graph over the regions, and TERN, with Transformers on both sides.
+# scaled to length one. BL and LTD do so in this notebook, since short trainings then also learn faster. Now we train the triplet loss with and
+# without batch norm, and add LTD to the paper's other towers: VSRN, with a graph over the regions, and TERN, with Transformers on both sides.
 
 # %%
 vsrn = get(f"vsrn_{features}").override({k: v for k, v in small.items() if "pool" not in k})
@@ -715,8 +715,8 @@ lesson.report("16_numbers_gone", gone)
 # ## The mean of some weights
 #
 # The paper evaluates *averaged snapshots*: the mean of the weights at five steps in the last tenth of each epoch (stochastic weight averaging,
-# SWA {cite}`izmailov2018swa`). Training goes on with the weights as they are, so the same steps can be evaluated with and without averages. All our trainings so far
-# used averages; here is BL without.
+# SWA {cite}`izmailov2018swa`). Training goes on with the weights as they are, so the same steps can be evaluated with and without averages. BL and LTD have
+# used averages so far; here is BL without.
 
 # %%
 as_they_are, _ = trained("+without_averaging")
