@@ -43,8 +43,9 @@ from vsecore.training.distributed import best_device, make_accelerator, precisio
 
 RULES: tuple[Rule, ...] = ("released", "printed")
 RESULTS = results() / "experiments"
-MADE = ("negatives", "weights")
-"""What the first of two rounds leaves: it follows from the recipe, the data and the seed."""
+MADE = ("negatives", "weights", "targets")
+"""What is made of the recipe, the data and the seed, and so does not tell two trainings apart: what the first
+of two rounds leaves, and sentence targets, whose last digits another processor rounds otherwise."""
 
 
 def run(
@@ -195,14 +196,20 @@ class _Workshop:
         sources = [self._sources(training, seed) for training in trainings]
         name, digest = title_of(trainings)
         found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
-        for entry in found:
-            if _known_beforehand(entry.data) == _data(sources) and asked <= entry.metrics.keys():
+        same = [
+            entry for entry in found if _known_beforehand(entry.data) == _known_beforehand(_data(sources))
+        ]
+        for entry in same:
+            if asked <= entry.metrics.keys():
                 self.tell(f"{title}, seed {seed}: recorded already")
                 return entry
         parts = [self._train(training, seed) for training in trainings]
         test = self.opened(trainings[0].member.features).test
         entry = _recorded(name, digest, parts, test, sources, seed)
         records.write(entry, self.folder)
+        for old in same:  # of the same training, and without what was asked for
+            if old.file_name != entry.file_name:
+                (self.folder / old.file_name).unlink(missing_ok=True)
         self.tell(f"{title}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")
         return entry
 
