@@ -679,6 +679,6 @@ def test_a_claim_about_one_system_says_what_it_holds_against_0(kept, page_of, cl
     claimed(shared | {"kind": "the same", "statement": "it comes to its bound"})
     study(kept, "latent_bounds", "η = 0.2", followed(4.0), "scenes")
     told = section(page_of(kept), "The verdicts")
-    assert "*The claim: it is 0, up to the margin.*" in told
+    assert "*The claim: it is 0, within the margin.*" in told
     row = next(line for line in told.splitlines() if line.startswith("| it comes to its bound"))
     assert "**reproduced**<br>above its bound +1.5" in row and "5 seeds" in row

@@ -614,7 +614,7 @@ def test_a_multiplier_falls_if_nothing_is_left_once_its_bound_is_met_and_it_rest
     ):
         outcome = of_one(tmp_path, claimed, change, "multiplier_left", left, recorded)
         assert outcome.told == told
-    assert outcome.shut[0].why == "it was not met from seeds 0, 1, 2, 3, 4"
+    assert outcome.shut[0].why == "it was not met with seeds 0, 1, 2, 3, 4"
 
 
 def test_a_multiplier_can_return_only_from_0(tmp_path, claimed):

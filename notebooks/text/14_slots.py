@@ -780,7 +780,7 @@ lesson.report(
 # ## One vector at a time
 #
 # Which vectors of a set matter? Table 5 of the paper keeps one of them, or leaves one out, first in the pictures' sets, then in the captions'.
-# The other side's sets stay whole. We ask our short training; [the evidence page](../evidence/dive.md) asks longer ones.
+# The other side's sets stay whole. Here we use our short training; [the evidence page](../evidence/dive.md) has the longer ones.
 
 # %%
 kept = {f"only {k + 1}": [k] for k in range(K)}

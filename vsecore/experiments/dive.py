@@ -14,7 +14,7 @@ _DIVE = "dive_{features}_gru"
 _NARROW = "+narrow+small_batches"
 _SMALL = f"{_NARROW}+whole_rate+later_hardest"
 """What suits fifteen epochs on scenes: one rate for all modules, and a first epoch of all negatives, as the
-other systems have it. At the paper's rates DivE is still far from the end of its learning by then."""
+other systems have it. At the paper's rates DivE still has much to learn by then."""
 
 
 def _arm(variants: str = "", published: str = "") -> Arm:

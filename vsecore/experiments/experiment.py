@@ -36,7 +36,7 @@ class Arm:
     mined_by: str = ""  # the arm, one system, whose model of the same seed mines its offline negatives
     times_as_wide: int = 1  # its joint space, as a multiple of that of the others
     only_false: bool = False  # mined negatives that are true of their anchor are left out: needs known truth
-    on_cells: str = ""  # the variants where elements are the cells of a grid; "": as everywhere
+    on_cells: str = ""  # the variants where elements are the cells of a grid; "": the same as elsewhere
 
     def variants_on(self, features: FeatureKind) -> str:
         """Return the variants that it has on some kind of features."""

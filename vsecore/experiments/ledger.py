@@ -35,8 +35,8 @@ def studied(
     """Collect what is recorded about each arm of an experiment. Arms without a record are left out.
 
     Records are set side by side only if they come from the same features, captions and word vectors, in the
-    same precision. If those of an experiment come from several, the ones with the most arms are taken; if
-    that is a tie, those with the most trainings, and then the newest. `left_out` has the others.
+    same precision. If an experiment has several such groups of records, the one with the most arms is
+    taken; on a tie the one with the most trainings, and then the newest. `left_out` has the others.
 
     Args:
         name: the experiment's name.

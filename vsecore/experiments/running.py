@@ -44,8 +44,8 @@ from vsecore.training.distributed import best_device, make_accelerator, precisio
 RULES: tuple[Rule, ...] = ("released", "printed")
 RESULTS = results() / "experiments"
 MADE = ("negatives", "weights", "targets")
-"""What is made of the recipe, the data and the seed, and so does not tell two trainings apart: what the first
-of two rounds leaves, and sentence targets, whose last digits another processor rounds otherwise."""
+"""What comes from the recipe, the data and the seed, and so does not tell two trainings apart: what the first
+of two rounds leaves, and sentence targets, whose last digits differ from one processor to another."""
 
 
 def run(
@@ -187,10 +187,10 @@ class _Workshop:
         """Return the record of an arm, which is trained first if there is none.
 
         Args:
-            title: what a line about it calls it.
+            title: its name in the messages.
             trainings: of its systems.
             seed: of the experiment.
-            for_tuning: whether a record without what the experiment asks for beyond the usual will do.
+            for_tuning: whether a record with only the usual metrics will do.
         """
         asked = set[str]() if for_tuning else self._asked(trainings)
         sources = [self._sources(training, seed) for training in trainings]
@@ -207,7 +207,7 @@ class _Workshop:
         test = self.opened(trainings[0].member.features).test
         entry = _recorded(name, digest, parts, test, sources, seed)
         records.write(entry, self.folder)
-        for old in same:  # of the same training, and without what was asked for
+        for old in same:  # of the same training, but without what was asked for
             if old.file_name != entry.file_name:
                 (self.folder / old.file_name).unlink(missing_ok=True)
         self.tell(f"{title}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")

@@ -128,7 +128,7 @@ def _search(
 
 
 def _deal(rows: int, size: int) -> list[range]:
-    """Deal rows into as few blocks of at most `size` as there must be, as cards: each is a fair sample."""
+    """Deal rows like cards into as few blocks of at most `size` as possible: each is a fair sample."""
     blocks = -(-rows // size)
     return [range(first, rows, blocks) for first in range(blocks)]
 

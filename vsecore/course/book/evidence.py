@@ -178,12 +178,12 @@ def _introduction(work: str, found: Findings) -> str:
 
 
 def _left_out(found: Findings) -> list[str]:
-    """How many trainings cannot be set beside the others."""
+    """How many trainings cannot be compared with the others."""
     if not found.left_out:
         return []
     return [
-        f"Of these, {trainings(len(found.left_out))} used other extracted features, word vectors or numbers "
-        "of half precision than most of their experiment. The tables and verdicts below leave them out."
+        f"Of these, {trainings(len(found.left_out))} used other extracted features, other word vectors "
+        "or another precision than most of their experiment. The tables and verdicts below leave them out."
     ]
 
 

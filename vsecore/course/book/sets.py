@@ -68,8 +68,8 @@ def _elements(systems: Sequence[Studied]) -> list[str]:
     return [
         "## One vector at a time",
         "Table 5 of the paper keeps one vector of each set of one side, or leaves one out, and compares with "
-        "the whole sets of the other side. Here are the sums of the recalls. Another seed numbers its slots "
-        "in another order, so we take the best and the worst vector of each seed. Each cell is the mean over "
+        "the whole sets of the other side. Here are the sums of the recalls. Each seed numbers its slots "
+        "in its own order, so we take the best and the worst vector of each seed. Each cell is the mean over "
         "the seeds, with its 95 % interval.",
         table([*heads, "without the least needed", "without the most needed", "trained from"], rows)
         if rows
