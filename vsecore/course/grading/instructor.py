@@ -39,7 +39,7 @@ PLANNED = {
     "16": "Latent targets",
     "17": "All together",
     "18": "Full scale",
-    "19": "A search engine",
+    "19": "From a folder to an engine",
 }
 
 # For each length of a course in weeks: a week's notebooks, all of which exist, and what the week is for. One
