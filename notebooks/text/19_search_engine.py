@@ -225,7 +225,7 @@ plots.show(
 #
 # An *inverted file* {cite}`sivic2003video` sorts the vectors into cells beforehand. K-means finds the centres of the cells, and each vector belongs
 # to the centre with which it has the largest dot product. A query looks only into the cells whose centres fit it best. From here on we search a larger
-# collection: the pictures of the training and the development split. The queries are captions and pictures of the test split, so none of them was indexed.
+# collection: the pictures of the training and the development split. The queries are captions and pictures of the test split, so none of them is in it.
 
 # %%
 sides = {
@@ -494,7 +494,7 @@ lesson.report(
 
 # %% [markdown]
 # This is the *modality gap* {cite}`liang2022gap`: training asks only that a picture be nearer to its caption than to others, so the two kinds may
-# lie apart. Towers that were trained on photographs often have a much wider gap than this small world. So here is the advice that one hears: learn the codewords from
+# lie apart. Towers that were trained on photographs often have a much wider gap than this small world. So one might want to learn the codewords from
 # captions as well.
 #
 # ```{exercise} What mends it?
@@ -514,8 +514,8 @@ check("19.trap", your_prediction)
 # ````{solution} ex-19-trap
 # :class: dropdown
 #
-# Look at what is quantised: the indexed vectors, and these are pictures. The captions are never replaced by codewords. Codewords learned from captions serve vectors
-# that are not in the index.
+# Look at what is quantised: the indexed vectors, and these are pictures. A caption that asks is never replaced by codewords, so codewords learned from captions serve
+# vectors that are not in the index.
 # ````
 
 # %%
@@ -636,7 +636,7 @@ Markdown(
 # ## Sets: MaxSim proposes
 #
 # Some systems keep a set of vectors for each picture (see [Slots](14_slots.ipynb)). The smooth-Chamfer similarity compares every pair of them, and no index of vectors
-# can do that. But Qdrant and others search sets by MaxSim. So MaxSim proposes, and the exact similarity ranks. We train a small DivE
+# can do that. But Qdrant and others search sets by MaxSim. So MaxSim, which keeps the best pair for each vector of the query, proposes, and the exact similarity ranks. We train a small DivE
 # {cite}`kim2023dive` and ask how many must be proposed.
 
 # %% tags=["hide-input"]
@@ -710,6 +710,8 @@ Markdown(
 )
 
 # %% [markdown]
+# How many must be proposed depends on the model: compare with the exact order on queries of your own.
+#
 # ## Keep it honest
 #
 # A folder changes, programs are killed, models are replaced. We index the album again, on disk this time, and cut the power in the middle.
@@ -852,7 +854,7 @@ Markdown(
 # %% [markdown]
 # Building the index is quick. Embedding is not: at fifteen pictures a second, ten million take more than a week, and many machines can share that. The first two rows
 # need no more ideas than a larger machine; cells, with a byte for each number, answer quickly from the memory of an ordinary one. The recall is that of made vectors, whose noise is
-# alike in all directions, which is the hardest case for codes. Measure yours on a sample before you decide.
+# alike in all directions; codes do better on vectors that lie together in some way, as real ones do. Measure yours on a sample before you decide.
 #
 # ## Your own pictures
 #
