@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 # Tests run two at a time, one thread each. COVERAGE=1 also measures which lines the unit tests run.
 PYTEST := $(BIN)/python -m pytest -n 2
 COVERAGE ?=
+# Where this is set, every process would compile PyTorch and the rest anew, for eight seconds.
+unexport PYTHONDONTWRITEBYTECODE
 # What `make grade` grades, where the reports go, and options of `vse grade`, such as OPTIONS='--jobs 4'.
 HANDED ?= hand-ins
 GRADES ?= grades
@@ -27,7 +29,7 @@ TORCH ?= $(HAS)
 # The two builds have the same version, so that one would be taken for the other.
 EXCHANGE := $(if $(filter $(TORCH),$(HAS)),,--reinstall-package torch --reinstall-package torchvision)
 
-.PHONY: help course test lint units notebooks book browser pdf lab learner grade format lock mutants battery clean other-torch
+.PHONY: help course test lint units notebooks book browser pages pdf lab learner grade format lock mutants battery clean other-torch
 
 help:  ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -57,7 +59,9 @@ endif
 course: $(INSTALLED)  ## Run every notebook, then build the book (TIER=smoke for a quick look).
 	$(BIN)/vse course --tier $(TIER)
 
-test: lint units notebooks browser  ## Linters, unit tests, the stored notebooks, the book page by page in a browser.
+test: $(INSTALLED)  ## Linters, unit tests, the stored notebooks, the book page by page in a browser.
+	@$(MAKE) --no-print-directory --jobs 2 lint book  # each has work for one core
+	@$(MAKE) --no-print-directory units notebooks pages
 	@echo "== All tests passed."
 
 lint: $(INSTALLED)  ## Style, spelling, types and the floors of the package.
@@ -74,13 +78,16 @@ units: $(INSTALLED)  ## The unit tests (COVERAGE=1 also measures coverage).
 
 notebooks: $(INSTALLED)
 	@echo "== Stored notebooks: every cell run again, every output compared"
-	$(PYTEST) --dist loadfile --nbval notebooks -p no:cacheprovider
+	$(PYTEST) --dist loadfile --no-loadscope-reorder --nbval notebooks -p no:cacheprovider
 
 book: $(INSTALLED)  ## Build the book from the stored notebooks.
 	@echo "== The book, warnings as errors"
 	$(BIN)/vse book
 
 browser: book
+	@$(MAKE) --no-print-directory pages
+
+pages: $(INSTALLED)
 	@echo "== Every page of the book in a browser with the network cut, where a Chromium is installed"
 	$(PYTEST) tests/test_browser.py
 

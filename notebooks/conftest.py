@@ -1,5 +1,6 @@
 """For `pytest --nbval`: one thread a kernel, one world, no network, no progress bar (that is output too)."""
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from vsecore.threads import one_thread
+
+RECORDS = Path(__file__).resolve().parent.parent / "assets" / "results" / "lesson"
 
 os.environ.update(one_thread(os.environ) | {"VSECORE_BATCH": "1"})  # the kernels get it
 
@@ -23,3 +26,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(cache.cleanup)
     os.environ["VSECORE_CACHE"] = cache.name
     make_world("lesson")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the notebook that takes longest first: begun last, it would still run when the others are done."""
+    seconds = {path: _seconds(path.stem) for path in {item.path for item in items}}
+    items.sort(key=lambda item: (-seconds[item.path], item.path))  # the cells of each stay in order
+
+
+def _seconds(name: str) -> float:
+    """What a notebook took when its numbers were recorded; 0: it has no record."""
+    found = RECORDS.glob(f"{name}-scenes-*.json")
+    return max((json.loads(path.read_text(encoding="utf-8"))["seconds"] for path in found), default=0.0)

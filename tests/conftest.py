@@ -6,6 +6,7 @@ import runpy
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from vsecore.threads import one_thread
@@ -42,12 +43,14 @@ def photographs() -> Path:
     return Path(folder)
 
 
-@pytest.fixture
-def album(tmp_path: Path) -> Callable[..., Path]:
-    """Make a folder of small pictures with a `dataset_album.json` in Karpathy's format."""
+@pytest.fixture(scope="session")
+def make_album() -> Callable[..., Path]:
+    """Make a folder `album` of small pictures, with a `dataset_album.json` in Karpathy's format."""
 
-    def make(train: int = 5, restval: int = 1, val: int = 2, test: int = 2, captions: int = 5) -> Path:
-        folder = tmp_path / "album"
+    def make(
+        where: Path, train: int = 5, restval: int = 1, val: int = 2, test: int = 2, captions: int = 5
+    ) -> Path:
+        folder = where / "album"
         (folder / "images").mkdir(parents=True)
         rng, entries = np.random.default_rng(0), []
         for split, count in (("train", train), ("restval", restval), ("val", val), ("test", test)):
@@ -64,6 +67,12 @@ def album(tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return make
+
+
+@pytest.fixture
+def album(make_album: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+    """Make the folder of `make_album` where this test alone works."""
+    return partial(make_album, tmp_path)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

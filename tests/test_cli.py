@@ -44,20 +44,25 @@ def complaint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     return " ".join(said.split())
 
 
-@pytest.fixture
-def features(album: Callable[..., Path], tmp_path: Path) -> Path:
-    folder = tmp_path / "features"
-    run("data", "extract", album(), folder, "--backbone", "scenes-cnn")
-    return folder
+@pytest.fixture(scope="module")
+def features(make_album: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Features of an album, which a test that changes them copies first."""
+    where = tmp_path_factory.mktemp("features")
+    run("data", "extract", make_album(where), where / "features", "--backbone", "scenes-cnn")
+    return where / "features"
 
 
-@pytest.fixture
-def trained(features: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """A run, and a copy of the features that it was trained on, which a test may change."""
-    out, other = tmp_path / "run", tmp_path / "other"
+@pytest.fixture(scope="module")
+def trained_once(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("trained") / "run"
     run("train", "vsepp_grid_gru", "--data", features, "--out", out, *SMALL)
-    shutil.copytree(features, other)
-    return out, other
+    return out
+
+
+@pytest.fixture
+def trained(trained_once: Path, features: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A run, and a copy of the features that it was trained on, which a test may change."""
+    return trained_once, Path(shutil.copytree(features, tmp_path / "other"))
 
 
 def test_from_pictures_to_an_evaluated_model_by_commands_alone(
@@ -99,6 +104,7 @@ def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it(
     for name in [name for name in sys.modules if name.startswith("torch.utils.tensorboard")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
+    monkeypatch.setattr("vsecore.scenes.load", lambda **_: pytest.fail("the data are opened"))
     said = complaint(
         capsys, monkeypatch, "train", "vsepp_grid_gru", "--out", tmp_path / "run", "--tensorboard"
     )
@@ -258,6 +264,7 @@ def test_bad_input_is_told_in_a_sentence(
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("vsecore.scenes.load", lambda **_: pytest.fail("the data are opened"))
     said = complaint(capsys, monkeypatch, *arguments)
     for word in words:
         assert word in said, said

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import make_bert, recipe, small_data, train
 
-from vsecore.data.offline_negatives import draw_offline
+from vsecore.data.offline_negatives import OfflineNegatives, draw_offline
 from vsecore.data.splits import Split
 from vsecore.mining import load_negatives, mine, mine_offline_negatives, negatives_identity
 from vsecore.mining.best import NOTHING, Best, rows_of
@@ -324,6 +324,32 @@ def test_draws_from_mined_negatives_are_never_true_pairs():
         assert (owner[hard_text] != owner[of_hard_picture]).all()
         drawn += len(rows)
     assert drawn >= 10_000
+
+
+def test_a_draw_depends_on_seed_epoch_and_row_and_on_nothing_else():
+    v, t, owner = collection(3, pictures=40)
+    negatives = mine_offline_negatives(v, t, owner, 12, 6)
+    split = Split("train", np.zeros((40, 1, 1), np.float32), ["x"] * len(owner), owner, ["x"] * 40)
+    rows, some = np.arange(len(owner)), np.array([7, 3, 3, 30])
+    usual = draw_offline(negatives, split, rows, seed=0, epoch=4)
+    for whole, few in zip(usual, draw_offline(negatives, split, some, seed=0, epoch=4), strict=True):
+        assert np.array_equal(few, whole[some])
+    for change in ({"seed": 1}, {"epoch": 5}):
+        text, of_picture = draw_offline(negatives, split, rows, **{"seed": 0, "epoch": 4, **change})
+        assert (text != usual[0]).mean() > 0.5
+        assert (owner[of_picture] != owner[usual[1]]).mean() > 0.5
+
+
+def test_the_caption_and_the_picture_of_a_pair_are_drawn_independently():
+    """Each place in the one list goes with each place in the other equally often."""
+    n, places = 2000, np.arange(4)
+    rows = np.arange(n)
+    negatives = OfflineNegatives((rows[:, None] + 1 + places) % n, (rows[:, None] + 5 + places) % n)
+    split = Split("train", np.zeros((n, 1, 1), np.float32), ["x"] * n, rows, ["x"] * n)
+    text, picture = draw_offline(negatives, split, rows, seed=0, epoch=0)
+    counts = np.zeros((4, 4))
+    np.add.at(counts, ((text - rows) % n - 1, (picture - rows) % n - 5), 1)
+    assert ((counts - n / 16) ** 2 / (n / 16)).sum() < 40  # chi square with 15 degrees of freedom
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

@@ -789,6 +789,29 @@ def test_a_variant_of_aoq_changes_the_loss_or_the_rounds_and_nothing_else(name):
     assert len(digests) == (1 + len(aoq.VARIANTS) if plain.first_round else 9)
 
 
+def test_the_variants_of_aoq_are_what_its_table_3_says():
+    adaptive, quintuplet = "adaptive_offline_quintuplet", "offline_quintuplet"
+    as_published = {"weights": "gradient", "against": "offline", "warmup_epochs": 1}
+    for variant, kind, options in (
+        ("offline_triplet", "offline_triplet", {"online": True, "warmup_epochs": 1}),
+        ("offline_quintuplet", quintuplet, {"online": True, "online_quintuplet": False, "warmup_epochs": 1}),
+        ("only_offline", quintuplet, {"online": False, "online_quintuplet": False, "warmup_epochs": 0}),
+        ("online_quintuplet", quintuplet, {"online": True, "online_quintuplet": True, "warmup_epochs": 1}),
+        ("fine_tuned", adaptive, {**as_published, "warmup_epochs": 0}),
+        ("without_offline_weights", adaptive, {**as_published, "against": "positive"}),
+        ("detached_weights", adaptive, {**as_published, "weights": "detached"}),
+        ("clamped_weights", adaptive, {**as_published, "weights": "clamped"}),
+    ):
+        recipe = get(f"aoq_vsrn_region+{variant}")
+        loss = LOSSES.build(recipe.losses[0].name, recipe.losses[0].options)
+        assert recipe.losses[0].name == kind
+        assert {name: getattr(loss, name) for name in options} == options, variant
+        assert recipe.first_round.keeps_weights is (variant == "fine_tuned")
+    for h in (50, 200, 500, 1000):
+        first = get(f"aoq_vsrn_region+top_{h}").first_round
+        assert (first.texts, first.pictures) == (h, h // 5), "five captions for each picture"
+
+
 def test_without_offline_negatives_there_is_the_first_round_alone():
     for name in ("aoq_vsepp_grid_gru", "aoq_vsrn_region"):
         assert get(f"{name}+online").hash() == get(name).of_first_round().hash()

@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -72,6 +73,25 @@ def stop_at(step):
             raise StopError
 
     return callback
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    """The run of the small recipe that nothing stops; it is only looked at."""
+    return train()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a run of one epoch, to be copied and damaged."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    train(recipe(training__epochs=1), folder=folder)
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    return Path(shutil.copytree(finished, tmp_path / "copy"))
 
 
 # It learns.
@@ -178,10 +198,16 @@ def test_a_seed_may_be_huge():
 # It survives.
 
 
+@cache
+def with_dropout():
+    """A recipe that draws in every step, under a schedule, and its run that nothing stops."""
+    a_recipe = recipe(image__element_drop=0.2, training__schedule="cosine", training__warmup_steps=3)
+    return a_recipe, train(a_recipe)
+
+
 @pytest.mark.parametrize(("stop", "save_every"), [(6, None), (6, 1), (7, 2), (2, None), (12, 5)])
 def test_a_run_stopped_anywhere_and_resumed_ends_with_the_same_bits(tmp_path, stop, save_every):
-    a_recipe = recipe(image__element_drop=0.2, training__schedule="cosine", training__warmup_steps=3)
-    whole = train(a_recipe)
+    a_recipe, whole = with_dropout()
     with pytest.raises(StopError):
         train(a_recipe, folder=tmp_path, save_every=save_every, callback=stop_at(stop))
     steps = []
@@ -210,7 +236,7 @@ def start(function, *arguments, **environment):
     return subprocess.Popen([sys.executable, "-c", command], env=os.environ | environment)
 
 
-def test_a_run_killed_by_the_system_and_resumed_ends_with_the_same_bits(tmp_path):
+def test_a_run_killed_by_the_system_and_resumed_ends_with_the_same_bits(tmp_path, uninterrupted):
     assert start("killed_worker", str(tmp_path)).wait() == -signal.SIGKILL
     state = checkpoints.load(tmp_path / checkpoints.CHECKPOINT)[1]["state"]
     assert (state["epoch"], state["batch"], state["step"]) == (1, 2, 6)
@@ -218,7 +244,7 @@ def test_a_run_killed_by_the_system_and_resumed_ends_with_the_same_bits(tmp_path
     for partial in (old, young):
         partial.write_bytes(b"half a checkpoint")
     os.utime(old, (time.time() - 90_000,) * 2)
-    assert_same_run(train(), train(folder=tmp_path, resume=True))
+    assert_same_run(uninterrupted, train(folder=tmp_path, resume=True))
     assert not old.exists(), "what a kill left behind is cleared away"
     assert young.exists(), "what another process may be writing is not"
 
@@ -284,10 +310,9 @@ def test_resume_begins_where_there_is_nothing_and_ends_where_all_is_done(tmp_pat
     assert_same_run(first, second)
 
 
-def test_a_run_is_never_overwritten_by_accident(tmp_path):
-    train(recipe(training__epochs=1), folder=tmp_path)
+def test_a_run_is_never_overwritten_by_accident(copied):
     with pytest.raises(ValueError, match="holds a run already: resume it"):
-        train(recipe(training__epochs=1), folder=tmp_path)
+        train(recipe(training__epochs=1), folder=copied)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +346,9 @@ def test_a_run_goes_on_only_as_what_it_was(tmp_path, change, field):
 
 
 @pytest.mark.parametrize("where", ["features", "vectors"])
-def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path, where):
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(
+    tmp_path, where, uninterrupted
+):
     def poison(event):
         if event.step == 6:
             parameter = (
@@ -336,7 +363,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
     tensors, facts = checkpoints.load(tmp_path / checkpoints.CHECKPOINT)
     assert facts["state"]["step"] == 4
     assert all(tensor.isfinite().all() for tensor in tensors.values())
-    assert_same_run(train(), train(folder=tmp_path, resume=True))
+    assert_same_run(uninterrupted, train(folder=tmp_path, resume=True))
 
 
 def test_the_meter_names_the_first_bad_step_however_late_it_looks():
@@ -388,9 +415,8 @@ def test_other_vectors_make_another_run(tmp_path):
     assert_same_run(one, again)
 
 
-def test_no_file_of_a_run_is_a_pickle(tmp_path):
-    train(recipe(training__epochs=1), folder=tmp_path)
-    for path in tmp_path.iterdir():
+def test_no_file_of_a_run_is_a_pickle(copied):
+    for path in copied.iterdir():
         if path.suffix == ".json":
             json.loads(path.read_text())
         else:
@@ -436,7 +462,7 @@ def test_damaged_runs_are_told_by_file(tmp_path):
         load_run(tmp_path)
 
 
-def test_settings_that_a_run_does_not_know_yet_have_their_defaults(tmp_path):
+def test_settings_that_a_run_does_not_know_yet_have_their_defaults(tmp_path, uninterrupted):
     """A version that adds a setting reads, and goes on with, the runs of the one before."""
     with pytest.raises(StopError):
         train(folder=tmp_path, save_every=1, callback=stop_at(6))
@@ -445,14 +471,13 @@ def test_settings_that_a_run_does_not_know_yet_have_their_defaults(tmp_path):
     del content["precision"], content["recipe"]["training"]["clip_norm"], content["recipe"]["similarity"]
     path.write_text(json.dumps(content))
     assert load_run(tmp_path).precision == "float32"
-    assert_same_run(train(), train(folder=tmp_path, resume=True))
+    assert_same_run(uninterrupted, train(folder=tmp_path, resume=True))
 
 
-def test_another_precision_is_another_run(tmp_path):
-    run = train(recipe(training__epochs=1), folder=tmp_path)
-    assert run.precision == load_run(tmp_path).precision == "float32"
+def test_another_precision_is_another_run(copied, uninterrupted):
+    assert uninterrupted.precision == load_run(copied).precision == "float32"
     with pytest.raises(ValueError, match="precision: 'float32' in the run, 'bfloat16' now"):
-        train(recipe(training__epochs=1), folder=tmp_path, resume=True, precision="bfloat16")
+        train(recipe(training__epochs=1), folder=copied, resume=True, precision="bfloat16")
 
 
 def test_weights_that_are_tied_are_saved_and_stay_tied(tmp_path):
@@ -479,25 +504,23 @@ def test_weights_that_are_tied_are_saved_and_stay_tied(tmp_path):
         ("seed", None, "seed is None: wanted a whole number"),
     ],
 )
-def test_a_damaged_field_of_a_run_is_told_by_name(tmp_path, field, value, wanted):
-    train(recipe(training__epochs=1), folder=tmp_path)
-    path = tmp_path / "run.json"
+def test_a_damaged_field_of_a_run_is_told_by_name(copied, field, value, wanted):
+    path = copied / "run.json"
     content = json.loads(path.read_text())
     *outer, last = field.split(".")
     (content[outer[0]] if outer else content)[last] = value
     path.write_text(json.dumps(content))
-    for step in (lambda: load_run(tmp_path), lambda: train(folder=tmp_path, resume=True)):
+    for step in (lambda: load_run(copied), lambda: train(folder=copied, resume=True)):
         with pytest.raises(ValueError, match=rf"run\.json: {wanted}"):
             step()
 
 
-def test_a_recipe_in_a_run_that_is_damaged_is_told_by_file_and_field(tmp_path):
-    train(recipe(training__epochs=1), folder=tmp_path)
-    content = json.loads((tmp_path / "run.json").read_text())
+def test_a_recipe_in_a_run_that_is_damaged_is_told_by_file_and_field(copied):
+    content = json.loads((copied / "run.json").read_text())
     content["recipe"]["losses"][0]["options"]["margin"] = -1
-    (tmp_path / "run.json").write_text(json.dumps(content))
+    (copied / "run.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"run\.json: recipe: losses: margin must be a number >= 0"):
-        load_run(tmp_path)
+        load_run(copied)
 
 
 @pytest.mark.parametrize(
@@ -513,19 +536,18 @@ def test_a_recipe_in_a_run_that_is_damaged_is_told_by_file_and_field(tmp_path):
         ("optimizer.99.exp_avg", torch.zeros(3), r"\(3,\), the model's is missing"),
     ],
 )
-def test_a_checkpoint_of_another_model_is_told_by_file_and_tensor(tmp_path, name, change, message):
-    train(recipe(training__epochs=1), folder=tmp_path)
-    path = tmp_path / checkpoints.CHECKPOINT
+def test_a_checkpoint_of_another_model_is_told_by_file_and_tensor(copied, name, change, message):
+    path = copied / checkpoints.CHECKPOINT
     tensors, facts = checkpoints.load(path)
     tensors.pop(name, None)
     checkpoints.save(path, tensors | ({} if change is None else {name: change}), facts)
     wanted = rf"checkpoint\.safetensors: tensor {name.partition('.')[2]} is {message}.*: put the run's own"
     with pytest.raises(ValueError, match=wanted) as told:
-        train(recipe(training__epochs=1), folder=tmp_path, resume=True)
+        train(recipe(training__epochs=1), folder=copied, resume=True)
     assert "\n" not in str(told.value)
     if name.startswith("best."):
         with pytest.raises(ValueError, match=wanted):
-            load_run(tmp_path)
+            load_run(copied)
 
 
 def small_bert(folder, data):
@@ -859,19 +881,6 @@ def refused(folder, message, kind=ValueError, loads=True):
     assert bytes_of(folder) == before
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A run of one epoch, to be copied and damaged."""
-    folder = tmp_path_factory.mktemp("finished") / "run"
-    train(recipe(training__epochs=1), folder=folder)
-    return folder
-
-
-@pytest.fixture
-def copied(finished, tmp_path):
-    return Path(shutil.copytree(finished, tmp_path / "copy"))
-
-
 def test_another_vocabulary_of_the_same_size_is_not_taken(copied):
     path = copied / "vocabulary.json"
     words = json.loads(path.read_text())["words"]
@@ -1009,7 +1018,7 @@ def test_a_bert_of_a_runs_folder_runs_no_code(tmp_path, monkeypatch):
 # It is alone, and says so at once.
 
 
-def test_a_second_training_in_the_same_folder_is_refused_at_once(tmp_path):
+def test_a_second_training_in_the_same_folder_is_refused_at_once(tmp_path, uninterrupted):
     def second(event):
         before = bytes_of(tmp_path)
         for options in ({"resume": True}, {"seed": 1}, {}):
@@ -1020,7 +1029,7 @@ def test_a_second_training_in_the_same_folder_is_refused_at_once(tmp_path):
 
     with pytest.raises(StopError):
         train(folder=tmp_path, callback=second)
-    assert_same_run(train(), train(folder=tmp_path, resume=True))
+    assert_same_run(uninterrupted, train(folder=tmp_path, resume=True))
     assert not (tmp_path / ".lock").exists()
 
 
@@ -1030,12 +1039,12 @@ def test_a_run_is_refused_before_anything_is_read(copied, monkeypatch):
         train(recipe(training__epochs=1), folder=copied)
 
 
-def test_a_long_epoch_is_saved_every_ten_minutes(tmp_path, monkeypatch):
+def test_a_long_epoch_is_saved_every_ten_minutes(tmp_path, monkeypatch, uninterrupted):
     monkeypatch.setattr(loop, "SAVE_SECONDS", 0)
     with pytest.raises(StopError):
         train(folder=tmp_path, callback=stop_at(4))
     assert checkpoints.load(tmp_path / checkpoints.CHECKPOINT)[1]["state"]["step"] == 3
-    assert_same_run(train(), train(folder=tmp_path, resume=True))
+    assert_same_run(uninterrupted, train(folder=tmp_path, resume=True))
 
 
 @pytest.mark.parametrize(

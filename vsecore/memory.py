@@ -9,6 +9,7 @@ from vsecore.typed import short
 
 BYTES = 4  # bytes of a weight in float32
 COPIES = 4  # of a text while it is read: bytes, characters, lines, and the result
+SMALL = 2**20  # bytes of a text that fits into any memory; to ask the system takes longer than to read it
 
 
 def check_room(what: str, weights: int) -> None:
@@ -38,7 +39,10 @@ def check_text(path: Path) -> None:
     Raises:
         ValueError: it is too large.
     """
-    memory, size = psutil.virtual_memory().total, path.stat().st_size
+    size = path.stat().st_size
+    if size < SMALL:
+        return
+    memory = psutil.virtual_memory().total
     if size * COPIES > memory:
         raise ValueError(
             f"{path} has {size / 2**30:,.1f} GB, and to read it takes {COPIES} times as much memory, but "

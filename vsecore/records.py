@@ -6,6 +6,7 @@ It names no person, no computer and no path, so that it can be shared.
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import math
@@ -22,13 +23,13 @@ from typing import Any
 import torch
 from pydantic import ConfigDict
 
-from vsecore.data.files import read_json, write_atomically
+from vsecore.data.files import read_text, write_atomically
 from vsecore.memory import peak_memory
 from vsecore.paths import assets
 from vsecore.training import Run
 from vsecore.training.distributed import hardware
 from vsecore.training.identity import digest, flatten
-from vsecore.typed import short
+from vsecore.typed import from_json, short
 
 PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
 PUBLISHED = assets() / "published.json"
@@ -70,7 +71,7 @@ class Record:
         for metric, value in self.metrics.items():
             if not isinstance(value, int | float) or not math.isfinite(value):
                 raise ValueError(f"record field metrics.{metric} is {short(value)}: wanted a finite number")
-        for field, value in flatten(asdict(self)).items():
+        for field, value in flatten(vars(self)).items():
             if isinstance(value, str) and re.search(r"(^|[\s='\"(])(~?/[\w.-]+/|[A-Za-z]:\\)", value):
                 raise ValueError(
                     f"record field {field} names a path of this machine ({short(value)}): leave it out"
@@ -214,7 +215,13 @@ def read(path: str | Path) -> Record:
         FileNotFoundError: there is no such file.
         ValueError: it is not a record.
     """
-    entry: Record = read_json(path, Record)
+    return _checked(str(path), read_text(path))
+
+
+@functools.lru_cache(maxsize=4096)
+def _checked(path: str, text: bytes) -> Record:
+    """Check a record's text, once: a page of the book asks for all records many times."""
+    entry: Record = from_json(path, text, Record)
     return entry
 
 
@@ -286,7 +293,12 @@ def published() -> list[Published]:
     Raises:
         ValueError: an entry lacks a field, has an unknown one, or one of another type.
     """
-    rows: list[Published] = read_json(PUBLISHED, list[Published])
+    return list(_checked_rows(PUBLISHED.name, read_text(PUBLISHED)))
+
+
+@functools.lru_cache(maxsize=1)
+def _checked_rows(name: str, text: bytes) -> list[Published]:
+    rows: list[Published] = from_json(name, text, list[Published])
     return rows
 
 

@@ -79,6 +79,8 @@ def train(
 
     chosen = get(recipe).override(read_settings(settings or []))
     check_writable("--record", record)
+    if tensorboard:
+        TensorBoardLog(".")  # writes nothing yet, but says before the data are read if TensorBoard is missing
     if out is not None:  # before the data are read, if we can: the default folder needs their name
         check_writable("--out", out)
         refuse_to_overwrite(out, resume)

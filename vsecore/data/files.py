@@ -77,11 +77,21 @@ def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:
         ValueError: the file is not JSON, or would fill the memory, or a value in it has another type; the
             message names its place.
     """
+    return from_json(str(path), read_text(path), kind)
+
+
+def read_text(path: str | Path) -> bytes:
+    """Read a text file whole, as bytes.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: it would fill the memory.
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or name another")
     check_text(path)
-    return from_json(str(path), path.read_bytes(), kind)
+    return path.read_bytes()
 
 
 def holds(path: Path, text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass
 from typing import Literal
@@ -51,8 +52,7 @@ def claims(work: str = "") -> list[Claim]:
         ValueError: an entry lacks a field, has an unknown one, names no experiment or arm, or is about
             something that its experiment does not measure.
     """
-    text = json.dumps(yaml.safe_load(CLAIMS.read_text(encoding="utf-8")))
-    found: list[Claim] = from_json(CLAIMS.name, text, list[Claim])
+    found = _checked(CLAIMS.name, CLAIMS.read_text(encoding="utf-8"))
     for claim in found:
         for arm in (claim.system, claim.against):
             if arm not in get_experiment(claim.experiment).arms:
@@ -70,3 +70,10 @@ def claims(work: str = "") -> list[Claim]:
                 "for what it claims, and none for a question of ours"
             )
     return [claim for claim in found if work in ("", claim.work)]
+
+
+@functools.lru_cache(maxsize=1)
+def _checked(name: str, text: str) -> list[Claim]:
+    """Check the text of all claims once: to parse YAML takes long, and every page asks for them."""
+    found: list[Claim] = from_json(name, json.dumps(yaml.safe_load(text)), list[Claim])
+    return found

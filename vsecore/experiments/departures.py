@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass
 
@@ -33,10 +34,16 @@ def departures(work: str = "") -> list[Departure]:
     Raises:
         ValueError: an entry lacks a field, has an unknown one, or leaves one empty.
     """
-    text = json.dumps(yaml.safe_load(DEPARTURES.read_text(encoding="utf-8")))
-    found: list[Departure] = from_json(DEPARTURES.name, text, list[Departure])
+    found = _checked(DEPARTURES.name, DEPARTURES.read_text(encoding="utf-8"))
     for number, departure in enumerate(found):
         for field, words in vars(departure).items():
             if not words.strip():
                 raise ValueError(f"{DEPARTURES.name}: [{number}].{field} is empty: wanted a few words")
     return [departure for departure in found if work in ("", departure.work)]
+
+
+@functools.lru_cache(maxsize=1)
+def _checked(name: str, text: str) -> list[Departure]:
+    """Check the text of all entries once: to parse YAML takes long, and every page asks for them."""
+    found: list[Departure] = from_json(name, json.dumps(yaml.safe_load(text)), list[Departure])
+    return found

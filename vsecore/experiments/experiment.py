@@ -149,9 +149,7 @@ class PlannedTraining:
     @property
     def digest(self) -> str:
         """Twelve hexadecimal digits: the recipe's hash, or that of it and of what mines its negatives."""
-        if self.mined is None:
-            return self.recipe.hash()
-        return hashlib.sha256(f"{self.recipe.hash()}\n{self.mined.digest}".encode()).hexdigest()[:12]
+        return digest_of(self.recipe.hash(), self.mined)
 
     def seed(self, seed: int) -> int:
         """Return the seed of this training; a repeated one has its own, far from the usual 0, 1, 2."""
@@ -172,6 +170,13 @@ class Mined:
     def digest(self) -> str:
         """What tells it from others: the digest of the training that mines, and what is left out."""
         return f"{self.by.digest}{' only false' if self.only_false else ''}"
+
+
+def digest_of(recipe: str, mined: Mined | None) -> str:
+    """Return the digest of a training: its recipe's hash, or that of it and of what mines its negatives."""
+    if mined is None:
+        return recipe
+    return hashlib.sha256(f"{recipe}\n{mined.digest}".encode()).hexdigest()[:12]
 
 
 def title_of(trainings: Sequence[PlannedTraining]) -> tuple[str, str]:

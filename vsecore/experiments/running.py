@@ -84,6 +84,8 @@ def run(
     experiment = get_experiment(name)
     if scale == "fair" and settings is not None and "training.learning_rate" in settings:
         raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
+    for arm in arms:
+        experiment.systems(arm, features or experiment.features)  # raises before the data are opened
     opened = cache(open_data)
     data = opened(experiment.features).name
     features = features or experiment.features_on(data)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from vsecore.experiments.experiment import Candidates, Member, Mined, PlannedTraining
+from vsecore.experiments.experiment import Candidates, Mined, digest_of
 from vsecore.recipes import Recipe, get
 from vsecore.records import Record
 
@@ -36,8 +36,12 @@ def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> Re
 
 def digest_at(name: str, changes: Mapping[str, Any], rate: float, mined: Mined | None = None) -> str:
     """Return the digest of a training with this learning rate; it is the same on all features."""
-    recipe = at_rate(name, changes, rate)
-    return PlannedTraining(recipe, Member(recipe.features), mined).digest
+    return digest_of(_hash_at(name, tuple(changes.items()), rate), mined)
+
+
+@cache
+def _hash_at(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> str:
+    return _at_rate(name, changes, rate).hash()
 
 
 def development_curve(entry: Record) -> list[float]:

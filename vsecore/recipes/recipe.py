@@ -38,6 +38,8 @@ LARGEST = 2**16
 """The largest whole number allowed as an option of a part: no real width or count comes near it."""
 DEEPEST = 256
 """The most layers that a part may have."""
+_ACCEPTED: set[tuple[Any, str, int]] = set()
+"""Classes of parts with the options and the width that they were built with: one trial is enough."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -198,11 +200,15 @@ class Recipe:
 
     def _try(self, registry: Registry, part: Part) -> None:
         """Build a part once, without using memory, to see whether its constructor accepts the options."""
+        key = (registry[part.name], repr(sorted(part.options.items())), self.dim)
+        if key in _ACCEPTED:
+            return
         try:
             with torch.device("meta"):  # draws nothing from the generator either
                 registry.build(part.name, part.options, dim=self.dim, target_dim=8, vocabulary_size=8)
         except RuntimeError:
             pass  # the constructor reads values, and on this device there are none
+        _ACCEPTED.add(key)
 
     def _parts(self) -> list[tuple[tuple[str | int, ...], Registry, Part]]:
         """Yield every part with its place in what `to_dict` writes, and the registry that knows it."""
