@@ -875,7 +875,7 @@ Markdown(
 # | exact search | `exact_search` | `vsecore.search.Index` |
 # | inverted file (Sivic and Zisserman) | `search_cells` | `vsecore.search.reference.quantised`, `IVF64,Flat` |
 # | asymmetric distance (Jégou et al., section III) | `scores_from_codes` | the same, `PQ48x4` |
-# | MaxSim (ColBERT, eq. 3) | `share_kept` | `Index.nearest`, for sets |
+# | MaxSim (ColBERT, eq. 3) | the section on sets | `vsecore.similarity.max_sim`; `Index.nearest` has Qdrant propose by it |
 #
 # ## Change one thing
 #
