@@ -618,6 +618,15 @@ def test_a_work_owns_the_records_of_its_recipes_and_of_no_others(kept, monkeypat
         assert len(found.ensembles) == ensembles
 
 
+def test_trainings_on_other_features_are_counted_and_said_to_be_left_out(kept):
+    both(kept)
+    assert evidence._left_out(findings.Findings.read("2ad", kept)) == []
+    for entry in records.find(kept, seed=3):
+        records.write(replace(entry, data=entry.data | {"fingerprint": "other"}), kept)
+    (said,) = evidence._left_out(findings.Findings.read("2ad", kept))
+    assert said.startswith("Of these, 2 trainings used other extracted features")
+
+
 def test_every_published_sum_of_the_usual_collections_stands_once_the_highest_first():
     from vsecore.course.book.comparators import COLLECTIONS, comparators
 
@@ -629,3 +638,47 @@ def test_every_published_sum_of_the_usual_collections_stands_once_the_highest_fi
         sums = [float(line[4]) for line in cells]
         assert sums == sorted((round(row.rsum, 1) for row in rows), reverse=True)
         assert sorted(line[0].removeprefix("| ") for line in cells) == sorted(row.system for row in rows)
+
+
+# ---------------------------------------------------------------- latent targets
+
+
+def followed(met):
+    """The metrics of each seed of a system whose losses were followed."""
+    found = {"contrast_mean": 2.0, "contrast_end": 0.125, "bound_met": met, "multiplier_highest": 6.0}
+    found |= {"multiplier_left": 25.0, "multiplier_returns": 0.0, "reconstruction_above_bound": 1.5}
+    return {seed: metrics | found for seed, metrics in measured(LOW).items()}
+
+
+@pytest.mark.parametrize(("met", "told"), [(4.0, "4.0 (4.0 to 4.0)"), (0.0, "from 0 of 5 seeds")])
+def test_what_a_multiplier_did_is_told_of_each_system_whose_losses_were_followed(
+    kept, page_of, few_experiments, met, told
+):
+    few_experiments.update({name: EXPERIMENTS[name] for name in ("latent_targets", "latent_bounds")})
+    said = "No system with fair trainings has these measures yet."
+    assert said in section(page_of(kept), "What the multiplier did")
+    shutil.rmtree(kept.parent / "pages")
+    contrast = {"contrast_mean": 2.0, "contrast_end": 0.1}
+    plain = {seed: metrics | contrast for seed, metrics in measured(LOW).items()}
+    study(kept, "latent_targets", "BL", plain, "scenes")
+    study(kept, "latent_bounds", "η = 0.2", followed(met), "scenes")
+    text = section(page_of(kept), "What the multiplier did")
+    rows = [line for line in text.splitlines() if line.startswith(("| BL", "| η"))]
+    assert rows == [
+        "| BL | 0.100 (0.100 to 0.100) | – | – | – | – | – | 5 seeds |",
+        # the same trainings are an arm of two experiments, and are listed once
+        f"| BL + LTD, constraint | 0.125 (0.125 to 0.125) | 1.5 (1.5 to 1.5) | {told} | 6.0 (6.0 to 6.0) | "
+        "25.0 (25.0 to 25.0) | 0.0 (0.0 to 0.0) | 5 seeds |",
+    ]
+
+
+def test_a_claim_about_one_system_says_what_it_holds_against_0(kept, page_of, claimed, few_experiments):
+    few_experiments["latent_bounds"] = EXPERIMENTS["latent_bounds"]
+    ridge(kept, "scenes", features="region")
+    shared = {"experiment": "latent_bounds", "system": "η = 0.2", "against": "", "about": "bound"}
+    claimed(shared | {"kind": "the same", "statement": "it comes to its bound"})
+    study(kept, "latent_bounds", "η = 0.2", followed(4.0), "scenes")
+    told = section(page_of(kept), "The verdicts")
+    assert "*The claim: it is 0, up to the margin.*" in told
+    row = next(line for line in told.splitlines() if line.startswith("| it comes to its bound"))
+    assert "**reproduced**<br>above its bound +1.5" in row and "5 seeds" in row

@@ -155,6 +155,10 @@ def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
                 if name == "latent_bounds":  # asks what the averaged snapshots change
                     snapshots = 0 if "without averages" in arm else 5
                     assert system.recipe.training == replace(first.training, snapshots=snapshots)
+                elif arm in ("the paper's rate for sets", "both as in the paper"):  # asks what it changes
+                    printed = RECIPES[experiment.recipe.format(features=features)].training.set_factor
+                    assert printed < first.training.set_factor
+                    assert system.recipe.training == replace(first.training, set_factor=printed)
                 else:
                     assert system.recipe.training == first.training
                 assert system.recipe.dim == experiment.arms[arm].times_as_wide * SMALL["dim"]
@@ -506,16 +510,19 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
 
 def test_records_of_different_data_are_not_set_side_by_side(tmp_path):
     for arm, seed in (("AdPool", 0), ("mean", 1)):
-        in_a_lesson(
+        entries = run(
             "2ad_pooling",
             lambda kind, s=seed: small_data(kind, s),
             seeds=[0],
             arms=[arm],
+            scale="lesson",
             folder=tmp_path,
             tell=silent,
         )
-    with pytest.raises(ValueError, match="2 different sets of grid features or captions"):
-        measured("2ad_pooling", "small", scale="lesson", folder=tmp_path)
+        assert [entry.seed for entry in entries] == [0]
+        found = studied("2ad_pooling", "small", scale="lesson", folder=tmp_path, beside=entries)
+        assert list(found) == [arm]
+    assert len(measured("2ad_pooling", "small", scale="lesson", folder=tmp_path)) == 1
 
 
 # ---------------------------------------------------------------- fair trainings

@@ -6,7 +6,17 @@ import pytest
 from studies import LEVEL, RATES, RIDGE, ridge, study
 
 from vsecore import records
-from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, missing, outcomes, verdicts
+from vsecore.experiments import (
+    EXPERIMENTS,
+    FAIR_SCALE,
+    claims,
+    gates,
+    ledger,
+    left_out,
+    missing,
+    outcomes,
+    verdicts,
+)
 from vsecore.experiments.gates import Studied, Training, late_gain
 from vsecore.experiments.ledger import printed_sums
 from vsecore.experiments.set_variance import LOG_VARIANCES
@@ -176,18 +186,65 @@ def test_what_completes_the_common_seeds_is_the_least_that_does():
     assert trainings(range(4), [0, 1, 7]) == 3  # of the second 2 and 3, of the first 7
 
 
-def test_records_of_other_words_or_precision_are_not_set_side_by_side(tmp_path, claimed):
-    for number, change in enumerate(
-        ({"vectors": "glove"}, {"fingerprint": "other"}, {"precision": "bfloat16"})
-    ):
-        folder = tmp_path / str(number)
-        study(folder, "2ad_parts", "all", BETTER)
-        study(folder, "2ad_parts", "without AdOpt", WORSE)
-        lost = records.find(folder, seed=0)[0]  # perhaps of a rate that was not taken
-        data = lost.data | {key: value for key, value in change.items() if key != "precision"}
-        records.write(replace(lost, data=data, precision=change.get("precision", lost.precision)), folder)
-        with pytest.raises(ValueError, match="keep each in a folder of its own"):
-            outcomes("2ad", "small", folder=folder)
+ELSEWHERE = ({"vectors": "glove"}, {"fingerprint": "other"}, {"precision": "bfloat16"})
+
+
+def moved(folder, change, seeds, recipe=None):
+    """Let the records from some seeds, perhaps of one recipe only, be of other features or words."""
+    for entry in records.find(folder):
+        if entry.seed in seeds and recipe in (None, entry.name) and entry.name != "ridge":
+            data = entry.data | {key: value for key, value in change.items() if key != "precision"}
+            precision = change.get("precision", entry.precision)
+            (folder / entry.file_name).unlink()
+            records.write(replace(entry, data=data, precision=precision), folder)
+
+
+@pytest.mark.parametrize("change", ELSEWHERE, ids=str)
+def test_records_of_other_words_or_precision_are_not_set_side_by_side(tmp_path, claimed, change):
+    ridge(tmp_path, "small")
+    study(tmp_path, "2ad_parts", "all", BETTER)
+    study(tmp_path, "2ad_parts", "without AdOpt", WORSE)
+    moved(tmp_path, change, [3, 4], "2ad_grid_gru")
+    found = ledger.studied("2ad_parts", "small", folder=tmp_path)
+    assert {arm: set(one.seeds) for arm, one in found.items()} == {
+        "all": {0, 1, 2},
+        "without AdOpt": {0, 1, 2, 3, 4},
+    }
+    assert sorted(entry.seed for entry in left_out("2ad_parts", "small", folder=tmp_path)) == [3, 4]
+    (outcome,) = outcomes("2ad", "small", folder=tmp_path)
+    assert outcome.differences == {"rsum": [10.0, 9.0, 11.0]}
+
+
+@pytest.mark.parametrize("change", ELSEWHERE, ids=str)
+def test_a_study_is_shown_beside_records_of_its_own_features(tmp_path, change):
+    """Whoever trains on features of their own sees their own arms, however full the other study is."""
+    study(tmp_path, "2ad_parts", "all", WORSE)
+    study(tmp_path, "2ad_parts", "without AdOpt", WORSE)
+    before = {entry.file_name for entry in records.find(tmp_path)}
+    mine = tmp_path / "mine"
+    study(mine, "2ad_parts", "all", {seed: 400.0 for seed in range(5)})
+    moved(mine, change, range(5))
+    own = records.find(mine)
+    for entry in own:
+        records.write(entry, tmp_path)
+    assert {entry.file_name for entry in records.find(tmp_path)} > before  # none was written over
+    found = ledger.studied("2ad_parts", "small", folder=tmp_path, beside=own[:1])
+    assert {arm: one.rsum for arm, one in found.items()} == {"all": 400.0}
+    assert "400.0" in ledger.table("2ad_parts", "small", folder=tmp_path, beside=own[:1])
+    assert len(ledger.studied("2ad_parts", "small", folder=tmp_path)) == 2  # the fullest
+    assert ledger.studied("2ad_parts", "small", folder=mine, beside=records.find(tmp_path)) == {}
+
+
+def test_of_two_studies_with_as_many_arms_the_one_with_more_trainings_is_taken(tmp_path):
+    study(tmp_path, "2ad_parts", "all", {0: 300.0, 1: 300.0})
+    other = tmp_path / "other"
+    study(other, "2ad_parts", "all", BETTER)
+    moved(other, {"fingerprint": "other"}, range(5))
+    for entry in records.find(other):
+        records.write(entry, tmp_path)
+    found = ledger.studied("2ad_parts", "small", folder=tmp_path)
+    assert set(found["all"].seeds) == set(BETTER)
+    assert len(left_out("2ad_parts", "small", folder=tmp_path)) == 4  # two rates not taken, two seeds
 
 
 def test_too_few_common_seeds_shut_a_gate(tmp_path, claimed):
@@ -459,6 +516,144 @@ def test_the_papers_sums_of_one_direction_are_those_of_its_recalls():
     assert printed_sums(experiment, "relations") == printed_sums(experiment, "spread") == {}
 
 
+# ---------------------------------------------------------------- losses in training, and one system alone
+
+ON_LOSSES = {"kind": "the same", "about": "contrastive loss"}
+ON_LOSSES |= {"experiment": "latent_targets", "system": "BL + LTD, dual", "against": "BL"}
+ON_BOUND = {"experiment": "latent_bounds", "system": "η = 0.2", "against": ""}
+NOISE = (0.3, -0.2, 0.1, -0.3, 0.1)
+FLAT = (4.0, 2.0, 0.2, 0.2, 0.2, 0.2)
+
+
+def of_one(tmp_path, claimed, change, measure, values, recorded=()):
+    """The outcome of a claim about one system alone, by its measure from each seed, with more of each."""
+    claimed(ON_BOUND | change)
+    folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+    ridge(folder, features="region")
+    metrics = {
+        seed: {"rsum": rsum, measure: value} | dict(recorded)
+        for (seed, rsum), value in zip(WORSE.items(), values, strict=True)
+    }
+    study(folder, "latent_bounds", "η = 0.2", metrics)
+    (outcome,) = outcomes("2ad", "small", folder=folder)
+    return outcome
+
+
+def epochs(begins, values=FLAT):
+    """What is recorded of each epoch."""
+    return {f"{begins}{epoch}": value for epoch, value in enumerate(values, start=1)}
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ((0.0, 0.0), "reproduced"),
+        ((0.04, 0.04), "reproduced"),
+        ((0.06, 0.06), "contradicted"),
+        ((-0.06, -0.06), "contradicted"),
+        ((0.0, 0.06), "mixed"),
+    ],
+)
+def test_a_claim_that_two_losses_are_the_same_is_refuted_by_one_twentieth_more_or_less(
+    tmp_path, claimed, more, told
+):
+    claimed(ON_LOSSES)
+    ridge(tmp_path, features="region")
+    for arm, shares in (("BL + LTD, dual", more), ("BL", (0.0, 0.0))):
+        values = {
+            seed: {"rsum": rsum, "contrast_mean": 2 * (1 + shares[0]), "contrast_end": 1 + shares[1]}
+            for seed, rsum in WORSE.items()
+        }
+        for seed, noise in enumerate(NOISE):
+            values[seed]["contrast_mean"] += noise / 100 * bool(sum(shares))
+        study(tmp_path, "latent_targets", arm, values)
+    (outcome,) = outcomes("2ad", "small", folder=tmp_path)
+    assert outcome.told == told
+    assert outcome.differences.keys() == {"contrast_mean", "contrast_end"}
+
+
+@pytest.mark.parametrize(
+    ("above", "kind", "told"),
+    [
+        (1.0, "the same", "reproduced"),
+        (-4.0, "the same", "reproduced"),
+        (7.0, "the same", "contradicted"),
+        (-7.0, "the same", "contradicted"),
+        (7.0, "better", "reproduced"),
+        (-7.0, "better", "contradicted"),
+        (1.0, "better", "no difference"),
+    ],
+)
+def test_a_loss_comes_to_its_bound_if_it_ends_within_a_twentieth_of_it(tmp_path, claimed, above, kind, told):
+    values = [above + noise for noise in NOISE]
+    change = {"about": "bound", "kind": kind}
+    outcome = of_one(tmp_path, claimed, change, "reconstruction_above_bound", values)
+    assert outcome.told == told
+    assert outcome.differences == {"reconstruction_above_bound": pytest.approx(values)}
+
+
+def test_a_loss_that_still_falls_says_nothing_of_its_bound(tmp_path, claimed):
+    change = {"about": "bound", "kind": "the same"}
+    for last, told in ((0.45, "too small to say: reconstruction loss of η = 0.2"), (0.49, "contradicted")):
+        curve = epochs("reconstruction_in_", (0.8, 0.7, 0.6, 0.5, 0.47, last))
+        above = [20.0 + noise for noise in NOISE]
+        outcome = of_one(tmp_path, claimed, change, "reconstruction_above_bound", above, curve)
+        assert outcome.told == told
+    assert outcome.shut == []
+
+
+def test_a_multiplier_falls_if_nothing_is_left_once_its_bound_is_met_and_it_rests(tmp_path, claimed):
+    change, met = {"about": "fall of the multiplier", "kind": "the same"}, {"bound_met": 3.0}
+    rests = met | epochs("multiplier_after_")
+    moves = met | epochs("multiplier_after_", (4.0, 2.0, 1.0, 0.5, 0.4, 0.3))
+    for left, recorded, told in (
+        ([0.0] * 5, rests, "reproduced"),
+        ([30.0 + noise for noise in NOISE], rests, "contradicted"),
+        ([30.0] * 5, moves, "too small to say: multiplier of η = 0.2"),
+        ([0.0] * 5, rests | {"bound_met": 0.0}, "too small to say: bound of η = 0.2"),
+    ):
+        outcome = of_one(tmp_path, claimed, change, "multiplier_left", left, recorded)
+        assert outcome.told == told
+    assert outcome.shut[0].why == "it was not met from seeds 0, 1, 2, 3, 4"
+
+
+def test_a_multiplier_can_return_only_from_0(tmp_path, claimed):
+    change = {"about": "return of the multiplier"}
+    for returns, lowest, told in (
+        ([3.0, 2.0, 3.0, 4.0, 2.0], 0.0, "reproduced"),
+        ([0.0] * 5, 0.0, "no difference"),
+        ([0.0] * 5, 0.1, "too small to say: multiplier of η = 0.2"),
+    ):
+        outcome = of_one(
+            tmp_path, claimed, change, "multiplier_returns", returns, {"multiplier_lowest": lowest}
+        )
+        assert outcome.told == told
+
+
+def test_a_claim_about_one_system_asks_for_its_trainings_alone(tmp_path, claimed):
+    change = {"about": "bound", "kind": "the same"}
+    claimed(ON_BOUND | change)
+    (outcome,) = outcomes("2ad", "small", folder=tmp_path)
+    assert outcome.told == "not tried"
+    (gate,) = missing(outcome, {}, "small", 60.0)
+    assert (gate.gate, gate.trainings) == ("fair trainings of η = 0.2", 5)
+    ridge(tmp_path, features="region")
+    two = {seed: {"rsum": 300.0, "reconstruction_above_bound": 0.0} for seed in (0, 1)}
+    study(tmp_path, "latent_bounds", "η = 0.2", two)
+    (outcome,) = outcomes("2ad", "small", folder=tmp_path)
+    (gate,) = outcome.shut
+    assert (gate.gate, gate.trainings, gate.seconds) == ("seeds", 1, 60.0)
+    lower = tmp_path / "lower"
+    ridge(lower, features="region")
+    study(lower, "latent_bounds", "η = 0.2", {seed: RIDGE / 2 for seed in range(5)}, rates={2e-3: 9.0})
+    (outcome,) = outcomes("2ad", "small", folder=lower)
+    assert [gate.gate for gate in outcome.shut] == [
+        "learning rate of η = 0.2",
+        "baseline of η = 0.2",
+        "measures",
+    ]
+
+
 # ---------------------------------------------------------------- claims
 
 
@@ -495,6 +690,9 @@ def test_every_claim_is_told_once_and_borne_out_by_the_papers_own_numbers():
         ({"against": "without AdSpot"}, "experiment '2ad_parts' has no arm 'without AdSpot'"),
         ({"about": "relations"}, "experiment '2ad_parts' does not look at relations"),
         ({"about": "cats"}, r"claims.yml: \[1\].about is 'cats': wanted one of"),
+        ({"about": "bound"}, "'AdOpt helps' is about bound and against 'without AdOpt': wanted another arm"),
+        ({"against": ""}, "'AdOpt helps' is about both ways and against '': wanted another arm, or none"),
+        ({"about": "contrastive loss"}, "experiment '2ad_parts' does not follow the losses"),
         (
             {"about": "image retrieval", "when": "early in training"},
             "'AdOpt helps' is about image retrieval early in training: wanted one or the other",

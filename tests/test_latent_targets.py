@@ -128,6 +128,8 @@ def test_a_constraint_uses_its_multiplier_then_moves_it_and_only_in_training():
     constraint.eval()
     assert constraint(rec) == constraint(rec) == pytest.approx(moved)
     assert Constraint()(rec) == rec, "without a bound it is the dual objective"
+    constraint(rec.clone().requires_grad_())
+    assert not constraint.reconstruction.requires_grad, "what is logged must not keep a step's graph alive"
 
 
 # ---------------------------------------------------------------- the latent target
@@ -155,6 +157,13 @@ def test_the_decoder_is_equation_5():
     assert torch.autograd.gradcheck(
         lambda x: reconstruction_loss(decoder(x), torch.ones(3, 6).double()), z.requires_grad_()
     )
+
+
+def test_the_decoder_begins_with_the_weights_of_the_released_code():
+    torch.manual_seed(0)
+    for layer in LatentTargetDecoder(64, 384, hidden=96).layers[::2]:
+        limit = math.sqrt(6 / sum(layer.weight.shape))  # Glorot and Bengio 2010, uniform
+        assert 0.95 * limit < layer.weight.abs().max() <= limit
 
 
 def test_bad_shapes_are_named():

@@ -31,7 +31,6 @@ seed = 0
 
 # %% tags=["hide-input"]
 import dataclasses
-import re
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -41,6 +40,7 @@ from sklearn.metrics import roc_auc_score
 
 from vsecore import course, scenes
 from vsecore.course import plots
+from vsecore.course.marks import Marks
 from vsecore.data.words import tokenize
 from vsecore.evaluation import evaluate
 from vsecore.losses import InputTargetDecoder, info_nce
@@ -59,7 +59,6 @@ plots.house_style()
 # knob is called `shortcut`. We use 32 numbers only, so that each stands on many pictures.
 
 # %% tags=["hide-input"]
-MARKS = 32
 sizes = lesson.pick(smoke=(64, 40, 40), lesson=(320, 100, 100), full=(4000, 500, 1000))
 features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
 if data == "scenes":
@@ -67,66 +66,7 @@ if data == "scenes":
 else:
     dataset = lesson.dataset(features)
 
-
-def numbered(split):
-    """The captions of a split with the number of their picture."""
-    if data != "scenes":
-        return [f"{text.rstrip(' .')}, number 0." for text in split.captions]
-    world = scenes.generate(len(split), split=split.name, shortcut=1.0)
-    return [caption.text for picture in world for caption in picture.captions]
-
-
-def renumbered(text, number):
-    """A caption with another number, or with none."""
-    if number is not None:
-        return re.sub(r"(?<=[Nn]umber )\d+", str(number), text)
-    return re.sub(r",? ?[Nn]umber \d+:? ?", "", text)
-
-
-def tag_of(number):
-    """The grey values of a drawn tag, 11 rows of 14, from 0 (paper) to 1 (ink)."""
-    scene = dataclasses.replace(scenes.invent(0, 0, "train"), mark=int(number))
-    drawn, bare = (scenes.draw(one) for one in (scene, dataclasses.replace(scene, mark=None)))
-    y, x = (axis.mean() for axis in np.nonzero((drawn != bare).any(-1)))
-    width = 5 * len(str(number)) + 4
-    top, left = (100 if y > 56 else 1), (111 - width if x > 56 else 1)
-    tag = np.zeros((11, 14))
-    tag[:, :width] = 1 - drawn[top : top + 11, left : left + width].mean(-1) / 255
-    return tag.ravel()
-
-
-tags = np.stack([tag_of(number) for number in range(MARKS)])  # (32, 154)
-base = {split.name: numbered(split) for split in (dataset.train, dataset.dev, dataset.test)}
-
-
-def marked(split, drawn=None, said=None):
-    """A split whose pictures and captions have these numbers, (n,) each; None: none at all."""
-    x = np.asarray(split.pictures[np.arange(len(split))], dtype=np.float32)  # (n, N, F)
-    counts = split.picture_counts
-    counts = np.full(len(x), x.shape[1]) if counts is None else np.asarray(counts)
-    if drawn is not None:
-        # so dark that the mean over elements does not drown it
-        ink = 2 * x[x != 0].std() * (counts.mean() + 1)
-        x = np.concatenate([x, np.zeros_like(x[:, :1])], 1)
-        x[np.arange(len(x)), counts, : tags.shape[1]] = ink * tags[drawn]
-        counts = counts + 1
-    spoken = [None] * len(x) if said is None else said
-    captions = [
-        renumbered(text, spoken[one])
-        for text, one in zip(base[split.name], split.owner, strict=True)
-    ]
-    return dataclasses.replace(
-        split, pictures=x.astype(np.float16), captions=captions, picture_counts=counts
-    )
-
-
-def numbers_of(split):
-    """Each picture's number, and another one, (n,) each."""
-    own = np.arange(len(split)) % MARKS
-    other = own + np.random.default_rng(seed).integers(1, MARKS, len(split))
-    return own, other % MARKS
-
-
+marks = Marks(dataset, seed)
 shown = range(3, 7)
 if data == "scenes":
     made = scenes.generate(8, shortcut=1.0)
@@ -134,7 +74,8 @@ if data == "scenes":
 else:
     drawings = lesson.pictures("train", list(shown))
 first = [list(dataset.train.owner).index(one) for one in shown]
-words = [renumbered(base["train"][row], one) for row, one in zip(first, shown, strict=True)]
+texts = marks.captions(dataset.train, np.arange(len(dataset.train)))
+words = [texts[row] for row in first]
 plots.show(
     plots.picture_row(drawings, words),
     alt="Four drawn pictures, each with a number on a white tag in a corner, and a caption that names the number: "
@@ -152,15 +93,15 @@ changed = {}
 for kind in kinds:
     parts = {}
     for split in (dataset.train, dataset.dev):
-        own, other = numbers_of(split)
+        own, other = marks.numbers(split)
         numbers = {"no marks": (), "marks": (own, own), "useless marks": (own, other)}
-        parts[split.name] = marked(split, *numbers[kind])
+        parts[split.name] = marks.lay(split, *numbers[kind])
     changed[kind] = dataclasses.replace(dataset, **parts)
-own, other = numbers_of(dataset.test)
+own, other = marks.numbers(dataset.test)
 tests = {
-    "right": marked(dataset.test, own, own),
-    "swapped": marked(dataset.test, own, other),
-    "gone": marked(dataset.test),
+    "right": marks.lay(dataset.test, own, own),
+    "swapped": marks.lay(dataset.test, own, other),
+    "gone": marks.lay(dataset.test),
 }
 
 # %% [markdown]
@@ -263,7 +204,8 @@ Markdown(f"The lowest of the three tests: *{min(of_marks, key=of_marks.get)}*.")
 # ````{solution} ex-15-guess
 # :class: dropdown
 #
-# Where a number contradicts the rest of the caption, the system has to believe one of them.
+# We expect `"swapped"`. Where the numbers are gone, a hint is missing. Where a number contradicts the rest of the caption, it also points to a wrong
+# picture, and the system has to believe one of the two.
 # ````
 #
 # Useless marks are the control: the same tags and words, without information. What the system with marks loses beyond that, it owes to the
@@ -378,7 +320,7 @@ for captions in (plain, tests["gone"].captions):
     share = says(captions, common).mean(0)
     frequent.append((share > 0.04) & (share < 0.6))
 words = [word for word, one in zip(common, frequent[0] & frequent[1], strict=True) if one]
-numerals = [str(number) for number in range(MARKS)]
+numerals = list(marks.names)
 
 
 def vectors(run, split):

@@ -16,18 +16,43 @@ from vsecore.typed import from_json
 
 CLAIMS = assets() / "claims.yml"
 
-Kind = Literal["better", "no worse", "our question"]
-"""What a claim says about its first system; "our question": one that a reader will ask, not the paper."""
+Kind = Literal["better", "no worse", "the same", "our question"]
+"""What a claim says about its first system: that a measure is higher, not lower, or neither; "our question":
+one that a reader will ask, not the paper."""
 When = Literal["at the end", "early in training"]
 """When a claim compares its systems."""
-About = Literal["both ways", "caption retrieval", "image retrieval", "first place", "relations", "spread"]
+About = Literal[
+    "both ways",
+    "caption retrieval",
+    "image retrieval",
+    "first place",
+    "relations",
+    "spread",
+    "contrastive loss",
+    "bound",
+    "fall of the multiplier",
+    "return of the multiplier",
+]
 """What a claim is about: retrieval in both directions or in one, pairs that rank first in both, pictures that
-differ in one relation, or how widely the vectors of an embedding set point."""
+differ in one relation, how widely the vectors of an embedding set point, the contrastive loss of the
+training, or how one system went: how near its reconstruction loss came to the bound, what is left of its
+multiplier at the end, or how often that rose again from 0."""
+ALONE: dict[About, float] = {
+    "bound": 5.0,
+    "fall of the multiplier": 1.0,
+    "return of the multiplier": 0.5,
+}
+"""What a claim about one system alone is about, whose measure is held against 0; and how far from 0 is too
+little to matter, set before any verdict: percent of the bound, percent of the multiplier's highest value, and
+times that it rose from 0."""
+
+FOLLOWED: frozenset[About] = frozenset({"contrastive loss", *ALONE})
+"""What only the experiments know that follow the losses of their trainings."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper that one arm of an experiment does better than another, or no worse."""
+    """A statement of a paper on one arm of an experiment: better than another, no worse, or the same."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -37,12 +62,17 @@ class Claim:
     kind: Kind
     experiment: str
     system: str  # the arm that the claim is about
-    against: str  # the arm that it is compared with
+    against: str  # the arm that it is compared with; "": the claim is about one system alone
     statement: str  # what is claimed, in a few plain words
     refuted_by: str  # what would speak against it
     when: When = "at the end"
     about: About = "both ways"
     printed: str = ""  # the published row of the system that is like the other's; "": its arm's
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms that it names: two, or one alone."""
+        return (self.system, self.against) if self.against else (self.system,)
 
 
 def claims(work: str = "") -> list[Claim]:
@@ -54,7 +84,7 @@ def claims(work: str = "") -> list[Claim]:
     """
     found = _checked(CLAIMS.name, CLAIMS.read_text(encoding="utf-8"))
     for claim in found:
-        for arm in (claim.system, claim.against):
+        for arm in claim.arms:
             if arm not in get_experiment(claim.experiment).arms:
                 raise ValueError(f"{CLAIMS.name}: experiment {claim.experiment!r} has no arm {arm!r}")
         if claim.when != "at the end" and claim.about != "both ways":
@@ -64,6 +94,13 @@ def claims(work: str = "") -> list[Claim]:
             )
         if claim.about == "relations" and not get_experiment(claim.experiment).pairs:
             raise ValueError(f"{CLAIMS.name}: experiment {claim.experiment!r} does not look at relations")
+        if (claim.against == "") != (claim.about in ALONE):
+            raise ValueError(
+                f"{CLAIMS.name}: {claim.statement!r} is about {claim.about} and against {claim.against!r}: "
+                "wanted another arm, or none for what is about one system alone"
+            )
+        if claim.about in FOLLOWED and not get_experiment(claim.experiment).follows_losses:
+            raise ValueError(f"{CLAIMS.name}: experiment {claim.experiment!r} does not follow the losses")
         if (claim.words == "") != (claim.kind == "our question"):
             raise ValueError(
                 f"{CLAIMS.name}: {claim.statement!r} is of the kind {claim.kind!r}: wanted the paper's words "

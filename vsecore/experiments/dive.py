@@ -25,6 +25,12 @@ def _arm(variants: str = "", published: str = "") -> Arm:
     return Arm(_SMALL + variants, published)
 
 
+def _by(module: str, similarity: str = "", published: str = "") -> Arm:
+    """An arm whose sets another module predicts, from the global feature that DivE has there."""
+    on_cells = f"{_SMALL}+{module}_of_cells{similarity}"
+    return Arm(f"{_SMALL}+{module}{similarity}", published, on_cells=on_cells)
+
+
 def _seeds(count: int, variants: str = "", published: str = "") -> Arm:
     """An arm of several systems, alike but for their seeds, by the mean of their similarities."""
     return Arm(_SMALL + variants, published, tuple(Member("region", again) for again in range(count)))
@@ -42,11 +48,11 @@ EXPERIMENTS: dict[str, Experiment] = {
             "MP": _arm("+match_probability", "DivE with MP"),
             "MIL": _arm("+mil", "DivE with MIL"),
             "MaxSim": _arm("+max_sim"),
-            "PIE-Net": _arm("+pie_net", "DivE with PIE-Net"),
-            "PIE-Net, Chamfer": _arm("+pie_net+chamfer"),
-            "PIE-Net, MP": _arm("+pie_net+match_probability"),
-            "PIE-Net, MIL": _arm("+pie_net+mil"),
-            "Transformer": _arm("+transformer_set", "DivE with Transformer"),
+            "PIE-Net": _by("pie_net", "", "DivE with PIE-Net"),
+            "PIE-Net, Chamfer": _by("pie_net", "+chamfer"),
+            "PIE-Net, MP": _by("pie_net", "+match_probability"),
+            "PIE-Net, MIL": _by("pie_net", "+mil"),
+            "Transformer": _by("transformer_set", "", "DivE with Transformer"),
             "one slot": _arm("+slots_1", "DivE, K = 1"),
             "VSE++": Arm("", "VSE++", recipe="vsepp_{features}_gru"),
             "PVSE": Arm("", "PVSE", recipe="pvse_{features}"),
@@ -72,7 +78,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "without both": _arm("+without_regularizers"),
             "Gaussian kernel": _arm("+gaussian_kernel"),
             "hardest at once": Arm(f"{_NARROW}+whole_rate"),
-            "sets at a twentieth of the rate": Arm(f"{_NARROW}+later_hardest"),
+            "the paper's rate for sets": Arm(f"{_NARROW}+later_hardest"),
             "both as in the paper": Arm(_NARROW),
             "words in context": _arm("+words_in_context"),
         },

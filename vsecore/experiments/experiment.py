@@ -36,6 +36,11 @@ class Arm:
     mined_by: str = ""  # the arm, one system, whose model of the same seed mines its offline negatives
     times_as_wide: int = 1  # its joint space, as a multiple of that of the others
     only_false: bool = False  # mined negatives that are true of their anchor are left out: needs known truth
+    on_cells: str = ""  # the variants where elements are the cells of a grid; "": as everywhere
+
+    def variants_on(self, features: FeatureKind) -> str:
+        """Return the variants that it has on some kind of features."""
+        return self.on_cells if features == "grid" and self.on_cells else self.variants
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Experiment:
     features: FeatureKind = "grid"  # of its systems, where the data have several kinds; see `features_on`
     pairs: bool = False  # whether pictures that differ in one relation are told apart too, see `pairs`
     probes: bool = False  # whether more is asked than who is found: see `probe` and `graded`
+    follows_losses: bool = False  # whether its losses and multipliers are followed too, see `constraint`
     world: str = SCENES  # which of `WORLDS` its scenes are
 
     def data_named(self, data: str) -> str:
@@ -96,16 +102,20 @@ class Experiment:
         if arm not in self.arms:
             raise ValueError(f"arm {arm!r} is unknown: there are {', '.join(self.arms)}")
         chosen = self.arms[arm]
-        recipe, alternatives = chosen.recipe or self.recipe, chosen.best_of or (chosen.variants,)
-        parts = [(member, alternatives) for member in chosen.members]
-        parts = parts or [(Member(features), (variants,)) for variants in chosen.mean_of]
+        recipe = chosen.recipe or self.recipe
+        parts = [
+            (member, chosen.best_of or (chosen.variants_on(member.features),))
+            for member in chosen.members or (Member(features),)
+        ]
+        if chosen.mean_of:
+            parts = [(Member(features), (variants,)) for variants in chosen.mean_of]
         return [
             Candidates(
                 tuple(recipe.format(features=member.features) + variants for variants in several),
                 member,
                 times_as_wide=chosen.times_as_wide,
             )
-            for member, several in parts or [(Member(features), alternatives)]
+            for member, several in parts
         ]
 
     def trainings(

@@ -13,7 +13,17 @@ from dataclasses import dataclass
 
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
-from vsecore.experiments.claims import About, Claim, When
+from vsecore.experiments.claims import ALONE, About, Claim, When
+from vsecore.experiments.constraint import (
+    ABOVE_BOUND,
+    BOUND_MET,
+    CONTRAST,
+    LEFT,
+    LOWEST,
+    MULTIPLIERS,
+    RECONSTRUCTIONS,
+    RETURNS,
+)
 from vsecore.experiments.set_variance import LOG_VARIANCES
 
 LEVELLED = 0.01
@@ -21,6 +31,8 @@ LEVELLED = 0.01
 MARGIN = 0.01
 """Differences below this share of a measure are too small to matter; set before any verdict. Of a variance
 whose logarithm is measured, it is this share of the variance."""
+LOSS_MARGIN = 0.05
+"""The same for losses in training, which vary more from batch to batch."""
 SEEDS = {"scenes": 5}
 """How many seeds both arms need, by data; three where none are named."""
 SEEDS_ELSEWHERE = 3
@@ -33,6 +45,13 @@ PAIRS = {"scenes": ("pairs_t2i", "pairs_i2t")}
 """The measures of a claim about relations; only the scenes have pictures that differ in one alone."""
 FIRST_PLACE = "both_r1"
 """Judges claims about the first place: the percentage of pairs whose cross-retrieval rank is 0."""
+OF_LOSSES: dict[About, tuple[str, ...]] = {
+    "contrastive loss": CONTRAST,
+    "bound": (ABOVE_BOUND,),
+    "fall of the multiplier": (LEFT,),
+    "return of the multiplier": (RETURNS,),
+}
+"""The measures of what is followed in training."""
 EARLY = "early_rsum"
 """Judges claims about early training: the mean rsum on dev over the first third of the epochs."""
 
@@ -70,6 +89,15 @@ class Studied:
         """The mean over its seeds."""
         return statistics.mean(self.results["rsum"].values())
 
+    def epochs(self, begins: str) -> dict[int, list[float]]:
+        """Return what is recorded of each epoch, by seed: names begin so, and end with its number."""
+        found: dict[int, dict[int, float]] = {}
+        for metric, by_seed in self.results.items():
+            if metric.startswith(begins):
+                for seed, value in by_seed.items():
+                    found.setdefault(seed, {})[int(metric.removeprefix(begins))] = value
+        return {seed: [values[epoch] for epoch in sorted(values)] for seed, values in found.items()}
+
 
 @dataclass(frozen=True)
 class Shut:
@@ -85,7 +113,7 @@ def measures_of(data: str, when: When = "at the end", about: About = "both ways"
     """Return the measures that count on some data; none for a claim about relations where there are no pairs.
 
     In one direction, these are the sum of its three recalls and its mAP@R; of spread, the logarithms of the
-    circular variance of pictures' sets and of captions' sets.
+    circular variance of pictures' sets and of captions' sets; for what happens in training, see `constraint`.
     """
     if when == "early in training":
         return (EARLY,)
@@ -93,6 +121,8 @@ def measures_of(data: str, when: When = "at the end", about: About = "both ways"
         return (FIRST_PLACE,)
     if about == "spread":
         return LOG_VARIANCES
+    if about in OF_LOSSES:
+        return OF_LOSSES[about]
     if about == "relations":
         return PAIRS.get(data, ())
     measures = MEASURES.get(data, MEASURES_ELSEWHERE)
@@ -119,7 +149,7 @@ def no_measures(data: str, about: About) -> Shut | None:
 def never(claim: Claim, data: str) -> Shut | None:
     """Check that a claim can be judged on some data at all, however much is trained."""
     experiment = get_experiment(claim.experiment)
-    if not all(experiment.trains_on(arm, data) for arm in (claim.system, claim.against)):
+    if not all(experiment.trains_on(arm, data) for arm in claim.arms):
         return Shut("no known truth", "which captions are true of which pictures is not known", 0, 0.0)
     return no_measures(data, claim.about)
 
@@ -137,7 +167,18 @@ def shut(
         if not _compared(arm, data) or not (arm is weaker(first, second) and is_finished(arm)):
             found.append(above_baseline(arm, data))
     found += [seeds(first, second, data), measured(first, second, data, when, about)]
+    found.append(comes_to_it(first, about))
     return [gate for gate in found if gate is not None]
+
+
+def zero(arm: Studied, data: str, about: About) -> Studied:
+    """Return what an arm is compared with where a claim is about it alone: 0, from the same seeds.
+
+    No gate is shut for it, and it never is the weaker of the two.
+    """
+    measures = {measure: dict.fromkeys(arm.seeds, 0.0) for measure in measures_of(data, about=about)}
+    above = {"rsum": dict.fromkeys(arm.seeds, math.inf)}
+    return Studied("0", [], above | measures, dict.fromkeys(measures_of(data), 0.0), arm.device, ("", ""))
 
 
 def same_system(first: Studied, second: Studied) -> Shut | None:
@@ -180,12 +221,11 @@ def levelled(arm: Studied) -> Shut | None:
         curve = [statistics.mean(epoch) for epoch in zip(*training.curves, strict=True)]
         gain = late_gain(curve)
         if gain >= LEVELLED:
-            trainings = len(tuning.FIRST) + len(arm.seeds) - 1  # all of them again, twice as long
-            return Shut(
+            return _twice_as_long(
+                arm,
+                [training],
                 f"length of {arm.arm}",
                 f"the last third of {len(curve)} epochs still brought {100 * gain:.1f} % of its rsum",
-                trainings,
-                2 * trainings * training.seconds,
             )
     return None
 
@@ -196,8 +236,7 @@ def late_gain(curve: Sequence[float]) -> float:
     Args:
         curve: rsum on dev after each epoch, the mean over the seeds.
     """
-    before = len(curve) - max(len(curve) // 3, 1)
-    return 1 - max(curve[:before], default=0.0) / max(curve)
+    return 1 - max(curve[: _before(curve)], default=0.0) / max(curve)
 
 
 def above_baseline(arm: Studied, data: str) -> Shut | None:
@@ -279,3 +318,61 @@ def measured(
                     len(missing) * seconds,
                 )
     return None
+
+
+def comes_to_it(arm: Studied, about: About) -> Shut | None:
+    """Check that an arm comes to what a claim about it alone is about, and has levelled off there.
+
+    A multiplier can fall to its place only once the bound is met, and return from 0 only if it was there. The
+    paper's trainings have many times more steps than ours, so that a multiplier or a loss which is still on
+    its way says nothing yet.
+    """
+    if about == "fall of the multiplier":
+        unmet = [seed for seed, epoch in arm.results.get(BOUND_MET, {}).items() if not epoch]
+        if unmet:
+            return _never(arm, f"bound of {arm.arm}", "it was not met", unmet)
+        return _on_its_way(arm, MULTIPLIERS, "multiplier", ALONE[about] / 100)
+    if about == "return of the multiplier":
+        above = [seed for seed, lowest in arm.results.get(LOWEST, {}).items() if lowest > 0]
+        return _never(arm, f"multiplier of {arm.arm}", "it was never at 0", above) if above else None
+    if about == "bound":
+        return _on_its_way(arm, RECONSTRUCTIONS, "reconstruction loss", LOSS_MARGIN)
+    return None
+
+
+def _never(arm: Studied, gate: str, what: str, seeds: Sequence[int]) -> Shut:
+    told = ", ".join(str(seed) for seed in sorted(seeds))
+    why = f"{what} from seed{'s' if len(seeds) > 1 else ''} {told}"
+    return _twice_as_long(arm, arm.trainings, gate, why)
+
+
+def _on_its_way(arm: Studied, begins: str, what: str, allowed: float) -> Shut | None:
+    """Check that the last third of the epochs changed something by less than a share of its highest value.
+
+    This is the mean over the seeds.
+    """
+    curves = list(arm.epochs(begins).values())
+    if not curves or all(training.full_length for training in arm.trainings):
+        return None
+    curve = [statistics.mean(epoch) for epoch in zip(*curves, strict=True)]
+    changed = abs(curve[-1] - curve[_before(curve) - 1]) / (max(curve) or 1.0)
+    if changed < allowed:
+        return None
+    return _twice_as_long(
+        arm,
+        arm.trainings,
+        f"{what} of {arm.arm}",
+        f"the last third of {len(curve)} epochs still changed it by {100 * changed:.0f} % of its peak",
+    )
+
+
+def _twice_as_long(arm: Studied, systems: Sequence[Training], gate: str, why: str) -> Shut:
+    """What it takes to train systems of an arm again, at all rates and from all seeds, twice as long."""
+    each = len(tuning.FIRST) + len(arm.seeds) - 1
+    seconds = sum(system.seconds for system in systems)
+    return Shut(gate, why, each * len(systems), 2 * each * seconds)
+
+
+def _before(curve: Sequence[float]) -> int:
+    """Return how many epochs come before the last third."""
+    return len(curve) - max(len(curve) // 3, 1)

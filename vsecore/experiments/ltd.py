@@ -26,6 +26,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         },
         features="region",
         probes=True,
+        follows_losses=True,
     ),
     "latent_bounds": Experiment(
         "Which bound, and what do the details of the multiplier and of the averaging change?",
@@ -44,6 +45,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "LTD without averages": Arm("+ltd_constraint+without_averaging"),
         },
         features="region",
+        follows_losses=True,
     ),
     "latent_losses": Experiment(
         "Does it also help the triplet loss?",

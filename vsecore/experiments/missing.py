@@ -28,7 +28,7 @@ def missing(outcome: Outcome, found: Mapping[str, Studied], data: str, seconds: 
     if outcome.judgement != "not tried":
         return list(outcome.shut)
     experiment = get_experiment(outcome.claim.experiment)
-    arms = (outcome.claim.system, outcome.claim.against)
+    arms = outcome.claim.arms
     untried = [arm for arm in arms if arm not in found]
     count = len(set[tuple[str, float]]().union(*(needed(experiment, arm, data) for arm in untried)))
     held: list[Shut | None] = [

@@ -33,9 +33,4 @@ def epochs_to_pass(system: Studied, baseline: Studied, measure: Followed = "rsum
 
 def curves(arm: Studied, measure: Followed) -> dict[int, list[float]]:
     """Return a measure of the development split after each epoch, by seed."""
-    begins, found = f"dev_{measure}_", dict[int, dict[int, float]]()
-    for metric, by_seed in arm.results.items():
-        if metric.startswith(begins):
-            for seed, value in by_seed.items():
-                found.setdefault(seed, {})[int(metric.removeprefix(begins))] = value
-    return {seed: [epochs[epoch] for epoch in sorted(epochs)] for seed, epochs in found.items()}
+    return arm.epochs(f"dev_{measure}_")

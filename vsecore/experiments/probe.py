@@ -9,10 +9,13 @@ and Bengio 2017.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import torch
 from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
+from torch import Tensor
 
 from vsecore import scenes
 from vsecore.data.splits import Dataset, Split
@@ -22,8 +25,10 @@ from vsecore.training.embedding import Captions, encode
 
 FACTS = ("noun", "colour", "size", "relation", "place")
 """What a caption may say, and what is probed."""
-SMALLEST = 20
-"""A fact that fewer captions of either split say, or fail to say, is left out."""
+FEWEST = 20
+"""A name that fewer captions of either split have, or lack, is left out."""
+Said = Mapping[str, Mapping[str, np.ndarray]]
+"""Which captions name what: by fact and name, (Nc,) bool."""
 
 
 def probe_metric(fact: str) -> str:
@@ -54,21 +59,41 @@ def probes(model: VSE, data: Dataset, tokenizer: Captions) -> dict[str, float]:
     train, test = (encode(model, split, tokenizer)[1].vectors for split in (data.train, data.test))
     if train is None or test is None or train.ndim != 2:
         return {}
+    read = read_off(train.cpu(), said_train, test.cpu(), said_test)
+    return {probe_metric(fact): auc for fact, auc in read.items()}
+
+
+def read_off(
+    train: Tensor, said_train: Said, test: Tensor, said_test: Said, fewest: int = FEWEST
+) -> dict[str, float]:
+    """Return how well linear probes read facts from vectors, the mean area under the ROC curve in percent.
+
+    Args:
+        train: the vectors to learn from, (Nc, D).
+        said_train: which of their captions name what.
+        test: the vectors to read, (Mc, D).
+        said_test: which of their captions name what.
+        fewest: a name is left out that fewer captions of either side have, or lack.
+
+    Returns:
+        For each fact the mean over its names; facts without a name that is left are left out.
+    """
     found = {}
-    for fact in FACTS:
-        names = sorted(said_train[fact].keys() & said_test[fact].keys())
-        names = [name for name in names if all(_varies(said[fact][name]) for said in (said_train, said_test))]
+    for fact in [one for one in said_train if one in said_test]:
+        both = said_train[fact], said_test[fact]
+        names = sorted(both[0].keys() & both[1].keys())
+        names = [name for name in names if all(_varies(said[name], fewest) for said in both)]
         if not names:
             continue  # too few captions to learn from
         learned = np.stack([said_train[fact][name] for name in names], axis=1)  # (Nc, names)
-        asked = np.stack([said_test[fact][name] for name in names], axis=1)
-        ranked = Ridge(alpha=1.0).fit(train.cpu().numpy(), learned).predict(test.cpu().numpy())
-        found[probe_metric(fact)] = 100 * float(roc_auc_score(asked, ranked.reshape(asked.shape)))
+        asked = np.stack([said_test[fact][name] for name in names], axis=1)  # (Mc, names)
+        ranked = Ridge(alpha=1.0).fit(train.numpy(), learned).predict(test.numpy())
+        found[fact] = 100 * float(roc_auc_score(asked, ranked.reshape(asked.shape)))
     return found
 
 
-def said_in(split: Split, data: str) -> dict[str, dict[str, np.ndarray]] | None:
-    """Return which captions of a split name what: by fact and name, (Nc,) bool; None if this is not known.
+def said_in(split: Split, data: str) -> Said | None:
+    """Return which captions of a split name what; None if this is not known.
 
     Args:
         split: of a world of scenes, from the seed 0.
@@ -83,6 +108,11 @@ def said_in(split: Split, data: str) -> dict[str, dict[str, np.ndarray]] | None:
     ]
     if [caption.text for caption in made] != split.captions:
         return None  # the split comes from another seed of the world
+    return facts_of(made)
+
+
+def facts_of(captions: Sequence[scenes.Caption]) -> Said:
+    """Return which captions of scenes name what."""
     named: list[dict[str, set[str | None]]] = [
         {
             "noun": {entity.noun for entity in caption.form.entities},
@@ -91,7 +121,7 @@ def said_in(split: Split, data: str) -> dict[str, dict[str, np.ndarray]] | None:
             "relation": {name for name, *_ in caption.form.relations},
             "place": {caption.form.place},
         }
-        for caption in made
+        for caption in captions
     ]
     return {
         fact: {
@@ -102,6 +132,6 @@ def said_in(split: Split, data: str) -> dict[str, dict[str, np.ndarray]] | None:
     }
 
 
-def _varies(said: np.ndarray) -> bool:
+def _varies(said: np.ndarray, fewest: int) -> bool:
     """Whether enough captions name something, and enough do not."""
-    return SMALLEST <= int(said.sum()) <= len(said) - SMALLEST
+    return fewest <= int(said.sum()) <= len(said) - fewest

@@ -23,6 +23,7 @@ from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.evaluation import cross_retrieval_ranks, ensemble, evaluate
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
+from vsecore.experiments.constraint import CONTRAST, ConstraintWatch, asked_of
 from vsecore.experiments.experiment import Candidates, Experiment, Member, Mined, PlannedTraining, title_of
 from vsecore.experiments.first_round import mine_for, shares_true
 from vsecore.experiments.gates import FIRST_PLACE
@@ -31,6 +32,7 @@ from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores, relat
 from vsecore.experiments.probe import FACTS, probe_metric, probes
 from vsecore.experiments.references import on_truth, record_references, truth_of
 from vsecore.experiments.scales import Scale, changes_of, recipe_at
+from vsecore.experiments.set_elements import element_sums
 from vsecore.experiments.set_variance import LOG_VARIANCES, log_variances
 from vsecore.experiments.worlds import WORLDS, collection_of
 from vsecore.losses import Rule, negatives_kept
@@ -41,8 +43,9 @@ from vsecore.training.distributed import best_device, make_accelerator, precisio
 
 RULES: tuple[Rule, ...] = ("released", "printed")
 RESULTS = results() / "experiments"
-MADE = ("negatives", "weights")
-"""What the first of two rounds leaves: it follows from the recipe, the data and the seed."""
+MADE = ("negatives", "weights", "targets")
+"""What is made of the recipe, the data and the seed, and so does not tell two trainings apart: what the first
+of two rounds leaves, and sentence targets, whose last digits another processor rounds otherwise."""
 
 
 def run(
@@ -57,7 +60,7 @@ def run(
     vectors: Callable[[Any], Tensor] | None = None,
     folder: Path = RESULTS,
     tell: Callable[[str], None] = print,
-) -> None:
+) -> list[records.Record]:
     """Train every arm from every seed and record the test split; what is recorded already is left as it is.
 
     At the scale "fair", each system's learning rate is chosen first, on the development split (see `tuning`).
@@ -75,6 +78,9 @@ def run(
         vectors: makes the word vectors from the tokenizer; None: they start as noise.
         folder: the folder of records.
         tell: called with a line about each result.
+
+    Returns:
+        The records of all arms, seed by seed.
 
     Raises:
         ValueError: the experiment or an arm is unknown, there is no scale for this data, the scenes are those
@@ -109,10 +115,11 @@ def run(
     for arm, trainings in planned.items():
         if not trainings:
             raise ValueError(f"arm {arm!r} is the best of several on dev: only the scale 'fair' chooses it")
+    found = []
     for seed in seeds:
-        for arm, trainings in planned.items():
-            workshop.record(arm, trainings, seed)
+        found += [workshop.record(arm, trainings, seed) for arm, trainings in planned.items()]
         workshop.forget()  # the systems that several ensembles of a seed shared
+    return found
 
 
 def _check_data(experiment: Experiment, arms: Iterable[str], data: str) -> None:
@@ -138,6 +145,7 @@ class _Workshop:
         experiment: Experiment,
     ) -> None:
         self.pairs, self.probes = experiment.pairs, experiment.probes
+        self.follows_losses = experiment.follows_losses
         self.miners = {arm.mined_by for arm in experiment.arms.values()} - {""}
         self.mining_recipes = {
             recipe
@@ -163,7 +171,8 @@ class _Workshop:
         while rates := tuning.still_to_try(results):
             for rate in rates:
                 planned = PlannedTraining(tuning.at_rate(name, own, rate), Member(features), mined)
-                entry = self.record(f"{_called(name, mined)} at {rate:g}", [planned], tuning.SEED)
+                called = f"{_called(name, mined)} at {rate:g}"
+                entry = self.record(called, [planned], tuning.SEED, for_tuning=True)
                 results[rate] = max(tuning.development_curve(entry))
                 self.forget()
         self.tell(
@@ -172,22 +181,35 @@ class _Workshop:
         )
         return results
 
-    def record(self, title: str, trainings: Sequence[PlannedTraining], seed: int) -> records.Record:
-        """Return the record of an arm, which is trained first if there is none."""
+    def record(
+        self, title: str, trainings: Sequence[PlannedTraining], seed: int, *, for_tuning: bool = False
+    ) -> records.Record:
+        """Return the record of an arm, which is trained first if there is none.
+
+        Args:
+            title: what a line about it calls it.
+            trainings: of its systems.
+            seed: of the experiment.
+            for_tuning: whether a record without what the experiment asks for beyond the usual will do.
+        """
+        asked = set[str]() if for_tuning else self._asked(trainings)
         sources = [self._sources(training, seed) for training in trainings]
         name, digest = title_of(trainings)
         found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
-        for entry in found:
-            if (
-                _known_beforehand(entry.data) == _data(sources)
-                and self._asked(entry.data["name"]) <= entry.metrics.keys()
-            ):
+        same = [
+            entry for entry in found if _known_beforehand(entry.data) == _known_beforehand(_data(sources))
+        ]
+        for entry in same:
+            if asked <= entry.metrics.keys():
                 self.tell(f"{title}, seed {seed}: recorded already")
                 return entry
         parts = [self._train(training, seed) for training in trainings]
         test = self.opened(trainings[0].member.features).test
         entry = _recorded(name, digest, parts, test, sources, seed)
         records.write(entry, self.folder)
+        for old in same:  # of the same training, and without what was asked for
+            if old.file_name != entry.file_name:
+                (self.folder / old.file_name).unlink(missing_ok=True)
         self.tell(f"{title}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")
         return entry
 
@@ -207,6 +229,7 @@ class _Workshop:
                 folder=self._kept(training, seed),
                 recalls=bool(self.miners),
                 probed=self.probes,
+                follows_losses=self.follows_losses,
             )
         return self.trained[key]
 
@@ -257,10 +280,15 @@ class _Workshop:
         """Return what a record has of pairs that differ in one relation."""
         return set(METRICS) if self.pairs and data == "scenes" else set()
 
-    def _asked(self, data: str) -> set[str]:
+    def _asked(self, trainings: Sequence[PlannedTraining]) -> set[str]:
         """Return what a record must have beyond the usual; another experiment's may lack it."""
-        probed = {probe_metric(fact) for fact in FACTS} if self.probes and data in WORLDS else set()
-        return self._pair_metrics(data) | probed | ({*GRADED} if self.probes else set())
+        data = self._data(trainings[0]).name
+        asked = self._pair_metrics(data)
+        if self.probes:
+            asked |= {*GRADED} | ({probe_metric(fact) for fact in FACTS} if data in WORLDS else set())
+        if self.follows_losses and len(trainings) == 1:
+            asked |= asked_of(trainings[0].recipe)
+        return asked
 
     def forget(self) -> None:
         """Forget the trained systems, to free their memory."""
@@ -274,7 +302,9 @@ class _Trained:
     pairs: Tensor | None  # (P, 2, 2, C), see `pairs`; None: not asked for
     followed: dict[str, float]
     mined: dict[str, float] = field(default_factory=dict)  # see `shares_true`
-    told: dict[str, float] = field(default_factory=dict)  # see `log_variances`, `probes`, `graded`
+    told: dict[str, float] = field(
+        default_factory=dict
+    )  # `log_variances`, `element_sums`, `probes`, `graded`
 
 
 def _train(
@@ -288,6 +318,7 @@ def _train(
     folder: Path | None,
     recalls: bool,
     probed: bool,
+    follows_losses: bool,
 ) -> _Trained:
     """Train a system.
 
@@ -301,8 +332,16 @@ def _train(
         folder: where the run is kept; None: nowhere.
         recalls: whether the recalls at 1 on dev are followed too.
         probed: whether more is asked than who is found: see `probe` and `graded`.
+        follows_losses: whether its losses and its multiplier are followed, see `constraint`.
     """
-    watch = _Watch()
+    watches: list[_Watch | ConstraintWatch] = [_Watch()]
+    if follows_losses:
+        watches.append(ConstraintWatch())
+
+    def watch(event: Event) -> None:
+        for one in watches:
+            one(event)
+
     tokenizer = training.recipe.tokenizer(data.train.captions)
     run = fit_in_rounds(
         training.recipe,
@@ -320,9 +359,12 @@ def _train(
     of_pairs = None if pairs is None else pair_scores(model, pairs, tokenizer)
     truth = None if negatives is None else truth_of(data.train, data.name, "train")
     shares = {} if negatives is None or truth is None else shares_true(negatives, truth)
-    told = log_variances(model, data.test, tokenizer)
+    told = log_variances(model, data.test, tokenizer) | element_sums(model, data.test, tokenizer)
     told |= probes(model, data, tokenizer) | graded(scores, data.test) if probed else {}
-    return _Trained(run, scores, of_pairs, _curves(run, recalls) | watch.metrics(), shares, told)
+    followed = _curves(run, recalls)
+    for one in watches:
+        followed |= one.metrics()
+    return _Trained(run, scores, of_pairs, followed, shares, told)
 
 
 def _recorded(
@@ -343,12 +385,17 @@ def _recorded(
         told = f" and on {2 * len(pairs[0])} that are pairs which differ in one relation"
     if len(parts) == 1:
         note = f"best epoch on dev, evaluated on {len(test)} test pictures{told}; {_Watch.note}"
+        if parts[0].followed.keys() >= {*CONTRAST}:
+            note += f"; {ConstraintWatch.note}"
         if "mined_by" in sources[0]:
             note += "; the seconds are those of the second round"
         if parts[0].mined:
             note += "; of the mined texts and pictures, how many are true of their anchor, in percent"
         if parts[0].told.keys() & {*LOG_VARIANCES}:
-            note += "; of each side's sets, the mean logarithm of the circular variance"
+            note += (
+                "; of each side's sets, the mean logarithm of the circular variance, and the rsum with one "
+                "vector alone or left out"
+            )
         if parts[0].told.keys() & {*GRADED}:
             note += "; R-precision, and nDCG of the first 25 by ROUGE-L, in percent"
         if any(name.startswith("probe_") for name in parts[0].told):

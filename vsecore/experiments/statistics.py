@@ -127,16 +127,18 @@ def judge(left: Doubts, kind: Kind) -> Verdict:
         "no difference" if the mean surely lies within the margin, even if it is surely not 0. For
         "reproduced" or "contradicted" it must surely not be 0, and lie beyond the margin. A claim of
         "no worse" is reproduced if the mean surely lies above minus the margin, and contradicted if it surely
-        lies below. "undecided" if these seeds leave it open.
+        lies below; one of "the same" is reproduced where another has no difference, and contradicted where
+        another is reproduced or contradicted. "undecided" if these seeds leave it open.
     """
     if kind == "no worse":
         if left.worse < SIGNIFICANCE:
             return "reproduced"
         return "contradicted" if left.not_worse < SIGNIFICANCE else "undecided"
+    same = kind == "the same"
     if left.far < SIGNIFICANCE:
-        return "no difference"
+        return "reproduced" if same else "no difference"
     if left.equal < SIGNIFICANCE and abs(left.mean) > left.margin:
-        return "reproduced" if left.mean > 0 else "contradicted"
+        return "reproduced" if left.mean > 0 and not same else "contradicted"
     return "undecided"
 
 

@@ -11,8 +11,9 @@ from typing import Literal
 
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments import gates
-from vsecore.experiments.claims import Claim, claims
-from vsecore.experiments.gates import MARGIN, Shut, Studied, measures_of
+from vsecore.experiments.claims import ALONE, Claim, claims
+from vsecore.experiments.constraint import CONTRAST
+from vsecore.experiments.gates import LOSS_MARGIN, MARGIN, Shut, Studied, measures_of
 from vsecore.experiments.ledger import printed_difference, studied
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.set_variance import LOG_VARIANCES
@@ -49,10 +50,10 @@ def outcomes(
     """Judge a paper's claims by the records of fair trainings on some data, see `gates` and `statistics`.
 
     With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
-    A claim about early training, one direction, the first place or relations has measures of its own, see
-    `gates.measures_of`. Each measure is tested by itself,
-    with Holm's correction over all claims of an experiment that it judges, judged or not yet; if the measures
-    disagree the verdict is "mixed". "not tried": an arm has no record.
+    A claim about early training, one direction, the first place, relations, sets or losses has measures of
+    its own, see `gates.measures_of`; one about a system alone holds its measure against 0. Each measure is
+    tested by itself, with Holm's correction over all claims of an experiment that it judges, judged or not
+    yet; if the measures disagree the verdict is "mixed". "not tried": an arm has no record.
 
     Args:
         work: the key of a paper, such as "2ad".
@@ -83,7 +84,7 @@ def _judged(
     """Return the outcomes of several claims of one experiment; `everything` is all its claims."""
     shut: list[list[Shut] | None] = []
     for claim in several:
-        first, second = found.get(claim.system), found.get(claim.against)
+        first, second = _arms(claim, found, data)
         if never := gates.never(claim, data):
             shut.append([never])
         elif first is None or second is None:
@@ -100,7 +101,7 @@ def _judged(
                 if measure in _measures(claim, data) and (claim.kind == "no worse") == no_worse
             ]
             family = [claim for claim in judged if claim in alike]
-            left = [_doubts(found[claim.system], found[claim.against], measure) for claim in family]
+            left = [_doubts(claim, found, data, measure) for claim in family]
             for claim, remaining in zip(family, corrected(left, len(alike)), strict=True):
                 by_measure[claim][measure] = judge(remaining, claim.kind)
     held = []
@@ -111,7 +112,8 @@ def _judged(
         if gates.never(claim, data):
             held.append(Outcome(claim, {}, gates_shut, "too small to say"))
             continue
-        first, second = found[claim.system], found[claim.against]
+        first, second = _arms(claim, found, data)
+        assert first is not None and second is not None  # else it is not tried
         held.append(
             Outcome(
                 claim,
@@ -123,6 +125,14 @@ def _judged(
             )
         )
     return held
+
+
+def _arms(claim: Claim, found: Mapping[str, Studied], data: str) -> tuple[Studied | None, Studied | None]:
+    """Return the two arms that a claim compares, None where one has no record; 0 stands for a second one."""
+    first = found.get(claim.system)
+    if claim.about in ALONE:
+        return first, None if first is None else gates.zero(first, data, claim.about)
+    return first, found.get(claim.against)
 
 
 def _measures(claim: Claim, data: str) -> tuple[str, ...]:
@@ -143,10 +153,16 @@ def differences(first: Studied, second: Studied, measure: str) -> list[float]:
     return [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
 
 
-def _doubts(first: Studied, second: Studied, measure: str) -> Doubts:
-    shared = first.seeds & second.seeds
-    margin = MARGIN
-    if measure not in LOG_VARIANCES:  # a difference of logarithms is a share already
+def _doubts(claim: Claim, found: Mapping[str, Studied], data: str, measure: str) -> Doubts:
+    first, second = _arms(claim, found, data)
+    assert first is not None and second is not None  # only a claim that can be judged has doubts
+    if claim.about in ALONE:
+        margin = ALONE[claim.about]
+    elif measure in LOG_VARIANCES:  # a difference of logarithms is a share already
+        margin = MARGIN
+    else:
+        shared = first.seeds & second.seeds
+        margin = LOSS_MARGIN if measure in CONTRAST else MARGIN
         margin *= statistics.mean(second.results[measure][seed] for seed in shared)
     return doubts(differences(first, second, measure), margin)
 

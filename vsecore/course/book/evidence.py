@@ -10,6 +10,7 @@ from vsecore import records
 from vsecore.course.book.comparators import comparators
 from vsecore.course.book.findings import DATA, Findings, is_fair, printed_kinds
 from vsecore.course.book.measurements import experiments, judged_too_early
+from vsecore.course.book.multipliers import multipliers
 from vsecore.course.book.negatives import negatives
 from vsecore.course.book.probes import probes
 from vsecore.course.book.relations import relations
@@ -17,7 +18,7 @@ from vsecore.course.book.sets import sets
 from vsecore.course.book.verdict_tables import shut_gates, verdicts
 from vsecore.course.book.wording import CAPTIONS, table, trainings
 from vsecore.experiments import RESULTS, departures, get_experiment
-from vsecore.experiments.gates import LEVELLED, MARGIN, SEEDS, SEEDS_ELSEWHERE
+from vsecore.experiments.gates import LEVELLED, LOSS_MARGIN, MARGIN, SEEDS, SEEDS_ELSEWHERE
 from vsecore.experiments.tuning import FIRST
 from vsecore.experiments.worlds import AMBIGUOUS, NEAR_DUPLICATES, SCENES, WORLDS
 from vsecore.recipes import get
@@ -129,6 +130,7 @@ def page(work: str, kept: Path, figures: Path) -> str:
         negatives(found),
         sets(found),
         probes(found),
+        multipliers(found),
         judged_too_early(found),
         shut_gates(found),
         _departures(work),
@@ -168,10 +170,21 @@ def _introduction(work: str, found: Findings) -> str:
         ),
         *_other_world(found),
         _trained_table(found),
+        *_left_out(found),
         *_other_features(found),
         _RULES,
     ]
     return "\n\n".join(lines)
+
+
+def _left_out(found: Findings) -> list[str]:
+    """How many trainings cannot be set beside the others."""
+    if not found.left_out:
+        return []
+    return [
+        f"Of these, {trainings(len(found.left_out))} used other extracted features, word vectors or numbers "
+        "of half precision than most of their experiment. The tables and verdicts below leave them out."
+    ]
 
 
 def _other_features(found: Findings) -> list[str]:
@@ -257,20 +270,21 @@ An unfinished training tells us nothing about a method. So a claim is judged onl
 5. **Measures.** On the scenes, whose truth is known, mAP@R counts as much as rsum, in both directions.
    Claims about early training are judged by the rsum on the development split, averaged over the first
    third of the epochs, claims about the first place by the share of pairs that rank first both ways,
-   and claims about spread by the logarithm of the circular variance of the embedding sets.
+   and claims about spread by the logarithm of the circular variance of the embedding sets. Claims about
+   losses in training have measures of their own, which their tables name.
 
 Then a t-test asks whether the mean difference could be chance. Among many such answers, some
 are wrong by chance; Holm's correction allows for that, over all claims of one experiment, judged or not
 yet. Differences below {100 * MARGIN:.0f} % of a measure are too small to matter; where the measure is a
 logarithm, it is {100 * MARGIN:.0f} % of what the logarithm was taken of. This margin was set before any
-verdict.
+verdict; for losses in training it is {100 * LOSS_MARGIN:.0f} %.
 
 What comes out is one of these: *reproduced*; *contradicted*; *no difference* (surely within the margin:
-a tie, which refutes a claim of "better" too); *mixed* (two measures disagree);
-*undecided* (these seeds leave it open); *too small to say* (a gate is shut); *not tried* (at least one of
-the two systems has no training at the fair scale yet, though it may have some at the lesson scale). To a
-question that is ours and not the paper's, the answer is *yes* or *no* in place of *reproduced* or
-*contradicted*."""
+a tie, which refutes a claim of "better" too; a claim that two are the same is then *reproduced*); *mixed*
+(two measures disagree); *undecided* (these seeds leave it open); *too small to say* (a gate is shut); *not
+tried* (at least one of the two systems has no training at the fair scale yet, though it may have some at the
+lesson scale). To a question that is ours and not the paper's, the answer is *yes* or *no* in place of
+*reproduced* or *contradicted*."""
 
 
 def _departures(work: str) -> str:

@@ -11,6 +11,8 @@ from typing import get_args
 from vsecore.course.book.findings import DATA, Findings
 from vsecore.course.book.wording import seeds, signed, spread, table, trainings
 from vsecore.experiments import Claim, Outcome, Shut, get_experiment, missing
+from vsecore.experiments.claims import ALONE, FOLLOWED
+from vsecore.experiments.constraint import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
 from vsecore.experiments.gates import EARLY, FIRST_PLACE
 from vsecore.experiments.ledger import printed_difference
 from vsecore.experiments.verdicts import Judgement
@@ -48,10 +50,18 @@ def verdicts(found: Findings) -> str:
             "the mean logarithm of the circular variance of the embedding sets: the further below 0, the "
             "more their vectors look the same."
         )
+    if any(one[0].claim.about in FOLLOWED for one in everywhere):
+        lines.append(
+            'Where a claim is about losses in training, "contrastive loss" is the mean over all steps, and '
+            "then that over the last epoch. A claim about one system alone has nothing to be subtracted: "
+            '"above its bound" is how far the reconstruction loss of the last epoch is above the bound, in '
+            'percent of the bound; "λ left" what the multiplier is at the end, in percent of its highest '
+            'value; "returns" how often it rose again from 0.'
+        )
     for (words, *rest), several in groups.items():
         claim = several[0][0].claim
         if words:
-            lines.append(f"> {words}\n>\n> — {rest[0]}. *The claim: {_KINDS[claim.kind]}*")
+            lines.append(f"> {words}\n>\n> — {rest[0]}. *The claim: {_kind(claim)}*")
         else:
             lines.append(f"**Our own questions.** {get_experiment(claim.experiment).question}")
         rows = [
@@ -63,7 +73,18 @@ def verdicts(found: Findings) -> str:
     return "\n\n".join(lines)
 
 
-_KINDS = {"better": "it is better.", "no worse": "it is no worse."}
+def _kind(claim: Claim) -> str:
+    """What a claim says of its system's measure."""
+    if claim.about in ALONE:
+        return "it is above 0." if claim.kind == "better" else "it is 0, up to the margin."
+    return _KINDS[claim.kind]
+
+
+_KINDS = {
+    "better": "it is better.",
+    "no worse": "it is no worse.",
+    "the same": "it is the same.",
+}
 
 
 def _counted(found: Findings) -> str:
@@ -92,7 +113,9 @@ def _ours(outcome: Outcome) -> str:
     for measure, values in outcome.differences.items():
         if values:
             said = f": {outcome.by_measure[measure]}" if measure in outcome.by_measure else ""
-            lines.append(f"{_MEASURES[measure]} {signed(statistics.mean(values))}{spread(values)}{said}")
+            digits = 3 if measure in CONTRAST else 1
+            told = signed(statistics.mean(values), digits) + spread(values, digits)
+            lines.append(f"{_MEASURES[measure]} {told}{said}")
     if counted := max((len(values) for values in outcome.differences.values()), default=0):
         lines.append(seeds(counted))
     return "<br>".join(lines)
@@ -110,6 +133,10 @@ _MEASURES = {
     "pairs_i2t": "right caption of two",
     "log_variance_pictures": "log variance, pictures",
     "log_variance_texts": "log variance, captions",
+    **dict(zip(CONTRAST, ("contrastive loss", "contrastive loss at the end"), strict=True)),
+    ABOVE_BOUND: "above its bound",
+    LEFT: "λ left",
+    RETURNS: "returns",
 }
 
 

@@ -27,14 +27,14 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], style: str = "") 
     return f":::{{table}}\n:class: {style}\n\n{text}\n:::" if style else text
 
 
-def signed(value: float) -> str:
+def signed(value: float, digits: int = 1) -> str:
     """A difference with its sign; none that is 0 is negative."""
-    return f"{round(value, 1) + 0.0:+.1f}"
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
-def spread(values: Collection[float]) -> str:
+def spread(values: Collection[float], digits: int = 1) -> str:
     """The standard deviation as it follows a mean, on the same line; of one value there is none."""
-    return f"{_FIXED}±{_FIXED}{statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{_FIXED}±{_FIXED}{statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
 
 
 _FIXED = "\N{NO-BREAK SPACE}"

@@ -1,0 +1,155 @@
+"""What is followed of a constraint in training, and how the records of an experiment have it."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from small import train
+from test_latent_targets import data_with_targets
+
+from vsecore.experiments import EXPERIMENTS, LESSON_SCALE, Arm, running
+from vsecore.experiments import run as run_experiment
+from vsecore.experiments.constraint import (
+    ABOVE_BOUND,
+    BOUND_MET,
+    CONTRAST,
+    HIGHEST,
+    LEFT,
+    LOWEST,
+    RETURNS,
+    ConstraintWatch,
+    asked_of,
+)
+from vsecore.losses.lagrange import Constraint
+from vsecore.recipes import get
+from vsecore.records import find
+
+
+def step(epoch, contrast, rec=None, multiplier=None, bound=0.5):
+    """An event as a step of training sends it."""
+    losses, terms = {"info_nce": object()}, {"info_nce": torch.tensor(contrast)}
+    if rec is not None:
+        constraint = Constraint(None if multiplier is None else bound)
+        constraint.reconstruction = torch.tensor(rec)
+        if multiplier is not None:
+            constraint.multiplier.raw.fill_(multiplier)
+        losses["latent_target"] = SimpleNamespace(constraint=constraint)
+        terms["latent_target"] = torch.tensor(9.0)
+    return SimpleNamespace(epoch=epoch, metrics=None, terms=terms, system=SimpleNamespace(losses=losses))
+
+
+def followed(*steps):
+    watch = ConstraintWatch()
+    for one in steps:
+        watch(one)
+    watch(SimpleNamespace(metrics={"rsum": 1.0}))  # an evaluation tells nothing of losses
+    return watch.metrics()
+
+
+def test_the_losses_of_each_epoch_are_means_and_the_multiplier_is_that_of_its_end():
+    found = followed(
+        step(0, 4.0, 1.0, 2.0), step(0, 2.0, 0.6, 4.0), step(1, 1.0, 0.5, 1.0), step(1, 0.5, 0.25, -1.0)
+    )
+    assert found == pytest.approx(
+        {
+            "contrast_mean": 1.875,
+            "contrast_end": 0.75,
+            "contrast_in_1": 3.0,
+            "contrast_in_2": 0.75,
+            "reconstruction_in_1": 0.8,
+            "reconstruction_in_2": 0.375,
+            "multiplier_after_1": 4.0,
+            "multiplier_after_2": 0.0,  # as it is used, whatever is behind it
+            ABOVE_BOUND: -25.0,
+            BOUND_MET: 2.0,
+            HIGHEST: 4.0,
+            LOWEST: 0.0,
+            LEFT: 0.0,
+            RETURNS: 0.0,
+        }
+    )
+
+
+def test_a_return_is_counted_where_the_multiplier_rises_from_0():
+    path = [1.0, 0.0, 0.0, 0.5, 0.0, 0.1, 0.4, 0.1]
+    found = followed(*(step(0, 1.0, 1.0, value) for value in path))
+    assert (found[RETURNS], found[HIGHEST], found[LOWEST]) == (2, 1.0, 0.0)
+    assert found[LEFT] == pytest.approx(10) and found[BOUND_MET] == 0
+    assert followed(step(0, 1.0, 1.0, 0.0))[LEFT] == 0
+    assert followed(step(0, 1.0, 0.5, 1.0))[BOUND_MET] == 1, "a loss at its bound meets it"
+
+
+def test_without_a_bound_or_a_decoder_there_is_less_to_tell():
+    assert followed(step(0, 3.0), step(1, 1.0)).keys() == {*CONTRAST, "contrast_in_1", "contrast_in_2"}
+    dual = followed(step(0, 3.0, 0.8))
+    assert dual.keys() == {*CONTRAST, "contrast_in_1", "reconstruction_in_1"}
+
+
+@pytest.mark.parametrize("variant", ["", "+ltd", "+ltd_constraint", "+itd", "+itd_constraint"])
+def test_a_training_gives_what_a_record_is_asked_for(variant):
+    small = {"dim": 16, "text.encoder.word_dim": 8, "text.encoder.minimum_count": 1}
+    small |= {"training.batch_size": 10, "training.epochs": 2}
+    wanted, watch = get(f"ltd_grid_gru{variant}", small), ConstraintWatch()
+    run = train(wanted, data_with_targets(), callback=watch)
+    found = watch.metrics()
+    assert asked_of(wanted) <= found.keys()
+    assert (RETURNS in found) == (RETURNS in asked_of(wanted)) == ("constraint" in variant)
+    for entry in run.history:
+        contrast = entry.get("loss_info_nce", entry["loss"])
+        assert found[f"contrast_in_{entry['epoch'] + 1}"] == pytest.approx(contrast, rel=1e-5)
+
+
+def test_an_experiment_that_follows_losses_records_them_and_tunes_by_older_records(tmp_path, monkeypatch):
+    """A record without them has a curve, which is all that choosing a learning rate needs."""
+    fair = {"dim": 8, "text.encoder.word_dim": 4, "text.encoder.minimum_count": 1}
+    fair |= {"training.epochs": 1, "training.batch_size": 10, "training.learning_rate": 0.01}
+    monkeypatch.setitem(LESSON_SCALE, "small", fair)
+    monkeypatch.setattr(running, "record_references", lambda *given: None)
+    trained = []
+
+    def train_once(*given, train=running._train, **options):
+        trained.append(options["follows_losses"])
+        return train(*given, **options)
+
+    monkeypatch.setattr(running, "_train", train_once)
+    arms = {"one": Arm("+ltd_constraint")}
+    plain = replace(EXPERIMENTS["latent_bounds"], arms=arms, features="grid", follows_losses=False)
+    monkeypatch.setitem(EXPERIMENTS, "plain", plain)
+    monkeypatch.setitem(EXPERIMENTS, "followed", replace(plain, follows_losses=True))
+    data = data_with_targets()
+    monkeypatch.setattr(running, "with_targets", lambda opened: opened)
+    options = {"seeds": (0,), "scale": "lesson", "folder": tmp_path, "tell": lambda line: None}
+    for name in ("plain", "followed", "followed", "plain"):
+        run_experiment(name, lambda kind: data, **options)
+    assert trained == [False, True]
+    (entry,) = find(tmp_path)
+    assert asked_of(get("ltd_grid_gru+ltd_constraint")) <= entry.metrics.keys()
+    assert "the mean contrastive loss" in entry.note
+
+    workshop = running._Workshop(lambda kind: data, None, tmp_path, options["tell"], EXPERIMENTS["followed"])
+    (planned,) = EXPERIMENTS["followed"].trainings(
+        "one", "grid", lambda candidates: get(candidates.recipes[0], fair)
+    )
+    entry.metrics.pop(RETURNS)
+    running.records.write(entry, tmp_path)
+    workshop.record("one", [planned], 0, for_tuning=True)
+    assert len(trained) == 2
+    workshop.record("one", [planned], 0)
+    assert len(trained) == 3
+
+    rounded = replace(data, train=replace(data.train, targets=data.train.targets * np.float32(1 + 1e-6)))
+    assert (rounded.train.targets != data.train.targets).any()
+    elsewhere = running._Workshop(
+        lambda kind: rounded, None, tmp_path, options["tell"], EXPERIMENTS["followed"]
+    )
+    elsewhere.record("one", [planned], 0)
+    assert len(trained) == 3, "another processor's last digits make no other training"
+    (entry,) = find(tmp_path)
+    entry.metrics.pop(RETURNS)
+    running.records.write(entry, tmp_path)
+    elsewhere.record("one", [planned], 0)
+    assert len(trained) == 4
+    (entry,) = find(tmp_path)  # the new record has taken the place of the old one
+    assert RETURNS in entry.metrics
