@@ -19,7 +19,7 @@
 #
 # **You need** the notebooks [The joint space](03_joint_space.ipynb) and, for one section, [Slots](14_slots.ipynb).
 #
-# **It takes** about 1 minute and 1 GB of memory on two cores; the exercises take an hour and a quarter.
+# **It takes** about 2 minutes and 1 GB of memory on two cores; the exercises take an hour and a quarter.
 #
 # The map: encode → pool → **compare** → learn.
 
