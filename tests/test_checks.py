@@ -22,6 +22,7 @@ from answers import (
     pooling,
     quintuplet,
     relations,
+    search_engine,
     sets,
     slots,
     start_here,
@@ -50,6 +51,7 @@ NOTEBOOKS = (
     feature_suppression,
     latent_targets,
     full_scale,
+    search_engine,
 )
 RIGHT = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.RIGHT.items()}
 WRONG = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.WRONG.items()}

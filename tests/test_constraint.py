@@ -3,6 +3,7 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from small import train
@@ -137,3 +138,18 @@ def test_an_experiment_that_follows_losses_records_them_and_tunes_by_older_recor
     assert len(trained) == 2
     workshop.record("one", [planned], 0)
     assert len(trained) == 3
+
+    rounded = replace(data, train=replace(data.train, targets=data.train.targets * np.float32(1 + 1e-6)))
+    assert (rounded.train.targets != data.train.targets).any()
+    elsewhere = running._Workshop(
+        lambda kind: rounded, None, tmp_path, options["tell"], EXPERIMENTS["followed"]
+    )
+    elsewhere.record("one", [planned], 0)
+    assert len(trained) == 3, "another processor's last digits make no other training"
+    (entry,) = find(tmp_path)
+    entry.metrics.pop(RETURNS)
+    running.records.write(entry, tmp_path)
+    elsewhere.record("one", [planned], 0)
+    assert len(trained) == 4
+    (entry,) = find(tmp_path)  # the new record has taken the place of the old one
+    assert RETURNS in entry.metrics

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPMessage
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -53,6 +54,8 @@ class Site:
     chunked: bool = False
     kind: str = "application/zip"
     slow: float = 0.0
+    wait: str = "0"
+    """After how many seconds it wants to be asked again."""
     asked: list[dict[str, str]] = field(default_factory=list)
     address: str = ""
 
@@ -74,7 +77,9 @@ def site() -> Iterator[Site]:
             elif self.path == "/away.zip":
                 self.answer(302, b"", {"Location": "file:///etc/passwd"})
             elif body is None or status >= 400:
-                self.answer(status if body is not None else 404, b"<html>no</html>", {"Retry-After": "0"})
+                self.answer(
+                    status if body is not None else 404, b"<html>no</html>", {"Retry-After": site.wait}
+                )
             else:
                 self.give(body)
 
@@ -217,6 +222,21 @@ def test_the_servers_passing_troubles_are_waited_for(site: Site, tmp_path: Path)
     site.statuses = [503, 429, 500]
     fetch(site, tmp_path, sha256=SHA)
     assert len(site.asked) == 4
+
+
+def test_each_wait_is_twice_the_one_before_or_what_the_server_asks_for(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("vsecore.data.download.LONGEST_PAUSE", 6.0)
+    monkeypatch.setattr("vsecore.data.download.time", SimpleNamespace(sleep=waits.append))
+    site.drops = [0] * 5
+    fetch(site, tmp_path)
+    assert waits == [1, 2, 4, 6, 6]
+    waits.clear()
+    site.statuses, site.wait = [503, 503], "3"
+    fetch(site, tmp_path)
+    assert waits == [3, 3]
 
 
 def test_a_missing_file_is_an_error_at_once_that_names_the_next_step(site: Site, tmp_path: Path) -> None:
@@ -381,6 +401,7 @@ def zipped(
         "a//b",
         "a\nb",
         "a\0b",
+        "a/" * 300 + "b",
     ],
 )
 def test_no_member_leaves_the_folder(tmp_path: Path, name: str) -> None:
@@ -399,6 +420,28 @@ def test_links_and_devices_are_refused(tmp_path: Path, kind: int) -> None:
     )
     with pytest.raises(ValueError, match="is a link or a device"):
         read_members(archive)
+
+
+def test_what_cannot_be_unpacked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("a", b"x" * 100)
+    with pytest.raises(ValueError, match="packed by method 12, wanted deflate"):
+        read_members(tmp_path / "a.zip")
+    locked = bytearray(zipped(tmp_path / "b.zip", {"a": b"x"}).read_bytes())
+    locked[locked.index(b"PK\x01\x02") + 8] |= 1  # a flag in the list of members
+    (tmp_path / "b.zip").write_bytes(locked)
+    with pytest.raises(ValueError, match="is encrypted"):
+        read_members(tmp_path / "b.zip")
+    many = zipped(tmp_path / "c.zip", {str(number): b"x" for number in range(4)})
+    monkeypatch.setattr(unpacking, "MOST_MEMBERS", 3)
+    with pytest.raises(ValueError, match="it has 4 members, wanted at most 3"):
+        read_members(many)
+
+
+def test_only_what_is_wanted_is_taken(tmp_path: Path) -> None:
+    content = {name: b"x" for name in ("a.json", "a.json.old", "b/a.json", "val/1", "value/2")}
+    members = read_members(zipped(tmp_path / "a.zip", content), ("a.json", "val/"))
+    assert [member.name for member in members] == ["a.json", "val/1"]
 
 
 @pytest.mark.parametrize(

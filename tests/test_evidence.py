@@ -618,6 +618,15 @@ def test_a_work_owns_the_records_of_its_recipes_and_of_no_others(kept, monkeypat
         assert len(found.ensembles) == ensembles
 
 
+def test_trainings_on_other_features_are_counted_and_said_to_be_left_out(kept):
+    both(kept)
+    assert evidence._left_out(findings.Findings.read("2ad", kept)) == []
+    for entry in records.find(kept, seed=3):
+        records.write(replace(entry, data=entry.data | {"fingerprint": "other"}), kept)
+    (said,) = evidence._left_out(findings.Findings.read("2ad", kept))
+    assert said.startswith("Of these, 2 trainings used other extracted features")
+
+
 def test_every_published_sum_of_the_usual_collections_stands_once_the_highest_first():
     from vsecore.course.book.comparators import COLLECTIONS, comparators
 
@@ -670,6 +679,6 @@ def test_a_claim_about_one_system_says_what_it_holds_against_0(kept, page_of, cl
     claimed(shared | {"kind": "the same", "statement": "it comes to its bound"})
     study(kept, "latent_bounds", "η = 0.2", followed(4.0), "scenes")
     told = section(page_of(kept), "The verdicts")
-    assert "*The claim: it is 0, up to the margin.*" in told
+    assert "*The claim: it is 0, within the margin.*" in told
     row = next(line for line in told.splitlines() if line.startswith("| it comes to its bound"))
     assert "**reproduced**<br>above its bound +1.5" in row and "5 seeds" in row

@@ -510,16 +510,19 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
 
 def test_records_of_different_data_are_not_set_side_by_side(tmp_path):
     for arm, seed in (("AdPool", 0), ("mean", 1)):
-        in_a_lesson(
+        entries = run(
             "2ad_pooling",
             lambda kind, s=seed: small_data(kind, s),
             seeds=[0],
             arms=[arm],
+            scale="lesson",
             folder=tmp_path,
             tell=silent,
         )
-    with pytest.raises(ValueError, match="2 different sets of grid features or captions"):
-        measured("2ad_pooling", "small", scale="lesson", folder=tmp_path)
+        assert [entry.seed for entry in entries] == [0]
+        found = studied("2ad_pooling", "small", scale="lesson", folder=tmp_path, beside=entries)
+        assert list(found) == [arm]
+    assert len(measured("2ad_pooling", "small", scale="lesson", folder=tmp_path)) == 1
 
 
 # ---------------------------------------------------------------- fair trainings

@@ -53,6 +53,11 @@ def test_progress_can_be_silent_and_can_be_seen(
     monkeypatch.setenv("VSECORE_BATCH", "0")
     assert list(files.progress(range(3), desc="pictures")) == [0, 1, 2]
     assert "pictures" in capsys.readouterr().err
+    with files.without_progress():
+        assert list(files.progress(range(3))) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+    assert list(files.progress(range(3), desc="afterwards")) == [0, 1, 2]
+    assert "afterwards" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

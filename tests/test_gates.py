@@ -6,7 +6,17 @@ import pytest
 from studies import LEVEL, RATES, RIDGE, ridge, study
 
 from vsecore import records
-from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, missing, outcomes, verdicts
+from vsecore.experiments import (
+    EXPERIMENTS,
+    FAIR_SCALE,
+    claims,
+    gates,
+    ledger,
+    left_out,
+    missing,
+    outcomes,
+    verdicts,
+)
 from vsecore.experiments.gates import Studied, Training, late_gain
 from vsecore.experiments.ledger import printed_sums
 from vsecore.experiments.set_variance import LOG_VARIANCES
@@ -176,18 +186,65 @@ def test_what_completes_the_common_seeds_is_the_least_that_does():
     assert trainings(range(4), [0, 1, 7]) == 3  # of the second 2 and 3, of the first 7
 
 
-def test_records_of_other_words_or_precision_are_not_set_side_by_side(tmp_path, claimed):
-    for number, change in enumerate(
-        ({"vectors": "glove"}, {"fingerprint": "other"}, {"precision": "bfloat16"})
-    ):
-        folder = tmp_path / str(number)
-        study(folder, "2ad_parts", "all", BETTER)
-        study(folder, "2ad_parts", "without AdOpt", WORSE)
-        lost = records.find(folder, seed=0)[0]  # perhaps of a rate that was not taken
-        data = lost.data | {key: value for key, value in change.items() if key != "precision"}
-        records.write(replace(lost, data=data, precision=change.get("precision", lost.precision)), folder)
-        with pytest.raises(ValueError, match="keep each in a folder of its own"):
-            outcomes("2ad", "small", folder=folder)
+ELSEWHERE = ({"vectors": "glove"}, {"fingerprint": "other"}, {"precision": "bfloat16"})
+
+
+def moved(folder, change, seeds, recipe=None):
+    """Let the records from some seeds, perhaps of one recipe only, be of other features or words."""
+    for entry in records.find(folder):
+        if entry.seed in seeds and recipe in (None, entry.name) and entry.name != "ridge":
+            data = entry.data | {key: value for key, value in change.items() if key != "precision"}
+            precision = change.get("precision", entry.precision)
+            (folder / entry.file_name).unlink()
+            records.write(replace(entry, data=data, precision=precision), folder)
+
+
+@pytest.mark.parametrize("change", ELSEWHERE, ids=str)
+def test_records_of_other_words_or_precision_are_not_set_side_by_side(tmp_path, claimed, change):
+    ridge(tmp_path, "small")
+    study(tmp_path, "2ad_parts", "all", BETTER)
+    study(tmp_path, "2ad_parts", "without AdOpt", WORSE)
+    moved(tmp_path, change, [3, 4], "2ad_grid_gru")
+    found = ledger.studied("2ad_parts", "small", folder=tmp_path)
+    assert {arm: set(one.seeds) for arm, one in found.items()} == {
+        "all": {0, 1, 2},
+        "without AdOpt": {0, 1, 2, 3, 4},
+    }
+    assert sorted(entry.seed for entry in left_out("2ad_parts", "small", folder=tmp_path)) == [3, 4]
+    (outcome,) = outcomes("2ad", "small", folder=tmp_path)
+    assert outcome.differences == {"rsum": [10.0, 9.0, 11.0]}
+
+
+@pytest.mark.parametrize("change", ELSEWHERE, ids=str)
+def test_a_study_is_shown_beside_records_of_its_own_features(tmp_path, change):
+    """Whoever trains on features of their own sees their own arms, however full the other study is."""
+    study(tmp_path, "2ad_parts", "all", WORSE)
+    study(tmp_path, "2ad_parts", "without AdOpt", WORSE)
+    before = {entry.file_name for entry in records.find(tmp_path)}
+    mine = tmp_path / "mine"
+    study(mine, "2ad_parts", "all", {seed: 400.0 for seed in range(5)})
+    moved(mine, change, range(5))
+    own = records.find(mine)
+    for entry in own:
+        records.write(entry, tmp_path)
+    assert {entry.file_name for entry in records.find(tmp_path)} > before  # none was written over
+    found = ledger.studied("2ad_parts", "small", folder=tmp_path, beside=own[:1])
+    assert {arm: one.rsum for arm, one in found.items()} == {"all": 400.0}
+    assert "400.0" in ledger.table("2ad_parts", "small", folder=tmp_path, beside=own[:1])
+    assert len(ledger.studied("2ad_parts", "small", folder=tmp_path)) == 2  # the fullest
+    assert ledger.studied("2ad_parts", "small", folder=mine, beside=records.find(tmp_path)) == {}
+
+
+def test_of_two_studies_with_as_many_arms_the_one_with_more_trainings_is_taken(tmp_path):
+    study(tmp_path, "2ad_parts", "all", {0: 300.0, 1: 300.0})
+    other = tmp_path / "other"
+    study(other, "2ad_parts", "all", BETTER)
+    moved(other, {"fingerprint": "other"}, range(5))
+    for entry in records.find(other):
+        records.write(entry, tmp_path)
+    found = ledger.studied("2ad_parts", "small", folder=tmp_path)
+    assert set(found["all"].seeds) == set(BETTER)
+    assert len(left_out("2ad_parts", "small", folder=tmp_path)) == 4  # two rates not taken, two seeds
 
 
 def test_too_few_common_seeds_shut_a_gate(tmp_path, claimed):
@@ -557,7 +614,7 @@ def test_a_multiplier_falls_if_nothing_is_left_once_its_bound_is_met_and_it_rest
     ):
         outcome = of_one(tmp_path, claimed, change, "multiplier_left", left, recorded)
         assert outcome.told == told
-    assert outcome.shut[0].why == "it was not met from seeds 0, 1, 2, 3, 4"
+    assert outcome.shut[0].why == "it was not met with seeds 0, 1, 2, 3, 4"
 
 
 def test_a_multiplier_can_return_only_from_0(tmp_path, claimed):

@@ -87,6 +87,8 @@ def test_every_package_is_imported_or_called_by_its_name() -> None:
         {name_of(one) for one in PARTS[part]} for part in ("vsecore", "course", "offline", "search", "dev")
     )
     assert imported("vsecore", "notebooks/text") <= base | course | offline | search
+    assert imported("notebooks/text") <= base | course
+    assert {"faiss-cpu", "qdrant-client"} <= course & search  # a notebook builds an index
     assert imported("vsecore/search") <= base | search
     assert imported("tests") <= base | course | search | dev
     every = {name_of(one) for part in PARTS.values() for one in part}

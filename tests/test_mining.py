@@ -14,8 +14,9 @@ from small import make_bert, recipe, small_data, train
 
 from vsecore.data.offline_negatives import OfflineNegatives, draw_offline
 from vsecore.data.splits import Split
-from vsecore.mining import load_negatives, mine, mine_offline_negatives, negatives_identity
-from vsecore.mining.best import NOTHING, Best, rows_of
+from vsecore.mining import load_negatives, mine, mine_offline_negatives, negatives_identity, vectors
+from vsecore.mining.again import search_again
+from vsecore.mining.best import NOTHING, Best, likely_rank, rows_of
 from vsecore.mining.half import bound, rounding
 from vsecore.mining.state import STATE, MiningState
 from vsecore.model import VSE
@@ -278,6 +279,42 @@ def test_scores_too_large_for_float32_are_refused_and_large_ones_mined(precision
     v, t = v * np.float32(2.0**62), t * np.float32(2.0**60)
     found = mine_offline_negatives(v, t, owner, 3, 3, precision=precision)
     assert same(found, by_sorting(v @ t.T, owner, 3, 3))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("ties", [False, True])
+def test_an_anchor_whose_floor_was_guessed_too_high_is_searched_again(monkeypatch, precision, ties):
+    """Captions and pictures whose neighbours all lie in the first block: the sample is not fair."""
+    again = []
+
+    def watch(found, some, *rest, **options):
+        again.append(len(some))
+        search_again(found, some, *rest, **options)
+
+    monkeypatch.setattr(vectors, "search_again", watch)
+    v, t, owner = collection(0, pictures=200, dim=6, ties=ties)
+    v[::4] *= 8
+    t[:: -(-len(t) // 100)] *= 8
+    found = mine_offline_negatives(v, t, owner, 20, 20, block=(50, 100), precision=precision)
+    assert same(found, by_sorting(v @ t.T, owner, 20, 20))
+    # Half precision keeps so many pictures that only the guesses for captions are too high.
+    assert again[0] and (again[1] or precision != "float32"), "otherwise the test would say nothing"
+
+
+@given(sample=st.integers(1, 4000), parts=st.integers(1, 40), k=st.integers(1, 300))
+def test_a_guessed_floor_is_reached_by_enough_items_of_a_fair_sample(sample, parts, k):
+    """A sample that holds up to three standard deviations more of the best than it should still does."""
+    rank, expected = likely_rank(k, sample, sample * parts), k / parts
+    assert rank == k or rank > expected + 3 * expected**0.5
+    assert parts > 1 or rank == k, "of all the items, the k-th best is the floor, and nothing is guessed"
+
+
+@given(rows=st.integers(1, 300), size=st.integers(1, 300))
+def test_rows_are_dealt_into_blocks_of_equal_size_that_hold_each_once(rows, size):
+    blocks = vectors._deal(rows, size)
+    assert sorted(row for block in blocks for row in block) == list(range(rows))
+    sizes = [len(block) for block in blocks]
+    assert max(sizes) <= size and max(sizes) - min(sizes) <= 1
 
 
 def test_an_empty_place_is_never_returned():

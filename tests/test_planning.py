@@ -151,6 +151,26 @@ def test_the_command_plans_what_is_not_there(monkeypatch):
         CliRunner().invoke(app, ["plan", "vsepp_pixels_gru", "--data", "coco"], catch_exceptions=False)
 
 
+def test_the_bar_is_of_the_seconds_that_are_tried_and_not_of_an_epoch(clock, monkeypatch, capsys):
+    monkeypatch.setenv("VSECORE_BATCH", "0")
+    learner = recipe("aoq_vsepp_grid_gru", first_round__texts=3, first_round__pictures=3)
+    plan(learner, small_data(), seconds=20.0, device="cpu")
+    shown = capsys.readouterr().err
+    assert all(f"trying steps of {learner.name}{which}: " in shown for which in (", first round", ""))
+    assert "of 20 s" in shown and "epoch" not in shown and "mining" not in shown
+
+
+def test_the_bar_is_full_when_enough_is_seen(clock, monkeypatch):
+    bars = []
+    kept = planning.progress
+    monkeypatch.setattr(
+        planning, "progress", lambda **told: bars.append(kept(**told, mininterval=0)) or bars[-1]
+    )
+    monkeypatch.setenv("VSECORE_BATCH", "0")
+    plan(recipe(training__epochs=1000), small_data(), seconds=20.0, device="cpu")
+    assert bars[0].n == bars[0].total == 20.0
+
+
 def test_nothing_of_a_plan_is_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plan(recipe(), small_data(), seconds=0.01, device="cpu")

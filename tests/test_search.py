@@ -1,5 +1,6 @@
 """An index of pictures: built, killed and resumed, searched by sentence and by picture, and kept honest."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,10 +22,13 @@ from qdrant_client import QdrantClient
 from typer.testing import CliRunner
 
 from vsecore import cli
+from vsecore.data.backbones import MirroredBackbone
+from vsecore.scenes.backbones import find_backbone
 from vsecore.search import Engine, Found, Index
 from vsecore.search import vectors as vectors_module
 from vsecore.search.reference import flat, top
 from vsecore.search.store import FILE, Store
+from vsecore.training import load_run
 
 WORDS = ["dog", "cat", "a red square", "a big green picture of a dog"]
 
@@ -98,6 +102,8 @@ def test_an_index_is_the_same_after_it_was_saved_and_loaded(
     assert [built.search(words) for words in WORDS] == [loaded.search(words) for words in WORDS]
     with pytest.raises(ValueError, match="holds an index already"):
         built.save(tmp_path / "index")
+    named = {index.store.facts.collection for index in (built, loaded)}
+    assert len(named) == 2  # on a server, each has its own
 
 
 def test_new_changed_moved_and_removed_files_are_noticed(
@@ -120,6 +126,48 @@ def test_new_changed_moved_and_removed_files_are_noticed(
     assert index.add(album_of_colours).kept == 14
 
 
+def test_another_picture_of_the_same_length_is_noticed(
+    engine: Engine, album_of_colours: Path, tmp_path: Path
+) -> None:
+    path = album_of_colours / "noise.bmp"  # not packed: its length says nothing of its content
+    one_picture(path, 1)
+    index = Index.build(album_of_colours, engine, tmp_path / "index")
+    length = path.stat().st_size
+    one_picture(path, 2)
+    assert path.stat().st_size == length and index.add(album_of_colours).changed == 1
+    assert index.search(path, k=1)[0].score == pytest.approx(1, abs=1e-5)
+
+
+def test_an_index_may_hold_several_folders(engine: Engine, album_of_colours: Path, tmp_path: Path) -> None:
+    other = tmp_path / "others"
+    other.mkdir()
+    one_picture(other / "one.png", 1)
+    (other / "back").symlink_to(other, target_is_directory=True)  # a circle
+    index = Index.build(album_of_colours, engine, tmp_path / "index")
+    report = index.add(other)
+    assert (report.added, report.removed, len(index)) == (1, 0, 15)
+    assert (index.add(album_of_colours).removed, len(index)) == (0, 15)
+
+
+def test_a_picture_that_changes_while_it_is_read_is_left_for_the_next_time(
+    engine: Engine, album_of_colours: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode, path = engine._decode, album_of_colours / "4.png"
+
+    def meanwhile(one: Path) -> np.ndarray:
+        pixels = decode(one)
+        if one == path:
+            one_picture(path, 5)
+        return pixels
+
+    monkeypatch.setattr(engine, "_decode", meanwhile)
+    index = Index.build(album_of_colours, engine)
+    assert [file.name for file in index.report.broken] == ["4.png"]
+    assert "changed while it was read" in index.report.broken[path]
+    monkeypatch.undo()
+    assert index.add(album_of_colours).added == 1
+
+
 def test_broken_pictures_are_named_and_skipped_until_they_are_mended(
     engine: Engine, album_of_colours: Path, tmp_path: Path
 ) -> None:
@@ -130,10 +178,13 @@ def test_broken_pictures_are_named_and_skipped_until_they_are_mended(
     assert {path.name for path in index.report.broken} == {"3.png", "empty.jpg"}
     assert all("cannot be read" in problem for problem in index.report.broken.values())
     assert len(index) == 13
+    for entry in index.store.entries():  # those after a broken one have their own vectors
+        assert index.search(entry.path, k=1)[0].score == pytest.approx(1, abs=1e-5)
     assert {path.name for path in index.add(album_of_colours).broken} == {"3.png", "empty.jpg"}
     (album_of_colours / "3.png").write_bytes(whole)
     report = index.add(album_of_colours)
     assert report.added == 1 and {path.name for path in report.broken} == {"empty.jpg"}
+    assert [path.name for path in index.store.problems()] == ["empty.jpg"]
 
 
 def test_a_picture_that_breaks_later_leaves_the_index(
@@ -212,8 +263,20 @@ def test_a_server_gets_what_it_lacks_and_loses_what_is_gone(
     here.add(album_of_colours)  # the server hears nothing of this
     again = Index.load(folder, engine, url=url)
     assert again.search("dog", k=20) == here.search("dog", k=20)
+    assert len(again.vectors) == len(here) == 13  # the picture that is gone is gone there too
     server.delete_collection(here.store.facts.collection)  # a server that was set up anew
     assert Index.load(folder, engine, url=url).search("dog", k=20) == here.search("dog", k=20)
+
+
+def test_a_collection_of_other_vectors_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = QdrantClient(":memory:")
+    monkeypatch.setattr(vectors_module, "QdrantClient", lambda *_, **__: server)
+    url = "http://127.0.0.1:6333"
+    vectors_module.Vectors((12,), "mine", url)
+    assert len(vectors_module.Vectors((12,), "mine", url)) == 0
+    for shape in ((13,), (4, 12)):
+        with pytest.raises(ValueError, match="has a collection mine of other vectors"):
+            vectors_module.Vectors(shape, "mine", url)
 
 
 def test_a_server_that_cannot_be_reached_is_named(
@@ -235,6 +298,17 @@ def test_damage_is_noticed(engine: Engine, album_of_colours: Path, tmp_path: Pat
     stored.commit()
     stored.close()
     with pytest.raises(ValueError, match="vectors of picture 3 are damaged"):
+        Index.load(folder, engine)
+    (folder / FILE).write_bytes(whole)
+    with contextlib.closing(sqlite3.connect(folder / FILE)) as stored:
+        stored.execute("UPDATE pictures SET path = ? WHERE number = 7", (b"/pictures/other.png",))
+        stored.commit()
+    with pytest.raises(ValueError, match="vectors of picture 7 are damaged"):  # or their name
+        Index.load(folder, engine)
+    with contextlib.closing(sqlite3.connect(folder / FILE)) as stored:
+        stored.execute("UPDATE facts SET value = replace(value, '\"version\": ', '\"version\": 9')")
+        stored.commit()
+    with pytest.raises(ValueError, match=r"is an index of version 9\d, and this program reads \d"):
         Index.load(folder, engine)
     for damaged in (whole[: len(whole) // 3], b"not a database, but long enough to be looked at" * 50, b""):
         (folder / FILE).write_bytes(damaged)
@@ -275,7 +349,6 @@ def scenes_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from vsecore.data.extraction import extract
     from vsecore.data.features import open_precomp
     from vsecore.data.karpathy import load_karpathy
-    from vsecore.scenes.backbones import find_backbone
 
     root = tmp_path_factory.mktemp("album")
     make_photographs(root, 14)
@@ -291,7 +364,6 @@ def scenes_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_on_features_sees_new_pictures_as_it_saw_those_it_was_trained_on(scenes_run: Path) -> None:
     from vsecore.data.features import open_precomp
     from vsecore.encoding import encode
-    from vsecore.training import load_run
 
     engine = Engine.of_run(scenes_run / "run", features=scenes_run / "features")
     run, data = load_run(scenes_run / "run"), open_precomp(scenes_run / "features")
@@ -299,6 +371,21 @@ def test_a_run_on_features_sees_new_pictures_as_it_saw_those_it_was_trained_on(s
     files = [scenes_run / name for name in data.train.picture_ids]
     seen = np.stack([one.vectors for batch in engine.pictures(files) for one in batch])
     np.testing.assert_allclose(seen, pictures.vectors, atol=1e-5)
+    features = engine._features(torch.from_numpy(np.stack([engine._decode(files[0])])))
+    assert torch.equal(features, features.half().float())  # rounded as on disk
+
+
+def test_all_that_decides_the_vectors_is_in_the_fingerprint(scenes_run: Path) -> None:
+    run, network = load_run(scenes_run / "run"), find_backbone("scenes-cnn")
+
+    def fingerprint(tokenizer: Any = run.tokenizer, **options: Any) -> str:
+        return Engine(run.model, tokenizer, "mine", **{"backbone": network} | options).fingerprint
+
+    assert fingerprint() == Engine.of_run(scenes_run / "run", features=scenes_run / "features").fingerprint
+    other_words = run.recipe.tokenizer(["other", "words"])
+    others = [fingerprint(other_words), fingerprint(dtype="float32")]
+    others.append(fingerprint(backbone=MirroredBackbone(network)))
+    assert len({fingerprint(), *others}) == 4
 
 
 def test_a_run_on_features_needs_to_know_their_network(scenes_run: Path, tmp_path: Path) -> None:
@@ -308,6 +395,10 @@ def test_a_run_on_features_needs_to_know_their_network(scenes_run: Path, tmp_pat
     with pytest.raises(ValueError, match="features of width"):
         Engine.of_run(scenes_run / "run", backbone="scenes-vit")
     shutil.copytree(scenes_run / "features", tmp_path / "other")
+    made = json.loads((tmp_path / "other" / "meta.json").read_text())
+    (tmp_path / "other" / "meta.json").write_text(json.dumps(made | {"backbone_sha256": "0" * 64}))
+    with pytest.raises(ValueError, match=r"weights of scenes-cnn are not those that made.*--weights"):
+        Engine.of_run(scenes_run / "run", features=tmp_path / "other")
     rows = np.load(tmp_path / "other" / "train_ims.npy")
     np.save(tmp_path / "other" / "train_ims.npy", rows[::-1])
     with pytest.raises(ValueError, match="are not the features that"):

@@ -1,5 +1,6 @@
 """An index of sets: MaxSim proposes, the model's own similarity ranks, and next to nothing is lost."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,17 @@ def test_maxsim_proposes_what_the_exact_similarity_would_rank_first(similarity: 
         kept += len({one.number for one in found} & {one.number for one in exact})
         assert found[0].score == pytest.approx(exact[0].score, abs=1e-6)
     assert kept / 200 >= 0.99
+
+
+def test_a_picture_that_only_the_means_propose_is_found_too() -> None:
+    """MaxSim is content with one slot that fits, and more pictures have one than it may propose."""
+    x, y = np.eye(SHAPE[1], dtype=np.float32)[:2]
+    lures = np.stack([[x, -x, -x, -x]] * (PROPOSED + 50))
+    near = np.stack([0.9 * x + math.sqrt(1 - 0.9**2) * y] * 4)  # all of its slots fit nearly as well
+    index = index_of(np.concatenate([lures, near[None]]), "smooth_chamfer")
+    caption = np.stack([x] * 4)
+    caption[0] = -y  # which is like none of them
+    assert index.nearest(caption, 1)[0].number == len(lures) + 1 == index.exact(caption, 1)[0].number
 
 
 def test_the_models_own_similarity_decides_the_order() -> None:

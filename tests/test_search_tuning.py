@@ -108,6 +108,12 @@ def test_a_csv_that_cannot_be_used_is_told_with_its_line(album: Path, written: C
         read_captions(written(["../captions.csv", "x"]), album)
     with pytest.raises(ValueError, match="captions of 3 pictures: wanted at least 20"):
         read_captions(written(*captions_of(3)), album)
+    lines = [["0.png", "a dog\non two lines"], ["1.png", "with a \u2028 separator"], ["2.png", " "]]
+    with pytest.raises(ValueError, match=r"line 5: .*caption ''"):  # as an editor counts them
+        read_captions(written(*lines), album)
+    splits = read_captions(written(*lines[:2], *captions_of()[2:]), album)
+    captions = [caption for one in splits.values() for caption in one.captions]
+    assert {"a dog on two lines", "with a separator"} < set(captions)
     (album / "5.png").write_bytes(b"broken")
     with pytest.raises(ValueError, match=r"5\.png cannot be read as a picture"):
         read_captions(written(*captions_of()), album)
@@ -142,6 +148,59 @@ def test_a_tuned_run_knows_its_network_and_can_be_indexed(
     tuned = Engine.of_run(tmp_path / "run")
     assert tuned.backbone is not None and tuned.backbone.name == "scenes-cnn"
     assert tuned.fingerprint != engine.fingerprint
+
+
+def test_a_stopped_tuning_goes_on_with_the_same_bits(
+    engine: Engine, album: Path, written: Callable[..., Path], tmp_path: Path
+) -> None:
+    splits, told = read_captions(written(*captions_of()), album), []
+
+    def stop(line: str) -> None:
+        if line.startswith("epoch 1"):
+            raise KeyboardInterrupt
+
+    options = {"epochs": 2, "learning_rate": 0.01}
+    with pytest.raises(KeyboardInterrupt):
+        tune(engine, splits, tmp_path / "stopped", **options, tell=stop)
+    with pytest.raises(ValueError, match="holds a run already: resume it"):
+        tune(engine, splits, tmp_path / "stopped", **options, tell=stop)
+    resumed = tune(engine, splits, tmp_path / "stopped", **options, resume=True, tell=told.append)
+    assert not any("learned by heart" in line for line in told)  # that was seen before it was stopped
+    whole = tune(engine, splits, tmp_path / "whole", **options, resume=True, tell=told.append)
+    assert any("learned by heart" in line for line in told)  # nothing was there to go on with
+    pairs = zip(resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_a_run_is_tuned_at_a_fifth_of_its_rate(
+    engine: Engine,
+    album: Path,
+    written: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vsecore.search.tuning.check_overfit", lambda *_, **__: 100.0)
+    run = tune(engine, read_captions(written(*captions_of()), album), tmp_path / "run", epochs=1)
+    before = load_run(engine.source.run).recipe.training.learning_rate  # type: ignore[union-attr]
+    assert run.recipe.training.learning_rate == pytest.approx(before / 5)
+
+
+def test_tuning_goes_on_from_the_engines_weights_and_ends_if_the_model_collapses(
+    engine: Engine,
+    album: Path,
+    written: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vsecore.search.tuning.check_overfit", lambda *_, **__: 100.0)
+    splits, options = read_captions(written(*captions_of()), album), {"epochs": 1, "learning_rate": 1e-9}
+    run = tune(engine, splits, tmp_path / "run", **options)
+    weights = engine.model.state_dict()
+    for name, weight in run.model.state_dict().items():  # a rate of nearly nothing changes nearly nothing
+        torch.testing.assert_close(weight, weights[name].cpu(), atol=1e-6, rtol=0)
+    monkeypatch.setattr("vsecore.search.tuning.COLLAPSED", -1.0)
+    with pytest.raises(ValueError, match="the model has collapsed"):
+        tune(engine, splits, tmp_path / "other", **options)
 
 
 def test_pairs_that_cannot_be_learned_by_heart_end_the_work(engine: Engine) -> None:

@@ -9,6 +9,7 @@ from test_seam import assert_resumes_with_the_same_bits
 from torch import nn
 
 from vsecore.data.vocabulary import Vocabulary
+from vsecore.experiments import EXPERIMENTS
 from vsecore.losses import LOSSES, mmd
 from vsecore.pooling import GaussianPool, MaxPool, MeanPool, PIENetPool, Seq2SeqPool, SlotPool
 from vsecore.recipes import VARIANTS, Part, dive, get, pcme
@@ -52,10 +53,12 @@ def test_dive_carries_the_numbers_of_section_4_2_and_appendix_a():
         assert (recipe.name, recipe.dim) == (name, 1024) and "Kim" in recipe.source
         assert (training.epochs, training.learning_rate, training.set_factor) == (epochs, rate, part)
         assert (training.optimizer, training.batches) == ("AdamW", "pictures")
+        assert (training.weight_decay, training.clip_norm) == (1e-4, 1.0)  # of the released code
         assert training.batch_size == (128 if "bert" in name else 200)
         for tower in (recipe.image, recipe.text):
             pool = SlotPool(8, **tower.pool.options).predict
             assert (pool.slots, pool.iterations, pool.heads) == (4, 4, heads)
+            assert pool.dropout.p == 0.1
             assert pool.key.out_features == hidden and pool.learned_slots and pool.gru is None
             assert pool.norm_global is not None and pool.softmax_over == "slots"
         assert options_of(recipe.similarity, SIMILARITIES).alpha == 16
@@ -73,6 +76,23 @@ def test_dive_carries_the_numbers_of_section_4_2_and_appendix_a():
         dive.dive("region", "bert")
 
 
+def test_from_pixels_dive_differs_in_its_network_alone():
+    """Appendix A: for how long the network rests, and how fast it learns then."""
+    wanted = {
+        "gru": ("resnet152", 224, 50, 1.0),
+        "bert": ("resnext101_32x8d.fb_wsl_ig1b_ft_in1k", 512, 1, 0.1),
+    }
+    for text, (network, side, rests, factor) in wanted.items():
+        recipe, grid = get(f"dive_pixels_{text}"), get(f"dive_grid_{text}")
+        assert recipe.image.encoder.name == "pixels"
+        assert recipe.image.encoder.options["network"] == network
+        assert recipe.view().side == side
+        assert (recipe.training.frozen_epochs, recipe.training.picture_factor) == (rests, factor)
+        training = replace(grid.training, frozen_epochs=rests, picture_factor=factor)
+        image = replace(grid.image, encoder=recipe.image.encoder)
+        assert recipe == replace(grid, name=recipe.name, source=recipe.source, image=image, training=training)
+
+
 def test_the_global_feature_is_made_as_the_papers_say():
     scale = {"dim": 8, "text.encoder.word_dim": 4}
     for name, picture in (("dive_grid_gru", MeanPool), ("dive_region_gru", MaxPool), ("pvse_grid", MeanPool)):
@@ -83,8 +103,15 @@ def test_the_global_feature_is_made_as_the_papers_say():
         one, two = (model.encode_captions(torch.tensor([[4, 5, last]])).elements for last in (6, 7))
         assert torch.equal(one[:, :2], two[:, :2]) and not torch.equal(one[:, 2], two[:, 2])
     assert get("dive_grid_bert").text.pool.options["global_pool"] == "max"
-    positions = {name: get(name).image.pool.options.get("positions") for name in NAMES[:2]}
-    assert positions == {"dive_grid_gru": "grid", "dive_region_gru": None}
+    positions = {
+        name: [tower.pool.options.get("positions") for tower in (get(name).image, get(name).text)]
+        for name in ("dive_grid_gru", "dive_region_gru", "dive_grid_bert")
+    }
+    assert positions == {
+        "dive_grid_gru": ["grid", "line"],
+        "dive_region_gru": [None, "line"],
+        "dive_grid_bert": ["grid", None],  # BERT knows where its words stand
+    }
 
 
 def test_pvse_and_pcme_carry_their_numbers():
@@ -108,6 +135,7 @@ def test_pvse_and_pcme_carry_their_numbers():
         (loss,) = recipe.losses
         soft = options_of(loss, LOSSES)
         assert (soft.samples, soft.kl_weight) == (7, 1e-5)
+        assert (soft.scale.item(), soft.shift.item()) == (30, 30)  # 15 where σ(2x) is written for σ(x)
 
 
 def test_a_variant_changes_what_it_names_and_nothing_else():
@@ -153,11 +181,34 @@ def test_the_variants_are_what_they_say():
     assert built("softmax_over_elements").text_pool.predict.softmax_over == "elements"
     weights = {part.name: part.weight for part in get("dive_grid_gru+without_mmd").losses}
     assert weights == {"triplet": 1, "mmd": 0, "diversity": 0.01}
-    assert get("dive_grid_gru+dive_coco").training.set_factor == 0.1
+    coco = get("dive_region_gru+dive_coco").training
+    assert (coco.learning_rate, coco.set_factor) == (1e-3, 0.1)
+    later = get("dive_region_gru+later_hardest").losses[0]
+    assert options_of(later, LOSSES).warmup_epochs == 1
     kernel = get("dive_region_gru+gaussian_kernel").losses[1]
     assert options_of(kernel, LOSSES).squared
     x, y = torch.randn(3, 4), torch.randn(5, 4)
     assert not torch.isclose(mmd(x, y), mmd(x, y, squared=True))
+
+
+def test_other_modules_have_the_global_feature_that_dive_has_on_the_same_features():
+    """The maximum of regions, the mean of cells: so nothing but the module differs."""
+    arms = EXPERIMENTS["set_similarities"]
+    for kind in ("grid", "region"):
+        wanted = get(f"dive_{kind}_gru").image.pool.options["global_pool"]
+        for arm in ("PIE-Net", "PIE-Net, Chamfer", "PIE-Net, MP", "PIE-Net, MIL", "Transformer"):
+            ((name,),) = (system.recipes for system in arms.systems(arm, kind))
+            pool = get(name).image.pool
+            assert pool.name == ("transformer_set" if arm == "Transformer" else "pie_net")
+            assert pool.options["global_pool"] == wanted
+            assert get(name).similarity == get(f"dive_{kind}_gru{_SIMILARITY.get(arm, '')}").similarity
+
+
+_SIMILARITY = {
+    "PIE-Net, Chamfer": "+chamfer",
+    "PIE-Net, MP": "+match_probability",
+    "PIE-Net, MIL": "+mil",
+}
 
 
 def test_one_slot_gives_one_vector_and_smooth_chamfer_the_cosine():

@@ -143,6 +143,19 @@ def test_training_keeps_no_cosines_beyond_its_room(tiny_blocks):
     assert max(saved) <= 40 * 2 * 3
 
 
+@pytest.mark.parametrize(("room", "times"), [(2**27, 1), (0, 2)])
+def test_cosines_are_computed_twice_only_if_they_do_not_fit(monkeypatch, v, t, room, times):
+    monkeypatch.setitem(sets.KEPT, "cpu", room)
+    seen = []
+
+    def score(cosines):
+        seen.append(cosines.numel())
+        return sets._chamfer(cosines)
+
+    sets._compare(v.requires_grad_(), t, score).sum().backward()
+    assert len(seen) == times
+
+
 @each
 def test_gradient_is_that_of_the_values(function, v, t):
     v, t = v[:2].requires_grad_(), t[:3].requires_grad_()
@@ -273,6 +286,14 @@ def test_half_precision_is_within_a_hundredth_of_float64(function, dtype):
     assert found.dtype == torch.float32
     elements = 1 if function is not EVERY["match_probability_sum"] else 16  # a sum of so many
     assert (found.double() - function(v, t)).abs().max() < 0.01 * elements
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_lifted_before_anything_is_computed(function, dtype):
+    """All that is lost is what the numbers lost when they were stored."""
+    v, t = drawn(3, 2, dim=64).to(dtype), drawn(5, 3, dim=64, seed=1).to(dtype)
+    assert torch.equal(function(v, t), function(v.float(), t.float()))
 
 
 @each

@@ -189,6 +189,23 @@ def test_attention_is_kept_only_on_request():
     assert "attention" not in module.state_dict()
 
 
+def test_attention_that_is_kept_is_the_mean_over_heads():
+    """Either half of keys and queries alone is a module with one head; together they are its two heads."""
+    x, mask, _ = batch()
+    two = trained(slots(heads=2, iterations=1))
+    alone = []
+    for half in (slice(0, 4), slice(4, 8)):
+        one = trained(slots(hidden=4, iterations=1))
+        one.load_state_dict(
+            two.state_dict()
+            | {name: two.state_dict()[name][half] for name in ("query.weight", "key.weight", "value.weight")}
+            | {"out.weight": two.out.weight[:, half]}
+        )
+        alone.append(kept(one, x, mask))
+    assert not torch.allclose(*alone)
+    torch.testing.assert_close(kept(two, x, mask), sum(alone) / 2)
+
+
 def test_the_last_round_of_fewer_rounds_is_a_round_of_more():
     x, mask, _ = batch()
     two, four = trained(slots(iterations=2)), trained(slots(iterations=4))
@@ -266,6 +283,21 @@ def test_a_part_is_left_out_in_training_only():
     torch.testing.assert_close(module(x, whole, mask), trained(slots())(x, whole, mask))
     module.train()
     assert not torch.allclose(module(x, whole, mask), module(x, whole, mask))
+
+
+@pytest.mark.parametrize("silent", ["out", "mlp"])
+def test_of_what_slots_receive_and_of_the_hidden_layer_a_part_is_left_out(silent):
+    module = trained(slots(drop=0.5, iterations=1)).train()
+    for parameter in getattr(module, silent).parameters():
+        parameter.data.zero_()  # so that only the other one can tell
+    x, mask, _ = batch()
+    assert not torch.allclose(module.slots_of(x, mask), module.slots_of(x, mask))
+
+
+def test_the_hidden_layer_of_a_round_is_a_gelu_four_times_as_wide():
+    first, activation, _, last = slots().mlp
+    assert isinstance(activation, torch.nn.GELU)
+    assert (first.out_features, last.in_features) == (4 * DIM, 4 * DIM)
 
 
 # Numbers.

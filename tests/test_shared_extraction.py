@@ -194,14 +194,13 @@ def test_a_folder_of_other_features_is_refused_by_all(
     assert contents(folder) == before
 
 
-def test_a_little_coco_by_accelerate_launch(tmp_path: Path) -> None:
+def test_a_little_coco_by_torchrun(tmp_path: Path) -> None:
     coco = make_coco(tmp_path / "coco")
     shared = tmp_path / "shared"
-    launch = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"]
-    port = ["--main_process_port", str(free_port()), "--mixed_precision", "no", "--dynamo_backend", "no"]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     command = ["-m", "vsecore", "data", "extract", coco, shared, "--backbone", "scenes-cnn"]
     options = ["--dtype", "float32", "--batch-size", "2"]
-    words = [sys.executable, *launch, *port, *command, *options]
+    words = [sys.executable, *launch, *command, *options]
     done = subprocess.run(words, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("'train'") == 1, done.stdout  # said once

@@ -15,7 +15,9 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import faiss
 import jupytext
+import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import Ridge
@@ -45,6 +47,7 @@ from vsecore.losses import (
 )
 from vsecore.losses.captioning import captioning_loss
 from vsecore.mining import mine_offline_negatives
+from vsecore.search.reference import flat, quantised, top
 from vsecore.sets import SlotSetPrediction
 from vsecore.similarity import cosine
 from vsecore.training import System
@@ -661,6 +664,41 @@ def way_back_of_a_gather() -> None:
     torch.testing.assert_close(taught("18")["gather_backward"](gradients, 1), theirs)
 
 
+def indexed() -> tuple[np.ndarray, np.ndarray]:
+    dice = np.random.default_rng(7)
+    return tuple(dice.standard_normal((rows, 16)).astype(np.float32) for rows in (400, 5))
+
+
+def search_in_blocks() -> None:
+    vectors, queries = indexed()
+    for query, wanted in zip(queries, top(flat(vectors), queries), strict=True):
+        assert taught("19")["exact_search"](vectors, query, 10, 7)[1].tolist() == wanted.tolist()
+
+
+def search_in_cells() -> None:
+    vectors, queries = indexed()
+    index = quantised("IVF8,Flat", vectors, vectors)
+    index.nprobe = 3
+    centres = index.quantizer.reconstruct_n(0, 8)
+    cell_of = index.quantizer.search(vectors, 1)[1][:, 0]
+    members = [np.flatnonzero(cell_of == cell) for cell in range(8)]
+    for query, wanted in zip(queries, top(index, queries), strict=True):
+        found = taught("19")["search_cells"](query, centres, members, vectors, 10, 3)
+        assert found.tolist() == wanted.tolist()
+
+
+def search_by_codes() -> None:
+    vectors, queries = indexed()
+    index = quantised("PQ4x4", vectors, vectors)
+    codebooks = faiss.vector_to_array(index.pq.centroids).reshape(4, 16, 4)
+    packed = faiss.vector_to_array(index.codes).reshape(len(vectors), 2)  # two codes a byte
+    codes = np.stack([packed & 15, packed >> 4], 2).reshape(len(vectors), 4)
+    for query in queries:
+        mine = taught("19")["scores_from_codes"](query, codebooks, codes)
+        theirs, rows = index.search(query[None], len(vectors))
+        np.testing.assert_allclose(mine[rows[0]], theirs[0], atol=1e-4)
+
+
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
@@ -730,6 +768,9 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("18", "epoch_order"): orders_of_epochs,
     ("18", "cached_step"): gradient_of_a_whole_batch,
     ("18", "gather_backward"): way_back_of_a_gather,
+    ("19", "exact_search"): search_in_blocks,
+    ("19", "search_cells"): search_in_cells,
+    ("19", "scores_from_codes"): search_by_codes,
 }
 
 

@@ -9,7 +9,7 @@ from vsecore.typed import short
 
 BYTES = 4  # bytes of a weight in float32
 COPIES = 4  # of a text while it is read: bytes, characters, lines, and the result
-SMALL = 2**20  # bytes of a text that fits into any memory; to ask the system takes longer than to read it
+SMALL = 2**20  # bytes of a text that fits into any memory; asking the system takes longer than reading it
 
 
 def check_room(what: str, weights: int) -> None:

@@ -780,7 +780,7 @@ lesson.report(
 # ## One vector at a time
 #
 # Which vectors of a set matter? Table 5 of the paper keeps one of them, or leaves one out, first in the pictures' sets, then in the captions'.
-# The other side's sets stay whole.
+# The other side's sets stay whole. Here we use our short training; [the evidence page](../evidence/dive.md) has the longer ones.
 
 # %%
 kept = {f"only {k + 1}": [k] for k in range(K)}
@@ -938,8 +938,9 @@ Markdown(
         "By mean rsum, the highest first (in brackets, how many seeds): "
         + "; ".join(f"{arm} ({len(studied[arm].seeds)})" for arm in dots.by_rsum(studied))
         + "."
-        if studied
-        else "These trainings are still missing; the cell shows them once they are recorded."
+        if len(studied) > 1
+        else "These trainings take hours, and there are not yet two systems to compare. The cell shows them "
+        "once they are recorded."
     )
     + (f"\n\nThe claims that can be judged:\n{judged}" if judged else "")
     + "\n\n**How sure we are.** A verdict needs five seeds on each side; a system with fewer dots can still change its place. A system may "

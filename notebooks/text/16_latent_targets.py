@@ -66,9 +66,9 @@ plots.house_style()
 # %% [markdown]
 # ## A second opinion on every caption
 #
-# A contrastive loss keeps of a caption only what tells it from the other captions of its batch; the rest is suppressed. But there are networks
+# A contrastive loss keeps only what tells a caption from the others in its batch; the rest is suppressed. But there are networks
 # that have read a great many sentences, and give every sentence a vector. `MiniLM`, a *sentence encoder* {cite}`reimers2019sbert`, is one.
-# Which captions does it think similar? The first line is the query; the cosine stands beside the others.
+# Which captions does it think similar? The first line is the query; the others show their cosine with it.
 
 # %% tags=["hide-input"]
 features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
@@ -93,7 +93,7 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # *Latent target decoding* (LTD) {cite}`bleeker2023ltd` uses these vectors as *targets*: beside matching pictures, a caption's vector must allow a small decoder
-# to predict MiniLM's. The sentence encoder only reads the training captions, once. The decoder is thrown away after training.
+# to predict MiniLM's. The sentence encoder reads the training captions once. The decoder is thrown away after training.
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(8.6, 2.7))
@@ -139,8 +139,8 @@ plots.show(
 )
 
 # %% [markdown]
-# We train a small system (BL, the paper's *baseline*) by InfoNCE, and another with a target added. The multiplier in the callback comes below; ours
-# learns faster than the paper's, since our trainings take a hundred steps.
+# We train a small system (BL, the paper's *baseline*) with InfoNCE, and another with a target added. The multiplier in the callback is explained below;
+# ours learns faster than the paper's, since our trainings take only a hundred steps.
 
 # %%
 small = {"dim": 64, "text.encoder.word_dim": 32}
@@ -182,8 +182,8 @@ best = {name: run.best["rsum"] for name, run in (("BL", baseline), ("LTD", ltd))
 lesson.report("16_first", best)
 
 # %% [markdown]
-# What does a caption's vector still say? We let a decoder predict MiniLM's vector from it, and look for the training caption that MiniLM puts nearest
-# to the prediction. So that BL can answer too, it gets a decoder of its own, trained afterwards on vectors that no longer change.
+# What does a caption's vector still say? We let a decoder predict MiniLM's vector from it, and look for the training caption whose MiniLM
+# vector is nearest to the prediction. BL has no decoder, so both systems get a new one, trained afterwards on vectors that no longer change.
 
 
 # %%
@@ -237,8 +237,8 @@ Markdown(
 # \end{aligned}
 # $$
 #
-# One could decode the caption's *words*, one after the other (the paper's input target decoding, ITD). But the words before a word help, so that
-# such a decoder can neglect $z$. Here nothing else helps: what $z$ does not hold, no prediction has.
+# One could decode the caption's *words*, one after the other (the paper's input target decoding, ITD). But each word can be
+# guessed from the words before it, so such a decoder can neglect $z$. Here only $z$ helps: the decoder cannot predict what $z$ has lost.
 #
 # ```{exercise} A decoder of three layers
 # :label: ex-16-decoder
@@ -296,13 +296,13 @@ print("vsecore.losses agrees")
 # ````{solution} ex-16-loss
 # :class: dropdown
 #
-# Each prediction meets its own target only. A loss of 0 is a perfect direction, 1 a right angle.
+# Each prediction is compared with its own target only. A loss of 0 means the same direction, 1 a right angle.
 # ````
 #
 # ## A weight or a bound?
 #
-# Two losses must become one. The *dual objective* adds them, with a weight $\beta$. The *constraint* says how good the reconstruction must be, and no
-# better: below a bound $\eta$.
+# Two losses must become one. The *dual objective* adds them, with a weight $\beta$. The *constraint* asks for a reconstruction that is
+# good enough: its loss must not exceed a bound $\eta$.
 #
 # $$
 # \begin{aligned}
@@ -313,7 +313,7 @@ print("vsecore.losses agrees")
 # $$
 #
 # In equation 9 the model descends and the *Lagrange multiplier* $\lambda$ ascends. While the bound is not met, $\lambda$ grows, and with it the gradient of
-# the reconstruction. Once it is met, $\lambda$ falls, at last to zero, where only the contrastive loss is left. A weight $\beta$ never stops pushing.
+# the reconstruction. Once it is met, $\lambda$ falls; at zero, only the contrastive loss is left. A weight $\beta$ never stops pushing.
 #
 # ```{exercise} The weight behind the multiplier
 # :label: ex-16-weight
@@ -332,12 +332,12 @@ check("16.weight", your_factor)
 # ````{solution} ex-16-weight
 # :class: dropdown
 #
-# $\lambda / \eta = 5$. So the constraint starts with a stronger pull than the dual objective, the tighter the bound the more.
+# $\lambda / \eta = 5$. So the constraint starts with a stronger pull than the dual objective, and a tighter bound pulls harder still.
 # ````
 #
 # ## The multiplier
 #
-# The gradient of equation 9 by $\lambda$ is $g = \ell_{\mathrm{rec}} / \eta - 1$. In each step the multiplier is used, then moved. A velocity $u$ smooths the
+# The gradient of equation 9 with respect to $\lambda$ is $g = \ell_{\mathrm{rec}} / \eta - 1$. In each step the multiplier is used, then moved. A velocity $u$ smooths the
 # noise of batches, with a momentum of $\alpha = 0.9$ and a dampening of the same size:
 #
 # $$
@@ -352,7 +352,7 @@ check("16.weight", your_factor)
 # ```{exercise} The multiplier's path
 # :label: ex-16-multiplier
 #
-# `rec` holds the losses of a training, step by step. Return the value of $\lambda$ that is *used* in each step, a list.
+# `rec` holds the losses of a training, step by step. Return a list: the value of $\lambda$ that is *used* in each step.
 # ```
 
 # %%
@@ -385,7 +385,7 @@ print("vsecore.losses.LagrangeMultiplier takes the same path")
 # ````{solution} ex-16-multiplier
 # :class: dropdown
 #
-# The limits hold the multiplier itself, after each step.
+# The limits apply to the multiplier itself, after each step.
 # ````
 #
 # ## A controller that winds up
@@ -458,8 +458,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Turn the knobs yourself. A fast multiplier overshoots and swings, a slow one lets the bound be violated for long. Momentum here is $\alpha$, with a
-# dampening of the same size.
+# Turn the knobs yourself. A fast multiplier overshoots and swings, a slow one leaves the bound violated for a long time. The dampening
+# always equals the momentum $\alpha$.
 
 # %% tags=["hide-input"]
 choices = {
@@ -585,8 +585,8 @@ Markdown(
 # One seed is not enough to name a winner. In the paper the best is in the middle, neither the tightest nor the loosest.
 # ````
 #
-# These are the four panels of the paper's figure 3 ($\lambda = 0$ is drawn at the foot of its axis). It reads five things from them; look for each. $\lambda$ rises until the bound is met, then falls (1), and rises
-# again if the loss goes back above the bound (2). The reconstruction loss comes to its bound, unless that is too low (3). The lowest reconstruction loss does not
+# These are the four panels of the paper's figure 3 ($\lambda = 0$ is drawn at the foot of its axis). The paper reads five things from them; look for each. $\lambda$ rises until the bound is met, then falls (1), and rises
+# again if the loss goes back above the bound (2). The reconstruction loss converges to its bound, unless that is too low (3). The lowest reconstruction loss does not
 # give the highest recall (4). The contrastive loss hardly depends on the bound (5): does that hold here for the tightest?
 #
 # ## Break it: a bound that cannot be met
@@ -616,14 +616,14 @@ lesson.report("16_broken", short_sums | {"λ at the end": broken_seen["λ"][-1]}
 # :class: dropdown
 #
 # Any bound up to about 0.0015. $\lambda / \eta$ is then tens of thousands: gradient clipping keeps the step small, but nearly all of it serves the reconstruction. The caption
-# tower learns to speak to the decoder and not to pictures.
+# tower learns to please the decoder, not to match pictures.
 # ````
 #
 # ## Other losses, other towers
 #
-# The paper adds LTD to the triplet loss as well. To keep that from a collapse it normalises each dimension over the batch (*batch norm*) before vectors are
-# scaled to length one. All our trainings do so, since it also makes short ones faster. We compare with and without, for the triplet loss, and add LTD
-# to the paper's other towers: VSRN, with a graph over the regions, and TERN, with Transformers on both sides.
+# The paper adds LTD to the triplet loss as well. To keep it from collapsing, the paper normalises each dimension over the batch (*batch norm*) before vectors are
+# scaled to length one. BL and LTD do so in this notebook, since short trainings then also learn faster. Now we train the triplet loss with and
+# without batch norm, and add LTD to the paper's other towers: VSRN, with a graph over the regions, and TERN, with Transformers on both sides.
 
 # %%
 vsrn = get(f"vsrn_{features}").override({k: v for k, v in small.items() if "pool" not in k})
@@ -651,14 +651,14 @@ for name, losses in (("TERN", [contrast]), ("TERN + LTD", [contrast, target])):
 lesson.report("16_tern", transformers)
 
 # %% [markdown]
-# The first two rows show what batch norm is for. A few epochs with one seed cannot tell small differences between the others, and deep towers have
-# hardly begun to learn; the paper's tables 2 and 3 are of whole trainings. What these rows show is that the same loss fits them all: whatever gives a
-# caption one vector can have a target.
+# The first two rows of the first table show what batch norm is for. A few epochs with one seed cannot settle small differences between the others, and the deep
+# towers have hardly begun to learn; the paper's tables 2 and 3 come from full trainings. The point here is that the same loss fits them all: any tower that
+# gives a caption one vector can have a target.
 #
-# ## Against the mark of the last notebook
+# ## Does a target help against a shortcut?
 #
 # In [Feature suppression](15_feature_suppression.ipynb), a number on each picture and in its captions gave the answer away, and InfoNCE relied on it.
-# MiniLM reads the number too, but also the rest of the sentence. We train the three objectives with such numbers.
+# MiniLM reads the number too, but also the rest of the sentence. We train all three objectives on numbered pictures and captions.
 
 # %% tags=["hide-input"]
 marks = Marks(dataset, seed)
@@ -702,11 +702,11 @@ for row in rows:
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# Each row says how well a probe reads one kind of fact from a caption's vector: 50 is chance, and more is better. Nobody asks a target to forget the
-# number; the question is what survives beside it. One seed cannot settle small differences. [The evidence page](../evidence/ltd.md) has the same probes
+# Each row says how well a probe reads one kind of fact from a caption's vector: 50 is chance, and more is better. The number may stay; the
+# question is what else survives. One seed cannot settle small differences. [The evidence page](../evidence/ltd.md) has the same probes
 # for our longer trainings, from several seeds and without numbers.
 #
-# Now we take the numbers away from pictures and captions, and search again. The rsum:
+# Now we take the numbers away from pictures and captions, and search again. This is the rsum:
 
 # %%
 lesson.report("16_numbers_gone", gone)
@@ -715,8 +715,8 @@ lesson.report("16_numbers_gone", gone)
 # ## The mean of some weights
 #
 # The paper evaluates *averaged snapshots*: the mean of the weights at five steps in the last tenth of each epoch (stochastic weight averaging,
-# SWA {cite}`izmailov2018swa`). Training goes on with the weights as they are, so the same steps can be seen with and without. All our trainings so far
-# used averages; here is BL without.
+# SWA {cite}`izmailov2018swa`). Training goes on with the weights as they are, so the same steps can be evaluated with and without averages. BL and LTD have
+# used averages so far; here is BL without.
 
 # %%
 as_they_are, _ = trained("+without_averaging")
@@ -738,9 +738,9 @@ plots.show(
 #
 # ## What each one leaves out
 #
-# The paper's figure 4 compares the first five captions of BL and of LTD. We do the same for two pictures: that where LTD gains most true captions,
-# and that where it loses most. The tick is the truth, which on scenes we know. Below stand the words that at least two own captions have, and none
-# of the five.
+# The paper's figure 4 compares the first five captions of BL and of LTD. We do the same for two pictures: the one where LTD gains the most true captions,
+# and the one where it loses the most. A tick marks a true caption; on scenes, we know the truth. Below are words that at least two of the picture's own
+# captions use and none of the five has.
 
 # %% tags=["hide-input"]
 ranked = {
@@ -826,7 +826,7 @@ check("16.cost", your_count)
 # 2,490,368: less than a thousandth of what a ResNet-50 takes for the picture. At search time there is no decoder at all.
 # ````
 #
-# Measured on towers of width 256, with targets from the cache: the time of a step, forwards and backwards, taken in turns.
+# We time a step of each system, forwards and backwards, in turns. The towers have width 256, and the targets come from the cache.
 
 # %% tags=["nbval-ignore-output"]
 wide, systems = small | {"dim": 256, "text.encoder.word_dim": 300}, {}
@@ -847,7 +847,7 @@ lesson.report("16_cost", {"a step of LTD, in % of one of BL": 100 * ratio})
 # %% [markdown]
 # ## Is it worth it?
 #
-# Our recorded trainings are longer, and of several seeds. First the objectives:
+# Our recorded trainings are longer, with several seeds. First the objectives:
 
 
 # %% tags=["hide-input"]
@@ -954,7 +954,7 @@ check("16.explore", (your_expectation, your_finding))
 #
 # - A sentence encoder reads the training captions once; a decoder must predict its vectors, so that a caption's vector keeps what the sentence says.
 # - A bound says how good the prediction must be; a multiplier holds it there and lets go once it is met.
-# - A multiplier that is not kept above zero winds up, and answers late.
+# - A multiplier that may fall below zero winds up, and reacts late.
 # - A bound that is too tight takes over the training; one that can be met leaves most of it to the contrastive loss.
 #
 # ## Where to read on

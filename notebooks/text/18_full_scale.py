@@ -159,7 +159,7 @@ lesson.report(
 # ## A dress rehearsal
 #
 # Before the hours begin, everything should run once: write, open, train, save. We write a small share of COCO's pictures at their exact widths
-# into a folder, in the format that the field shares, and open it as a *memory map*: the file looks like an array, and a
+# into a folder, in the format that the field shares, and open it without reading it: the file looks like an array, and a
 # row is read when somebody asks for it.
 
 # %%
@@ -184,7 +184,8 @@ plots.show(
 )
 
 # %% [markdown]
-# Each step touches its 128 rows, wherever they lie, and nothing between them. What was read once stays in the system's cache as long as memory lasts. After
+# Each step reads its 128 rows, wherever they lie, and nothing between them. A *memory map*, the usual way to open such a file, looks
+# the same, but when a row is touched, the system reads its neighbours too, many times as much as we want. What was read once stays in the system's cache as long as memory lasts. After
 # that, the disk must find the rows again. Solid-state disks can; for others, copy the features to a local disk first.
 #
 # Now we plan the training on this share, and then it really runs.
@@ -710,6 +711,9 @@ lesson.report(
 # accelerate launch --multi_gpu -m vsecore train vsepp_region_gru --data features/rehearsal --resume
 # ```
 #
+# Whether two processes really end where one ends, and how fast features on disk are, is measured in
+# [What full scale costs](../evidence/costs.md).
+#
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |
 # | joint batch over processes (CLIP, figure 3) | `gather_backward` | `vsecore.training.distributed.gather` |
@@ -822,7 +826,7 @@ folder.cleanup()
 # ## Summary
 #
 # - A few real steps tell what a training costs: count steps and bytes, time a step, multiply.
-# - A rehearsal at the exact shape finds what breaks before the hours begin; a memory map reads only the rows of a step.
+# - A rehearsal at the exact shape finds what breaks before the hours begin; features on disk are read row by row.
 # - A run resumes with the same bits if everything random is a function of the seed, the epoch and the row.
 # - Gradient caching and a gather with its way back both give the whole batch's gradient; small batches added up do not.
 #

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,8 @@ def damage(path: Path, draw: Draw) -> str:
         ".json": [_json, _json, _json],
         ".npy": [_array, _array, _npy_header],
         ".txt": [_lines, _lines],
+        ".csv": [_lines, _lines],
+        ".sqlite": [_bytes, _bytes, _cell],
         ".safetensors": [_tensors, _facts, _facts],
         ".pth": [_pth, _pth],
         ".jpg": [_picture, _picture],
@@ -133,7 +137,7 @@ def _lines(path: Path, draw: Draw) -> str:
     elif way == "odd":
         words = lines[row].split(" ")
         words[draw(st.integers(0, len(words) - 1))] = draw(
-            st.sampled_from(["nan", "inf", "1e999", "x", "#", "-"])
+            st.sampled_from(["nan", "inf", "1e999", "x", "#", "-", '"', ",", "..", "/"])
         )
         lines[row] = " ".join(words)
     content = "\n".join(lines).encode()
@@ -195,6 +199,24 @@ def _npy_header(path: Path, draw: Draw) -> str:
     to = draw(st.sampled_from(odd)).encode()
     path.write_bytes(content.replace(shape, to[: len(shape)].ljust(len(shape)), 1))
     return f"header says shape {to!r}"
+
+
+def _cell(path: Path, draw: Draw) -> str:
+    """Another value in a table of SQLite, which lets any value stand anywhere."""
+    with contextlib.closing(sqlite3.connect(path)) as opened:
+        told = opened.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        )
+        table = draw(st.sampled_from([name for (name,) in told]))
+        columns = [row[1] for row in opened.execute(f"PRAGMA table_info({table})")]
+        column = draw(st.sampled_from(columns))
+        value = draw(
+            st.sampled_from([0, -1, 1.5, "x", "", b"", b"\xff", b"../../outside", "x" * 10_000, "{}"])
+        )
+        with contextlib.suppress(sqlite3.IntegrityError):  # it refuses another type of its own key
+            opened.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = 1", (value,))
+        opened.commit()
+    return f"{table}.{column} is {value!r:.40}"
 
 
 def _tensors(path: Path, draw: Draw) -> str:

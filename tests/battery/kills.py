@@ -1,4 +1,4 @@
-"""Kill trainings, extractions and imports at random moments, resume them, and see whether anything is lost.
+"""Kill work of each kind at random moments, resume it, and see whether anything is lost.
 
     python tests/battery/kills.py            # twenty kills of each
     python tests/battery/kills.py --kills 3
@@ -10,10 +10,12 @@ disk. At the end everything must be as if nothing had ever been killed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import signal
 import socket
+import sqlite3
 import sys
 import tempfile
 import time
@@ -25,6 +27,7 @@ os.environ.setdefault("VSECORE_BATCH", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
+from towers import make_towers
 
 from battery.kinds import SMALL, make_album, make_features, make_table
 from vsecore import cli
@@ -162,6 +165,29 @@ def importing(kills: int, dice: random.Random, folder: Path) -> tuple[int, list[
     return met, _differing(folder)
 
 
+def indexing(kills: int, dice: random.Random, folder: Path) -> tuple[int, list[str]]:
+    """Kills of an indexing, and in which tables the index differs in the end."""
+    import vsecore.search.tuning  # noqa: F401  imported once, so that kills meet the work and not the imports
+
+    make_album(folder, pictures=1500)
+    make_towers(folder / "clip", "clip")
+
+    def command(name: str) -> list[str]:
+        options = ["--recipe", str(folder / "clip"), "--index", str(folder / name)]
+        return ["search", "index", str(folder / "images"), *options]
+
+    seconds = finish(command("whole"))
+    met = kill_and_go_on(command("killed"), seconds / 4, kills, dice)
+    whole, killed = (_tables(folder / name / "index.sqlite") for name in ("whole", "killed"))
+    return met, [name for name in whole if whole[name] != killed[name]]
+
+
+def _tables(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Return the rows of an index's tables; what it calls itself on a server is its own."""
+    with contextlib.closing(sqlite3.connect(path)) as opened:
+        return {name: opened.execute(f"SELECT * FROM {name}").fetchall() for name in ("pictures", "problems")}
+
+
 def _differing(folder: Path) -> list[str]:
     """Return the files that are not the same in a folder that was killed and in one that was left alone."""
     whole, killed = ({path.name: path for path in (folder / name).iterdir()} for name in ("whole", "killed"))
@@ -182,6 +208,7 @@ def main() -> None:
         "extraction": extraction,
         "extraction by two": shared_extraction,
         "import": importing,
+        "indexing": indexing,
     }
     parser.add_argument("--only", nargs="+", choices=work, default=work, help="kinds of work")
     options = parser.parse_args()

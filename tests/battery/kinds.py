@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import csv
+import importlib.util
 import json
 import shutil
 import zipfile
@@ -15,6 +17,7 @@ import timm
 import torch
 from PIL import Image
 from small import make_bert
+from towers import make_towers
 
 from battery.attempt import Defect, Said, library, vse
 from vsecore import records
@@ -369,6 +372,60 @@ def _weights(folder: Path, whole: Path) -> bool:
     return works
 
 
+# One's own pictures: their index, and captions of one's own.
+
+
+def make_index(folder: Path) -> None:
+    """An index of pictures, and the model that it was built with."""
+    make_album(folder)
+    make_towers(folder / "clip", "clip")
+    command = ["search", "index", folder / "images", "--recipe", folder / "clip", "--index", folder / "index"]
+    assert vse(*command).works
+
+
+def _index(folder: Path, whole: Path) -> bool:
+    """Asked, and asked again when it was brought up to date, it answers as before; or it is refused."""
+
+    def ask(index: Path) -> Said:
+        return vse("search", "a big dog", "--top", 3, "--index", index)
+
+    wanted, asked = ask(whole / "index").out, ask(folder / "index")
+    if asked.works and asked.out != wanted:
+        raise Defect(f"silent: other answers:\n{asked.out}")
+    renewed = vse("search", "index", whole / "images", "--index", folder / "index")
+    if renewed.works and ask(folder / "index").out != wanted:
+        raise Defect("silent: brought up to date, and gives other answers")
+    return asked.works and renewed.works
+
+
+def make_captions(folder: Path) -> None:
+    """A table of captions of one's own, some of them quoted, and the pictures."""
+    (folder / "images").mkdir()
+    with (folder / "captions.csv").open("w", newline="", encoding="utf-8") as file:
+        lines = csv.writer(file)
+        lines.writerow(["file", "caption", "split"])
+        for name, split, captions in _make_pictures(folder / "images", train=20):
+            for caption in captions[:2]:
+                lines.writerow([name, f'"{caption}", they say', {"val": "dev"}.get(split, split)])
+
+
+def _captions(folder: Path, whole: Path) -> bool:
+    """Read, every picture has captions and is in one split."""
+    from vsecore.search.tuning import read_captions
+
+    def read() -> None:
+        splits = read_captions(folder / "captions.csv", folder / "images").values()
+        files = [file for split in splits for file in split.files]
+        captions = [caption for split in splits for caption in split.captions]
+        if len(set(files)) != len(files) or not all(map(str.strip, captions)):
+            raise Defect("silent: a picture twice, or a caption without a word")
+        for split in splits:
+            if set(split.owner) != set(range(len(split.files))):
+                raise Defect(f"silent: a picture of {split.name} without captions")
+
+    return library("read_captions", read).works
+
+
 KINDS = [
     Kind("annotations (Karpathy)", make_album, ("dataset_album.json",), _photographs),
     Kind("annotations (Flickr8k)", make_flickr8k, ("*.txt",), _photographs),
@@ -386,6 +443,11 @@ KINDS = [
     Kind("word vectors", make_vectors, ("vectors.txt",), _vectors),
     Kind("weights", make_weights, ("weights.*",), _weights),
 ]
+if importlib.util.find_spec("qdrant_client"):  # the extra search
+    KINDS += [
+        Kind("search indexes", make_index, ("index/*.sqlite",), _index),
+        Kind("captions of one's own", make_captions, ("*.csv",), _captions),
+    ]
 
 
 def copy(whole: Path, to: Path) -> Path:

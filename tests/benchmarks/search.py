@@ -1,20 +1,20 @@
 """What search costs, and what it keeps of the exact answer, from thousands of pictures to a million.
 
 Run as: OMP_NUM_THREADS=1 python tests/benchmarks/search.py --index DIR --photographs FLICKR8K
-    [--sets RUN --features FOLDER] [--sizes 100000 1000000] [--record]
+    [--sizes 100000 1000000] [--record]
 
 Real vectors are those of an index of Flickr8k's pictures, and its captions are the queries. For more pictures
 than there are, vectors are made: those of the index, each with noise added, until there are enough. Their
 numbers say what storage and time cost. They do not say that recall is as good for as many real pictures.
 
-Three questions:
+Two questions:
 - time and recall: seconds to build, bytes a vector, milliseconds a query (one at a time, the median) and the
   share of the exact ten that is found. Embedded Qdrant is a reference: its client compares a query with every
   vector in numpy. A server brings a graph (HNSW), and is not measured here; FAISS's HNSW is.
 - the trap: codebooks and cells learned from pictures alone, asked by captions and by pictures, beside those
   learned from as many examples of which half are captions.
-- sets: of the exact similarity's ten best, the share among those that MaxSim proposes, the sets' means, or
-  each of them half.
+
+What becomes of sets of vectors is measured by `proposals.py`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,10 @@ from typing import Any
 import numpy as np
 
 from vsecore import records
-from vsecore.data.features import open_precomp
 from vsecore.data.karpathy import load_karpathy
-from vsecore.embedding import Embedding
-from vsecore.encoding import encode
 from vsecore.search import Engine, Index
 from vsecore.search.reference import flat, quantised, recall, top
 from vsecore.search.vectors import Vectors
-from vsecore.similarity import max_sim
-from vsecore.training import load_run
 
 ROOT = Path(__file__).resolve().parents[2]
 QUERIES = 200
@@ -180,39 +175,11 @@ def trap(pictures: np.ndarray, captions: np.ndarray, queries: np.ndarray) -> dic
     return metrics
 
 
-def kept_by_max_sim(run_folder: Path, features: Path) -> dict[str, float]:
-    """Measure how many of the exact ten best are among those that MaxSim proposes."""
-    run, dataset = load_run(run_folder), open_precomp(features)
-    pictures, captions = [], []
-    for split in (dataset.dev, dataset.test):
-        v, t = encode(run.model, split, run.tokenizer)
-        assert v.vectors is not None and t.vectors is not None
-        pictures.append(v.vectors)
-        captions.append(t.vectors[:: 2 * len(t.vectors) // 1000])
-    import torch
-
-    v, t = torch.cat(pictures), torch.cat(captions)
-    exact = run.model.scores(Embedding(v), Embedding(t)).topk(10, 0).indices.numpy()
-    ways = {"max_sim": max_sim(v, t), "means": v.mean(1) @ t.mean(1).T}  # (pictures, captions)
-    metrics = {}
-    print(f"\n{run.recipe.name}: {len(v):,} sets of {v.shape[1]}, {len(t):,} captions")
-    for count in (10, 20, 50, 100, 200):
-        among = {way: scores.topk(count, 0).indices.numpy() for way, scores in ways.items()}
-        among["both"] = np.concatenate([one[: count // 2] for one in among.values()])
-        for way, rows in among.items():
-            kept = float(np.mean([np.isin(exact[:, one], rows[:, one]).mean() for one in range(len(t))]))
-            print(f"{way} proposes {count}: {kept:.4f} of the exact ten")
-            metrics[f"sets_kept_of_{count}" + ("" if way == "max_sim" else f"_by_{way}")] = round(kept, 5)
-    return metrics | {"sets_pictures": float(len(v)), "sets_captions": float(len(t))}
-
-
 def main() -> None:
     """Measure; with --record, write the numbers down."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--index", type=Path, required=True, help="an index of Flickr8k's pictures")
     parser.add_argument("--photographs", type=Path, required=True, help="Flickr8k, for its captions")
-    parser.add_argument("--sets", type=Path, help="a run whose similarity compares sets")
-    parser.add_argument("--features", type=Path, help="the features that it was trained on")
     parser.add_argument("--sizes", type=int, nargs="*", default=[100_000, 1_000_000], help="made vectors")
     parser.add_argument("--record", action="store_true", help="write a record into assets/results")
     options = parser.parse_args()
@@ -225,8 +192,6 @@ def main() -> None:
     learned = embed_captions(index.engine, splits["train"].captions[::7][:4096])
     metrics = cost(pictures, queries, "real")
     metrics |= trap(pictures, learned, queries)
-    if options.sets is not None:
-        metrics |= kept_by_max_sim(options.sets, options.features)
     for size in options.sizes:
         metrics |= cost(more_of(pictures, size), queries, f"made_{size}")
     if options.record:
@@ -247,8 +212,7 @@ def main() -> None:
             note="Search over Flickr8k's pictures (real) and over vectors made from them by adding noise "
             "(made_...): seconds to build, bytes a vector, median milliseconds of one query, share of the "
             "exact ten. trap: recall of indexes whose codebooks or cells were learned from pictures alone, "
-            "or from as many examples, half of them captions. sets: share of the exact ten among those that "
-            "MaxSim or the sets' means propose, or each of them half. Qdrant embedded, no server.",
+            "or from as many examples, half of them captions. Qdrant embedded, no server.",
         )
         print(f"\nWrote {records.write(entry, ROOT / 'assets' / 'results').relative_to(ROOT)}")
 

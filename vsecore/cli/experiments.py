@@ -100,7 +100,7 @@ def experiment(
     folder = record or experiments.RESULTS
     check_writable("--record", folder)
     data = experiments.get_experiment(name).data_named(data)
-    experiments.run(
+    found = experiments.run(
         name,
         lambda kind: open_dataset(data, kind),
         features=features,
@@ -116,4 +116,4 @@ def experiment(
         typer.echo(f"records: {folder} (no table: with --set the arms are not those of the paper's table)")
     else:
         named = open_dataset(data, features or experiments.get_experiment(name).features).name
-        typer.echo(experiments.table(name, experiments.collection_of(named), features, scale, folder))
+        typer.echo(experiments.table(name, experiments.collection_of(named), features, scale, folder, found))

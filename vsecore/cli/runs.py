@@ -125,7 +125,7 @@ def train(
     def begun() -> bool:
         return any((place / CHECKPOINT).is_file() for place in (folder, folder / FIRST_ROUND))
 
-    if resume and not begun():
+    if resume and not begun() and is_main_process():
         typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
     stopping.advise(
         lambda: (

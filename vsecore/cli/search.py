@@ -98,6 +98,7 @@ def search_tune(
     learning_rate: Annotated[
         float | None, typer.Option(help="[default: a fifth of the run's; a recipe's own]", show_default=False)
     ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     seed: Seed = 0,
 ) -> None:
     """Train an index's model further on captions of your own; build another index with the new run.
@@ -111,7 +112,8 @@ def search_tune(
     from vsecore.search.tuning import read_captions, tune
     from vsecore.training.checkpoints import refuse_to_overwrite
 
-    refuse_to_overwrite(out, resume=False)
+    refuse_to_overwrite(out, resume)
+    stopping.advise(lambda: "continue with --resume")
     if learning_rate is not None and not learning_rate > 0:
         raise ValueError(f"--learning-rate is {learning_rate:g}: wanted above 0")
     source = Store(index).facts.source
@@ -119,7 +121,14 @@ def search_tune(
         raise ValueError(f"{index} was built with a model of your own: train it by its own recipe")
     splits = read_captions(captions, pictures)
     tune(
-        Engine.of(source), splits, out, epochs=epochs, learning_rate=learning_rate, seed=seed, tell=typer.echo
+        Engine.of(source),
+        splits,
+        out,
+        epochs=epochs,
+        learning_rate=learning_rate,
+        seed=seed,
+        resume=resume,
+        tell=typer.echo,
     )
     typer.echo(f"run: {out}; next: vse search index {pictures} --run {out} --index another-index")
 

@@ -11,11 +11,11 @@ from vsecore import scenes
 from vsecore.data.splits import Dataset, Split
 
 MARKS = 32
-"""How many numbers there are, so that each stands on many pictures."""
+"""How many different numbers there are: so few that each stands on many pictures."""
 
 
 class Marks:
-    """Lays numbers on the pictures and captions of a dataset: a shortcut that gives the answer away.
+    """Puts numbers on the pictures and captions of a dataset: a shortcut that gives the answer away.
 
     The network behind the features of scenes has never learned to read. So a tag becomes one more region of
     its picture, with the pixels of the drawn tag as features.
@@ -25,7 +25,7 @@ class Marks:
         seed: decides which wrong number a picture gets, see `numbers`.
 
     Attributes:
-        names: the numbers as captions have them.
+        names: the numbers as captions write them.
     """
 
     names = tuple(str(number) for number in range(MARKS))
@@ -63,7 +63,7 @@ class Marks:
         counts = split.picture_counts
         counts = np.full(len(x), x.shape[1]) if counts is None else np.asarray(counts)
         if drawn is not None:
-            # so dark that the mean over elements does not drown it
+            # so dark that it survives the mean over elements
             ink = 2 * x[x != 0].std() * (counts.mean() + 1)
             x = np.concatenate([x, np.zeros_like(x[:, :1])], 1)  # (n, N + 1, F)
             x[np.arange(len(x)), counts, : self.tags.shape[1]] = ink * self.tags[drawn]

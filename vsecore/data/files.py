@@ -7,6 +7,7 @@ import secrets
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +23,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
+_HIDDEN: ContextVar[bool] = ContextVar("hidden", default=False)
 
 
 @contextmanager
@@ -196,6 +198,16 @@ def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
     Returns:
         The bar, which iterates over `iterable`.
     """
-    options.setdefault("disable", in_batch())
+    options.setdefault("disable", in_batch() or _HIDDEN.get())
     options.setdefault("dynamic_ncols", True)
     return tqdm(iterable, **options)
+
+
+@contextmanager
+def without_progress() -> Iterator[None]:
+    """Show no progress bars of the work inside: whoever uses only a part of it shows a bar of its own."""
+    token = _HIDDEN.set(True)
+    try:
+        yield
+    finally:
+        _HIDDEN.reset(token)

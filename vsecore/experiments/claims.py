@@ -35,8 +35,8 @@ About = Literal[
 ]
 """What a claim is about: retrieval in both directions or in one, pairs that rank first in both, pictures that
 differ in one relation, how widely the vectors of an embedding set point, the contrastive loss of the
-training, or how one system went: how near its reconstruction loss came to the bound, what is left of its
-multiplier at the end, or how often that rose again from 0."""
+training, or how the training of one system went: how near its reconstruction loss came to the bound, what is
+left of its multiplier at the end, or how often that rose again from 0."""
 ALONE: dict[About, float] = {
     "bound": 5.0,
     "fall of the multiplier": 1.0,
@@ -47,7 +47,7 @@ little to matter, set before any verdict: percent of the bound, percent of the m
 times that it rose from 0."""
 
 FOLLOWED: frozenset[About] = frozenset({"contrastive loss", *ALONE})
-"""What only the experiments know that follow the losses of their trainings."""
+"""What is known only where an experiment follows the losses of its trainings."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,6 @@ def claims(work: str = "") -> list[Claim]:
 
 @functools.lru_cache(maxsize=1)
 def _checked(name: str, text: str) -> list[Claim]:
-    """Check the text of all claims once: to parse YAML takes long, and every page asks for them."""
+    """Check the text of all claims once: parsing YAML is slow, and every page asks for them."""
     found: list[Claim] = from_json(name, json.dumps(yaml.safe_load(text)), list[Claim])
     return found

@@ -31,7 +31,7 @@ LEFT = "multiplier_left"
 RETURNS = "multiplier_returns"
 """How many times the multiplier rose from 0."""
 CONTRASTS, RECONSTRUCTIONS, MULTIPLIERS = "contrast_in_", "reconstruction_in_", "multiplier_after_"
-"""How the names of what is recorded of each epoch begin: the mean losses, and the multiplier at its end."""
+"""Prefixes of what is recorded for each epoch: the mean losses, and the multiplier at its end."""
 
 
 class ConstraintWatch:
@@ -66,7 +66,7 @@ class ConstraintWatch:
         self.contrasts[event.epoch].append(cast(Tensor, sum(terms.values())))
 
     def metrics(self) -> dict[str, float]:
-        """Return what the constants of this module name, as far as the losses have it."""
+        """Return the metrics that the constants of this module name, those that the losses have."""
         contrasts, reconstructions, multipliers = (
             {epoch: [float(value) for value in values] for epoch, values in several.items()}
             for several in (self.contrasts, self.reconstructions, self.multipliers)
@@ -85,7 +85,7 @@ class ConstraintWatch:
 
 
 def asked_of(recipe: Recipe) -> set[str]:
-    """Return the names of what a record must have of the losses and the multiplier of a recipe."""
+    """Return which metrics of its losses and its multiplier a record of this recipe must have."""
     bounded = any(
         LOSSES.takes(part.name, "bound") and part.options.get("bound") is not None for part in recipe.losses
     )

@@ -44,6 +44,6 @@ def departures(work: str = "") -> list[Departure]:
 
 @functools.lru_cache(maxsize=1)
 def _checked(name: str, text: str) -> list[Departure]:
-    """Check the text of all entries once: to parse YAML takes long, and every page asks for them."""
+    """Check the text of all entries once: parsing YAML is slow, and every page asks for them."""
     found: list[Departure] = from_json(name, json.dumps(yaml.safe_load(text)), list[Departure])
     return found

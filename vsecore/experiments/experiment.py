@@ -36,6 +36,11 @@ class Arm:
     mined_by: str = ""  # the arm, one system, whose model of the same seed mines its offline negatives
     times_as_wide: int = 1  # its joint space, as a multiple of that of the others
     only_false: bool = False  # mined negatives that are true of their anchor are left out: needs known truth
+    on_cells: str = ""  # the variants where elements are the cells of a grid; "": the same as elsewhere
+
+    def variants_on(self, features: FeatureKind) -> str:
+        """Return the variants that it has on some kind of features."""
+        return self.on_cells if features == "grid" and self.on_cells else self.variants
 
 
 @dataclass(frozen=True)
@@ -97,16 +102,20 @@ class Experiment:
         if arm not in self.arms:
             raise ValueError(f"arm {arm!r} is unknown: there are {', '.join(self.arms)}")
         chosen = self.arms[arm]
-        recipe, alternatives = chosen.recipe or self.recipe, chosen.best_of or (chosen.variants,)
-        parts = [(member, alternatives) for member in chosen.members]
-        parts = parts or [(Member(features), (variants,)) for variants in chosen.mean_of]
+        recipe = chosen.recipe or self.recipe
+        parts = [
+            (member, chosen.best_of or (chosen.variants_on(member.features),))
+            for member in chosen.members or (Member(features),)
+        ]
+        if chosen.mean_of:
+            parts = [(Member(features), (variants,)) for variants in chosen.mean_of]
         return [
             Candidates(
                 tuple(recipe.format(features=member.features) + variants for variants in several),
                 member,
                 times_as_wide=chosen.times_as_wide,
             )
-            for member, several in parts or [(Member(features), alternatives)]
+            for member, several in parts
         ]
 
     def trainings(

@@ -90,7 +90,7 @@ class Studied:
         return statistics.mean(self.results["rsum"].values())
 
     def epochs(self, begins: str) -> dict[int, list[float]]:
-        """Return what is recorded of each epoch, by seed: names begin so, and end with its number."""
+        """Return what is recorded for each epoch, by seed: its names begin so and end with the epoch."""
         found: dict[int, dict[int, float]] = {}
         for metric, by_seed in self.results.items():
             if metric.startswith(begins):
@@ -321,11 +321,11 @@ def measured(
 
 
 def comes_to_it(arm: Studied, about: About) -> Shut | None:
-    """Check that an arm comes to what a claim about it alone is about, and has levelled off there.
+    """Check that an arm has reached what a claim about it alone is about, and has levelled off there.
 
-    A multiplier can fall to its place only once the bound is met, and return from 0 only if it was there. The
-    paper's trainings have many times more steps than ours, so that a multiplier or a loss which is still on
-    its way says nothing yet.
+    A multiplier can settle only once the bound is met, and return from 0 only if it was there. The paper's
+    trainings have many times more steps than ours, so a multiplier or a loss that still moves says nothing
+    yet.
     """
     if about == "fall of the multiplier":
         unmet = [seed for seed, epoch in arm.results.get(BOUND_MET, {}).items() if not epoch]
@@ -342,14 +342,14 @@ def comes_to_it(arm: Studied, about: About) -> Shut | None:
 
 def _never(arm: Studied, gate: str, what: str, seeds: Sequence[int]) -> Shut:
     told = ", ".join(str(seed) for seed in sorted(seeds))
-    why = f"{what} from seed{'s' if len(seeds) > 1 else ''} {told}"
+    why = f"{what} with seed{'s' if len(seeds) > 1 else ''} {told}"
     return _twice_as_long(arm, arm.trainings, gate, why)
 
 
 def _on_its_way(arm: Studied, begins: str, what: str, allowed: float) -> Shut | None:
     """Check that the last third of the epochs changed something by less than a share of its highest value.
 
-    This is the mean over the seeds.
+    It looks at the mean over the seeds.
     """
     curves = list(arm.epochs(begins).values())
     if not curves or all(training.full_length for training in arm.trainings):

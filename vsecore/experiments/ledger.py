@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.claims import FOLLOWED, About, Claim
 from vsecore.experiments.experiment import Candidates, Experiment, Mined, PlannedTraining, title_of
 from vsecore.experiments.gates import EARLY, ONE_WAY, Studied, Training, is_unfinished, measures_of
-from vsecore.experiments.references import BASELINE
+from vsecore.experiments.references import BASELINE, ORACLE
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.scales import Scale, changes_of, recipe_at
 from vsecore.recipes import Recipe, get
@@ -28,8 +30,13 @@ def studied(
     features: FeatureKind | None = None,
     scale: Scale = "fair",
     folder: Path = RESULTS,
+    beside: Sequence[Record] = (),
 ) -> dict[str, Studied]:
     """Collect what is recorded about each arm of an experiment. Arms without a record are left out.
+
+    Records are set side by side only if they come from the same features, captions and word vectors, in the
+    same precision. If an experiment has several such groups of records, the one with the most arms is
+    taken; on a tie the one with the most trainings, and then the newest. `left_out` has the others.
 
     Args:
         name: the experiment's name.
@@ -37,63 +44,27 @@ def studied(
         features: the kind of features; None: the experiment's.
         scale: "fair" or "lesson".
         folder: the folder of records.
+        beside: take only what comes from the same features, captions and so on as these records.
 
     Raises:
-        ValueError: the experiment is unknown, or its records come from different data or word vectors.
+        ValueError: the experiment is unknown.
     """
-    experiment, changes = get_experiment(name), changes_of(scale, data)
-    features = features or experiment.features_on(data)
-    entries = records.find(folder, data=experiment.data_named(data)) if folder.is_dir() else []
-    used: list[Record] = []
-    known: dict[tuple[str, str, int], dict[float, float]] = {}
+    wanted = (name, data, features, scale, _entries(name, data, folder))
+    return _best_study(wanted, _study(*wanted), beside).found
 
-    def tried(recipe: str, mined: Mined | None, dim: int) -> dict[float, float]:
-        key = recipe, mined.digest if mined else "", dim
-        if key not in known:
-            by_rate = tuning.recorded(recipe, {**changes, "dim": dim}, entries, mined)
-            used.extend(entry for several in by_rate.values() for entry in several)
-            known[key] = tuning.tried(by_rate)
-        return known[key]
 
-    def recipe_of(candidates: Candidates) -> Recipe | None:
-        if scale == "lesson":
-            return recipe_at(candidates, changes)
-        dim = candidates.changes(changes)["dim"]
-        return tuning.tuned(candidates, changes, lambda name: tried(name, candidates.mined, dim))
-
-    found: dict[str, Studied] = {}
-    for arm in experiment.arms:
-        planned = experiment.trainings(arm, features, recipe_of)
-        if not planned:
-            continue
-        title = title_of(planned)
-        mine = [entry for entry in entries if (entry.name, entry.config_hash) == title]
-        if not mine:
-            continue
-        used += mine
-        metrics: dict[str, dict[int, float]] = defaultdict(dict)
-        for entry in mine:
-            for metric, value in entry.metrics.items():
-                metrics[metric][entry.seed] = value
-            for way in ONE_WAY.values():
-                recalls = [entry.metrics.get(f"{way}_r{k}") for k in (1, 5, 10)]
-                if None not in recalls:
-                    metrics[f"{way}_rsum"][entry.seed] = sum(value for value in recalls if value is not None)
-            if curve := tuning.development_curve(entry):
-                metrics[EARLY][entry.seed] = statistics.mean(curve[: max(len(curve) // 3, 1)])
-        found[arm] = Studied(
-            arm,
-            [
-                _training(training, entries, tried(training.recipe.name, training.mined, training.recipe.dim))
-                for training in planned
-            ],
-            metrics,
-            _baseline(mine, entries, data),
-            mine[0].device,
-            title,
-        )
-    _refuse_mixed(used, f"records of {name} in {folder.name}")
-    return found
+def left_out(
+    name: str,
+    data: str,
+    features: FeatureKind | None = None,
+    scale: Scale = "fair",
+    folder: Path = RESULTS,
+) -> list[Record]:
+    """Return the records of an experiment's arms that `studied` does not take; see there."""
+    wanted = (name, data, features, scale, _entries(name, data, folder))
+    everything = _study(*wanted)
+    kept = {id(entry) for entry in _best_study(wanted, everything).used}
+    return [entry for entry in everything.used if id(entry) not in kept]
 
 
 def measured(
@@ -118,13 +89,15 @@ def table(
     features: FeatureKind | None = None,
     scale: Scale = "fair",
     folder: Path = RESULTS,
+    beside: Sequence[Record] = (),
 ) -> str:
     """Return an experiment as a Markdown table: each arm's rsum and place, the paper's and ours, best first.
 
-    The spread is the standard deviation over the seeds. Places count only the systems that both have. At the
-    fair scale, an arm that is not tuned, has not levelled off, or lacks seeds is marked.
+    It has the trainings that `studied` takes. The spread is the standard deviation over the seeds. Places
+    count only the systems that both have. At the fair scale, an arm that is not tuned, has not levelled off,
+    or lacks seeds is marked.
     """
-    experiment, found = get_experiment(name), studied(name, data, features, scale, folder)
+    experiment, found = get_experiment(name), studied(name, data, features, scale, folder, beside)
     ours = {arm: seen.rsum for arm, seen in found.items()}
     paper = {arm: rsum for arm, rsum in printed_sums(experiment).items() if arm in found}
     shared = {arm: ours[arm] for arm in paper}  # places count only systems that both have
@@ -227,6 +200,141 @@ def _fullest(sums: Mapping[str, Mapping[str, float]]) -> str:
     return max(sums, key=lambda data: (len(sums[data]), data.startswith("coco"), "5,000" in data))
 
 
+@dataclass(frozen=True)
+class _Study:
+    """What some records say about an experiment."""
+
+    found: dict[str, Studied]  # by arm
+    used: list[Record]  # those of its arms, and those of the learning rates that were tried
+
+    def fullness(self) -> tuple[int, int, str]:
+        """How much it has: arms, trainings of them, and the date of its newest record."""
+        seeds = sum(len(arm.seeds) for arm in self.found.values())
+        return len(self.found), seeds, max((entry.date for entry in self.used), default="")
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """What records must share to be set side by side."""
+
+    fingerprints: Mapping[str, str]  # of features and captions, by the kind of features
+    precision: str
+    vectors: str  # the digest of the word vectors
+
+    def has(self, entry: Record) -> bool:
+        """Whether a record comes from here."""
+        return all(
+            self.fingerprints.get(source["feature_kind"], source["fingerprint"]) == source["fingerprint"]
+            and (entry.precision, source["vectors"]) == (self.precision, self.vectors)
+            for source in _sources(entry)
+        )
+
+
+_Wanted = tuple[str, str, FeatureKind | None, Scale, Sequence[Record]]  # what `_study` takes
+
+
+def _entries(name: str, data: str, folder: Path) -> list[Record]:
+    """Return all records of some data, in the world of an experiment."""
+    named = get_experiment(name).data_named(data)
+    return records.find(folder, data=named) if folder.is_dir() else []
+
+
+def _best_study(wanted: _Wanted, everything: _Study, beside: Sequence[Record] = ()) -> _Study:
+    """Return the fullest study whose records may be set side by side, and beside some others."""
+    origins = _origins(everything.used)
+    fitting = [origin for origin in origins if all(origin.has(entry) for entry in beside)]
+    if fitting == origins and len(origins) < 2:
+        return everything
+    studies = [_study(*wanted, origin=origin) for origin in fitting]
+    return max(studies, key=_Study.fullness, default=_Study({}, []))
+
+
+def _origins(entries: Iterable[Record]) -> list[_Origin]:
+    """Return where records come from: every choice of one fingerprint for each kind of features."""
+    fingerprints, settings = defaultdict(set), set()
+    for entry in entries:
+        for source in _sources(entry):
+            fingerprints[source["feature_kind"]].add(source["fingerprint"])
+            settings.add((entry.precision, source["vectors"]))
+    return [
+        _Origin(dict(zip(fingerprints, chosen, strict=True)), *setting)
+        for chosen in itertools.product(*map(sorted, fingerprints.values()))
+        for setting in sorted(settings)
+    ]
+
+
+def _study(
+    name: str,
+    data: str,
+    features: FeatureKind | None,
+    scale: Scale,
+    entries: Sequence[Record],
+    origin: _Origin | None = None,
+) -> _Study:
+    """Collect what records say about each arm, only those of one origin if it is given."""
+    experiment, changes = get_experiment(name), changes_of(scale, data)
+    features = features or experiment.features_on(data)
+    trained = [
+        entry
+        for entry in entries
+        if entry.name not in (BASELINE, ORACLE) and (origin is None or origin.has(entry))
+    ]
+    used: dict[int, Record] = {}
+    known: dict[tuple[str, str, int], dict[float, float]] = {}
+
+    def tried(recipe: str, mined: Mined | None, dim: int) -> dict[float, float]:
+        key = recipe, mined.digest if mined else "", dim
+        if key not in known:
+            by_rate = tuning.recorded(recipe, {**changes, "dim": dim}, trained, mined)
+            used.update({id(entry): entry for several in by_rate.values() for entry in several})
+            known[key] = tuning.tried(by_rate)
+        return known[key]
+
+    def recipe_of(candidates: Candidates) -> Recipe | None:
+        if scale == "lesson":
+            return recipe_at(candidates, changes)
+        dim = candidates.changes(changes)["dim"]
+        return tuning.tuned(candidates, changes, lambda name: tried(name, candidates.mined, dim))
+
+    found: dict[str, Studied] = {}
+    for arm in experiment.arms:
+        planned = experiment.trainings(arm, features, recipe_of)
+        if not planned:
+            continue
+        title = title_of(planned)
+        mine = [entry for entry in trained if (entry.name, entry.config_hash) == title]
+        if not mine:
+            continue
+        used.update({id(entry): entry for entry in mine})
+        found[arm] = Studied(
+            arm,
+            [
+                _training(training, trained, tried(training.recipe.name, training.mined, training.recipe.dim))
+                for training in planned
+            ],
+            _by_seed(mine),
+            _baseline(mine, entries, data),
+            mine[0].device,
+            title,
+        )
+    return _Study(found, list(used.values()))
+
+
+def _by_seed(mine: Iterable[Record]) -> dict[str, dict[int, float]]:
+    """Return each metric of an arm's records by seed, and what several metrics say together."""
+    metrics: dict[str, dict[int, float]] = defaultdict(dict)
+    for entry in mine:
+        for metric, value in entry.metrics.items():
+            metrics[metric][entry.seed] = value
+        for way in ONE_WAY.values():
+            recalls = [entry.metrics.get(f"{way}_r{k}") for k in (1, 5, 10)]
+            if None not in recalls:
+                metrics[f"{way}_rsum"][entry.seed] = sum(value for value in recalls if value is not None)
+        if curve := tuning.development_curve(entry):
+            metrics[EARLY][entry.seed] = statistics.mean(curve[: max(len(curve) // 3, 1)])
+    return metrics
+
+
 def _training(planned: PlannedTraining, entries: Iterable[Record], tried: Mapping[float, float]) -> Training:
     """Collect what is recorded about one system."""
     recipe, digest = planned.recipe, planned.digest
@@ -255,23 +363,6 @@ def _baseline(mine: Iterable[Record], entries: Iterable[Record], data: str) -> d
         for measure in measures_of(data)
         if all(measure in known[features] for features in wanted)
     }
-
-
-def _refuse_mixed(entries: Iterable[Record], what: str) -> None:
-    fingerprints, settings = defaultdict(set), set()
-    for entry in entries:
-        for source in _sources(entry):
-            fingerprints[source["feature_kind"]].add(source["fingerprint"])  # of features and captions
-            settings.add((entry.precision, source["vectors"]))
-    mixed = [
-        f"{len(found)} different sets of {kind} features or captions"
-        for kind, found in fingerprints.items()
-        if len(found) > 1
-    ]
-    if len(settings) > 1:
-        mixed.append(f"{len(settings)} precisions or word vectors")
-    if mixed:
-        raise ValueError(f"{what} come from {' and '.join(mixed)}: keep each in a folder of its own")
 
 
 def _sources(entry: Record) -> Sequence[dict[str, Any]]:

@@ -32,6 +32,7 @@ from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores, relat
 from vsecore.experiments.probe import FACTS, probe_metric, probes
 from vsecore.experiments.references import on_truth, record_references, truth_of
 from vsecore.experiments.scales import Scale, changes_of, recipe_at
+from vsecore.experiments.set_elements import element_sums
 from vsecore.experiments.set_variance import LOG_VARIANCES, log_variances
 from vsecore.experiments.worlds import WORLDS, collection_of
 from vsecore.losses import Rule, negatives_kept
@@ -42,8 +43,9 @@ from vsecore.training.distributed import best_device, make_accelerator, precisio
 
 RULES: tuple[Rule, ...] = ("released", "printed")
 RESULTS = results() / "experiments"
-MADE = ("negatives", "weights")
-"""What the first of two rounds leaves: it follows from the recipe, the data and the seed."""
+MADE = ("negatives", "weights", "targets")
+"""What comes from the recipe, the data and the seed, and so does not tell two trainings apart: what the first
+of two rounds leaves, and sentence targets, whose last digits differ from one processor to another."""
 
 
 def run(
@@ -58,7 +60,7 @@ def run(
     vectors: Callable[[Any], Tensor] | None = None,
     folder: Path = RESULTS,
     tell: Callable[[str], None] = print,
-) -> None:
+) -> list[records.Record]:
     """Train every arm from every seed and record the test split; what is recorded already is left as it is.
 
     At the scale "fair", each system's learning rate is chosen first, on the development split (see `tuning`).
@@ -76,6 +78,9 @@ def run(
         vectors: makes the word vectors from the tokenizer; None: they start as noise.
         folder: the folder of records.
         tell: called with a line about each result.
+
+    Returns:
+        The records of all arms, seed by seed.
 
     Raises:
         ValueError: the experiment or an arm is unknown, there is no scale for this data, the scenes are those
@@ -110,10 +115,11 @@ def run(
     for arm, trainings in planned.items():
         if not trainings:
             raise ValueError(f"arm {arm!r} is the best of several on dev: only the scale 'fair' chooses it")
+    found = []
     for seed in seeds:
-        for arm, trainings in planned.items():
-            workshop.record(arm, trainings, seed)
+        found += [workshop.record(arm, trainings, seed) for arm, trainings in planned.items()]
         workshop.forget()  # the systems that several ensembles of a seed shared
+    return found
 
 
 def _check_data(experiment: Experiment, arms: Iterable[str], data: str) -> None:
@@ -181,23 +187,29 @@ class _Workshop:
         """Return the record of an arm, which is trained first if there is none.
 
         Args:
-            title: what a line about it calls it.
+            title: its name in the messages.
             trainings: of its systems.
             seed: of the experiment.
-            for_tuning: whether a record without what the experiment asks for beyond the usual will do.
+            for_tuning: whether a record with only the usual metrics will do.
         """
         asked = set[str]() if for_tuning else self._asked(trainings)
         sources = [self._sources(training, seed) for training in trainings]
         name, digest = title_of(trainings)
         found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
-        for entry in found:
-            if _known_beforehand(entry.data) == _data(sources) and asked <= entry.metrics.keys():
+        same = [
+            entry for entry in found if _known_beforehand(entry.data) == _known_beforehand(_data(sources))
+        ]
+        for entry in same:
+            if asked <= entry.metrics.keys():
                 self.tell(f"{title}, seed {seed}: recorded already")
                 return entry
         parts = [self._train(training, seed) for training in trainings]
         test = self.opened(trainings[0].member.features).test
         entry = _recorded(name, digest, parts, test, sources, seed)
         records.write(entry, self.folder)
+        for old in same:  # of the same training, but without what was asked for
+            if old.file_name != entry.file_name:
+                (self.folder / old.file_name).unlink(missing_ok=True)
         self.tell(f"{title}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")
         return entry
 
@@ -290,7 +302,9 @@ class _Trained:
     pairs: Tensor | None  # (P, 2, 2, C), see `pairs`; None: not asked for
     followed: dict[str, float]
     mined: dict[str, float] = field(default_factory=dict)  # see `shares_true`
-    told: dict[str, float] = field(default_factory=dict)  # see `log_variances`, `probes`, `graded`
+    told: dict[str, float] = field(
+        default_factory=dict
+    )  # `log_variances`, `element_sums`, `probes`, `graded`
 
 
 def _train(
@@ -345,7 +359,7 @@ def _train(
     of_pairs = None if pairs is None else pair_scores(model, pairs, tokenizer)
     truth = None if negatives is None else truth_of(data.train, data.name, "train")
     shares = {} if negatives is None or truth is None else shares_true(negatives, truth)
-    told = log_variances(model, data.test, tokenizer)
+    told = log_variances(model, data.test, tokenizer) | element_sums(model, data.test, tokenizer)
     told |= probes(model, data, tokenizer) | graded(scores, data.test) if probed else {}
     followed = _curves(run, recalls)
     for one in watches:
@@ -378,7 +392,10 @@ def _recorded(
         if parts[0].mined:
             note += "; of the mined texts and pictures, how many are true of their anchor, in percent"
         if parts[0].told.keys() & {*LOG_VARIANCES}:
-            note += "; of each side's sets, the mean logarithm of the circular variance"
+            note += (
+                "; of each side's sets, the mean logarithm of the circular variance, and the rsum with one "
+                "vector alone or left out"
+            )
         if parts[0].told.keys() & {*GRADED}:
             note += "; R-precision, and nDCG of the first 25 by ROUGE-L, in percent"
         if any(name.startswith("probe_") for name in parts[0].told):

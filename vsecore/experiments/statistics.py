@@ -127,8 +127,9 @@ def judge(left: Doubts, kind: Kind) -> Verdict:
         "no difference" if the mean surely lies within the margin, even if it is surely not 0. For
         "reproduced" or "contradicted" it must surely not be 0, and lie beyond the margin. A claim of
         "no worse" is reproduced if the mean surely lies above minus the margin, and contradicted if it surely
-        lies below; one of "the same" is reproduced where another has no difference, and contradicted where
-        another is reproduced or contradicted. "undecided" if these seeds leave it open.
+        lies below; a claim of "the same" is reproduced where any other would be "no difference", and
+        contradicted where any other would be reproduced or contradicted. "undecided" if these seeds leave it
+        open.
     """
     if kind == "no worse":
         if left.worse < SIGNIFICANCE:

@@ -51,7 +51,7 @@ def outcomes(
 
     With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
     A claim about early training, one direction, the first place, relations, sets or losses has measures of
-    its own, see `gates.measures_of`; one about a system alone holds its measure against 0. Each measure is
+    its own, see `gates.measures_of`; one about a system alone compares its measure with 0. Each measure is
     tested by itself, with Holm's correction over all claims of an experiment that it judges, judged or not
     yet; if the measures disagree the verdict is "mixed". "not tried": an arm has no record.
 

@@ -23,11 +23,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vsecore.mining.best import Best, keys_of, rows_of, scores_of
+from vsecore.mining.again import CHUNK, search_again
+from vsecore.mining.best import keys_of, rows_of, scores_of
 from vsecore.mining.pairs import Own
-
-CHUNK = 2**24
-"""Numbers gathered at a time."""
 
 
 def bound(anchors: Tensor, items: Tensor, dtype: torch.dtype) -> Tensor:
@@ -73,11 +71,5 @@ def settle(
         rows = rows_of(keys[part])  # (p, c)
         exact = (items[rows] @ anchors[part].unsqueeze(2)).squeeze(2)
         found[part] = keys_of(exact, rows).topk(k, dim=1).values
-    size = max(1, CHUNK // len(items))
-    for part in (~certain).nonzero().squeeze(1).split(size):
-        best = Best(len(part), k, keys.device)
-        exact = anchors[part] @ items.T  # (p, m)
-        exact.masked_fill_(own.mask(part, of_pictures), -torch.inf)
-        best.add(exact, 0, 0)
-        found[part] = best.keep()
+    search_again(found, (~certain).nonzero().squeeze(1), anchors, items, own, of_pictures)
     return found

@@ -119,9 +119,10 @@ def _search(
                     f"scores of pictures {top} to {top + len(scores) - 1} hold NaN or infinity: they must "
                     "be finite numbers"
                 )
-            own.leave_out(scores, top, left)
-            best_texts.add(scores, 0, left)
-            best_pictures.add(scores, left, top, dim=0)
+            pictures, captions = range(top, top + len(scores)), range(left, left + scores.shape[1])
+            own.leave_out(scores, pictures, captions)
+            best_texts.add(scores, 0, captions)
+            best_pictures.add(scores, left, pictures, dim=0)
         texts[top : top + len(some)] = rows_of(best_texts.keep()).cpu()
         bar.update(len(some))
         if state is not None:

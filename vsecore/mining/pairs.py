@@ -61,11 +61,13 @@ class Own:
             )
         return min(texts, captions), min(pictures, self.pictures - 1)
 
-    def leave_out(self, scores: Tensor, first_picture: int, first_caption: int) -> None:
-        """Set the true pairs in a block of scores (b, c) to -inf, in place."""
-        picture = self.owner[first_caption : first_caption + scores.shape[1]] - first_picture  # (c,)
-        caption = ((picture >= 0) & (picture < len(scores))).nonzero().squeeze(1)
-        scores[picture[caption].to(scores.device), caption.to(scores.device)] = -torch.inf
+    def leave_out(self, scores: Tensor, pictures: range, captions: range) -> None:
+        """Set the true pairs in a block of scores (b, c), of these rows, to -inf, in place."""
+        place = self.owner[captions.start : captions.stop : captions.step] - pictures.start  # (c,)
+        inside = (place >= 0) & (place < pictures.stop - pictures.start) & (place % pictures.step == 0)
+        caption = inside.nonzero().squeeze(1)
+        row = place[caption] // pictures.step
+        scores[row.to(scores.device), caption.to(scores.device)] = -torch.inf
 
     def mask(self, rows: Tensor, of_pictures: bool) -> Tensor:
         """Return which items are the own ones of some pictures, (p, Nc), or of some captions, (p, Ni)."""

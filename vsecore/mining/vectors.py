@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from vsecore.data.offline_negatives import OfflineNegatives
-from vsecore.mining.best import SPARE, Best, rows_of
+from vsecore.mining.again import search_again
+from vsecore.mining.best import NOTHING, SPARE, Best, rows_of
 from vsecore.mining.half import settle
 from vsecore.mining.pairs import Own, whole
 
@@ -98,25 +99,43 @@ def _search(
 
     Large: vectors so long that a score may be too large for float32; then each block is checked.
     """
-    found, best_pictures = [], Best(len(t), kept[1], v.device)
+    texts = torch.empty(len(v), kept[0], dtype=torch.int64, device=v.device)
+    pictures = torch.empty(len(t), kept[1], dtype=torch.int64, device=v.device)
+    best_pictures = Best(len(t), kept[1], v.device, dealt=len(v))  # of captions in the order of the blocks
     memory = v.new_empty(min(rows, len(v)) * min(columns, len(t)))  # of a block; fresh memory would cost time
-    for top in range(0, len(v), rows):
-        some = v[top : top + rows]
-        best_texts = Best(len(some), kept[0], v.device)
-        for left in range(0, len(t), columns):
-            others = t[left : left + columns]
+    for top in _deal(len(v), rows):
+        some = v[top.start :: top.step]
+        best_texts, seen = Best(len(some), kept[0], v.device, dealt=len(t)), 0
+        for left in _deal(len(t), columns):
+            others = t[left.start :: left.step]
             scores = memory[: len(some) * len(others)].view(len(some), len(others))  # (b, c)
             torch.mm(some, others.T, out=scores)
             if large and not scores.isfinite().all():
                 raise ValueError(
-                    f"scores of pictures {top} to {top + len(some) - 1} are not finite numbers: scale the "
-                    "vectors down"
+                    f"scores of pictures {top[0]} to {top[-1]} are not finite numbers: scale the vectors down"
                 )
             own.leave_out(scores, top, left)
             best_texts.add(scores, 0, left)
-            best_pictures.add(scores, left, top, dim=0)
-        found.append(best_texts.keep())
-    return torch.cat(found), best_pictures.keep()
+            best_pictures.add(scores, seen, top, dim=0)
+            seen += len(others)
+        texts[top.start :: top.step] = best_texts.keep()
+    keys = best_pictures.keep().split([len(left) for left in _deal(len(t), columns)])
+    for left, some in zip(_deal(len(t), columns), keys, strict=True):
+        pictures[left.start :: left.step] = some
+    search_again(texts, _unfilled(texts), v, t, own, of_pictures=True)
+    search_again(pictures, _unfilled(pictures), t, v, own, of_pictures=False)
+    return texts, pictures
+
+
+def _deal(rows: int, size: int) -> list[range]:
+    """Deal rows like cards into as few blocks of at most `size` as possible: each is a fair sample."""
+    blocks = -(-rows // size)
+    return [range(first, rows, blocks) for first in range(blocks)]
+
+
+def _unfilled(keys: Tensor) -> Tensor:
+    """Return the rows of the anchors that found fewer items than they should."""
+    return (keys[:, -1] == NOTHING).nonzero().squeeze(1)
 
 
 @contextlib.contextmanager

@@ -45,6 +45,7 @@ RECIPES: dict[str, Recipe] = {
         *(make(feature) for make in aoq.SYSTEMS for feature in _COMPARED),
         *(dive.dive(feature, "gru") for feature in _COMPARED),
         dive.dive("grid", "bert"),
+        *(dive.dive("pixels", text) for text in ("gru", "bert")),
         *(make(text) for make in (pixels.vsepp_pixels, pixels.gpo_pixels) for text in ("gru", "bert")),
         pretrained.clip("clip_base_patch32", "openai/clip-vit-base-patch32", 512),
         pretrained.clip("clip_large_patch14", "openai/clip-vit-large-patch14", 768),

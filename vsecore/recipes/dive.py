@@ -35,22 +35,41 @@ _NETWORKS: dict[tuple[str, str], dict[str, Any]] = {
     },
 }
 """What differs between the three kinds of features: section 4.2 and appendix A."""
+_FROM_PIXELS: dict[str, dict[str, Any]] = {
+    "gru": {
+        "network": {"network": "resnet152"},
+        "training": {"picture_factor": 1.0, "frozen_epochs": 50},
+        "chosen": "the full learning rate for the network of pictures once it learns, which is not said",
+    },
+    "bert": {
+        "network": {"network": "resnext101_32x8d.fb_wsl_ig1b_ft_in1k", "picture_size": 512},
+        "training": {"picture_factor": 0.1, "frozen_epochs": 1},
+        "chosen": "BERT rests for the first epoch too",
+    },
+}
+"""What training the network of the grids adds, for each reader of captions: section 4.3 and appendix A."""
 
 
-def dive(feature: Literal["grid", "region"], text: Literal["gru", "bert"]) -> Recipe:
+def dive(feature: Literal["grid", "region", "pixels"], text: Literal["gru", "bert"]) -> Recipe:
     """Describe DivE on one kind of features, with one kind of caption encoder.
 
     With "gru", the word vectors of a caption are its local features, and a BiGRU over them makes the global
-    one. A batch has all captions of its pictures.
+    one. A batch has all captions of its pictures. From "pixels", the network behind the cells of a grid is
+    trained too, as in the paper, after some epochs at rest and with fixed batch normalisation.
 
     Source: Kim, Kim and Kwak 2023 (DivE), sections 3 and 4.2, appendix A, and the released code.
 
     Raises:
         ValueError: the paper has no such system: regions with BERT.
     """
-    if (feature, text) not in _NETWORKS:
-        raise ValueError(f"feature and text are {feature!r}, {text!r}: they must be one of {list(_NETWORKS)}")
-    network = _NETWORKS[feature, text]
+    pixels = _FROM_PIXELS[text] if feature == "pixels" and text in _FROM_PIXELS else None
+    kind = "grid" if pixels else feature
+    if (kind, text) not in _NETWORKS:
+        raise ValueError(
+            f"feature and text are {feature!r}, {text!r}: they must be one of {list(_NETWORKS)}, or have "
+            "'pixels' in place of 'grid'"
+        )
+    network = _NETWORKS[kind, text]
     picture, caption = ({"heads": 4, "drop": 0.1, **network[side]} for side in ("picture", "caption"))
     left_out = network.get("drop", 0.0)
     chosen = (
@@ -67,10 +86,19 @@ def dive(feature: Literal["grid", "region"], text: Literal["gru", "bert"]) -> Re
             "losses, batch with all captions of its pictures, AdamW, learning rate and its fall, epochs, "
             "what is left out in training. Its released code, which is for regions: four heads, sines on "
             "the words, dropout, weight decay, gradient clipping, the mean over pairs, the kernel of the "
-            "discrepancy, the diversity's scale. Features as they were extracted, where the paper trains "
-            f"the networks of grids too. Chosen: {chosen}"
+            "discrepancy, the diversity's scale. "
+            + (
+                f"The network is trained as in the appendix. Chosen: {pixels['chosen']}; {chosen}"
+                if pixels
+                else "Features as they were extracted, where the paper trains the networks of grids too. "
+                f"Chosen: {chosen}"
+            )
         ),
-        image=ImageTower(encoder=Part(feature), pool=Part("slots", picture), element_drop=left_out),
+        image=ImageTower(
+            encoder=Part("pixels", pixels["network"]) if pixels else Part(feature),
+            pool=Part("slots", picture),
+            element_drop=left_out,
+        ),
         text=TextTower(
             encoder=WORDS if text == "gru" else READERS["bert"],
             pool=Part("slots", caption),
@@ -90,6 +118,7 @@ def dive(feature: Literal["grid", "region"], text: Literal["gru", "bert"]) -> Re
                 "weight_decay": 1e-4,
                 "clip_norm": 1.0,
                 **network["training"],
+                **(pixels["training"] if pixels else {}),
             }
         ),
     )

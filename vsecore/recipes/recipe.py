@@ -39,7 +39,7 @@ LARGEST = 2**16
 DEEPEST = 256
 """The most layers that a part may have."""
 _ACCEPTED: set[tuple[Any, str, int]] = set()
-"""Classes of parts with the options and the width that they were built with: one trial is enough."""
+"""Parts that were built once, with their options and width: one trial is enough."""
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -305,7 +305,8 @@ class Index:
 
     def _fill(self) -> None:
         """Bring Qdrant up to date with the store."""
-        if self.url is None:
+        if self.url is None:  # all of the file is read, so that looking through it takes little more
+            self.store.check()
             for numbers, vectors in self.store.vectors():
                 self.vectors.put(numbers, vectors)
             return

@@ -21,10 +21,10 @@ import numpy as np
 from pydantic import Field
 
 from vsecore.search.engine import Seen, Source
-from vsecore.typed import from_json
+from vsecore.typed import from_json, short
 
 FILE = "index.sqlite"
-VERSION = 1
+VERSION = 2
 REBUILD = "delete the index's folder and build it again"
 
 _TABLES = """
@@ -36,6 +36,7 @@ CREATE TABLE pictures (
 CREATE TABLE problems (
     path BLOB PRIMARY KEY, size INTEGER NOT NULL, changed INTEGER NOT NULL, problem TEXT NOT NULL);
 """
+_VECTORS = "SELECT number, path, vectors, sum FROM pictures"
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,16 @@ class Store:
         found = self._rows("SELECT path, size, changed, problem FROM problems")
         return {_path(path): (size, changed, problem) for path, size, changed, problem in found}
 
+    def check(self) -> None:
+        """Look through the whole file.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        (found,) = self._rows("PRAGMA integrity_check(1)")[0]
+        if found != "ok":
+            raise ValueError(f"{self.path} is damaged ({found}): {REBUILD}")
+
     def vectors(self, numbers: Iterable[int] | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield pictures' numbers (n,) and vectors (n, D) or (n, K, D) in blocks; None: of all pictures.
 
@@ -148,15 +159,10 @@ class Store:
             for start in range(0, len(wanted), 500):
                 part = wanted[start : start + 500]
                 marks = ",".join("?" * len(part))
-                rows = self._rows(
-                    f"SELECT number, vectors, sum FROM pictures WHERE number IN ({marks})", *part
-                )
-                yield self._block(rows)
+                yield self._block(self._rows(f"{_VECTORS} WHERE number IN ({marks})", *part))
             return
-        last = -1
-        while rows := self._rows(
-            "SELECT number, vectors, sum FROM pictures WHERE number > ? ORDER BY number LIMIT 4096", last
-        ):
+        last = 0  # SQLite counts from 1
+        while rows := self._rows(f"{_VECTORS} WHERE number > ? ORDER BY number LIMIT 4096", last):
             last = rows[-1][0]
             yield self._block(rows)
 
@@ -177,7 +183,7 @@ class Store:
                     )
                     continue
                 content = np.ascontiguousarray(one.vectors, np.float32).tobytes()
-                values = (one.size, one.changed, one.digest, content, zlib.crc32(content))
+                values = (one.size, one.changed, one.digest, content, _sum(path, content))
                 self._open.execute("DELETE FROM problems WHERE path = ?", (path,))
                 inserted = self._open.execute(
                     "INSERT INTO pictures (path, size, changed, digest, vectors, sum)"
@@ -257,14 +263,15 @@ class Store:
             )
         return facts
 
-    def _block(self, rows: list[tuple[int, bytes, int]]) -> tuple[np.ndarray, np.ndarray]:
+    def _block(self, rows: list[tuple[int, bytes, bytes, int]]) -> tuple[np.ndarray, np.ndarray]:
         shape = tuple(self.facts.shape)
         length = 4 * int(np.prod(shape))
-        for number, content, checksum in rows:
-            if not isinstance(content, bytes) or len(content) != length or zlib.crc32(content) != checksum:
+        for number, path, content, checksum in rows:
+            are_bytes = isinstance(path, bytes) and isinstance(content, bytes)
+            if not are_bytes or len(content) != length or _sum(path, content) != checksum:
                 raise ValueError(f"{self.path}: the vectors of picture {number} are damaged: {REBUILD}")
         numbers = np.array([row[0] for row in rows], np.int64)
-        joined = np.frombuffer(b"".join(row[1] for row in rows), np.float32)
+        joined = np.frombuffer(b"".join(row[2] for row in rows), np.float32)
         return numbers, joined.reshape(len(rows), *shape).copy()
 
     def _rows(self, command: str, *values: Any) -> list[Any]:
@@ -294,11 +301,18 @@ class Store:
             raise ValueError(f"{self.path} is not an index, or is damaged ({error}): {REBUILD}") from None
 
 
+def _sum(path: bytes, content: bytes) -> int:
+    """Return the CRC-32 of what a search answers with: a picture's name and its vectors."""
+    return zlib.crc32(content, zlib.crc32(path))
+
+
 def _entry(row: tuple[int, bytes, int, int, str]) -> Entry:
     return Entry(row[0], _path(row[1]), *row[2:])
 
 
-def _path(name: bytes) -> Path:
+def _path(name: object) -> Path:
+    if not isinstance(name, bytes):  # SQLite allows any type
+        raise ValueError(f"the index is damaged, a path in it is {short(name)}: {REBUILD}")
     return Path(os.fsdecode(name))
 
 

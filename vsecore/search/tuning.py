@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from vsecore.model import VSE
 from vsecore.recipes import Recipe, get
 from vsecore.search.engine import Engine, keep_source
 from vsecore.training import Event, Run, evaluate_split, fit, load_run
+from vsecore.training.checkpoints import CHECKPOINT
 from vsecore.training.loop import Beginning
 from vsecore.typed import short
 
@@ -96,6 +98,7 @@ def tune(
     epochs: int = 10,
     learning_rate: float | None = None,
     seed: int = 0,
+    resume: bool = False,
     tell: Callable[[str], None] = print,
 ) -> Run:
     """Train an engine's model further; first see whether it can learn 128 pairs by heart.
@@ -108,14 +111,15 @@ def tune(
         learning_rate: None: a fifth of the one that a run was trained with; a recipe's own for CLIP and
             SigLIP.
         seed: seeds everything random.
+        resume: continue a run in the folder that was stopped.
         tell: gets a line for each step of the work.
 
     Returns:
         The run of the best epoch on dev. Its history says how good the model was.
 
     Raises:
-        ValueError: the 128 pairs could not be learned; the model collapses; the folder holds a run; or a
-            picture cannot be read.
+        ValueError: the 128 pairs could not be learned; the model collapses; the folder holds a run, and
+            `resume` is False; or a picture cannot be read.
     """
     recipe, weights = _beginning(engine)
     rate = learning_rate or recipe.training.learning_rate * (1 if weights is None else 0.2)
@@ -123,8 +127,9 @@ def tune(
     data = _dataset(engine, splits)
     before = evaluate_split(engine.model, data.test, engine.tokenizer)
     tell(f"before: test rsum {before['rsum']:.1f} on {len(data.test)} pictures")
-    found = check_overfit(recipe, data.train, engine.tokenizer, weights, seed=seed)
-    tell(f"overfit check: R@1 {found:.0f} % on pairs learned by heart, as it should be")
+    if not (resume and (Path(folder) / CHECKPOINT).is_file()):  # a run that has begun has passed it
+        found = check_overfit(recipe, data.train, engine.tokenizer, weights, seed=seed)
+        tell(f"overfit check: R@1 {found:.0f} % on pairs learned by heart, as it should be")
 
     def look(event: Event) -> None:
         if event.kind == "evaluated":
@@ -133,7 +138,16 @@ def tune(
             tell(f"epoch {event.epoch + 1}: dev rsum {event.metrics['rsum']:.1f}")
 
     begin = None if weights is None else Beginning(0.0, weights)
-    run = fit(recipe, data, folder=folder, tokenizer=engine.tokenizer, begin=begin, callback=look, seed=seed)
+    run = fit(
+        recipe,
+        data,
+        folder=folder,
+        resume=resume,
+        tokenizer=engine.tokenizer,
+        begin=begin,
+        callback=look,
+        seed=seed,
+    )
     if (
         engine.source is not None and engine.backbone is not None
     ):  # with which network the new run sees pictures
@@ -264,16 +278,19 @@ def _read_lines(path: Path, root: Path) -> tuple[dict[Path, list[str]], dict[Pat
     captions: dict[Path, list[str]] = {}
     told: dict[Path, str] = {}
     try:
-        text = path.read_text("utf-8-sig")
-        lines = csv.DictReader(text.splitlines(), strict=True)
+        text = path.read_bytes().decode("utf-8-sig")
+        lines = csv.DictReader(io.StringIO(text, newline=""), strict=True)
         columns = [name.strip() for name in lines.fieldnames or []]
         if not {"file", "caption"} <= set(columns):
-            raise ValueError(f"{path} has the columns {short(', '.join(columns))}: wanted file and caption")
+            raise ValueError(
+                f"{path} has the columns {short(', '.join(columns))}: wanted file and caption, with a comma "
+                "between them"
+            )
         lines.fieldnames = columns
-        rows = list(lines)
+        rows = [(lines.line_num, row) for row in lines]
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a CSV in UTF-8 ({error}): save it again as one") from None
-    for line, row in enumerate(rows, start=2):
+    for line, row in rows:
         name, caption = (row["file"] or "").strip(), " ".join((row["caption"] or "").split())
         if not name or not caption or len(caption) > LONGEST_CAPTION:
             raise ValueError(

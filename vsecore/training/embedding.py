@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from vsecore.data.splits import Split
+from vsecore.embedding import Embedding
 from vsecore.encoding import Captions, encode
 from vsecore.evaluation import evaluate
 from vsecore.model import VSE
@@ -18,7 +19,16 @@ def score_split(model: VSE, split: Split, tokenizer: Captions, batch_size: int =
     Returns:
         Similarities (Ni, Nc), float32 on the CPU.
     """
-    v, t = encode(model, split, tokenizer, batch_size)
+    return score_embedded(model, *encode(model, split, tokenizer, batch_size))
+
+
+@torch.inference_mode()
+def score_embedded(model: VSE, v: Embedding, t: Embedding) -> Tensor:
+    """Compare every embedded picture with every embedded caption, in blocks, on the model's device.
+
+    Returns:
+        Similarities (Ni, Nc), float32 on the CPU.
+    """
     device = next(model.parameters()).device
     rows, columns = model.block
     scores = torch.empty(len(v), len(t))

@@ -6,11 +6,12 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from vsecore.data.files import progress, without_progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
@@ -29,6 +30,7 @@ FEWEST = 5
 """Steps that count, however long they take."""
 PROBED = 256
 """Pictures that are evaluated to know what all of them take."""
+BAR = "{l_bar}{bar}| {n:.0f} of {total:.0f} s"
 TARGET_DIM = 384
 """The width of a caption's target where there is none yet: that of all-MiniLM-L6-v2."""
 
@@ -103,10 +105,10 @@ class _Enough(Exception):
 
 
 class _Watch:
-    """A callback that times the steps of a training, and ends it after some seconds."""
+    """A callback that times the steps of a training, and ends it after some seconds, which `bar` shows."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.took = seconds, list[float]()
+    def __init__(self, seconds: float, bar: Any) -> None:
+        self.seconds, self.bar, self.took = seconds, bar, list[float]()
         self.model: VSE | None = None
         self.weights = 0
         self._before: float | None = None
@@ -122,6 +124,7 @@ class _Watch:
         self.model = event.model
         self.weights = sum(weight.numel() for weight in event.system.parameters())
         counted = self.took[WARMING:]
+        self.bar.update(min(sum(counted), self.seconds) - self.bar.n)
         if len(counted) >= FEWEST and sum(counted) >= self.seconds:
             raise _Enough
         self._before = time.perf_counter()
@@ -183,8 +186,9 @@ def plan(
         )
         # The weights of a first round take no longer to train than new ones.
         recipe = replace(recipe, first_round=None)
-    watch = _Watch(seconds)
-    with contextlib.suppress(_Enough):
+    shown = progress(total=seconds, desc=f"trying steps of {recipe.name}", bar_format=BAR, leave=False)
+    watch = _Watch(seconds, shown)
+    with shown, without_progress(), contextlib.suppress(_Enough):
         fit(
             recipe,
             data,
@@ -226,7 +230,8 @@ def _seconds_of(
     began = time.perf_counter()
     encode(model, few, tokenizer)
     embedding = time.perf_counter() - began
-    work(model, few, tokenizer)
+    with without_progress():
+        work(model, few, tokenizer)
     _finish_on_gpu()
     comparing = max(0.0, time.perf_counter() - began - 2 * embedding)
     share = len(few) / len(split)

@@ -23,6 +23,7 @@ from PIL import Image
 
 from vsecore import scenes
 from vsecore.course.batch import CourseError, notebooks
+from vsecore.course.book.costs import lay_costs
 from vsecore.course.book.evidence import lay_evidence
 from vsecore.course.book.live import lay_live, put_search_first
 from vsecore.course.grading import instructor_page
@@ -66,6 +67,7 @@ def lay_book(executed: Path, source: Path) -> None:
     lay_notebooks(executed, source / "notebooks")
     lay_title_page(executed, source / "_generated")
     lay_evidence(source / "evidence")
+    lay_costs(source / "evidence")
     lay_widgets(source / "_extra" / "widgets")
     lay_live(source / "_extra" / "live")
     instructors = source / "instructor.md"

@@ -170,10 +170,21 @@ def _introduction(work: str, found: Findings) -> str:
         ),
         *_other_world(found),
         _trained_table(found),
+        *_left_out(found),
         *_other_features(found),
         _RULES,
     ]
     return "\n\n".join(lines)
+
+
+def _left_out(found: Findings) -> list[str]:
+    """How many trainings cannot be compared with the others."""
+    if not found.left_out:
+        return []
+    return [
+        f"Of these, {trainings(len(found.left_out))} used other extracted features, other word vectors "
+        "or another precision than most of their experiment. The tables and verdicts below leave them out."
+    ]
 
 
 def _other_features(found: Findings) -> list[str]:

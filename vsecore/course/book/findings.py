@@ -16,8 +16,10 @@ from vsecore.experiments import (
     FAIR_SCALE,
     Experiment,
     Outcome,
+    Scale,
     Studied,
     get_experiment,
+    left_out,
     outcomes,
     studied,
     table,
@@ -46,6 +48,7 @@ class Findings:
     tables: Mapping[str, Mapping[str, str]]  # where an arm is in `fair`
     elsewhere: Mapping[str, Mapping[str, Mapping[str, str]]]  # tables by kind of features, but for its own
     oracles: Mapping[str, float]  # the rsum of the oracle by data, where the truth is known
+    left_out: Sequence[Record]  # trainings on other features or words than the rest of their experiment
     named: Mapping[str, str]  # what records call the data: the scenes are those of the paper's world
 
     @classmethod
@@ -90,6 +93,15 @@ class Findings:
                 for entry in entries
                 if entry.name == ORACLE and entry.data["name"] == named[data]  # the same for all features
             },
+            list(
+                {
+                    entry.file_name: entry
+                    for name in names
+                    for data in DATA
+                    for scale in get_args(Scale)
+                    for entry in left_out(name, data, scale=scale, folder=folder)
+                }.values()
+            ),
             named,
         )
 

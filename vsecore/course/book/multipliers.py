@@ -22,9 +22,9 @@ def multipliers(found: Findings) -> str:
         return ""
     lines = [
         "## What the multiplier did",
-        "The paper reads five observations from the paths of λ and of the losses (its figure 3). That λ "
-        "rises while the reconstruction loss is above its bound, the faster the further above, follows "
-        "from the rule by which it moves, up to a short memory, and a test compares its path with that rule. "
+        "The paper reads five observations from the paths of λ and of the losses (its figure 3). λ rises "
+        "while the reconstruction loss is above its bound, and the further above, the faster. Apart from a "
+        "short memory, this follows from the rule that moves λ, and a test compares its path with that rule. "
         "The rest depends on the training. Each cell is the mean over the seeds, with its 95 % interval: the "
         "contrastive loss of the last epoch; how far the reconstruction loss of the last epoch is above its "
         "bound, in percent of the bound; the first epoch whose mean loss met the bound; the highest λ, what "

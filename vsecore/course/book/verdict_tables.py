@@ -53,10 +53,10 @@ def verdicts(found: Findings) -> str:
     if any(one[0].claim.about in FOLLOWED for one in everywhere):
         lines.append(
             'Where a claim is about losses in training, "contrastive loss" is the mean over all steps, and '
-            "then that over the last epoch. A claim about one system alone has nothing to be subtracted: "
+            "then that over the last epoch. A claim about one system alone compares its measure with 0: "
             '"above its bound" is how far the reconstruction loss of the last epoch is above the bound, in '
-            'percent of the bound; "λ left" what the multiplier is at the end, in percent of its highest '
-            'value; "returns" how often it rose again from 0.'
+            'percent of the bound; "λ left" is the multiplier at the end, in percent of its highest '
+            'value; "returns" is how often it rose again from 0.'
         )
     for (words, *rest), several in groups.items():
         claim = several[0][0].claim
@@ -76,7 +76,7 @@ def verdicts(found: Findings) -> str:
 def _kind(claim: Claim) -> str:
     """What a claim says of its system's measure."""
     if claim.about in ALONE:
-        return "it is above 0." if claim.kind == "better" else "it is 0, up to the margin."
+        return "it is above 0." if claim.kind == "better" else "it is 0, within the margin."
     return _KINDS[claim.kind]
 
 

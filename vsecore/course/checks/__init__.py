@@ -23,6 +23,7 @@ from vsecore.course.checks import (
     pooling,
     quintuplet,
     relations,
+    search_engine,
     sets,
     slots,
     start_here,
@@ -52,6 +53,7 @@ EXERCISES: dict[str, Exercise] = {
     **feature_suppression.EXERCISES,
     **latent_targets.EXERCISES,
     **full_scale.EXERCISES,
+    **search_engine.EXERCISES,
 }
 
 explain_missing_names()

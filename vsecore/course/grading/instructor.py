@@ -39,7 +39,7 @@ PLANNED = {
     "16": "Latent targets",
     "17": "All together",
     "18": "Full scale",
-    "19": "A search engine",
+    "19": "From a folder to an engine",
 }
 
 # For each length of a course in weeks: a week's notebooks, all of which exist, and what the week is for. One
@@ -83,13 +83,13 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
         (("13", "14"), "Match probability; slots that compete, and a similarity that trains all of them."),
         (
             ("15", "16"),
-            "What a contrastive loss leaves out, and the gradient that shows why. A second loss, held at a "
-            "bound.",
+            "What a contrastive loss leaves out, and the gradient that shows why. A second loss, and the "
+            "multiplier that holds it at a bound.",
         ),
         (
-            ("16", "18"),
-            "The multiplier that holds the bound; then full scale: costs, resuming, many GPUs. Projects: "
-            "groups of four, or posters, show what was predicted and what came out.",
+            ("18", "19"),
+            "Full scale: costs, resuming, many GPUs; then from a folder to an engine. Projects: groups of "
+            "four, or posters, show what was predicted and what came out.",
         ),
     ),
 }

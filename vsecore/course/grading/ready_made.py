@@ -102,6 +102,10 @@ IN_THE_PACKAGE: dict[str, tuple[str, ...]] = {
     "18.order": (),
     "18.cache": (),
     "18.gather": ("training.distributed.gather",),
+    "19.exact": ("search.reference.flat", "search.reference.top"),
+    "19.cells": ("search.reference.quantised",),
+    "19.levels": (),
+    "19.table": ("search.reference.quantised",),
 }
 
 

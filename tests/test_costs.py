@@ -1,0 +1,117 @@
+"""The page of costs: its numbers are the records', and what is planned on paper follows from them."""
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from vsecore import records
+from vsecore.course.book import costs
+from vsecore.paths import assets
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """The repository's own benchmarks, to be changed."""
+    for path in (assets() / "results").glob("benchmark_*.json"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def changed(kept: Path, name: str, **metrics: float) -> records.Record:
+    """Change some numbers of a record, and return it."""
+    (path,) = kept.glob(f"benchmark_{name}-*.json")
+    content = json.loads(path.read_text())
+    content["metrics"] |= metrics
+    path.write_text(json.dumps(content))
+    return records.read(path)
+
+
+def rows_below(page: str, heading: str) -> dict[str, list[str]]:
+    """The rows of the first table below a heading, by their first cell."""
+    lines = iter(page.split(heading, 1)[1].splitlines())
+    table = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
+    return {row[0]: row[1:] for row in reversed(table)}  # of several tables the first counts
+
+
+def test_what_is_not_recorded_is_told(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        page = costs.page(folder)
+        for name in costs.SECTIONS:
+            assert f"Not recorded yet: `tests/benchmarks/{name}.py` measures it." in page
+    for name in costs.SECTIONS:
+        assert (Path(__file__).parent / "benchmarks" / f"{name}.py").is_file()
+
+
+def test_the_numbers_are_those_of_the_records(kept: Path) -> None:
+    changed(kept, "search", real_flat_ms_a_query=0.6543, made_100000_hnsw_recall_at_10=0.7654)
+    page = costs.page(kept)
+    assert rows_below(page, "**8,091 vectors:**")["all numbers, exact"][2:] == ["0.654", "1.00"]
+    assert rows_below(page, "**100,000 vectors:**")["a graph of neighbours"][3] == "0.77"
+    assert "a graph of neighbours" not in page.split("**1,000,000 vectors:**")[1].split("###")[0]
+    told = changed(kept, "streaming", disk_speed_over_memory=0.9123).metrics
+    assert "**0.91 times** as fast" in costs.page(kept) and f"{told['features_gb']:.1f} GB" in page
+
+
+def test_what_is_planned_grows_as_it_should(kept: Path) -> None:
+    million = {
+        f"made_1000000_{kind}_{name}": value
+        for kind in ("flat", "ivf_flat")
+        for name, value in {"build_seconds": 10.0, "ms_a_query": 4.0, "bytes_a_vector": 2000.0}.items()
+    }
+    graph = {"made_100000_hnsw_build_seconds": 10.0, "made_100000_hnsw_ms_a_query": 1.0}
+    changed(kept, "search", **million, **graph)
+    rows = rows_below(costs.page(kept), "10,000,000 pictures, on paper")
+    assert rows["all numbers, exact"][:3] == ["20.0 GB", "100 s", "40 ms"]
+    cells = rows["cells, all numbers"][:3]
+    assert cells == ["20.0 GB", f"{10 * 10**1.5 / 60:.1f} min", f"{4 * math.sqrt(10):.0f} ms"]
+    assert rows["a graph of neighbours"][1:3] == [f"{10 * 100 * 7 / 5 / 60:.1f} min", f"{7 / 5:.1f} ms"]
+    assert "Qdrant in Python, exact" not in rows  # it looks at every vector in Python
+    assert rows["all numbers, exact"][3].endswith("among 1,000,000")
+
+
+def test_the_check_of_the_rules_compares_two_measured_sizes(kept: Path) -> None:
+    entry = changed(kept, "search")
+    sizes = {size: {} for size in entry.config["sizes"]}
+    for size, metrics in sizes.items():
+        for kind in ("flat", "sq8", "pq128x4"):
+            metrics[f"made_{size}_{kind}_ms_a_query"] = size / 1000
+        for kind in ("ivf_flat", "ivf_sq8"):
+            metrics[f"made_{size}_{kind}_ms_a_query"] = math.sqrt(size)
+    changed(kept, "search", **{name: value for one in sizes.values() for name, value in one.items()})
+    assert "1.0 to 1.0 times what was measured" in costs.page(kept)
+    changed(kept, "search", made_100000_flat_ms_a_query=2 * 100_000 / 1000)
+    assert "1.0 to 2.0 times what was measured" in costs.page(kept)
+
+
+def test_all_that_must_be_embedded_is_reckoned_from_what_was_indexed(kept: Path) -> None:
+    metrics = {
+        f"{name}_{clock}": 60.0 for name in costs.COMMANDS for clock in ("seconds", "processor_seconds")
+    }
+    metrics |= {"all_seconds": 400.0, "all_processor_seconds": 360.0, "rsum": 210.5}
+    metrics |= {"indexed_pictures": 6000, "largest_command_gb": 1.5}
+    entry = records.record(
+        "benchmark_end_to_end",
+        config={"backbone": "resnet50", "recipe": {"name": "vsepp_grid_gru"}},
+        config_hash="",
+        data={"name": "flickr8k"},
+        seed=0,
+        metrics=metrics,
+        seconds=400.0,
+    )
+    for path in kept.glob("benchmark_end_to_end*"):
+        path.unlink()
+    records.write(entry, kept)
+    page = costs.page(kept)
+    assert rows_below(page, "From photographs")["`vse train`"] == ["60 s", "60 s"]
+    assert "One takes 10 ms here, so all of them take 27.8 hours" in page
+    assert "test rsum of 210.5" in page and "resnet50" in page and asdict(entry)["device"] in page
+
+
+def test_the_page_is_laid_in_the_book(tmp_path: Path) -> None:
+    costs.lay_costs(tmp_path)
+    assert (tmp_path / f"{costs.PAGE}.md").read_text("utf-8").startswith("# What full scale costs")
+    contents = (Path(__file__).parents[1] / "book" / "_toc.yml").read_text()
+    assert f"evidence/{costs.PAGE}" in contents
