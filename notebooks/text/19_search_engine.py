@@ -62,7 +62,7 @@ faiss.omp_set_num_threads(torch.get_num_threads())
 # ## A folder that answers
 #
 # We make a folder of pictures, as a camera would leave it, and build an index of it with the trained network of
-# [Start here](00_start_here.ipynb).
+# [Start here](00_start_here.ipynb). Then a sentence asks.
 
 # %% tags=["hide-input"]
 dataset = lesson.dataset("grid")
@@ -105,12 +105,16 @@ index = Index.build(album, engine)
 show_found(index.search("two boats on the lake", k=5), "two boats on the lake")
 
 # %% [markdown]
-# Under each picture are its file and its score; a frame and a tick say that the sentence is true of it. A picture can ask, too:
+# Under each picture are its file and its score. A frame and a tick say that the sentence is true of it; without them, the picture is a mistake.
+#
+# A picture can ask, too. The index numbers its pictures from one, so `0004.png` is number 5:
 
 # %%
 show_found(index.like(5, k=5), "more like 0004.png", is_sentence=False)
 
 # %% [markdown]
+# The picture that asks is left out.
+#
 # In JupyterLab, try sentences of your own.
 
 # %% tags=["remove-output"]
@@ -120,7 +124,7 @@ search_box(lambda sentence: show_found(index.search(sentence, k=5), sentence))
 # ## What an index holds
 #
 # An index keeps a vector for each picture and the *number* by which the picture is known. A score is the cosine of two vectors.
-# It orders the pictures for one query. It is no probability, and scores of different queries cannot be compared.
+# It orders the pictures for one query. It is not a probability, and scores of different queries cannot be compared.
 #
 # Exact search compares the query with every vector. If the vectors lie on a disk, they are read block by block, and only the best so far are kept.
 #
@@ -162,8 +166,8 @@ def exact_search(vectors, query, k, block):  # (n, D), (D,) -> (k,) scores, (k,)
 # The result never depends on `block`. Each block is one matrix product, so many queries at once cost little more than one.
 # ````
 #
-# The package keeps an index in one SQLite file of plain numbers and lets Qdrant {cite}`qdrant2025docs` search it, inside this process or on a server. FAISS
-# {cite}`johnson2021faiss` is a library of indexes in memory. Here all three searches are exact, so they agree:
+# The package keeps an index in one SQLite file and lets Qdrant {cite}`qdrant2025docs`, a database of vectors, search it, inside this process or on a
+# server. FAISS {cite}`johnson2021faiss` is a library of indexes in memory. Here all three searches are exact, so they agree:
 
 # %%
 numbers, vectors = index.all_vectors()  # (n,), (n, D)
@@ -178,8 +182,11 @@ print("FAISS:  ", rows.tolist() == top(flat(vectors), query[None])[0].tolist())
 # %% [markdown]
 # ## What exact search costs
 #
-# Exact search reads every number of every vector once. The record below was measured with photographs' vectors of width 512; for the
-# larger sizes, vectors were made from them by adding noise.
+# Exact search reads every number of every vector once, so its time should grow with the number of vectors. The next sections build
+# two faster ways, *cells* and *a byte a number*; a graph (HNSW {cite}`malkov2020hnsw`) links each vector to near ones and walks along the links. *The exact ten* are those
+# that exact search puts first.
+#
+# The record below was measured with photographs' vectors of width 512; for the larger sizes, vectors were made from them by adding noise.
 
 # %% tags=["hide-input"]
 (measured,) = records.find(results(), name="benchmark_search")
@@ -218,14 +225,15 @@ plots.show(
 )
 
 # %% [markdown]
-# Ten times the vectors take ten times the time. All the others are faster because they skip something, and so they miss something. *Recall*
-# in this notebook is the share of the exact ten that a faster search finds. Two things can be skipped: vectors, or digits.
+# Between the larger sizes, ten times the vectors take exact search about ten times as long. All the others are faster because they skip something, and so they
+# miss something. (A graph of a million took too long to build here.) *Recall* in this notebook is the share of the exact ten that a
+# faster search finds. Two things can be skipped: vectors, or digits.
 #
 # ## Skip vectors: look into a few cells
 #
-# An *inverted file* {cite}`sivic2003video` sorts the vectors into cells beforehand. K-means finds the centres of the cells, and each vector belongs
-# to the centre with which it has the largest dot product. A query looks only into the cells whose centres fit it best. From here on we search a larger
-# collection: the pictures of the training and the development split. The queries are captions and pictures of the test split, so none of them is in it.
+# An *inverted file* {cite}`sivic2003video` sorts the vectors into cells beforehand. K-means finds the centres of the cells: it moves each centre to
+# the mean of the vectors nearest to it, again and again. Each vector belongs to the centre with which it has the largest dot product. A query looks only into the cells
+# whose centres fit it best. From here on we search a larger collection: the pictures of the training and the development split. The queries are captions and pictures of the test split, so none of them is in it.
 
 # %%
 sides = {
@@ -277,7 +285,8 @@ def search_cells(query, centres, members, vectors, k, probes):  # -> (k,) rows
 # The centres cost `len(centres)` dot products, and the cells cost one for each of their rows. With about $\sqrt{n}$ cells for $n$ vectors, both are small.
 # ````
 #
-# FAISS's inverted file, given the same centres, finds the same rows.
+# FAISS's inverted file, given the same centres, finds the same rows. Then captions and pictures look into more and more cells. Cells chosen at random would
+# give the dotted line.
 
 # %%
 inverted = faiss.IndexIVFFlat(
@@ -330,6 +339,8 @@ lesson.report(
 )
 
 # %% [markdown]
+# A few well-chosen cells hold most of the answer. Captions need more of them than pictures do; we come back to that.
+#
 # ## Skip digits: fewer bytes for each vector
 #
 # The other way is to store less of each vector. *Scalar quantisation* keeps a byte for each number in place of a float's four.
@@ -359,6 +370,8 @@ def to_levels(vectors, low, high):  # (n, D), (D,), (D,) -> (n, D) bytes
 #
 # A byte cannot hold 256: without `clip` it would become 0, the far end of the range. The vectors are built again by `low + levels / 255 * (high - low)`.
 # ````
+#
+# FAISS's own levels (`SQ8`) should keep about as much.
 
 # %%
 low, high = collection.min(0), collection.max(0)
@@ -374,8 +387,8 @@ lesson.report(
 )
 
 # %% [markdown]
-# *Product quantisation* {cite}`jegou2011pq` goes further. It cuts a vector into $M$ parts, and each part is replaced by the nearest of a few *codewords*, which k-means learns. Only the codewords' numbers are
-# stored. A score is then a sum over parts,
+# A byte for each number loses hardly anything. *Product quantisation* {cite}`jegou2011pq` goes further. It cuts a vector into $M$ parts, and each part is replaced by the
+# nearest of a few *codewords*, which k-means learns. All that is stored is which codeword each part has. A score is then a sum over parts,
 #
 # $$q \cdot x \approx \sum_{j=1}^{M} q_j \cdot \hat x_j ,$$
 #
@@ -397,7 +410,7 @@ check("19.bytes", your_bytes)
 # ````{solution} ex-19-bytes
 # :class: dropdown
 #
-# One of 16 takes four bits. Floats would take 2,048 bytes.
+# It takes four bits to name one of 16 codewords, so two parts share a byte. Floats would take 2,048 bytes.
 # ````
 #
 # ```{exercise} Scores from codes
@@ -431,6 +444,8 @@ def scores_from_codes(query, codebooks, codes):  # (D,), (M, W, D/M), (n, M) -> 
 #
 # Building the vectors again and multiplying gives the same numbers, but needs the memory that the codes saved.
 # ````
+#
+# FAISS packs two codes into a byte. Unpacked, they should give FAISS's scores.
 
 # %%
 parts = collection.shape[1] // 4
@@ -451,7 +466,7 @@ print(f"{4 * collection.shape[1]} bytes a vector become {packed.shape[1]}; as FA
 # ## The trap: an index that saw only pictures
 #
 # Codewords are learned from examples, and an index of pictures has pictures at hand. But captions will ask. Do they live in the same
-# place?
+# place? We draw the test split along the line that joins the mean caption and the mean picture; the middle is dotted.
 
 # %% tags=["hide-input"]
 both = np.concatenate(
@@ -493,9 +508,8 @@ lesson.report(
 )
 
 # %% [markdown]
-# This is the *modality gap* {cite}`liang2022gap`: training asks only that a picture be nearer to its caption than to others, so the two kinds may
-# lie apart. Towers that were trained on photographs often have a much wider gap than this small world. So one might want to learn the codewords from
-# captions as well.
+# The clouds overlap, but most vectors lie on their own side. This is the *modality gap* {cite}`liang2022gap`: training asks only that a picture be nearer to its caption
+# than to others, so the two kinds may lie apart. Towers trained on photographs often have a much wider gap. So one might want to learn the codewords from captions as well.
 #
 # ```{exercise} What mends it?
 # :label: ex-19-trap
@@ -517,6 +531,8 @@ check("19.trap", your_prediction)
 # Look at what is quantised: the indexed vectors, and these are pictures. A caption that asks is never replaced by codewords, so codewords learned from captions serve
 # vectors that are not in the index.
 # ````
+#
+# Now we learn all three.
 
 # %%
 dice = np.random.default_rng(seed)
@@ -543,8 +559,8 @@ lesson.report(
 )
 
 # %% [markdown]
-# Whatever the codewords were learned from, captions lose more than pictures do. The reason lies in the scores. Codewords move each score by an error, and
-# an error matters if little lies between the places. So we compare the error with the distance from the tenth place to the fiftieth.
+# Whatever the codewords were learned from, captions lose more than pictures do. Codewords move each score by an error, and the order changes where
+# scores lie closer together than that. So we compare the error with the distance from the tenth best score to the fiftieth.
 
 # %%
 error = collection - learned["pictures alone"].reconstruct_n(0, n)  # (n, D)
@@ -556,8 +572,10 @@ for who, asked in queries.items():
 lesson.report("19_spread", spread)
 
 # %% [markdown]
-# What helps is *re-ranking*, as in [Ensembles and speed](12_ensembles_and_speed.ipynb): the codes only propose, and more than are asked for. The exact vectors,
-# read from the disk for these few, decide.
+# By that measure the error is larger when captions ask.
+#
+# What helps is *re-ranking*, as in [Ensembles and speed](12_ensembles_and_speed.ipynb): the codes propose more pictures than are wanted, and the exact vectors of these few,
+# read from the disk, decide.
 
 # %%
 counts = [10, 20, 50, 100, 200]
@@ -627,17 +645,19 @@ Markdown(
 )
 
 # %% [markdown]
-# **What it means.** The queries are captions, and the stored vectors are pictures. Codewords and cells must fit what is stored, and a caption among the examples
-# takes the place of a picture. What captions need is more digits, more cells, or re-ranking. If you measure an index by asking with pictures, you overrate it.
+# **What it means.** Captions among the examples do not help. Codewords and cells must fit what is stored, and these are pictures; a caption among the examples
+# takes the place of one. What captions need is more digits, more cells, or re-ranking: ten times as many proposals bring nearly all back (right). If you measure an
+# index by asking with pictures, you overrate it.
 #
 # **How sure we are.** This is one world, one model, and one run of k-means for each; the record has another model on photographs. We have not tried codewords that are
 # learned for the scores of real queries {cite}`guo2020scann`.
 #
 # ## Sets: MaxSim proposes
 #
-# Some systems keep a set of vectors for each picture (see [Slots](14_slots.ipynb)). The smooth-Chamfer similarity compares every pair of them, and no index of vectors
-# can do that. But Qdrant and others search sets by MaxSim. So MaxSim, which keeps the best pair for each vector of the query, proposes, and the exact similarity ranks. We train a small DivE
-# {cite}`kim2023dive` and ask how many must be proposed.
+# Some systems keep a set of vectors for each picture (see [Slots](14_slots.ipynb)). The smooth-Chamfer similarity compares all pairs of two sets' vectors, which no index of
+# single vectors can do. But Qdrant and others search sets by MaxSim, which takes the best partner of each vector of the query and adds up. So MaxSim proposes, and
+# the exact similarity ranks. The means of the sets can propose too, or each can propose half. We train a small DivE {cite}`kim2023dive` and ask how many must be
+# proposed to have the ten that smooth-Chamfer puts first.
 
 # %% tags=["hide-input"]
 quick = {"dim": 64, "text.encoder.word_dim": 64, "losses.triplet.warmup_epochs": 1}
@@ -710,11 +730,12 @@ Markdown(
 )
 
 # %% [markdown]
-# How many must be proposed depends on the model: compare with the exact order on queries of your own.
+# How many must be proposed depends on the model and the collection: compare with the exact order on queries of your own.
 #
 # ## Keep it honest
 #
-# A folder changes, programs are killed, models are replaced. We index the album again, on disk this time, and cut the power in the middle.
+# A folder changes, programs are killed, models are replaced. We index the album again, on disk this time, and stage a power cut after the first
+# batch. Then we delete a file, replace one and damage one, and open the index with another model.
 
 
 # %%
@@ -771,8 +792,8 @@ except ValueError as refused:
     print(str(refused).replace(str(kept_in), "…"))
 
 # %% [markdown]
-# Each file is known by its bytes, each batch is written as a whole or not at all, and the index carries a fingerprint of all that decides its vectors. Vectors
-# of another model have the same width, so nothing else would stop them.
+# Nothing was lost, every change was noticed, and the other model was refused. The index knows each file by its bytes, writes each batch as a whole or not at all, and carries
+# a fingerprint of all that decides its vectors. Vectors of the other model have the same width, so nothing else would stop them.
 #
 # ## Break it: rows as names
 #
@@ -797,6 +818,8 @@ check("19.break", your_count)
 #
 # All that came after it have moved up by one row. No message tells you; the search just shows wrong pictures.
 # ````
+#
+# The same in our album, where each picture asks for itself:
 
 # %%
 names = [index.store.entry(int(number)).path.name for number in numbers]
@@ -807,9 +830,11 @@ wrong = sum(a != b for row, (a, b) in enumerate(zip(names, first, strict=True)) 
 print(f"{wrong} of {len(shorter)} pictures that ask for themselves get another's name")
 
 # %% [markdown]
+# A number that stays with its picture, and is never given again, cannot slip like this.
+#
 # ## Ten million pictures, on paper
 #
-# Measured pieces are enough for a plan. For each kind of index, take the bytes a vector, the time to build and the time of a query from the record
+# For each kind of index, take the bytes a vector, the time to build and the time of a query from the record
 # at a million vectors, and scale them up.
 #
 # ```{exercise} Ten million
@@ -829,7 +854,7 @@ check("19.plan", your_gigabytes)
 # ````{solution} ex-19-plan
 # :class: dropdown
 #
-# A tenth more or less does not matter in a plan. It says that one ordinary machine can hold it.
+# A tenth more or less does not matter: one ordinary machine can hold it.
 # ````
 
 # %% tags=["hide-input"]
@@ -852,9 +877,11 @@ Markdown(
 )
 
 # %% [markdown]
-# Building the index is quick. Embedding is not: at fifteen pictures a second, ten million take more than a week, and many machines can share that. The first two rows
-# need no more ideas than a larger machine; cells, with a byte for each number, answer quickly from the memory of an ordinary one. The recall is that of made vectors, whose noise is
-# alike in all directions; codes do better on vectors that lie together in some way, as real ones do. Measure yours on a sample before you decide.
+# The first two rows are simple and slow. Cells with a byte for each number answer quickly from the memory of an ordinary machine. Product quantisation needs the least memory,
+# but here it saves no time, and alone it keeps few of the ten. The recall is that of made vectors, whose noise is alike in all directions: measure yours on a sample before you decide.
+#
+# The minutes to build are ten times those at a million; cells may take longer, since each vector meets more centres. Embedding takes far longer: at fifteen pictures a second, say,
+# more than a week. Machines can share that.
 #
 # ## Your own pictures
 #
@@ -866,7 +893,7 @@ Markdown(
 # vse search page                                               # a page in your browser
 # ```
 #
-# The page has a line to type in, a button to send a picture, and *More like this* under each picture found. It serves your machine alone, loads nothing from the
+# The page has a box to type in, a button to send a picture, and *More like this* under each picture found. It serves your machine alone, loads nothing from the
 # network and knows pictures by their numbers only, so no address can ask for another file. Beyond some tens of thousands of pictures, `--url` hands the
 # vectors to a Qdrant server. If the answers are poor, write captions for some pictures: `vse search tune` trains further on them.
 #
@@ -874,7 +901,7 @@ Markdown(
 # | --- | --- | --- |
 # | exact search | `exact_search` | `vsecore.search.Index` |
 # | inverted file (Sivic and Zisserman) | `search_cells` | `vsecore.search.reference.quantised`, `IVF64,Flat` |
-# | asymmetric distance (Jégou et al., section III) | `scores_from_codes` | the same, `PQ48x4` |
+# | asymmetric distance (Jégou et al., section III) | `scores_from_codes` | `vsecore.search.reference.quantised`, `PQ48x4` |
 # | MaxSim (ColBERT, eq. 3) | the section on sets | `vsecore.similarity.max_sim`; `Index.nearest` has Qdrant propose by it |
 #
 # ## Change one thing
@@ -882,7 +909,8 @@ Markdown(
 # ```{exercise} Change one thing
 # :label: ex-19-explore
 #
-# Change `your_cells`, `your_probes` or `your_parts`. Write what you expect of recall before you run the cell, and afterwards what came out.
+# The next cell combines cells and codes, with half the parts that we had. Change `your_cells`, `your_probes` or
+# `your_parts`. Write what you expect of recall before you run the cell, and afterwards what came out.
 # ```
 
 # %%
@@ -908,14 +936,14 @@ home.cleanup()
 # ````{solution} ex-19-explore
 # :class: dropdown
 #
-# Cells and codes lose independently, and re-ranking mends only what the codes lost: a picture in a cell that was not looked into is never proposed.
+# Cells and codes lose in different ways, and re-ranking mends only what the codes lost: a picture in a cell that was not looked into is never proposed.
 # ````
 #
 # ## Summary
 #
 # - Exact search is one product and a running top-k; its time grows with the number of vectors.
 # - Cells skip vectors and codes skip digits; both are judged by the share of the exact ten that they keep.
-# - Measure with the queries that people will ask: captions can lose more than pictures do, and re-ranking by exact vectors mends it.
+# - Measure with the queries that people will ask: captions can lose more than pictures do, and re-ranking by exact vectors mends most of it.
 # - Numbers, checksums and a fingerprint keep an index true to its folder and its model.
 #
 # ## Where to read on
