@@ -132,7 +132,7 @@ def test_an_experiment_that_follows_losses_records_them_and_tunes_by_older_recor
     (planned,) = EXPERIMENTS["followed"].trainings(
         "one", "grid", lambda candidates: get(candidates.recipes[0], fair)
     )
-    entry.metrics.pop(RETURNS)
+    entry = replace(entry, metrics={name: entry.metrics[name] for name in entry.metrics if name != RETURNS})
     running.records.write(entry, tmp_path)
     workshop.record("one", [planned], 0, for_tuning=True)
     assert len(trained) == 2
@@ -147,7 +147,7 @@ def test_an_experiment_that_follows_losses_records_them_and_tunes_by_older_recor
     elsewhere.record("one", [planned], 0)
     assert len(trained) == 3, "another processor's last digits make no other training"
     (entry,) = find(tmp_path)
-    entry.metrics.pop(RETURNS)
+    entry = replace(entry, metrics={name: entry.metrics[name] for name in entry.metrics if name != RETURNS})
     running.records.write(entry, tmp_path)
     elsewhere.record("one", [planned], 0)
     assert len(trained) == 4

@@ -205,6 +205,8 @@ def test_records_of_other_words_or_precision_are_not_set_side_by_side(tmp_path, 
     study(tmp_path, "2ad_parts", "all", BETTER)
     study(tmp_path, "2ad_parts", "without AdOpt", WORSE)
     moved(tmp_path, change, [3, 4], "2ad_grid_gru")
+    one = records.find(tmp_path)[0]  # beside it a record that names no features, as that of a benchmark
+    records.write(replace(one, name="search", config_hash="", data={"name": "small"}), tmp_path)
     found = ledger.studied("2ad_parts", "small", folder=tmp_path)
     assert {arm: set(one.seeds) for arm, one in found.items()} == {
         "all": {0, 1, 2},

@@ -245,6 +245,17 @@ def test_a_killed_indexing_goes_on_and_loses_nothing(
     np.testing.assert_allclose(index.all_vectors()[1], undisturbed.all_vectors()[1], atol=1e-6)
 
 
+def test_a_picture_that_no_search_would_reach_is_damage(
+    engine: Engine, album_of_colours: Path, tmp_path: Path
+) -> None:
+    """SQLite counts from 1, and the vectors are read from there on."""
+    Index.build(album_of_colours, engine, tmp_path / "index")
+    with contextlib.closing(sqlite3.connect(tmp_path / "index" / FILE)) as file, file:
+        file.execute("UPDATE pictures SET number = 0 WHERE number = 1")
+    with pytest.raises(ValueError, match=r"is damaged \(a picture has the number 0\)"):
+        Index.load(tmp_path / "index", engine)
+
+
 def test_a_server_gets_what_it_lacks_and_loses_what_is_gone(
     engine: Engine, album_of_colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -201,6 +201,8 @@ def test_tuning_goes_on_from_the_engines_weights_and_ends_if_the_model_collapses
     monkeypatch.setattr("vsecore.search.tuning.COLLAPSED", -1.0)
     with pytest.raises(ValueError, match="the model has collapsed"):
         tune(engine, splits, tmp_path / "other", **options)
+    with pytest.raises(ValueError, match="the model has collapsed"):  # no epoch is left, and still it says so
+        tune(engine, splits, tmp_path / "other", **options, resume=True)
 
 
 def test_pairs_that_cannot_be_learned_by_heart_end_the_work(engine: Engine) -> None:

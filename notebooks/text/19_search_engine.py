@@ -321,7 +321,7 @@ plots.curves(
     y="share of the exact ten",
 )
 axes.plot([0, 1], [0, 1], ":", color="0.5")
-axes.annotate("cells at random", (0.5, 0.5), rotation=28, va="top", color="0.4")
+axes.annotate("cells at random", (0.3, 0.28), rotation=28, va="top", color="0.4")
 axes.set(xlim=(0, max(looked["captions ask"][-1], 0.6)), ylim=(0, 1.03))
 plots.show(
     figure,
@@ -480,8 +480,8 @@ rest = both - np.outer(both @ between, between)
 across = (rest - rest.mean(0)) @ np.linalg.svd(rest - rest.mean(0), full_matrices=False)[2][0]
 figure, axes = plt.subplots(figsize=(5.6, 3.6))
 for name, chosen, mark, colour in (
-    ("pictures", is_picture, "o", plots.COLOURS[0]),
-    ("captions", ~is_picture, "^", plots.COLOURS[1]),
+    ("captions", ~is_picture, "o", plots.COLOURS[0]),
+    ("pictures", is_picture, "s", plots.COLOURS[1]),
 ):
     axes.plot(
         along[chosen], across[chosen], mark, label=name, color=colour, markersize=3, alpha=0.4
@@ -591,7 +591,7 @@ for who, asked in queries.items():
 
 # %% tags=["hide-input"]
 figure, panels = plt.subplots(1, 2, figsize=(8.6, 3.2), width_ratios=(1.15, 1))
-for place, (who, mark) in enumerate(zip(queries, "o^", strict=True)):
+for place, (who, mark) in enumerate(zip(queries, "os", strict=True)):
     rows = [of_ten[name, who] for name in examples]
     panels[0].errorbar(
         [row.mean() for row in rows],
@@ -600,7 +600,7 @@ for place, (who, mark) in enumerate(zip(queries, "o^", strict=True)):
         fmt=mark,
         color=plots.COLOURS[place],
         label=who,
-        markersize=7,
+        markersize=4,
         capsize=3,
     )
 panels[0].set_yticks(range(len(examples)), list(examples))

@@ -222,10 +222,11 @@ class _Origin:
     vectors: str  # the digest of the word vectors
 
     def has(self, entry: Record) -> bool:
-        """Whether a record comes from here."""
+        """Whether a record comes from here. Those of benchmarks, say, name no features: they do not."""
         return all(
-            self.fingerprints.get(source["feature_kind"], source["fingerprint"]) == source["fingerprint"]
-            and (entry.precision, source["vectors"]) == (self.precision, self.vectors)
+            "feature_kind" in source
+            and self.fingerprints.get(source["feature_kind"], source["fingerprint"]) == source["fingerprint"]
+            and (entry.precision, source.get("vectors")) == (self.precision, self.vectors)
             for source in _sources(entry)
         )
 

@@ -147,6 +147,9 @@ class Store:
         (found,) = self._rows("PRAGMA integrity_check(1)")[0]
         if found != "ok":
             raise ValueError(f"{self.path} is damaged ({found}): {REBUILD}")
+        ((lowest,),) = self._rows("SELECT min(number) FROM pictures")
+        if lowest is not None and lowest < 1:  # SQLite counts from 1; `vectors` would leave it out
+            raise ValueError(f"{self.path} is damaged (a picture has the number {lowest}): {REBUILD}")
 
     def vectors(self, numbers: Iterable[int] | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield pictures' numbers (n,) and vectors (n, D) or (n, K, D) in blocks; None: of all pictures.

@@ -131,9 +131,11 @@ def tune(
         found = check_overfit(recipe, data.train, engine.tokenizer, weights, seed=seed)
         tell(f"overfit check: R@1 {found:.0f} % on pairs learned by heart, as it should be")
 
+    some = data.train.subset(min(256, len(data.train)))
+
     def look(event: Event) -> None:
         if event.kind == "evaluated":
-            refuse_collapse(event.model, data.train.subset(min(256, len(data.train))), engine.tokenizer)
+            refuse_collapse(event.model, some, engine.tokenizer)
             assert event.metrics is not None
             tell(f"epoch {event.epoch + 1}: dev rsum {event.metrics['rsum']:.1f}")
 
@@ -148,6 +150,7 @@ def tune(
         callback=look,
         seed=seed,
     )
+    refuse_collapse(run.model, some, run.tokenizer)  # a resumed run may have no epoch left to look at
     if (
         engine.source is not None and engine.backbone is not None
     ):  # with which network the new run sees pictures

@@ -131,7 +131,7 @@ def _processes(entry: Record | None, found: Mapping[str, Record]) -> Section:
             str(count),
             *(f"{told[f'{name}_seed{seed}_rsum']:.1f}" for seed in seeds),
             f"{told[f'{name}_rsum']:.1f}",
-            f"{told[f'{name}_rsum_deviation']:.1f}",
+            f"{told[f'{name}_rsum_deviation']:.1f}" if len(seeds) > 1 else "–",
         ]
         for count, name in names.items()
     ]
