@@ -191,7 +191,8 @@ def _trap(entry: Record) -> list[str]:
         "different parts of the space (the cosine of their means is "
         f"{told['trap_cosine_of_the_means']:.2f}), so an index that learned from pictures alone has never "
         "seen what it will be asked with. Here is the share of the exact ten that is found, beside indexes "
-        "that learned from as many examples, half of them captions:",
+        "that learned from as many examples, half of them captions. The pictures that ask are in the index "
+        "themselves:",
         table(["index", "asked by", "learned from pictures", "from both"], rows),
     ]
 
@@ -214,7 +215,7 @@ def _proposals(entry: Record | None, found: Mapping[str, Record]) -> Section:
 
 def _on_paper(entry: Record, found: Mapping[str, Record]) -> list[str]:
     """A search in more pictures than anybody here has, from measured pieces."""
-    told, rows, checked = entry.metrics, [], []
+    told, rows, checked, built = entry.metrics, [], [], []
     for key, kind in KINDS.items():
         measured = [
             size for size in sorted(entry.config["sizes"]) if f"made_{size}_{key}_build_seconds" in told
@@ -239,6 +240,14 @@ def _on_paper(entry: Record, found: Mapping[str, Record]) -> list[str]:
             measure("ms_a_query", one) * kind.query(other) / kind.query(one) / measure("ms_a_query", other)
             for one, other in itertools.pairwise(measured)
         ]
+        if key.startswith("ivf"):
+            built += [
+                measure("build_seconds", one)
+                * kind.build(other)
+                / kind.build(one)
+                / measure("build_seconds", other)
+                for one, other in itertools.pairwise(measured)
+            ]
     lines = [
         f"### {PLANNED:,} pictures, on paper",
         f"We have no {PLANNED:,} pictures. But bytes add up, and we know how time grows: with the number of "
@@ -251,8 +260,14 @@ def _on_paper(entry: Record, found: Mapping[str, Record]) -> list[str]:
             if checked
             else ""
         )
-        + "How many are found cannot be worked out like this; beside stands what was found where it was "
-        "measured.",
+        + (
+            "They say too much of the time that building cells takes: "
+            f"{min(built):.1f} to {max(built):.1f} times what was measured. "
+            if built and min(built) > 1
+            else ""
+        )
+        + "How many are found cannot be worked out like this; the last column says what was found at the "
+        "size measured.",
         table(["index", "memory", "built in", "a query", "found, and among how many"], rows),
     ]
     if (whole := found.get("benchmark_end_to_end")) is not None:
