@@ -18,10 +18,7 @@ other systems have it. At the paper's rates DivE still has much to learn by then
 
 
 def _arm(variants: str = "", published: str = "") -> Arm:
-    """An arm of DivE: slots as narrow as the space, and 160 captions a batch, near the 128 of VSE++.
-
-    Its set prediction learns at the rate of the encoders, after a first epoch of all negatives.
-    """
+    """An arm of DivE: slots as narrow as the space, and 160 captions a batch, near the 128 of VSE++."""
     return Arm(_SMALL + variants, published)
 
 
