@@ -4,8 +4,10 @@ import contextlib
 import json
 import re
 import shutil
+import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import faiss
 import numpy as np
@@ -353,10 +355,11 @@ def test_threads_share_the_work_and_keep_their_number():
 
 
 def test_two_threads_never_note_pictures_for_the_same_captions_at_once(monkeypatch):
-    busy, overlaps, add = set(), [], Best.add
+    busy, overlaps, threads, add = set(), [], set(), Best.add
 
     def watch(self, scores, first_anchor, items, dim=1):
         if dim == 0:
+            threads.add(threading.get_ident())
             overlaps.append(first_anchor in busy)
             busy.add(first_anchor)
             time.sleep(0.002)
@@ -370,6 +373,7 @@ def test_two_threads_never_note_pictures_for_the_same_captions_at_once(monkeypat
         found = mine_offline_negatives(v, t, owner, 5, 5, block=(4, len(t)))
     assert same(found, by_sorting(v @ t.T, owner, 5, 5))
     assert len(overlaps) == 10 and not any(overlaps)
+    assert len(threads) == 2, "otherwise the test would say nothing"
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -382,6 +386,41 @@ def test_when_one_thread_fails_the_others_stop(error):
 
     with torch_threads(2):
         with pytest.raises(error, match="no"):
+            on_threads(work, 2)
+        assert torch.get_num_threads() == 2
+
+
+def test_an_interrupt_stops_all_threads():
+    """Only the main thread gets it; without it, the workers would go on for ever."""
+
+    def work(worker, workers):
+        if worker == 1:
+            time.sleep(0.05)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        while True:
+            yield
+
+    with torch_threads(2):
+        with pytest.raises(KeyboardInterrupt):
+            on_threads(work, 2)
+        assert torch.get_num_threads() == 2
+
+
+def test_workers_stop_if_there_is_no_thread_for_the_next(monkeypatch):
+    submit = ThreadPoolExecutor.submit
+
+    def refuse(self, part, worker):
+        if worker:
+            raise RuntimeError("can't start new thread")
+        return submit(self, part, worker)
+
+    def work(worker, workers):
+        while True:
+            yield
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    with torch_threads(2):
+        with pytest.raises(RuntimeError, match="new thread"):
             on_threads(work, 2)
         assert torch.get_num_threads() == 2
 
@@ -465,6 +504,16 @@ def test_half_precision_gives_the_answer_of_float32(precision, ties):
         v, t, owner = collection(seed, pictures=250, dim=24, ties=ties)
         found = mine_offline_negatives(v, t, owner, 9, 6, precision=precision, block=(64, 200))
         assert same(found, by_sorting(v @ t.T, owner, 9, 6))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_autocast_does_not_change_the_answer(precision):
+    v, t, owner = collection(0, pictures=200, dim=24, ties=False)
+    v[::4] *= 8  # so that some anchors are searched again
+    t[:: -(-len(t) // 100)] *= 8
+    with torch.autocast("cpu", torch.bfloat16):
+        found = mine_offline_negatives(v, t, owner, 20, 20, precision=precision, block=(50, 100))
+    assert same(found, by_sorting(v @ t.T, owner, 20, 20))
 
 
 @given(seed=st.integers(0, 10_000), scale=st.sampled_from([1e-3, 1.0, 30.0]), half=st.booleans())

@@ -38,8 +38,8 @@ def on_threads(work: Callable[[int, int], Iterator[None]], workers: int) -> None
 
     try:
         with ThreadPoolExecutor(workers) as pool:
-            parts = [pool.submit(part, worker) for worker in range(workers)]
             try:
+                parts = [pool.submit(part, worker) for worker in range(workers)]
                 wait(parts, return_when=FIRST_EXCEPTION)
             finally:
                 stopped.set()

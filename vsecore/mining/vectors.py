@@ -82,17 +82,18 @@ def mine_offline_negatives(
         precision = "bfloat16" if v.device.type == "cuda" else "float32"
     # No score, nor a part of its sum, exceeds the product of the lengths.
     large = not float(v.norm(dim=1).max()) * float(t.norm(dim=1).max()) < torch.finfo(torch.float32).max / 4
-    if precision == "float32" or large:  # the bound of half precision would decide nothing
-        found = _search(v, t, own, (texts, pictures), rows, columns, large)
-    else:
-        dtype = HALF[precision]
-        wide = own.most(texts + max(texts // 2, SPARE), pictures + max(pictures // 2, SPARE))
-        with _summed_in_float32():
-            near = _search(v.to(dtype), t.to(dtype), own, wide, rows, columns)
-        found = (
-            settle(near[0], texts, v, t, own, True, dtype),
-            settle(near[1], pictures, t, v, own, False, dtype),
-        )
+    with torch.autocast(v.device.type, enabled=False):  # else some products would be in half precision
+        if precision == "float32" or large:  # the bound of half precision would decide nothing
+            found = _search(v, t, own, (texts, pictures), rows, columns, large)
+        else:
+            dtype = HALF[precision]
+            wide = own.most(texts + max(texts // 2, SPARE), pictures + max(pictures // 2, SPARE))
+            with _summed_in_float32():
+                near = _search(v.to(dtype), t.to(dtype), own, wide, rows, columns)
+            found = (
+                settle(near[0], texts, v, t, own, True, dtype),
+                settle(near[1], pictures, t, v, own, False, dtype),
+            )
     return OfflineNegatives(*(rows_of(keys).cpu().numpy() for keys in found))
 
 
