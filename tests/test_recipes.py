@@ -820,6 +820,11 @@ def test_without_offline_negatives_there_is_the_first_round_alone():
         get("vsepp_grid_gru").of_first_round()
 
 
+def test_the_first_round_of_vsrn_on_coco_is_vsrn_itself():
+    longer = {"training.epochs": 30, "training.decay_epochs": 15}
+    assert get("aoq_vsrn_region").of_first_round().override(longer).hash() == get("vsrn_region").hash()
+
+
 def test_the_first_round_is_changed_by_name():
     recipe = get("aoq_vsrn_grid")
     changed = recipe.override(

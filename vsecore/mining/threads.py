@@ -46,4 +46,4 @@ def on_threads(work: Callable[[int, int], Iterator[None]], workers: int) -> None
             for done in parts:
                 done.result()
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(threads)  # each worker has changed what threads that begin later get
