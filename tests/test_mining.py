@@ -385,52 +385,60 @@ def test_two_threads_never_note_pictures_for_the_same_captions_at_once(monkeypat
     assert len(threads) == 2, "otherwise the test would say nothing"
 
 
+def until_stopped(ended):
+    """A worker's part, which goes on until it is stopped; if nobody stops it, it gives up and says so."""
+    last = time.monotonic() + 20
+    while time.monotonic() < last:
+        yield
+    ended.append(True)
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_when_one_thread_fails_the_others_stop(error):
+    ended = []
+
     def work(worker, workers):
-        while True:  # a worker that is not stopped would go on for ever
-            if worker == 1:
-                raise error("no")
-            yield
+        if worker == 1:
+            raise error("no")
+        yield from until_stopped(ended)
 
     with torch_threads(2):
         with pytest.raises(error, match="no"):
             on_threads(work, 2)
+        assert not ended
         assert torch.get_num_threads() == threads_of_a_new_thread() == 2
 
 
 def test_an_interrupt_stops_all_threads():
-    """Only the main thread gets it; without it, the workers would go on for ever."""
+    """Only the main thread gets it."""
+    ended = []
 
     def work(worker, workers):
         if worker == 1:
             time.sleep(0.05)
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        while True:
-            yield
+        yield from until_stopped(ended)
 
     with torch_threads(2):
         with pytest.raises(KeyboardInterrupt):
             on_threads(work, 2)
+        assert not ended
         assert torch.get_num_threads() == threads_of_a_new_thread() == 2
 
 
 def test_workers_stop_if_there_is_no_thread_for_the_next(monkeypatch):
-    submit = ThreadPoolExecutor.submit
+    submit, ended = ThreadPoolExecutor.submit, []
 
     def refuse(self, part, worker):
         if worker:
             raise RuntimeError("can't start new thread")
         return submit(self, part, worker)
 
-    def work(worker, workers):
-        while True:
-            yield
-
     monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
     with torch_threads(2):
         with pytest.raises(RuntimeError, match="new thread"):
-            on_threads(work, 2)
+            on_threads(lambda worker, workers: until_stopped(ended), 2)
+        assert not ended
         assert torch.get_num_threads() == threads_of_a_new_thread() == 2
 
 
