@@ -53,6 +53,43 @@ def studied(
     return _best_study(wanted, _study(*wanted), beside).found
 
 
+def side_by_side(
+    arms: Mapping[str, tuple[str, str]],
+    data: str,
+    features: FeatureKind | None = None,
+    scale: Scale = "fair",
+    folder: Path = RESULTS,
+) -> dict[str, Studied]:
+    """Collect arms of several experiments, all from the same features, captions and so on; see `studied`.
+
+    Trainings in other worlds, or on other features, are left out: if there are several such groups of
+    records, the one with the most arms is taken, and so on as there.
+
+    Args:
+        arms: an experiment and one of its arms, by the name that each has here.
+        data: the name of the data.
+        features: the kind of features; None: each experiment's.
+        scale: "fair" or "lesson".
+        folder: the folder of records.
+
+    Raises:
+        ValueError: an experiment is unknown.
+    """
+    names = dict.fromkeys(name for name, _ in arms.values())
+    wanted = {name: (name, data, features, scale, _entries(name, data, folder)) for name in names}
+    used = [entry for one in wanted.values() for entry in _study(*one).used]
+    studies = []
+    for origin in _origins(used):
+        of_origin = {name: _study(*one, origin=origin) for name, one in wanted.items()}
+        found = {
+            called: of_origin[name].found[arm]
+            for called, (name, arm) in arms.items()
+            if arm in of_origin[name].found
+        }
+        studies.append(_Study(found, [entry for study in of_origin.values() for entry in study.used]))
+    return max(studies, key=_Study.fullness, default=_Study({}, [])).found
+
+
 def left_out(
     name: str,
     data: str,

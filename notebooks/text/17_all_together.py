@@ -1,0 +1,668 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,text//py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # All together
+#
+# **You will be able to** read every system of the course as one row of choices, say when one system may be called better than another,
+# combine ideas of several papers in a recipe, and look up what became of each claim.
+#
+# **You need** the notebooks [Learning to rank](04_learning_to_rank.ipynb), [Pooling: sort, weigh, sum](10_pooling.ipynb),
+# [How many negatives?](11_how_many_negatives.ipynb) and [Latent targets](16_latent_targets.ipynb), and an idea of mean and spread.
+#
+# **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour.
+#
+# The map, all of it: **encode → pool → compare → learn**.
+
+# %% tags=["parameters"]
+tier = "lesson"
+data = "scenes"
+data_root = ""
+seed = 0
+
+# %% tags=["hide-input"]
+import math
+import statistics
+import textwrap
+
+import matplotlib.pyplot as plt
+import torch
+from IPython.display import Markdown
+from scipy.stats import t as student
+
+from vsecore import course, experiments, records
+from vsecore.course import plots, systems
+from vsecore.course.book import dots, tally
+from vsecore.course.book.evidence import WORKS
+from vsecore.course.book.findings import DATA
+from vsecore.course.book.verdict_tables import in_short
+from vsecore.course.book.wording import mean, table
+from vsecore.course.grading.plain import folded
+from vsecore.data.sentence_targets import with_targets
+from vsecore.experiments.gates import MARGIN, measures_of
+from vsecore.experiments.missing import missing, usual_seconds
+from vsecore.experiments.references import ORACLE
+from vsecore.experiments.statistics import interval
+from vsecore.recipes import get
+
+lesson = course.begin(tier, data, data_root, seed)
+plots.house_style()
+
+# %% [markdown]
+# ## Thirteen systems, one shape
+#
+# Every system of the course encodes, pools, compares and learns. What differs is which part it takes at each stage. Here they are,
+# in the order of their years. Coloured is what differs from VSE++.
+
+# %% tags=["hide-input"]
+recipes = {name: systems.recipe_of(name) for name in systems.SYSTEMS}
+plots.show(systems.picture(recipes), alt=systems.words_for(recipes))
+
+# %% [markdown]
+# Nobody typed this table: it is read from the recipes, by the names that `vse train --set` takes. ("0-layer transformer" is a caption
+# whose words do not read each other.) No row is coloured alike in every column: most papers change one stage or two, and
+# keep the rest. A recipe is plain data, so a system really *is* its row. Three changes turn VSE++ into SCAN:
+
+# %%
+vsepp = get("vsepp_region_gru")
+changed = vsepp.override(
+    {"image.pool": "none", "text.pool": "none", "similarity": "cross_attention"}
+)
+print("the same system:", changed.hash() == get("scan_region_gru").hash())
+
+# %% [markdown]
+# The hash covers every setting except the name. So nothing else sets SCAN apart.
+#
+# ## All of them on the same pictures
+#
+# **Question.** How do they compare, if all see the same regions and captions?
+
+# %% tags=["hide-input"]
+found = experiments.side_by_side(systems.SYSTEMS, "scenes", "region")
+oracle = next(
+    one.metrics["rsum"]
+    for one in records.find(experiments.RESULTS, name=ORACLE, data="scenes")
+    if one.data["feature_kind"] == "region"
+)
+plots.show(
+    dots.compared(found, "scenes", oracle), alt=dots.words_for(found, "the scenes", oracle)
+)
+
+# %% tags=["hide-input"]
+ways = ("rsum", "i2t_map_at_r", "t2i_map_at_r")
+heads = ["system", "rsum", "mAP@R to text, %", "mAP@R to picture, %", "seeds"]
+rows = [
+    [
+        name,
+        *(mean(found[name].results.get(way, {}).values()) for way in ways),
+        str(len(found[name].seeds)),
+    ]
+    for name in dots.by_rsum(found)
+]
+absent = [name for name in systems.SYSTEMS if name not in found]
+Markdown(
+    f"{table(heads, rows)}\n\n**What we did.** Each system has a learning rate of its own, chosen on the development split, and "
+    f"trains for {experiments.FAIR_SCALE['scenes']['training.epochs']} epochs. In brackets is the 95 % interval of the mean over seeds."
+    + (
+        f"\n\n**What is not here.** {', '.join(absent)}: these have no such training on the same features and captions. Some were trained in "
+        "a world of their own, where hard negatives abound or captions say less, and sums of different data never stand side by side."
+        if absent
+        else ""
+    )
+)
+
+# %% [markdown]
+# **How to read it.** The dashed line is a ridge regression to a bag of words. The dotted line is the *oracle*: it
+# knows which captions are true of which picture, and breaks ties at random. Systems above it have learned to guess which caption was
+# *written* for a picture. So look at mAP@R too, which rewards true captions whoever wrote them; the order need not be the same.
+#
+# **How sure we are.** This is one small drawn world, and some rows have fewer dots than others. Which rows really differ? We need a rule.
+#
+# ## When may we say "better"?
+#
+# Two runs with the same seed see the same batches. So we subtract seed by seed: these *paired differences* vary less than the
+# sums do. Below are the differences behind some claims of 2AD, each mean with its 95 % interval. The band shows
+# what is too small to matter: less than a hundredth of the rsum.
+
+# %% tags=["hide-input"]
+fair = {name: experiments.studied(name, "scenes") for name in experiments.EXPERIMENTS}
+outcomes = {
+    work: {data: experiments.outcomes(work, data) for data in DATA} for work in WORKS
+}  # of every claim
+shown = [
+    one
+    for one in outcomes["2ad"]["scenes"]
+    if one.claim.experiment in ("2ad_pooling", "2ad_ensembles")
+    and len(one.differences.get("rsum", ())) > 1
+    and one.by_measure
+]
+shown.sort(key=lambda one: -statistics.mean(one.differences["rsum"]))
+figure, axes = plt.subplots(figsize=(8.4, 1 + 0.42 * len(shown)))
+colours = {"reproduced": 2, "contradicted": 1, "no difference": 0, "undecided": 6}
+for place, one in enumerate(shown):
+    values, said = one.differences["rsum"], one.by_measure["rsum"]
+    low, high = interval(values)
+    style = plots.COLOURS[colours[said]]
+    axes.plot([low, high], [place, place], color=style)
+    axes.plot(statistics.mean(values), place, "o", color=style)
+    axes.text(high + 1, place, said, va="center", fontsize=8, color=style)
+band = MARGIN * statistics.mean(arm.rsum for arm in fair["2ad_pooling"].values())
+axes.axvspan(-band, band, color="0.9", zorder=0)
+axes.axvline(0, color="0.5", linewidth=1)
+names = [textwrap.shorten(one.claim.statement, 62, placeholder="…") for one in shown]
+axes.set_yticks(range(len(shown)), names, fontsize=8)
+axes.set(xlabel="difference in rsum", ylim=(len(shown) - 0.5, -0.5))
+axes.grid(axis="y", visible=False)
+said = ", ".join(f"{one.claim.statement}: {one.by_measure['rsum']}" for one in shown)
+plots.show(
+    figure,
+    alt=f"Intervals of the mean difference in rsum for claims of 2AD, beside the band of what is too small to matter. By rsum alone: {said}.",
+)
+
+# %% [markdown]
+# An interval beyond 0 says that there is a difference, and one within the band says that there is none worth having. One that reaches into both leaves
+# the question open, which is not the same as a tie.
+#
+# Two tests put this into numbers. A *p-value* is the chance of differences as large as ours if some assumption were
+# true. For "there is no difference", divide the mean by its error, the spread over the root of the number of seeds, and look up both
+# tails of Student's t with one degree of freedom less than there are seeds. For "there is one that matters", test against both ends of the band,
+# one tail each, and take the larger p-value. The band's half width is the *margin of equivalence*, set before anything was trained.
+#
+# ```{exercise} Two p-values
+# :label: ex-17-p_values
+#
+# `differences` has one number for each seed. Return the p-value for a true mean of 0, and that for a true mean outside ± `margin`.
+# `student.sf(x, freedom)` is the upper tail of Student's t.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("17.p_values")
+def p_values(differences, margin):  # n numbers, a number -> two numbers
+    # your part
+    n = len(differences)
+    mean, error = statistics.mean(differences), statistics.stdev(differences) / n**0.5
+    equal = 2 * student.sf(abs(mean) / error, n - 1)
+    low = student.sf((mean + margin) / error, n - 1)  # is it above -margin?
+    high = student.sf((margin - mean) / error, n - 1)  # is it below +margin?
+    return equal, max(low, high)
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-17-p_values
+# :class: dropdown
+#
+# The second test turns the usual one round: a small p-value means that the systems are surely alike.
+# ````
+#
+# ## Twenty questions
+#
+# A difference counts as sure if its p-value is below a twentieth. That rule is wrong once in twenty times, and an
+# experiment asks more than one question.
+#
+# ```{exercise} Twenty questions
+# :label: ex-17-chance
+#
+# In twenty independent comparisons, nothing really differs. How likely is at least one p-value below 0.05?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_chance = 1 - 0.95**20  # your part: one number
+check("17.chance", your_chance)
+
+# %% [markdown]
+# ````{solution} ex-17-chance
+# :class: dropdown
+#
+# $1 - 0.95^{20} = 0.64$: a false alarm is more likely than none.
+# ````
+#
+# *Holm's correction* {cite}`holm1979multiple` makes all answers together as reliable as one. Sort the p-values. Multiply the smallest by the number
+# of questions, the next by one less, and so on. None may come out smaller than the one before it, nor larger than 1.
+#
+# ```{exercise} Holm's correction
+# :label: ex-17-holm
+#
+# Return the corrected p-values as a list, in the order in which they came. `questions` says how many were asked; some may have no answer yet.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("17.holm")
+def holm(p_values, questions):  # a list, a number -> a list
+    # your part
+    raised, largest = list(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (questions - rank) * p_values[place]))
+        raised[place] = largest
+    return raised
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-17-holm
+# :class: dropdown
+#
+# Questions without an answer count too. Otherwise a verdict could change when the next training comes in.
+# ````
+#
+# Does it work? We ask up to thirty questions about pure noise, five seeds each, a thousand times over.
+
+# %%
+most, times = 30, lesson.pick(smoke=50, lesson=1000, full=5000)
+generator = torch.Generator().manual_seed(seed)
+noise = torch.randn(times, most, 5, generator=generator, dtype=torch.float64)
+scores = noise.mean(-1).abs() / noise.std(-1) * 5**0.5  # (times, questions)
+p = torch.from_numpy(2 * student.sf(scores.numpy(), 4))  # (times, questions)
+counts = [1, 2, 5, 10, 20, 30]
+alarms = {
+    "uncorrected": [float((p[:, :n].amin(1) < 0.05).double().mean()) for n in counts],
+    "with Holm": [
+        statistics.mean(min(holm(row[:n], n)) < 0.05 for row in p.tolist()) for n in counts
+    ],
+}
+lesson.report("17_alarms", {f"{name}, thirty (%)": 100 * v[-1] for name, v in alarms.items()})
+
+# %% tags=["hide-input"]
+figure, axes = plt.subplots(figsize=(6.2, 3))
+curves = {name: (counts, [100 * one for one in values]) for name, values in alarms.items()}
+plots.curves(axes, curves, x="questions asked", y="a false alarm, %")
+axes.plot(
+    range(1, most + 1),
+    [100 * (1 - 0.95**n) for n in range(1, most + 1)],
+    color="0.6",
+    linewidth=1,
+    label="by arithmetic",
+)
+axes.axhline(5, color="0.6", linestyle=":", label="what we allow")
+axes.set(ylim=(0, 100))
+axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plots.show(
+    figure,
+    alt="The chance of at least one false alarm against the number of questions. Without correction the simulation follows the curve of arithmetic "
+    "and climbs past one half; with Holm's correction it stays near the dotted line of one in twenty.",
+)
+
+# %% [markdown]
+# The simulation follows $1 - 0.95^n$ for $n$ questions. With Holm's correction, the false alarms stay where they were for a single one.
+#
+# Both tests together make a verdict for one measure:
+
+
+# %%
+def verdict(mean, margin, equal, far):
+    if far < 0.05:
+        return "no difference"
+    if equal < 0.05 and abs(mean) > margin:
+        return "reproduced" if mean > 0 else "contradicted"
+    return "undecided"
+
+
+# %% [markdown]
+# Your functions and this one can now judge all recorded differences of an experiment. The package should agree.
+
+
+# %% tags=["hide-input"]
+def judged_by_hand(name, measure):
+    """Pairs of verdicts on an experiment's claims of "better": by the learner's functions, and by the package."""
+    arms = fair[name]
+    asked = [
+        one
+        for several in outcomes.values()
+        for one in several["scenes"]
+        if one.claim.experiment == name
+        and one.claim.kind in ("better", "our question")
+        and measure in measures_of("scenes", one.claim.when, one.claim.about)
+    ]
+    answered = [one for one in asked if one.by_measure]
+    rows = []
+    for one in answered:
+        first, second = (arms[arm] for arm in one.claim.arms)
+        other = [second.results[measure][seed] for seed in first.seeds & second.seeds]
+        rows.append((one.differences[measure], MARGIN * statistics.mean(other)))
+    pairs = [p_values(*row) for row in rows]
+    equal, far = (holm([pair[side] for pair in pairs], len(asked)) for side in (0, 1))
+    by_hand = [
+        verdict(statistics.mean(row[0]), row[1], *ps)
+        for row, *ps in zip(rows, equal, far, strict=True)
+    ]
+    return list(zip(by_hand, [one.by_measure[measure] for one in answered], strict=True))
+
+
+# %%
+pairs = [
+    pair
+    for name in experiments.EXPERIMENTS
+    for measure in ("rsum", "i2t_map_at_r", "t2i_map_at_r")
+    for pair in judged_by_hand(name, measure)
+]
+print("vsecore.experiments agrees:", bool(pairs) and all(a == b for a, b in pairs))
+
+# %% [markdown]
+# Where the measures of a claim disagree, the verdict is *mixed*.
+#
+# ## A win out of nothing
+#
+# Statistics cannot help if the numbers were chosen with the result in view. Let us break the rule on purpose.
+#
+# ```{exercise} A win out of nothing
+# :label: ex-17-break
+#
+# `ours` and `theirs` are test results of two equally good systems, (learning rates, seeds). For each seed, return one of ours minus one of
+# theirs, so that ours seems to win. Choose, but invent nothing.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("17.break")
+def differences_to_publish(ours, theirs):  # (R, n), (R, n) -> (n,)
+    # your part
+    return ours.max(0).values - theirs.min(0).values
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-17-break
+# :class: dropdown
+#
+# Our best rate of each seed against their worst. Milder forms are common: tune one's own system on the test split, and take the other's number
+# from a default.
+# ````
+
+
+# %%
+def wins(choose, studies):  # in percent of the studies of equal systems
+    dice, count = torch.Generator().manual_seed(seed), 0
+    for _ in range(studies):
+        ours, theirs = torch.randn(2, 5, 5, generator=dice, dtype=torch.float64)
+        found = [float(one) for one in choose(ours, theirs)]
+        count += statistics.mean(found) > 0 and p_values(found, 1)[0] < 0.05
+    return 100 * count / studies
+
+
+def best(results):  # the rate with the best mean on the test split
+    return results[results.mean(1).argmax()]
+
+
+# %%
+ways_to_choose = {
+    "rates fixed beforehand": lambda ours, theirs: ours[0] - theirs[0],
+    "ours on test, theirs fixed": lambda ours, theirs: best(ours) - theirs[0],
+    "both on test": lambda ours, theirs: best(ours) - best(theirs),
+    "yours": differences_to_publish,
+}
+studies = lesson.pick(smoke=50, lesson=1000, full=1000)
+won = {f"{name} (% won)": wins(choose, studies) for name, choose in ways_to_choose.items()}
+lesson.report("17_won", won)
+
+# %% [markdown]
+# By chance alone, ours should win one time in forty. Tuning one side on the test split multiplies that, and nothing in the published table shows it. The
+# same choice for both does little harm to this comparison, but both numbers are too high. So we tune every arm, equally, on the
+# development split.
+#
+# **Five gates.** A claim is judged only if each arm's learning rate lies between two others that were tried, its training has levelled off or has the paper's
+# length, it stands clearly above the ridge regression, there are enough seeds, and every measure is recorded. If a gate is shut, the
+# verdict is *too small to say*.
+#
+# ## Do ideas add up?
+#
+# The picture above has many empty places. 2AD changes how to pool and what to learn from; LTD adds a second loss. They do not get in each
+# other's way. (Not everything fits: a latent target is decoded from one vector, and DivE has four.)
+#
+# ```{exercise} Three ideas in one recipe
+# :label: ex-17-combine
+#
+# `recipe` is VSE++. Return it with AdPool in both towers, AdOpt (`"adopt"`) in place of the triplet loss, and a latent target
+# (`"latent_target"`) with a bound of 0.4. A loss with options is written `{"name": ..., "options": {...}}`.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("17.combine")
+def combine(recipe):  # a recipe -> another recipe
+    # your part
+    target = {"name": "latent_target", "options": {"bound": 0.4}}
+    pools = {"image.pool": "adpool", "text.pool": "adpool"}
+    return recipe.override(pools | {"losses": ["adopt", target]})
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-17-combine
+# :class: dropdown
+#
+# `losses` is a list, and its parts are added up. Nothing else needs to know: the training loop asks every loss for its term.
+# ````
+#
+# We train VSE++, each idea alone, and all three, with one seed and two epochs.
+#
+# ```{exercise} Do gains add up?
+# :label: ex-17-predict
+#
+# Compare the gain of all three over VSE++ with the sum of their single gains. Is it `"more"`, `"as much"` or `"less"`?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_prediction = "less"  # your part: "more", "as much" or "less"
+check("17.predict", your_prediction)
+
+# %% [markdown]
+# ````{solution} ex-17-predict
+# :class: dropdown
+#
+# Two ideas may mend the same fault. Then the second finds less to mend. They add up if they are about different faults.
+# ````
+
+# %% tags=["hide-input"]
+features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+dataset = with_targets(lesson.dataset(features))
+short = {"dim": 64, "text.encoder.word_dim": 32, "training.batch_size": 128}
+short |= {"training.epochs": lesson.pick(smoke=1, lesson=2, full=15)}
+short |= {"training.learning_rate": 3e-3, "training.schedule": "cosine"}
+base = get(f"vsepp_{features}_gru").override(short)
+
+# %%
+target = {"name": "latent_target", "options": {"bound": 0.4}}
+arms = {
+    "VSE++": base,
+    "AdPool": base.override({"image.pool": "adpool", "text.pool": "adpool"}),
+    "AdOpt": base.override({"losses": "adopt"}),
+    "latent target": base.override({"losses": ["triplet", target]}),
+    "all three": combine(base),
+}
+sums = {name: lesson.trained(recipe, dataset).best["rsum"] for name, recipe in arms.items()}
+lesson.report("17_parts", sums)
+
+# %% tags=["hide-input"]
+gains = {name: value - sums["VSE++"] for name, value in sums.items() if name != "VSE++"}
+added = sum(gain for name, gain in gains.items() if name != "all three")
+figure, axes = plt.subplots(figsize=(6.2, 2.6))
+axes.barh(list(gains), list(gains.values()), color=[plots.COLOURS[5]] * 3 + [plots.COLOURS[0]])
+axes.axvline(added, color=plots.COLOURS[1], linestyle="--", label="if single gains added up")
+axes.axvline(0, color="0.5", linewidth=1)
+axes.set(xlabel="rsum above VSE++, development split")
+axes.invert_yaxis()
+axes.grid(axis="y", visible=False)
+axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plots.show(
+    figure,
+    alt="Bars: what AdPool, AdOpt, a latent target and all three together add to the rsum of VSE++ on the development split, and a dashed line where "
+    "the last bar would end if the single gains added up.",
+)
+
+# %% [markdown]
+# What can one seed and two epochs say? That the combination trains, and which one learns fast. They cannot say which system is better: with no second seed there is no
+# spread, so there is no error to divide by, and two epochs are far from level. Every gate is shut.
+#
+# The recorded experiment `combined` asks with open gates, starting from all of 2AD. It adds Transformers over regions and words (thesis), a latent target (LTD), negatives from
+# the whole training set (AOQ), and all three.
+
+# %% tags=["hide-input"]
+together = experiments.studied("combined", "scenes")
+if len(together) > 1:
+    plots.show(
+        dots.compared(together, "scenes", oracle),
+        alt=dots.words_for(together, "the scenes", oracle),
+    )
+lacking = [arm for arm in experiments.get_experiment("combined").arms if arm not in together]
+told = [
+    f"- {one.claim.statement}? *{one.told}*"
+    for one in outcomes["2ad"]["scenes"]
+    if one.claim.experiment == "combined"
+]
+Markdown(
+    "\n".join(told)
+    + (
+        f"\n\nStill to be trained: {', '.join(lacking)}. `vse experiment combined` trains them."
+        if lacking
+        else ""
+    )
+)
+
+# %% [markdown]
+# ## Every claim, and what became of it
+#
+# The course holds what the papers claim, in their own words, and questions that a reader will ask. Here is how often each verdict came out; for
+# our own questions, *reproduced* means yes.
+
+# %% tags=["hide-input"]
+bars = {
+    f"{WORKS[work].title.partition(':')[0]}, {called}": outcomes[work][data]
+    for work in WORKS
+    for data, called in DATA.items()
+}
+plots.show(tally.tallied(bars), alt=tally.words_for(bars))
+every = [
+    one for several in outcomes.values() for of_data in several.values() for one in of_data
+]
+answered = [one for one in every if one.judgement not in ("not tried", "too small to say")]
+Markdown(
+    f"Each of {len(every) // len(DATA)} claims and questions is asked on {' and on '.join(DATA.values())}. Of these {len(every)}, "
+    f"{len(answered)} have an answer."
+)
+
+# %% [markdown]
+# Grey is honest: nobody has trained these systems long enough, from enough seeds. What would it take?
+#
+# ```{exercise} What opens a gate
+# :label: ex-17-cost
+#
+# On scenes, a claim compares A with B. Both are tuned and have levelled off. A is trained from the seeds 0, 1 and 2, in 4 minutes each; B from
+# seed 0 alone, in 10 minutes. A verdict needs five seeds of both. How many trainings are missing, and how many minutes do they take?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_trainings, your_minutes = 2 + 4, 2 * 4 + 4 * 10  # your part
+check("17.cost", (your_trainings, your_minutes))
+
+# %% [markdown]
+# ````{solution} ex-17-cost
+# :class: dropdown
+#
+# A lacks two seeds and B four. Differences are paired, so a seed that only one of them has says nothing.
+# ````
+#
+# `experiments.missing` works this out for every claim. These are the cheapest to settle, with the gates that are shut:
+
+# %% tags=["hide-input"]
+costs = []
+for several in outcomes.values():
+    for one in several["scenes"]:
+        of_arms = fair[one.claim.experiment]
+        shut = missing(one, of_arms, "scenes", usual_seconds(of_arms.values()))
+        count, seconds = (
+            sum(getattr(gate, what) for gate in shut) for what in ("trainings", "seconds")
+        )
+        if count and not math.isnan(seconds):
+            why = "<br>".join(f"*{gate.gate}*: {gate.why}" for gate in shut)
+            costs.append(
+                (seconds, [one.claim.statement, why, str(count), f"{seconds / 60:.0f}"])
+            )
+cheapest = [row for _, row in sorted(costs)[:5]]
+Markdown(
+    table(["claim", "shut, and why", "trainings", "minutes"], cheapest)
+    if cheapest
+    else "No training would help: every claim on scenes has its verdict."
+)
+
+# %% [markdown]
+# And here is the ledger. Each row has the claim, the difference of two rsums that the paper prints, and ours: the verdict, and for each measure the
+# mean difference with its spread over the seeds. The paper's own words and what would refute a claim are on the evidence pages, such as
+# [2AD's](../evidence/2ad.md).
+
+# %% tags=["hide-input"]
+Markdown(
+    "\n\n".join(
+        folded(WORKS[work].title.partition(":")[0], in_short(several))
+        for work, several in outcomes.items()
+    )
+)
+
+# %% [markdown]
+# A *contradicted* claim is no scandal: on other data, at another size, it may well hold. And *too small to say* often is the most that a laptop can honestly answer.
+#
+# ## Change one thing
+#
+# ```{exercise} Your own combination
+# :label: ex-17-explore
+#
+# Change one thing in `your_changes`: another pool, another loss, a reasoner (`"image.reasoner": "transformer"`), another bound. Write
+# what you expect before you run it, and afterwards what came out.
+# ```
+
+# %%
+your_changes = {"image.pool": "gpo", "text.pool": "gpo"}  # change this
+yours = lesson.trained(combine(base).override(your_changes), dataset).best["rsum"]
+lesson.report("17_explore", {"yours": yours, "all three": sums["all three"]})
+
+# %%
+from vsecore.course.checks import check
+
+your_expectation = "GPO in place of AdPool makes no difference that matters"  # your part
+your_finding = f"an rsum of {yours:.0f} against {sums['all three']:.0f}"  # your part
+check("17.explore", (your_expectation, your_finding))
+
+# %% [markdown]
+# ````{solution} ex-17-explore
+# :class: dropdown
+#
+# A good answer changes one thing, and says what one seed cannot tell. Try another `seed` in the first cell.
+# ````
+#
+# ## Summary
+#
+# - A system is a row of choices; most papers change one stage or two, so their ideas can be combined.
+# - Two systems differ if paired differences are surely not 0 and beyond the margin; they tie if the differences are surely within it.
+# - Many questions raise false alarms unless they are corrected, and no test protects from choices made on the test split.
+# - A verdict needs tuned, finished trainings from enough seeds; otherwise, *too small to say* is the right answer.
+#
+# ## Where to read on
+#
+# - The correction: {cite}`holm1979multiple`. Testing for a tie, by two tests of one side: {cite}`lakens2017equivalence`.
+# - When old baselines are tuned as well as new systems: {cite}`musgrave2020reality` for metric learning, {cite}`melis2018evaluation` for language models.
+# - What a leaderboard should say of its noise: {cite}`bouthillier2021variance`.
