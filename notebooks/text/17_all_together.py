@@ -31,6 +31,7 @@ data_root = ""
 seed = 0
 
 # %% tags=["hide-input"]
+import dataclasses
 import math
 import statistics
 import textwrap
@@ -48,7 +49,6 @@ from vsecore.course.book.findings import DATA
 from vsecore.course.book.verdict_tables import in_short
 from vsecore.course.book.wording import mean, table
 from vsecore.course.grading.plain import folded
-from vsecore.data.sentence_targets import with_targets
 from vsecore.experiments.gates import MARGIN, measures_of
 from vsecore.experiments.missing import missing, usual_seconds
 from vsecore.experiments.references import ORACLE
@@ -61,17 +61,17 @@ plots.house_style()
 # %% [markdown]
 # ## Thirteen systems, one shape
 #
-# Every system of the course encodes, pools, compares and learns. What differs is which part it takes at each stage. Here they are,
-# in the order of their years. Coloured is what differs from VSE++.
+# Every system of the course encodes, pools, compares and learns. They differ in the part that they take at each stage. Here they
+# are, in the order of their years. A coloured box differs from VSE++.
 
 # %% tags=["hide-input"]
 recipes = {name: systems.recipe_of(name) for name in systems.SYSTEMS}
 plots.show(systems.picture(recipes), alt=systems.words_for(recipes))
 
 # %% [markdown]
-# Nobody typed this table: it is read from the recipes, by the names that `vse train --set` takes. ("0-layer transformer" is a caption
-# whose words do not read each other.) No row is coloured alike in every column: most papers change one stage or two, and
-# keep the rest. A recipe is plain data, so a system really *is* its row. Three changes turn VSE++ into SCAN:
+# Nobody typed this table: it is read from the recipes, and the names are those that `vse train --set` takes. (With a "0-layer
+# transformer", the words of a caption do not read each other.) Most systems leave VSE++ at one stage or two, and AOQ is VSRN in all but
+# what it learns from. A recipe is plain data, so a system *is* its row. Three changes turn VSE++ into SCAN:
 
 # %%
 vsepp = get("vsepp_region_gru")
@@ -81,7 +81,7 @@ changed = vsepp.override(
 print("the same system:", changed.hash() == get("scan_region_gru").hash())
 
 # %% [markdown]
-# The hash covers every setting except the name. So nothing else sets SCAN apart.
+# The hash covers every setting except the name, so nothing else sets SCAN apart.
 #
 # ## All of them on the same pictures
 #
@@ -122,17 +122,17 @@ Markdown(
 )
 
 # %% [markdown]
-# **How to read it.** The dashed line is a ridge regression to a bag of words. The dotted line is the *oracle*: it
-# knows which captions are true of which picture, and breaks ties at random. Systems above it have learned to guess which caption was
-# *written* for a picture. So look at mAP@R too, which rewards true captions whoever wrote them; the order need not be the same.
+# **How to read it.** The dashed line is a ridge regression to a bag of words. The dotted line is the oracle: it knows which captions are
+# true of which picture, and breaks ties at random. A system gets above it only by guessing which caption was *written* for a picture. So look at
+# mAP@R too, which counts every true caption; the order there can be another one.
 #
-# **How sure we are.** This is one small drawn world, and some rows have fewer dots than others. Which rows really differ? We need a rule.
+# **How sure we are.** This is one small drawn world, and some rows have fewer dots than others. Which rows really differ? For that we need a rule.
 #
 # ## When may we say "better"?
 #
-# Two runs with the same seed see the same batches. So we subtract seed by seed: these *paired differences* vary less than the
-# sums do. Below are the differences behind some claims of 2AD, each mean with its 95 % interval. The band shows
-# what is too small to matter: less than a hundredth of the rsum.
+# Two systems that are trained from the same seed see the same batches. So we subtract seed by seed, and look at these *paired differences*. Here are
+# the differences in rsum behind some claims of 2AD: the mean, its 95 % interval, and the verdict. The band is what is too small to matter: a hundredth
+# of the rsum.
 
 # %% tags=["hide-input"]
 fair = {name: experiments.studied(name, "scenes") for name in experiments.EXPERIMENTS}
@@ -170,13 +170,13 @@ plots.show(
 )
 
 # %% [markdown]
-# An interval beyond 0 says that there is a difference, and one within the band says that there is none worth having. One that reaches into both leaves
-# the question open, which is not the same as a tie.
+# If the interval excludes 0 and the mean is beyond the band, there is a difference. If the interval is within the band, there is none that
+# matters. Otherwise these seeds leave it open, which is not the same as a tie.
 #
-# Two tests put this into numbers. A *p-value* is the chance of differences as large as ours if some assumption were
-# true. For "there is no difference", divide the mean by its error, the spread over the root of the number of seeds, and look up both
-# tails of Student's t with one degree of freedom less than there are seeds. For "there is one that matters", test against both ends of the band,
-# one tail each, and take the larger p-value. The band's half width is the *margin of equivalence*, set before anything was trained.
+# Two tests put this into numbers. A *p-value* is the chance of differences at least as large as ours if some assumption were true. The first test assumes
+# that nothing differs. Divide the mean by its error, which is the spread over the root of the number of seeds, and look up both tails of Student's t,
+# with one degree of freedom less than there are seeds. The second test {cite}`lakens2017equivalence` assumes that the systems differ by more than matters. Test against both ends of
+# the band, one tail each, and take the larger p-value. Half the band is the *margin of equivalence*. It was set before any verdict.
 #
 # ```{exercise} Two p-values
 # :label: ex-17-p_values
@@ -205,12 +205,12 @@ def p_values(differences, margin):  # n numbers, a number -> two numbers
 # ````{solution} ex-17-p_values
 # :class: dropdown
 #
-# The second test turns the usual one round: a small p-value means that the systems are surely alike.
+# The second test turns the usual one round: a small p-value means that the systems are surely about equal.
 # ````
 #
 # ## Twenty questions
 #
-# A difference counts as sure if its p-value is below a twentieth. That rule is wrong once in twenty times, and an
+# A difference counts as sure if its p-value is below $0.05$. Where nothing differs, this rule raises a false alarm once in twenty times. And an
 # experiment asks more than one question.
 #
 # ```{exercise} Twenty questions
@@ -263,7 +263,7 @@ def holm(p_values, questions):  # a list, a number -> a list
 # Questions without an answer count too. Otherwise a verdict could change when the next training comes in.
 # ````
 #
-# Does it work? We ask up to thirty questions about pure noise, five seeds each, a thousand times over.
+# Does it work? We ask up to thirty questions about pure noise, with five seeds each, and repeat all of it many times.
 
 # %%
 most, times = 30, lesson.pick(smoke=50, lesson=1000, full=5000)
@@ -301,9 +301,9 @@ plots.show(
 )
 
 # %% [markdown]
-# The simulation follows $1 - 0.95^n$ for $n$ questions. With Holm's correction, the false alarms stay where they were for a single one.
+# Without correction, the simulation follows $1 - 0.95^n$ for $n$ questions. With it, false alarms stay about as rare as for one question.
 #
-# Both tests together make a verdict for one measure:
+# Both tests together give the verdict of one measure:
 
 
 # %%
@@ -316,7 +316,7 @@ def verdict(mean, margin, equal, far):
 
 
 # %% [markdown]
-# Your functions and this one can now judge all recorded differences of an experiment. The package should agree.
+# Your two functions and this one can judge what is recorded. The package should agree, for every experiment and measure.
 
 
 # %% tags=["hide-input"]
@@ -356,11 +356,11 @@ pairs = [
 print("vsecore.experiments agrees:", bool(pairs) and all(a == b for a, b in pairs))
 
 # %% [markdown]
-# Where the measures of a claim disagree, the verdict is *mixed*.
+# If rsum and mAP@R of a claim disagree, its verdict is *mixed*.
 #
 # ## A win out of nothing
 #
-# Statistics cannot help if the numbers were chosen with the result in view. Let us break the rule on purpose.
+# No test can help if we look at the results first and then choose what to report. Let us do that on purpose.
 #
 # ```{exercise} A win out of nothing
 # :label: ex-17-break
@@ -384,8 +384,8 @@ def differences_to_publish(ours, theirs):  # (R, n), (R, n) -> (n,)
 # ````{solution} ex-17-break
 # :class: dropdown
 #
-# Our best rate of each seed against their worst. Milder forms are common: tune one's own system on the test split, and take the other's number
-# from a default.
+# For each seed, our best rate against their worst. Nobody does that, but milder forms are common: tune your own system on the test split, and leave the other
+# at its default.
 # ````
 
 
@@ -415,24 +415,31 @@ won = {f"{name} (% won)": wins(choose, studies) for name, choose in ways_to_choo
 lesson.report("17_won", won)
 
 # %% [markdown]
-# By chance alone, ours should win one time in forty. Tuning one side on the test split multiplies that, and nothing in the published table shows it. The
-# same choice for both does little harm to this comparison, but both numbers are too high. So we tune every arm, equally, on the
-# development split.
+# With rates fixed beforehand, ours should win about one time in forty. If only ours is tuned on the test split, it wins more often, and a published table would not
+# show why. If both are, the comparison stays fair, but both numbers are too high. So we tune every system in the same way, on the development
+# split.
 #
-# **Five gates.** A claim is judged only if each arm's learning rate lies between two others that were tried, its training has levelled off or has the paper's
-# length, it stands clearly above the ridge regression, there are enough seeds, and every measure is recorded. If a gate is shut, the
-# verdict is *too small to say*.
+# Unfair choices are one danger; unfinished trainings are the other. A claim is judged only if five gates are open:
+#
+# 1. The learning rate of each system is the best of several on the development split, and lies between two others that were tried.
+# 2. Each training has levelled off, or is as long as the paper's.
+# 3. Each system is clearly better than the ridge regression on the same features.
+# 4. Both were trained from the same seeds, five on the scenes and three on photographs.
+# 5. Every measure that counts is recorded.
+#
+# If one is shut, the verdict is *too small to say*.
 #
 # ## Do ideas add up?
 #
-# The picture above has many empty places. 2AD changes how to pool and what to learn from; LTD adds a second loss. They do not get in each
-# other's way. (Not everything fits: a latent target is decoded from one vector, and DivE has four.)
+# In the first picture, each grey box has room for somebody else's idea. The thesis changes how pictures are encoded, and 2AD changes how to pool and what to
+# learn from. That is one idea for each of three stages. (Not everything fits together: LTD decodes its target from one vector of a caption, and DivE has
+# several.)
 #
 # ```{exercise} Three ideas in one recipe
 # :label: ex-17-combine
 #
-# `recipe` is VSE++. Return it with AdPool in both towers, AdOpt (`"adopt"`) in place of the triplet loss, and a latent target
-# (`"latent_target"`) with a bound of 0.4. A loss with options is written `{"name": ..., "options": {...}}`.
+# `recipe` is VSE++. Return it with a `"transformer"` as the reasoner of its pictures, `"adpool"` in both towers, and `"adopt"` in place of the
+# triplet loss. The names of the fields are `image.reasoner`, `image.pool`, `text.pool` and `losses`.
 # ```
 
 # %%
@@ -442,9 +449,8 @@ from vsecore.course.checks import exercise
 @exercise("17.combine")
 def combine(recipe):  # a recipe -> another recipe
     # your part
-    target = {"name": "latent_target", "options": {"bound": 0.4}}
     pools = {"image.pool": "adpool", "text.pool": "adpool"}
-    return recipe.override(pools | {"losses": ["adopt", target]})
+    return recipe.override(pools | {"image.reasoner": "transformer", "losses": "adopt"})
     # end of your part
 
 
@@ -452,10 +458,10 @@ def combine(recipe):  # a recipe -> another recipe
 # ````{solution} ex-17-combine
 # :class: dropdown
 #
-# `losses` is a list, and its parts are added up. Nothing else needs to know: the training loop asks every loss for its term.
+# Four fields, and no new code. `losses` may also be a list: its parts are added up, as in LTD.
 # ````
 #
-# We train VSE++, each idea alone, and all three, with one seed and two epochs.
+# We train VSE++, each idea alone, and all three, with one seed, on some of the pictures.
 #
 # ```{exercise} Do gains add up?
 # :label: ex-17-predict
@@ -473,24 +479,25 @@ check("17.predict", your_prediction)
 # ````{solution} ex-17-predict
 # :class: dropdown
 #
-# Two ideas may mend the same fault. Then the second finds less to mend. They add up if they are about different faults.
+# If two ideas mend the same fault, the second finds less to do. If they mend different faults, their gains may add up.
 # ````
 
 # %% tags=["hide-input"]
 features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
-dataset = with_targets(lesson.dataset(features))
-short = {"dim": 64, "text.encoder.word_dim": 32, "training.batch_size": 128}
+dataset = lesson.dataset(features)
+count = lesson.pick(smoke=600, lesson=2000, full=len(dataset.train))
+dataset = dataclasses.replace(dataset, train=dataset.train.subset(count))
+short = {"dim": 64, "text.encoder.word_dim": 32, "training.batch_size": 64}
 short |= {"training.epochs": lesson.pick(smoke=1, lesson=2, full=15)}
-short |= {"training.learning_rate": 3e-3, "training.schedule": "cosine"}
+short |= {"training.learning_rate": 5e-3, "training.schedule": "cosine"}
 base = get(f"vsepp_{features}_gru").override(short)
 
 # %%
-target = {"name": "latent_target", "options": {"bound": 0.4}}
 arms = {
     "VSE++": base,
+    "Transformer": base.override({"image.reasoner": "transformer"}),
     "AdPool": base.override({"image.pool": "adpool", "text.pool": "adpool"}),
     "AdOpt": base.override({"losses": "adopt"}),
-    "latent target": base.override({"losses": ["triplet", target]}),
     "all three": combine(base),
 }
 sums = {name: lesson.trained(recipe, dataset).best["rsum"] for name, recipe in arms.items()}
@@ -509,16 +516,16 @@ axes.grid(axis="y", visible=False)
 axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plots.show(
     figure,
-    alt="Bars: what AdPool, AdOpt, a latent target and all three together add to the rsum of VSE++ on the development split, and a dashed line where "
+    alt="Bars: what a Transformer over the elements, AdPool, AdOpt and all three together add to the rsum of VSE++ on the development split, and a dashed line where "
     "the last bar would end if the single gains added up.",
 )
 
 # %% [markdown]
-# What can one seed and two epochs say? That the combination trains, and which one learns fast. They cannot say which system is better: with no second seed there is no
-# spread, so there is no error to divide by, and two epochs are far from level. Every gate is shut.
+# One seed and so few epochs show that the combination trains, and how fast each system learns. They cannot say which one is better. With one seed there is
+# no spread and so no error to divide by, and no training has levelled off.
 #
-# The recorded experiment `combined` asks with open gates, starting from all of 2AD. It adds Transformers over regions and words (thesis), a latent target (LTD), negatives from
-# the whole training set (AOQ), and all three.
+# The experiment `combined` asks the question properly. It starts from the whole of 2AD and adds Transformers over regions and words (thesis), a latent target (LTD),
+# negatives from the whole training set (AOQ), and all three.
 
 # %% tags=["hide-input"]
 together = experiments.studied("combined", "scenes")
@@ -545,8 +552,8 @@ Markdown(
 # %% [markdown]
 # ## Every claim, and what became of it
 #
-# The course holds what the papers claim, in their own words, and questions that a reader will ask. Here is how often each verdict came out; for
-# our own questions, *reproduced* means yes.
+# `assets/claims.yml` holds what the papers claim, in their own words, and questions of ours that a reader will ask. This is how often each verdict came out. For
+# a question of ours, *reproduced* means yes and *contradicted* means no.
 
 # %% tags=["hide-input"]
 bars = {
@@ -565,7 +572,7 @@ Markdown(
 )
 
 # %% [markdown]
-# Grey is honest: nobody has trained these systems long enough, from enough seeds. What would it take?
+# What is grey has no answer yet: somebody has to train these systems, long enough and from enough seeds. What would it take?
 #
 # ```{exercise} What opens a gate
 # :label: ex-17-cost
@@ -587,7 +594,7 @@ check("17.cost", (your_trainings, your_minutes))
 # A lacks two seeds and B four. Differences are paired, so a seed that only one of them has says nothing.
 # ````
 #
-# `experiments.missing` works this out for every claim. These are the cheapest to settle, with the gates that are shut:
+# `experiments.missing` works this out for every claim. Here are those on scenes that cost the least, with the gates that are shut:
 
 # %% tags=["hide-input"]
 costs = []
@@ -611,9 +618,9 @@ Markdown(
 )
 
 # %% [markdown]
-# And here is the ledger. Each row has the claim, the difference of two rsums that the paper prints, and ours: the verdict, and for each measure the
-# mean difference with its spread over the seeds. The paper's own words and what would refute a claim are on the evidence pages, such as
-# [2AD's](../evidence/2ad.md).
+# And here is the whole ledger. A row has the claim, the difference between the two rsums that the paper prints, and what we found: the verdict and, for each measure, the
+# mean difference ± its standard deviation over the seeds. The papers' own words, and what would refute each claim, are on the evidence pages:
+# [relations](../evidence/relational.md), [AOQ](../evidence/aoq.md), [2AD](../evidence/2ad.md), [DivE](../evidence/dive.md), [LTD](../evidence/ltd.md).
 
 # %% tags=["hide-input"]
 Markdown(
@@ -624,15 +631,15 @@ Markdown(
 )
 
 # %% [markdown]
-# A *contradicted* claim is no scandal: on other data, at another size, it may well hold. And *too small to say* often is the most that a laptop can honestly answer.
+# *Contradicted* means that a claim does not hold here; on other data, or at another size, it may well hold. Often *too small to say* is the most that a laptop can answer.
 #
 # ## Change one thing
 #
 # ```{exercise} Your own combination
 # :label: ex-17-explore
 #
-# Change one thing in `your_changes`: another pool, another loss, a reasoner (`"image.reasoner": "transformer"`), another bound. Write
-# what you expect before you run it, and afterwards what came out.
+# Change one thing in `your_changes`: another pool (such as `"max"` or `"kmax"`), another loss (`"info_nce"`), another reasoner (`"region_graph"`). Write what
+# you expect before you run it, and afterwards what came out.
 # ```
 
 # %%
@@ -654,15 +661,26 @@ check("17.explore", (your_expectation, your_finding))
 # A good answer changes one thing, and says what one seed cannot tell. Try another `seed` in the first cell.
 # ````
 #
+# ## Paper, notebook, package
+#
+# | idea | in this notebook | in the package |
+# | --- | --- | --- |
+# | paired t-test; equivalence by two tests (Lakens) | `p_values` | `vsecore.experiments.statistics.doubts` |
+# | correction (Holm) | `holm` | `vsecore.experiments.statistics.holm` |
+# | verdict of one measure | `verdict` | `vsecore.experiments.statistics.judge` |
+# | gates, and what opens them | the list of five | `vsecore.experiments.gates`, `vsecore.experiments.missing` |
+# | a system as a row | `combine` | `vsecore.recipes.Recipe` |
+#
 # ## Summary
 #
-# - A system is a row of choices; most papers change one stage or two, so their ideas can be combined.
-# - Two systems differ if paired differences are surely not 0 and beyond the margin; they tie if the differences are surely within it.
-# - Many questions raise false alarms unless they are corrected, and no test protects from choices made on the test split.
-# - A verdict needs tuned, finished trainings from enough seeds; otherwise, *too small to say* is the right answer.
+# - A system is a row of choices; most differ from VSE++ at one stage or two, so ideas of several papers can be combined.
+# - One system is better if the paired differences are surely not 0 and their mean is beyond the margin; two are equal if it is surely within the margin.
+# - Many questions need a correction, and no test protects from choices made on the test split.
+# - A verdict needs tuned and finished trainings from enough seeds; otherwise, *too small to say* is the right answer.
 #
 # ## Where to read on
 #
-# - The correction: {cite}`holm1979multiple`. Testing for a tie, by two tests of one side: {cite}`lakens2017equivalence`.
-# - When old baselines are tuned as well as new systems: {cite}`musgrave2020reality` for metric learning, {cite}`melis2018evaluation` for language models.
-# - What a leaderboard should say of its noise: {cite}`bouthillier2021variance`.
+# - What remains of progress if old systems are tuned as well as new ones: {cite}`musgrave2020reality` for metric learning, {cite}`melis2018evaluation` for language
+#   models.
+# - Where the noise of a benchmark comes from, and how many seeds it takes: {cite}`bouthillier2021variance`.
+# - To train at full size what is too small here: [Full scale](18_full_scale.ipynb).

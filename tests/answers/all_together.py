@@ -135,30 +135,27 @@ def best_of_ours(ours, theirs):
     return ours[ours.mean(1).argmax()] - theirs[0]
 
 
-LATENT = {"name": "latent_target", "options": {"bound": 0.4}}
-
-
 def right_combination(recipe):
-    changes = {"image.pool": "adpool", "text.pool": "adpool", "losses": ["adopt", LATENT]}
-    return recipe.override(changes)
+    changes = {"image.pool": "adpool", "text.pool": "adpool", "losses": ["adopt"]}
+    return recipe.override(changes | {"image.reasoner": "transformer"})
 
 
 def step_by_step(recipe):
     for tower in ("image", "text"):
         recipe = recipe.override({f"{tower}.pool": {"name": "adpool"}})
-    recipe = recipe.override({"losses": ["latent_target", {"name": "adopt"}]})
-    return recipe.override({"losses.latent_target.bound": 0.4})
+    return recipe.override({"losses.triplet": "adopt"}).override({"image.reasoner": "transformer"})
 
 
-def by_text(recipe):
-    recipe = recipe.override({"losses": ["adopt", "latent_target"]})
-    return recipe.override(
-        {"losses.latent_target.bound": "0.4", "text.pool": "adpool", "image.pool": "adpool"}
-    )
+def by_content(recipe):
+    content = recipe.to_dict()
+    for tower in ("image", "text"):
+        content[tower]["pool"] = {"name": "adpool"}
+    content["image"]["reasoner"] = {"name": "transformer"}
+    return recipe.from_dict(content | {"losses": [{"name": "adopt"}]})
 
 
 def with_triplet(recipe):
-    return right_combination(recipe).override({"losses": ["triplet", "adopt", LATENT]})
+    return right_combination(recipe).override({"losses": ["triplet", "adopt"]})
 
 
 def one_pool(recipe):
@@ -170,7 +167,7 @@ RIGHT = {
     "17.holm": [right_holm, by_maximum, by_definition],
     "17.chance": [1 - 0.95**20, torch.tensor(0.6415), 0.64],
     "17.break": [best_and_worst_seeds, best_and_worst_rates, best_seeds_of_ours],
-    "17.combine": [right_combination, step_by_step, by_text],
+    "17.combine": [right_combination, step_by_step, by_content],
     "17.predict": ["more", "As much", "less"],
     "17.cost": [(6, 48), [6.0, 48.0], (torch.tensor(6), 48)],
     "17.explore": [
@@ -195,7 +192,7 @@ WRONG = {
         with_triplet,
         one_pool,
         lambda recipe: recipe,
-        lambda recipe: right_combination(recipe).override({"losses.latent_target.bound": 0.2}),
+        lambda recipe: right_combination(recipe).override({"text.reasoner": "transformer"}),
         lambda recipe: right_combination(recipe).override({"training.epochs": 1}),
         lambda recipe: recipe.override({"image.pool": "adpol"}),
     ],

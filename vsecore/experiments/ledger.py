@@ -75,18 +75,20 @@ def side_by_side(
     Raises:
         ValueError: an experiment is unknown.
     """
-    names = dict.fromkeys(name for name, _ in arms.values())
-    wanted = {name: (name, data, features, scale, _entries(name, data, folder)) for name in names}
-    used = [entry for one in wanted.values() for entry in _study(*one).used]
+    worlds: dict[str, dict[str, _Wanted]] = defaultdict(dict)
+    for name in dict.fromkeys(name for name, _ in arms.values()):
+        wanted = (name, data, features, scale, _entries(name, data, folder))
+        worlds[get_experiment(name).data_named(data)][name] = wanted
     studies = []
-    for origin in _origins(used):
-        of_origin = {name: _study(*one, origin=origin) for name, one in wanted.items()}
-        found = {
-            called: of_origin[name].found[arm]
-            for called, (name, arm) in arms.items()
-            if arm in of_origin[name].found
-        }
-        studies.append(_Study(found, [entry for study in of_origin.values() for entry in study.used]))
+    for experiments in worlds.values():
+        for origin in _origins(entry for wanted in experiments.values() for entry in _study(*wanted).used):
+            of_origin = {name: _study(*wanted, origin=origin) for name, wanted in experiments.items()}
+            found = {
+                called: of_origin[name].found[arm]
+                for called, (name, arm) in arms.items()
+                if name in of_origin and arm in of_origin[name].found
+            }
+            studies.append(_Study(found, [entry for study in of_origin.values() for entry in study.used]))
     return max(studies, key=_Study.fullness, default=_Study({}, [])).found
 
 

@@ -146,26 +146,27 @@ def _wins(answer: Callable[..., Any]) -> int:
 
 
 def _parts_of(combine: Callable[..., Any]) -> Any:
-    """What a learner makes of VSE++: pools, losses and their options, as plain values."""
+    """What a learner makes of VSE++: reasoners, pools, losses, and whether all else stayed."""
+    import operator
+
     from vsecore.recipes import Recipe, get
 
-    made = combine(get("vsepp_grid_gru"))
+    plain = get("vsepp_grid_gru")
+    made = combine(plain)
     if not isinstance(made, Recipe):
         return made
-    losses = [[part.name, part.weight, part.options.get("bound")] for part in made.losses]
-    pools = [None if pool is None else pool.name for pool in (made.image.pool, made.text.pool)]
-    rest = [made.image.encoder.name, made.text.encoder.name, made.similarity.name, made.training.epochs]
-    return [pools, losses, rest, get("vsepp_grid_gru").training.epochs]
+    parts = [
+        ["" if part is None else part.name for part in both]
+        for both in ((made.image.reasoner, made.text.reasoner), (made.image.pool, made.text.pool))
+    ]
+    rest = operator.attrgetter("image.encoder", "text.encoder", "similarity", "training", "dim", "shared")
+    return [*parts, [part.name for part in made.losses], rest(made) == rest(plain)]
 
 
 def _combine(recipe: Any) -> Any:
-    """VSE++ with AdPool, AdOpt and a latent target at a bound."""
-    target = {"name": "latent_target", "options": {"bound": 0.4}}
-    return recipe.override({"image.pool": "adpool", "text.pool": "adpool", "losses": ["adopt", target]})
-
-
-def _losses(answer: Callable[..., Any]) -> list[str]:
-    return [name for name, _, _ in answer()[1]]
+    """VSE++ with a Transformer over its regions, AdPool and AdOpt."""
+    pools = {"image.pool": "adpool", "text.pool": "adpool"}
+    return recipe.override(pools | {"image.reasoner": "transformer", "losses": "adopt"})
 
 
 EXERCISES: dict[str, Exercise] = {
@@ -218,6 +219,37 @@ EXERCISES: dict[str, Exercise] = {
         message="Right. One test asks whether there is a difference, the other whether it is too small to "
         "matter.",
     ),
+    "17.chance": Exercise(
+        "Twenty questions",
+        "compute",
+        4,
+        (
+            Trial(
+                lambda answer: 0 < float(answer) < 1,
+                "A chance is between 0 and 1.",
+            ),
+            Trial(
+                lambda answer: near(answer, 1 - 0.95**20, 5e-3),
+                "First the chance that a single question raises no false alarm; then that none of twenty "
+                "does.",
+            ),
+        ),
+        mistakes=(
+            Trial(
+                lambda answer: near(answer, 1.0, 1e-6),
+                "Twenty times a twentieth counts the alarms to expect, not the chance of at least one.",
+            ),
+            Trial(
+                lambda answer: near(answer, 0.95**20, 5e-3),
+                "That is the chance that none of them raises a false alarm.",
+            ),
+            Trial(
+                lambda answer: near(answer, 100 * (1 - 0.95**20), 0.5),
+                "That is right in percent: answer with a share.",
+            ),
+        ),
+        difficulty="easy",
+    ),
     "17.holm": Exercise(
         "Holm's correction",
         "code",
@@ -261,37 +293,6 @@ EXERCISES: dict[str, Exercise] = {
         ),
         reference=holm,
         message="Right. With it, all answers of an experiment together err as rarely as one.",
-    ),
-    "17.chance": Exercise(
-        "Twenty questions",
-        "compute",
-        4,
-        (
-            Trial(
-                lambda answer: 0 < float(answer) < 1,
-                "A chance is between 0 and 1.",
-            ),
-            Trial(
-                lambda answer: near(answer, 1 - 0.95**20, 5e-3),
-                "First the chance that a single question raises no false alarm; then that none of twenty "
-                "does.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: near(answer, 1.0, 1e-6),
-                "Twenty times a twentieth counts the alarms to expect, not the chance of at least one.",
-            ),
-            Trial(
-                lambda answer: near(answer, 0.95**20, 5e-3),
-                "That is the chance that none of them raises a false alarm.",
-            ),
-            Trial(
-                lambda answer: near(answer, 100 * (1 - 0.95**20), 0.5),
-                "That is right in percent: answer with a share.",
-            ),
-        ),
-        difficulty="easy",
     ),
     "17.break": Exercise(
         "A win out of nothing",
@@ -343,29 +344,29 @@ EXERCISES: dict[str, Exercise] = {
                 "Return the recipe that `recipe.override` makes of the changes.",
             ),
             Trial(
-                lambda answer: answer()[0] == ["adpool", "adpool"],
+                lambda answer: answer()[0] == ["transformer", ""],
+                "The Transformer reasons in the pictures' tower alone: the field is `image.reasoner`.",
+            ),
+            Trial(
+                lambda answer: answer()[1] == ["adpool", "adpool"],
                 "AdPool belongs into both towers: the fields are `image.pool` and `text.pool`.",
             ),
             Trial(
-                lambda answer: sorted(_losses(answer)) == ["adopt", "latent_target"],
-                "`losses` is a list of two: AdOpt in place of the triplet loss, and a latent target.",
+                lambda answer: answer()[2] == ["adopt"],
+                "`losses` should be AdOpt alone, in place of the triplet loss.",
             ),
             Trial(
-                lambda answer: [bound for name, _, bound in answer()[1] if name == "latent_target"] == [0.4],
-                "The latent target has an option `bound`: 0.4 makes it a constraint.",
-            ),
-            Trial(
-                lambda answer: answer()[2][:3] == ["grid", "gru", "cosine"] and answer()[2][3] == answer()[3],
+                lambda answer: answer()[3],
                 "The encoders, the similarity and the training stay as they are.",
             ),
         ),
         mistakes=(
             Trial(
-                lambda answer: "triplet" in _losses(answer),
+                lambda answer: "triplet" in answer()[2] and len(answer()[2]) > 1,
                 "The triplet loss is still among the losses: AdOpt takes its place.",
             ),
             Trial(
-                lambda answer: answer()[0] in (["adpool", "mean"], ["mean", "adpool"]),
+                lambda answer: answer()[1] in (["adpool", "mean"], ["mean", "adpool"]),
                 "Only one tower has AdPool.",
             ),
         ),
