@@ -123,7 +123,9 @@ def test_every_claim_has_a_row_in_the_ledger_with_its_verdicts(tmp_path):
         values = {seed: {"rsum": rsum, **truths} for seed, rsum in enumerate(sums)}
         study(tmp_path, "2ad_parts", arm, values, "scenes")
     found = {data: outcomes("2ad", data, folder=tmp_path) for data in DATA}
-    rows = [line for line in in_short(found).splitlines() if line.startswith("| ")][2:]
+    told = in_short("2AD", found)
+    assert told.startswith("<details>\n<summary>2AD</summary>\n\n| claim")
+    rows = [line for line in told.splitlines() if line.startswith("| ")][2:]
     wanted = claims("2ad")
     assert len(rows) == len(wanted)
     for claim in wanted:

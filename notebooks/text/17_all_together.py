@@ -48,7 +48,6 @@ from vsecore.course.book.evidence import WORKS
 from vsecore.course.book.findings import DATA
 from vsecore.course.book.verdict_tables import in_short
 from vsecore.course.book.wording import mean, table
-from vsecore.course.grading.plain import folded
 from vsecore.experiments.gates import MARGIN, measures_of
 from vsecore.experiments.missing import missing, usual_seconds
 from vsecore.experiments.references import ORACLE
@@ -625,7 +624,7 @@ Markdown(
 # %% tags=["hide-input"]
 Markdown(
     "\n\n".join(
-        folded(WORKS[work].title.partition(":")[0], in_short(several))
+        in_short(WORKS[work].title.partition(":")[0], several)
         for work, several in outcomes.items()
     )
 )

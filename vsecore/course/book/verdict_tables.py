@@ -10,6 +10,7 @@ from typing import get_args
 
 from vsecore.course.book.findings import DATA, Findings
 from vsecore.course.book.wording import seeds, signed, spread, table, trainings
+from vsecore.course.grading.plain import folded
 from vsecore.experiments import Claim, Outcome, Shut, get_experiment, missing
 from vsecore.experiments.claims import ALONE, FOLLOWED
 from vsecore.experiments.constraint import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
@@ -95,10 +96,11 @@ def counted(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     return table(["verdict", *(f"claims, on {name}" for name in DATA.values())], rows)
 
 
-def in_short(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+def in_short(title: str, outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     """All claims of a paper in one table, without their words: where each stands, its difference and ours.
 
     Args:
+        title: the table opens at a click on it.
         outcomes: of the same claims, by data.
     """
     everywhere = zip(*(outcomes[data] for data in DATA), strict=True)
@@ -110,7 +112,7 @@ def in_short(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
         ]
         for one in everywhere
     ]
-    return table(["claim, or our question", "the paper", *DATA.values()], rows)
+    return folded(title, table(["claim, or our question", "the paper", *DATA.values()], rows))
 
 
 def _claimed(claim: Claim) -> str:
