@@ -1,8 +1,11 @@
 """Mining: the same as sorting every row and every column, whatever the blocks."""
 
+import contextlib
 import json
 import re
 import shutil
+import threading
+import time
 
 import faiss
 import numpy as np
@@ -19,6 +22,7 @@ from vsecore.mining.again import search_again
 from vsecore.mining.best import NOTHING, Best, likely_rank, rows_of
 from vsecore.mining.half import bound, rounding
 from vsecore.mining.state import STATE, MiningState
+from vsecore.mining.threads import on_threads
 from vsecore.model import VSE
 from vsecore.training import load_run, score_split
 
@@ -75,6 +79,16 @@ def by_sorting(scores, owner, texts, pictures):
     )
 
 
+@contextlib.contextmanager
+def torch_threads(number):
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def same(found, wanted):
     return np.array_equal(found.texts, wanted[0]) and np.array_equal(found.pictures, wanted[1])
 
@@ -85,11 +99,13 @@ def same(found, wanted):
     block=st.tuples(st.integers(1, 12), st.integers(1, 40)),
     texts=st.integers(1, 12),
     pictures=st.integers(1, 9),
+    threads=st.integers(1, 3),
 )
 @settings(max_examples=150, deadline=None)
-def test_mining_is_sorting_whatever_the_blocks(seed, ties, block, texts, pictures):
+def test_mining_is_sorting_whatever_the_blocks(seed, ties, block, texts, pictures, threads):
     v, t, owner = collection(seed, ties=ties)
-    found = mine_offline_negatives(v, t, owner, texts, pictures, block=block)
+    with torch_threads(threads):
+        found = mine_offline_negatives(v, t, owner, texts, pictures, block=block)
     assert found.texts.dtype == found.pictures.dtype == np.int32
     assert same(found, by_sorting(v @ t.T, owner, texts, pictures))
 
@@ -103,11 +119,15 @@ def test_mining_is_sorting_whatever_the_blocks(seed, ties, block, texts, picture
     rising=st.booleans(),
     block=st.tuples(st.integers(1, 120), st.integers(1, 120)),
     kept=st.tuples(st.integers(1, 80), st.integers(1, 80)),
+    threads=st.integers(1, 3),
 )
 @settings(max_examples=150, deadline=None)
-def test_mining_is_sorting_when_buffers_overflow(seed, pictures, captions, crowd, ties, rising, block, kept):
+def test_mining_is_sorting_when_buffers_overflow(
+    seed, pictures, captions, crowd, ties, rising, block, kept, threads
+):
     v, t, owner = crowded(seed, pictures, captions, crowd, ties, rising)
-    found = mine_offline_negatives(v, t, owner, *kept, block=block)
+    with torch_threads(threads):
+        found = mine_offline_negatives(v, t, owner, *kept, block=block)
     assert same(found, by_sorting(v @ t.T, owner, *kept))
 
 
@@ -315,6 +335,55 @@ def test_rows_are_dealt_into_blocks_of_equal_size_that_hold_each_once(rows, size
     assert sorted(row for block in blocks for row in block) == list(range(rows))
     sizes = [len(block) for block in blocks]
     assert max(sizes) <= size and max(sizes) - min(sizes) <= 1
+
+
+def test_threads_share_the_work_and_keep_their_number():
+    """Each worker has its part of torch's threads; all work at the same time, in one mode."""
+    together, parts = threading.Barrier(3, timeout=60), []
+
+    def work(worker, workers):
+        together.wait()
+        parts.append((worker, workers, torch.get_num_threads(), torch.is_inference_mode_enabled()))
+        yield
+
+    with torch_threads(6), torch.inference_mode():
+        on_threads(work, 3)
+        assert torch.get_num_threads() == 6
+    assert sorted(parts) == [(worker, 3, 2, True) for worker in range(3)]
+
+
+def test_two_threads_never_note_pictures_for_the_same_captions_at_once(monkeypatch):
+    busy, overlaps, add = set(), [], Best.add
+
+    def watch(self, scores, first_anchor, items, dim=1):
+        if dim == 0:
+            overlaps.append(first_anchor in busy)
+            busy.add(first_anchor)
+            time.sleep(0.002)
+        add(self, scores, first_anchor, items, dim)
+        if dim == 0:
+            busy.remove(first_anchor)
+
+    monkeypatch.setattr(Best, "add", watch)
+    v, t, owner = collection(0, pictures=40)
+    with torch_threads(2):
+        found = mine_offline_negatives(v, t, owner, 5, 5, block=(4, len(t)))
+    assert same(found, by_sorting(v @ t.T, owner, 5, 5))
+    assert len(overlaps) == 10 and not any(overlaps)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_when_one_thread_fails_the_others_stop(error):
+    def work(worker, workers):
+        while True:  # a worker that is not stopped would go on for ever
+            if worker == 1:
+                raise error("no")
+            yield
+
+    with torch_threads(2):
+        with pytest.raises(error, match="no"):
+            on_threads(work, 2)
+        assert torch.get_num_threads() == 2
 
 
 def test_an_empty_place_is_never_returned():

@@ -54,6 +54,7 @@ class Best:
         self.k, self.width, self.dealt = k, k + max(k, SPARE), dealt
         self.keys = torch.full((anchors, self.width), NOTHING, dtype=torch.int64, device=device)
         self.used = torch.zeros(anchors, dtype=torch.int64, device=device)
+        self.begun = np.zeros(anchors, dtype=bool)  # whether an anchor has seen items
         lowest = torch.finfo(torch.float32).min  # -inf marks what must not be kept
         self.floor = torch.full((anchors,), lowest, dtype=torch.float32, device=device)
         self.least = torch.full((anchors,), NOTHING, dtype=torch.int64, device=device)  # key of the k-th best
@@ -69,7 +70,8 @@ class Best:
         """
         anchors = scores.shape[1 - dim]
         here = slice(first_anchor, first_anchor + anchors)
-        if not items.start:
+        if not self.begun[here].any():
+            self.begun[here] = True
             rank = self.k if self.dealt is None else likely_rank(self.k, len(items), self.dealt)
             self.floor[here] = torch.maximum(self.floor[here], _kth_at_least(scores, rank, dim))
         place = _nonzero(scores, self.floor[here].unsqueeze(dim))  # (n,)

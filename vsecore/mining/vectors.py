@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import threading
 from collections.abc import Iterator
 from typing import Literal
 
@@ -15,6 +17,7 @@ from vsecore.mining.again import search_again
 from vsecore.mining.best import NOTHING, SPARE, Best, rows_of
 from vsecore.mining.half import settle
 from vsecore.mining.pairs import Own, whole
+from vsecore.mining.threads import on_threads
 
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 BUDGET = 2**28
@@ -50,7 +53,8 @@ def mine_offline_negatives(
         pictures: how many pictures each caption gets; if there are fewer, all of them.
         block: how many pictures are compared with how many captions at a time; a single number means both.
             None: chosen by the budget. The answer does not depend on it.
-        budget: how many bytes a block, and what is made of it, may take if `block` is None.
+        budget: how many bytes a block, and what is made of it, may take if `block` is None. On a CPU each of
+            torch's threads has a block of its own.
         precision: of the products that find candidates. What half precision cannot decide, float32 does, so
             that the answer is float32's, see `mining.half`. "auto" takes bfloat16 on a GPU.
 
@@ -102,25 +106,38 @@ def _search(
     texts = torch.empty(len(v), kept[0], dtype=torch.int64, device=v.device)
     pictures = torch.empty(len(t), kept[1], dtype=torch.int64, device=v.device)
     best_pictures = Best(len(t), kept[1], v.device, dealt=len(v))  # of captions in the order of the blocks
-    memory = v.new_empty(min(rows, len(v)) * min(columns, len(t)))  # of a block; fresh memory would cost time
-    for top in _deal(len(v), rows):
-        some = v[top.start :: top.step]
-        best_texts, seen = Best(len(some), kept[0], v.device, dealt=len(t)), 0
-        for left in _deal(len(t), columns):
-            others = t[left.start :: left.step]
-            scores = memory[: len(some) * len(others)].view(len(some), len(others))  # (b, c)
-            torch.mm(some, others.T, out=scores)
-            if large and not scores.isfinite().all():
-                raise ValueError(
-                    f"scores of pictures {top[0]} to {top[-1]} are not finite numbers: scale the vectors down"
-                )
-            own.leave_out(scores, top, left)
-            best_texts.add(scores, 0, left)
-            best_pictures.add(scores, seen, top, dim=0)
-            seen += len(others)
-        texts[top.start :: top.step] = best_texts.keep()
-    keys = best_pictures.keep().split([len(left) for left in _deal(len(t), columns)])
-    for left, some in zip(_deal(len(t), columns), keys, strict=True):
+    tops, lefts = _deal(len(v), rows), _deal(len(t), columns)
+    first = [0, *itertools.accumulate(map(len, lefts))]
+    locks = [threading.Lock() for _ in lefts]
+
+    def work(worker: int, workers: int) -> Iterator[None]:
+        """Compare a share of the pictures with all captions."""
+        memory = v.new_empty(len(tops[0]) * len(lefts[0]))  # of a block; fresh memory would cost time
+        begin = worker * len(lefts) // workers  # so that workers are rarely at the same captions
+        for top in tops[worker::workers]:
+            some = v[top.start :: top.step]
+            best_texts = Best(len(some), kept[0], v.device, dealt=len(t))
+            for turn in range(len(lefts)):
+                number = (begin + turn) % len(lefts)
+                left = lefts[number]
+                others = t[left.start :: left.step]
+                scores = memory[: len(some) * len(others)].view(len(some), len(others))  # (b, c)
+                torch.mm(some, others.T, out=scores)
+                if large and not scores.isfinite().all():
+                    raise ValueError(
+                        f"scores of pictures {top[0]} to {top[-1]} are not finite numbers: scale the "
+                        "vectors down"
+                    )
+                own.leave_out(scores, top, left)
+                best_texts.add(scores, 0, left)
+                with locks[number]:
+                    best_pictures.add(scores, first[number], top, dim=0)
+                yield
+            texts[top.start :: top.step] = best_texts.keep()
+
+    on_threads(work, min(len(tops), torch.get_num_threads()) if v.device.type == "cpu" else 1)
+    keys = best_pictures.keep().split([len(left) for left in lefts])
+    for left, some in zip(lefts, keys, strict=True):
         pictures[left.start :: left.step] = some
     search_again(texts, _unfilled(texts), v, t, own, of_pictures=True)
     search_again(pictures, _unfilled(pictures), t, v, own, of_pictures=False)
