@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from answers import (
+    all_together,
     cross_attention,
     encoders,
     ensembles_and_speed,
@@ -50,6 +51,7 @@ NOTEBOOKS = (
     slots,
     feature_suppression,
     latent_targets,
+    all_together,
     full_scale,
     search_engine,
 )

@@ -554,7 +554,7 @@ def test_a_placeholder_without_a_table_is_refused() -> None:
 def test_a_notebook_that_was_not_measured_says_so() -> None:
     known = {"00": instructor.LessonPlan("00_start_here", "Start", 5.0, None, {})}  # its card says nothing
     table = instructor._timings_table(known, instructor._naming(known, set()))
-    assert "| 00 Start | not measured yet |" in table and "01 Pictures" in table.split("Not written yet")[1]
+    assert "| 00 Start | not measured yet |" in table
     measured = {"00": instructor.LessonPlan("00_start_here", "Start", 5.0, (0.5, 2.0), {})}
     shown = instructor._timings_table(measured, instructor._naming(measured, set()))
     assert "0.5 min | 2 GB" in shown.replace(instructor.GLUE, " ")
@@ -569,7 +569,6 @@ def test_a_course_promises_only_notebooks_that_exist_and_the_longest_has_them_al
         assert all(len(week) == len(set(week)) for week, _ in weeks), "a half a week"
         assert all(numbers.count(number) <= 2 for number in numbers)
     assert {number for week, _ in instructor.COURSES[12] for number in week} == existing
-    assert existing <= instructor.PLANNED.keys()
 
 
 def cells_of(table: str) -> list[list[str]]:

@@ -30,6 +30,7 @@ from vsecore.data.batches import make_loader
 from vsecore.embedding import Embedding
 from vsecore.encoders import BiGRUEncoder, CaptionTransformer, CellEncoder, RegionEncoder
 from vsecore.encoders.reasoning.transformer import Block
+from vsecore.experiments.statistics import doubts, holm, judge
 from vsecore.losses import (
     LagrangeMultiplier,
     LatentTargetDecoder,
@@ -47,6 +48,7 @@ from vsecore.losses import (
 )
 from vsecore.losses.captioning import captioning_loss
 from vsecore.mining import mine_offline_negatives
+from vsecore.recipes import get
 from vsecore.search.reference import flat, quantised, top
 from vsecore.sets import SlotSetPrediction
 from vsecore.similarity import cosine
@@ -602,6 +604,37 @@ def multiplier_by_hand() -> None:
         torch.testing.assert_close(torch.tensor(mine), torch.tensor(used), rtol=1e-4, atol=1e-4)
 
 
+JUDGED = ([3.0, 5.0, 4.0, 6.5, 2.0], [-1.0, 0.4, 0.2, -0.3, 0.1], [-8.0, -6.0, -9.5], [1.0, -2.0, 4.0, 0.5])
+"""Paired differences that are surely above 0, surely near it, surely below it, and unclear."""
+
+
+def two_p_values() -> None:
+    for differences in JUDGED:
+        theirs = doubts(differences, 1.5)
+        mine = taught("17")["p_values"](differences, 1.5)
+        assert mine == pytest.approx((theirs.equal, theirs.far))
+
+
+def holms_correction() -> None:
+    for values in ([0.03], [0.04, 0.01, 0.3], [0.02, 0.021, 0.5, 0.004], [0.6, 0.5, 0.7]):
+        for more in (0, 3):
+            questions = len(values) + more
+            assert taught("17")["holm"](values, questions) == pytest.approx(holm(values, questions))
+
+
+def verdicts_of_one_measure() -> None:
+    for differences in JUDGED:
+        left = doubts(differences, 1.5)
+        mine = taught("17")["verdict"](left.mean, 1.5, left.equal, left.far)
+        assert mine == judge(left, "better")
+
+
+def three_ideas() -> None:
+    made = taught("17")["combine"](get("vsepp_region_gru"))
+    assert made.image.reasoner == get("2ad_region_gru+relations").image.reasoner
+    assert (made.image.pool, made.losses) == (get("2ad_region_gru").image.pool, get("2ad_region_gru").losses)
+
+
 def worse_of_two_ranks() -> None:
     generator = torch.Generator().manual_seed(7)
     owner = torch.arange(35)[torch.randperm(35, generator=generator)] // 5
@@ -700,6 +733,10 @@ def search_by_codes() -> None:
 
 
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
+    ("17", "p_values"): two_p_values,
+    ("17", "holm"): holms_correction,
+    ("17", "verdict"): verdicts_of_one_measure,
+    ("17", "combine"): three_ideas,
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
     ("02", "Regions"): regions_of_pictures,

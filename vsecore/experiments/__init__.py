@@ -11,7 +11,7 @@ from vsecore.experiments.claims import Claim, claims
 from vsecore.experiments.departures import Departure, departures
 from vsecore.experiments.experiment import Arm, Candidates, Experiment, Member, PlannedTraining
 from vsecore.experiments.gates import Shut, Studied
-from vsecore.experiments.ledger import left_out, measured, studied, table
+from vsecore.experiments.ledger import left_out, measured, side_by_side, studied, table
 from vsecore.experiments.missing import missing
 from vsecore.experiments.pairs import pair_accuracy, pair_scores, relation_pairs, told_by_left_right
 from vsecore.experiments.passing import epochs_to_pass
@@ -50,6 +50,7 @@ __all__ = [
     "pair_scores",
     "relation_pairs",
     "run",
+    "side_by_side",
     "studied",
     "table",
     "told_by_left_right",

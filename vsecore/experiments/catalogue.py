@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from vsecore.experiments import aoq, dive, ltd, relational, two_ad
+from vsecore.experiments import aoq, combined, dive, ltd, relational, two_ad
 from vsecore.experiments.experiment import Experiment
 
 BY_WORK: dict[str, dict[str, Experiment]] = {
-    "2ad": two_ad.EXPERIMENTS,
+    "2ad": two_ad.EXPERIMENTS | combined.EXPERIMENTS,  # ideas of other papers are added to 2AD
     "relational": relational.EXPERIMENTS,
     "aoq": aoq.EXPERIMENTS,
     "dive": dive.EXPERIMENTS,

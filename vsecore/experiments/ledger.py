@@ -53,6 +53,45 @@ def studied(
     return _best_study(wanted, _study(*wanted), beside).found
 
 
+def side_by_side(
+    arms: Mapping[str, tuple[str, str]],
+    data: str,
+    features: FeatureKind | None = None,
+    scale: Scale = "fair",
+    folder: Path = RESULTS,
+) -> dict[str, Studied]:
+    """Collect arms of several experiments, all from the same features, captions and so on; see `studied`.
+
+    Trainings in other worlds, or on other features, are left out: if there are several such groups of
+    records, the one with the most arms is taken, and so on as there.
+
+    Args:
+        arms: an experiment and one of its arms, by the name that each has here.
+        data: the name of the data.
+        features: the kind of features; None: each experiment's.
+        scale: "fair" or "lesson".
+        folder: the folder of records.
+
+    Raises:
+        ValueError: an experiment is unknown.
+    """
+    worlds: dict[str, dict[str, _Wanted]] = defaultdict(dict)
+    for name in dict.fromkeys(name for name, _ in arms.values()):
+        wanted = (name, data, features, scale, _entries(name, data, folder))
+        worlds[get_experiment(name).data_named(data)][name] = wanted
+    studies = []
+    for experiments in worlds.values():
+        for origin in _origins(entry for wanted in experiments.values() for entry in _study(*wanted).used):
+            of_origin = {name: _study(*wanted, origin=origin) for name, wanted in experiments.items()}
+            found = {
+                called: of_origin[name].found[arm]
+                for called, (name, arm) in arms.items()
+                if name in of_origin and arm in of_origin[name].found
+            }
+            studies.append(_Study(found, [entry for study in of_origin.values() for entry in study.used]))
+    return max(studies, key=_Study.fullness, default=_Study({}, [])).found
+
+
 def left_out(
     name: str,
     data: str,

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from vsecore.recipes import aoq, bfan, dive, ltd, pcme, pixels, pretrained, scan, small, thesis, two_ad, vsrn
+from vsecore.recipes import (
+    aoq,
+    bfan,
+    combined,
+    dive,
+    ltd,
+    pcme,
+    pixels,
+    pretrained,
+    scan,
+    small,
+    thesis,
+    two_ad,
+    vsrn,
+)
 from vsecore.recipes.pvse import pvse
 from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTower, Training, settings
 from vsecore.recipes.tern import tern
@@ -57,7 +71,7 @@ RECIPES: dict[str, Recipe] = {
 
 VARIANTS: dict[str, dict[str, Any]] = {
     variant: changes
-    for work in (two_ad, small, thesis, scan, bfan, vsrn, aoq, dive, pcme, ltd, pixels)
+    for work in (two_ad, small, thesis, scan, bfan, vsrn, aoq, dive, pcme, ltd, pixels, combined)
     for variant, changes in work.VARIANTS.items()
 }
 """Named changes to a recipe: the parts that papers remove or replace."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from vsecore.course.book.findings import DATA, Findings
 from vsecore.course.book.wording import seeds, signed, spread, table, trainings
+from vsecore.course.grading.plain import folded
 from vsecore.experiments import Claim, Outcome, Shut, get_experiment, missing
 from vsecore.experiments.claims import ALONE, FOLLOWED
 from vsecore.experiments.constraint import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
@@ -26,7 +27,7 @@ def verdicts(found: Findings) -> str:
         claim = one[0].claim
         same = (claim.words, claim.place, claim.kind) if claim.words else ("", claim.experiment)
         groups[same].append(one)
-    lines = ["## The verdicts", _counted(found)]
+    lines = ["## The verdicts", counted(found.outcomes)]
     if all(one.judgement in ("not tried", "too small to say") for several in everywhere for one in several):
         lines.append(
             "No claim can be judged yet. The tables say what will be asked, and what would refute it."
@@ -87,12 +88,31 @@ _KINDS = {
 }
 
 
-def _counted(found: Findings) -> str:
-    """How often each verdict came out."""
-    counts = {data: Counter(outcome.judgement for outcome in found.outcomes[data]) for data in DATA}
+def counted(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+    """How often each verdict came out, by data."""
+    counts = {data: Counter(outcome.judgement for outcome in outcomes[data]) for data in DATA}
     said = [verdict for verdict in get_args(Judgement) if any(counts[data][verdict] for data in DATA)]
     rows = [[verdict, *(str(counts[data][verdict]) for data in DATA)] for verdict in said]
     return table(["verdict", *(f"claims, on {name}" for name in DATA.values())], rows)
+
+
+def in_short(title: str, outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+    """All claims of a paper in one table, without their words: where each stands, its difference and ours.
+
+    Args:
+        title: the table opens at a click on it.
+        outcomes: of the same claims, by data.
+    """
+    everywhere = zip(*(outcomes[data] for data in DATA), strict=True)
+    rows = [
+        [
+            f"{one[0].claim.statement}{'' if one[0].claim.words else '?'}<br>*{one[0].claim.place}*",
+            _paper(one[0].claim),
+            *map(_ours, one),
+        ]
+        for one in everywhere
+    ]
+    return folded(title, table(["claim, or our question", "the paper", *DATA.values()], rows))
 
 
 def _claimed(claim: Claim) -> str:

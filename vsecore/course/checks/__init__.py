@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from vsecore.course.checks import (
+    all_together,
     cross_attention,
     encoders,
     ensembles_and_speed,
@@ -52,6 +53,7 @@ EXERCISES: dict[str, Exercise] = {
     **slots.EXERCISES,
     **feature_suppression.EXERCISES,
     **latent_targets.EXERCISES,
+    **all_together.EXERCISES,
     **full_scale.EXERCISES,
     **search_engine.EXERCISES,
 }

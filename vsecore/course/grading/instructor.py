@@ -18,30 +18,6 @@ from vsecore.paths import ROOT
 GLUE = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line
 WORDS_A_MINUTE = 120  # of a text with formulas and code, read to be understood
 
-# The whole course, in reading order; what exists is called by its own title.
-PLANNED = {
-    "00": "Start here",
-    "01": "Pictures and captions",
-    "02": "Encoders",
-    "03": "The joint space",
-    "04": "Learning to rank",
-    "05": "Relations",
-    "06": "Structural alignment",
-    "07": "Cross-attention",
-    "08": "Offline negatives",
-    "09": "The quintuplet loss",
-    "10": "Pooling",
-    "11": "How many negatives",
-    "12": "Ensembles and speed",
-    "13": "Sets",
-    "14": "Slots",
-    "15": "Feature suppression",
-    "16": "Latent targets",
-    "17": "All together",
-    "18": "Full scale",
-    "19": "From a folder to an engine",
-}
-
 # For each length of a course in weeks: a week's notebooks, all of which exist, and what the week is for. One
 # that stands in two weeks is read half in each.
 COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
@@ -75,16 +51,20 @@ COURSES: dict[int, tuple[tuple[tuple[str, ...], str], ...]] = {
         ),
         (("09", "10"), "That loss term by term, with gradients by hand; from many vectors to one."),
         (
-            ("10", "11", "12"),
-            "Pools that are learned; how many negatives to learn from; a first look at ensembles. Projects: "
-            "run the experiments, ask for help.",
+            ("11", "12"),
+            "How many negatives to learn from; what an ensemble gains, and what a query costs. Projects: run "
+            "the experiments, ask for help.",
         ),
-        (("12", "13"), "What a query costs; then sets: more than one vector, and how they collapse."),
-        (("13", "14"), "Match probability; slots that compete, and a similarity that trains all of them."),
+        (("13", "14"), "Sets: more than one vector, and how they collapse; then slots that compete."),
         (
-            ("15", "16"),
-            "What a contrastive loss leaves out, and the gradient that shows why. A second loss, and the "
-            "multiplier that holds it at a bound.",
+            ("14", "15"),
+            "A similarity that trains all slots; what a contrastive loss leaves out, and the gradient that "
+            "shows why.",
+        ),
+        (
+            ("16", "17"),
+            "A second loss, and the multiplier that holds it at a bound; then all systems side by side, and "
+            "when one may be called better.",
         ),
         (
             ("18", "19"),
@@ -198,15 +178,12 @@ def _timings_table(lessons: dict[str, LessonPlan], named: Callable[[str], str]) 
             cells[1:] = [f"{minutes:g}{GLUE}min", f"{gigabytes:g}{GLUE}GB"]
         cells += [f"{lesson.reading:.0f}{GLUE}min", str(len(lesson.exercises)), f"{lesson.working}{GLUE}min"]
         lines.append(f"| {' | '.join(cells)} |")
-    planned = [f"{number} {title}" for number, title in PLANNED.items() if number not in lessons]
     lines += [
         "",
         "To run and memory: as the notebook itself says, at tier lesson on two processor cores with no GPU.",
         f"To read: estimated at {WORDS_A_MINUTE} words and pieces of code a minute. To do the exercises: the",
         "sum of the minutes that each of them says.",
     ]
-    if planned:
-        lines += ["", f"Not written yet: {', '.join(planned)}."]
     return "\n".join(lines)
 
 

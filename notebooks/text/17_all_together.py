@@ -1,0 +1,685 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,text//py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # All together
+#
+# **You will be able to** read every system of the course as one row of choices, say when one system may be called better than another,
+# combine ideas of several papers in a recipe, and look up what became of each claim.
+#
+# **You need** the notebooks [Learning to rank](04_learning_to_rank.ipynb), [Pooling: sort, weigh, sum](10_pooling.ipynb),
+# [How many negatives?](11_how_many_negatives.ipynb) and [Latent targets](16_latent_targets.ipynb), and an idea of mean and spread.
+#
+# **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour.
+#
+# The map, all of it: **encode → pool → compare → learn**.
+
+# %% tags=["parameters"]
+tier = "lesson"
+data = "scenes"
+data_root = ""
+seed = 0
+
+# %% tags=["hide-input"]
+import dataclasses
+import math
+import statistics
+import textwrap
+
+import matplotlib.pyplot as plt
+import torch
+from IPython.display import Markdown
+from scipy.stats import t as student
+
+from vsecore import course, experiments, records
+from vsecore.course import plots, systems
+from vsecore.course.book import dots, tally
+from vsecore.course.book.evidence import WORKS
+from vsecore.course.book.findings import DATA
+from vsecore.course.book.verdict_tables import in_short
+from vsecore.course.book.wording import mean, table
+from vsecore.experiments.gates import MARGIN, measures_of
+from vsecore.experiments.missing import missing, usual_seconds
+from vsecore.experiments.references import ORACLE
+from vsecore.experiments.statistics import interval
+from vsecore.recipes import get
+
+lesson = course.begin(tier, data, data_root, seed)
+plots.house_style()
+
+# %% [markdown]
+# ## Thirteen systems, one shape
+#
+# Every system of the course encodes, pools, compares and learns. They differ in the part that they take at each stage. Here they
+# are, in the order of their years. A coloured box differs from VSE++.
+
+# %% tags=["hide-input"]
+recipes = {name: systems.recipe_of(name) for name in systems.SYSTEMS}
+plots.show(systems.picture(recipes), alt=systems.words_for(recipes))
+
+# %% [markdown]
+# Nobody typed this table: it is read from the recipes, and the names are those that `vse train --set` takes. (With a "0-layer
+# transformer", the words of a caption do not read each other.) Most systems leave VSE++ at one stage or two, and AOQ is VSRN in all but
+# what it learns from. A recipe is plain data, so a system *is* its row. Three changes turn VSE++ into SCAN:
+
+# %%
+vsepp = get("vsepp_region_gru")
+changed = vsepp.override(
+    {"image.pool": "none", "text.pool": "none", "similarity": "cross_attention"}
+)
+print("the same system:", changed.hash() == get("scan_region_gru").hash())
+
+# %% [markdown]
+# The hash covers every setting except the name, so nothing else sets SCAN apart.
+#
+# ## All of them on the same pictures
+#
+# **Question.** How do they compare, if all see the same regions and captions?
+
+# %% tags=["hide-input"]
+found = experiments.side_by_side(systems.SYSTEMS, "scenes", "region")
+oracle = next(
+    one.metrics["rsum"]
+    for one in records.find(experiments.RESULTS, name=ORACLE, data="scenes")
+    if one.data["feature_kind"] == "region"
+)
+plots.show(
+    dots.compared(found, "scenes", oracle), alt=dots.words_for(found, "the scenes", oracle)
+)
+
+# %% tags=["hide-input"]
+ways = ("rsum", "i2t_map_at_r", "t2i_map_at_r")
+heads = ["system", "rsum", "mAP@R to text, %", "mAP@R to picture, %", "seeds"]
+rows = [
+    [
+        name,
+        *(mean(found[name].results.get(way, {}).values()) for way in ways),
+        str(len(found[name].seeds)),
+    ]
+    for name in dots.by_rsum(found)
+]
+absent = [name for name in systems.SYSTEMS if name not in found]
+Markdown(
+    f"{table(heads, rows)}\n\n**What we did.** Each system has a learning rate of its own, chosen on the development split, and "
+    f"trains for {experiments.FAIR_SCALE['scenes']['training.epochs']} epochs. In brackets is the 95 % interval of the mean over seeds."
+    + (
+        f"\n\n**What is not here.** {', '.join(absent)}: these have no such training on the same features and captions. Some were trained in "
+        "a world of their own, where hard negatives abound or captions say less, and sums of different data never stand side by side."
+        if absent
+        else ""
+    )
+)
+
+# %% [markdown]
+# **How to read it.** The dashed line is a ridge regression to a bag of words. The dotted line is the oracle: it knows which captions are
+# true of which picture, and breaks ties at random. A system gets above it only by guessing which caption was *written* for a picture. So look at
+# mAP@R too, which counts every true caption; the order there can be another one.
+#
+# **How sure we are.** This is one small drawn world, and some rows have fewer dots than others. Which rows really differ? For that we need a rule.
+#
+# ## When may we say "better"?
+#
+# Two systems that are trained from the same seed see the same batches. So we subtract seed by seed, and look at these *paired differences*. Here are
+# the differences in rsum behind some claims of 2AD: the mean, its 95 % interval, and the verdict. The band is what is too small to matter: a hundredth
+# of the rsum.
+
+# %% tags=["hide-input"]
+fair = {name: experiments.studied(name, "scenes") for name in experiments.EXPERIMENTS}
+outcomes = {
+    work: {data: experiments.outcomes(work, data) for data in DATA} for work in WORKS
+}  # of every claim
+shown = [
+    one
+    for one in outcomes["2ad"]["scenes"]
+    if one.claim.experiment in ("2ad_pooling", "2ad_ensembles")
+    and len(one.differences.get("rsum", ())) > 1
+    and one.by_measure
+]
+shown.sort(key=lambda one: -statistics.mean(one.differences["rsum"]))
+figure, axes = plt.subplots(figsize=(8.4, 1 + 0.42 * len(shown)))
+colours = {"reproduced": 2, "contradicted": 1, "no difference": 0, "undecided": 6}
+for place, one in enumerate(shown):
+    values, said = one.differences["rsum"], one.by_measure["rsum"]
+    low, high = interval(values)
+    style = plots.COLOURS[colours[said]]
+    axes.plot([low, high], [place, place], color=style)
+    axes.plot(statistics.mean(values), place, "o", color=style)
+    axes.text(high + 1, place, said, va="center", fontsize=8, color=style)
+band = MARGIN * statistics.mean(arm.rsum for arm in fair["2ad_pooling"].values())
+axes.axvspan(-band, band, color="0.9", zorder=0)
+axes.axvline(0, color="0.5", linewidth=1)
+names = [textwrap.shorten(one.claim.statement, 62, placeholder="…") for one in shown]
+axes.set_yticks(range(len(shown)), names, fontsize=8)
+axes.set(xlabel="difference in rsum", ylim=(len(shown) - 0.5, -0.5))
+axes.grid(axis="y", visible=False)
+said = ", ".join(f"{one.claim.statement}: {one.by_measure['rsum']}" for one in shown)
+plots.show(
+    figure,
+    alt=f"Intervals of the mean difference in rsum for claims of 2AD, beside the band of what is too small to matter. By rsum alone: {said}.",
+)
+
+# %% [markdown]
+# If the interval excludes 0 and the mean is beyond the band, there is a difference. If the interval is within the band, there is none that
+# matters. Otherwise these seeds leave it open, which is not the same as a tie.
+#
+# Two tests put this into numbers. A *p-value* is the chance of differences at least as large as ours if some assumption were true. The first test assumes
+# that nothing differs. Divide the mean by its error, which is the spread over the root of the number of seeds, and look up both tails of Student's t,
+# with one degree of freedom less than there are seeds. The second test {cite}`lakens2017equivalence` assumes that the systems differ by more than matters. Test against both ends of
+# the band, one tail each, and take the larger p-value. Half the band is the *margin of equivalence*. It was set before any verdict.
+#
+# ```{exercise} Two p-values
+# :label: ex-17-p_values
+#
+# `differences` has one number for each seed. Return the p-value for a true mean of 0, and that for a true mean outside ± `margin`.
+# `student.sf(x, freedom)` is the upper tail of Student's t.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("17.p_values")
+def p_values(differences, margin):  # n numbers, a number -> two numbers
+    # your part
+    n = len(differences)
+    mean, error = statistics.mean(differences), statistics.stdev(differences) / n**0.5
+    equal = 2 * student.sf(abs(mean) / error, n - 1)
+    low = student.sf((mean + margin) / error, n - 1)  # is it above -margin?
+    high = student.sf((margin - mean) / error, n - 1)  # is it below +margin?
+    return equal, max(low, high)
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-17-p_values
+# :class: dropdown
+#
+# The second test turns the usual one round: a small p-value means that the systems are surely about equal.
+# ````
+#
+# ## Twenty questions
+#
+# A difference counts as sure if its p-value is below $0.05$. Where nothing differs, this rule raises a false alarm once in twenty times. And an
+# experiment asks more than one question.
+#
+# ```{exercise} Twenty questions
+# :label: ex-17-chance
+#
+# In twenty independent comparisons, nothing really differs. How likely is at least one p-value below 0.05?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_chance = 1 - 0.95**20  # your part: one number
+check("17.chance", your_chance)
+
+# %% [markdown]
+# ````{solution} ex-17-chance
+# :class: dropdown
+#
+# $1 - 0.95^{20} = 0.64$: a false alarm is more likely than none.
+# ````
+#
+# *Holm's correction* {cite}`holm1979multiple` makes all answers together as reliable as one. Sort the p-values. Multiply the smallest by the number
+# of questions, the next by one less, and so on. None may come out smaller than the one before it, nor larger than 1.
+#
+# ```{exercise} Holm's correction
+# :label: ex-17-holm
+#
+# Return the corrected p-values as a list, in the order in which they came. `questions` says how many were asked; some may have no answer yet.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("17.holm")
+def holm(p_values, questions):  # a list, a number -> a list
+    # your part
+    raised, largest = list(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (questions - rank) * p_values[place]))
+        raised[place] = largest
+    return raised
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-17-holm
+# :class: dropdown
+#
+# Questions without an answer count too. Otherwise a verdict could change when the next training comes in.
+# ````
+#
+# Does it work? We ask up to thirty questions about pure noise, with five seeds each, and repeat all of it many times.
+
+# %%
+most, times = 30, lesson.pick(smoke=50, lesson=1000, full=5000)
+generator = torch.Generator().manual_seed(seed)
+noise = torch.randn(times, most, 5, generator=generator, dtype=torch.float64)
+scores = noise.mean(-1).abs() / noise.std(-1) * 5**0.5  # (times, questions)
+p = torch.from_numpy(2 * student.sf(scores.numpy(), 4))  # (times, questions)
+counts = [1, 2, 5, 10, 20, 30]
+alarms = {
+    "uncorrected": [float((p[:, :n].amin(1) < 0.05).double().mean()) for n in counts],
+    "with Holm": [
+        statistics.mean(min(holm(row[:n], n)) < 0.05 for row in p.tolist()) for n in counts
+    ],
+}
+lesson.report("17_alarms", {f"{name}, thirty (%)": 100 * v[-1] for name, v in alarms.items()})
+
+# %% tags=["hide-input"]
+figure, axes = plt.subplots(figsize=(6.2, 3))
+curves = {name: (counts, [100 * one for one in values]) for name, values in alarms.items()}
+plots.curves(axes, curves, x="questions asked", y="a false alarm, %")
+axes.plot(
+    range(1, most + 1),
+    [100 * (1 - 0.95**n) for n in range(1, most + 1)],
+    color="0.6",
+    linewidth=1,
+    label="by arithmetic",
+)
+axes.axhline(5, color="0.6", linestyle=":", label="what we allow")
+axes.set(ylim=(0, 100))
+axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plots.show(
+    figure,
+    alt="The chance of at least one false alarm against the number of questions. Without correction the simulation follows the curve of arithmetic "
+    "and climbs past one half; with Holm's correction it stays near the dotted line of one in twenty.",
+)
+
+# %% [markdown]
+# Without correction, the simulation follows $1 - 0.95^n$ for $n$ questions. With it, false alarms stay about as rare as for one question.
+#
+# Both tests together give the verdict of one measure:
+
+
+# %%
+def verdict(mean, margin, equal, far):
+    if far < 0.05:
+        return "no difference"
+    if equal < 0.05 and abs(mean) > margin:
+        return "reproduced" if mean > 0 else "contradicted"
+    return "undecided"
+
+
+# %% [markdown]
+# Your two functions and this one can judge what is recorded. The package should agree, for every experiment and measure.
+
+
+# %% tags=["hide-input"]
+def judged_by_hand(name, measure):
+    """Pairs of verdicts on an experiment's claims of "better": by the learner's functions, and by the package."""
+    arms = fair[name]
+    asked = [
+        one
+        for several in outcomes.values()
+        for one in several["scenes"]
+        if one.claim.experiment == name
+        and one.claim.kind in ("better", "our question")
+        and measure in measures_of("scenes", one.claim.when, one.claim.about)
+    ]
+    answered = [one for one in asked if one.by_measure]
+    rows = []
+    for one in answered:
+        first, second = (arms[arm] for arm in one.claim.arms)
+        other = [second.results[measure][seed] for seed in first.seeds & second.seeds]
+        rows.append((one.differences[measure], MARGIN * statistics.mean(other)))
+    pairs = [p_values(*row) for row in rows]
+    equal, far = (holm([pair[side] for pair in pairs], len(asked)) for side in (0, 1))
+    by_hand = [
+        verdict(statistics.mean(row[0]), row[1], *ps)
+        for row, *ps in zip(rows, equal, far, strict=True)
+    ]
+    return list(zip(by_hand, [one.by_measure[measure] for one in answered], strict=True))
+
+
+# %%
+pairs = [
+    pair
+    for name in experiments.EXPERIMENTS
+    for measure in ("rsum", "i2t_map_at_r", "t2i_map_at_r")
+    for pair in judged_by_hand(name, measure)
+]
+print("vsecore.experiments agrees:", bool(pairs) and all(a == b for a, b in pairs))
+
+# %% [markdown]
+# If rsum and mAP@R of a claim disagree, its verdict is *mixed*.
+#
+# ## A win out of nothing
+#
+# No test can help if we look at the results first and then choose what to report. Let us do that on purpose.
+#
+# ```{exercise} A win out of nothing
+# :label: ex-17-break
+#
+# `ours` and `theirs` are test results of two equally good systems, (learning rates, seeds). For each seed, return one of ours minus one of
+# theirs, so that ours seems to win. Choose, but invent nothing.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("17.break")
+def differences_to_publish(ours, theirs):  # (R, n), (R, n) -> (n,)
+    # your part
+    return ours.max(0).values - theirs.min(0).values
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-17-break
+# :class: dropdown
+#
+# For each seed, our best rate against their worst. Nobody does that, but milder forms are common: tune your own system on the test split, and leave the other
+# at its default.
+# ````
+
+
+# %%
+def wins(choose, studies):  # in percent of the studies of equal systems
+    dice, count = torch.Generator().manual_seed(seed), 0
+    for _ in range(studies):
+        ours, theirs = torch.randn(2, 5, 5, generator=dice, dtype=torch.float64)
+        found = [float(one) for one in choose(ours, theirs)]
+        count += statistics.mean(found) > 0 and p_values(found, 1)[0] < 0.05
+    return 100 * count / studies
+
+
+def best(results):  # the rate with the best mean on the test split
+    return results[results.mean(1).argmax()]
+
+
+# %%
+ways_to_choose = {
+    "rates fixed beforehand": lambda ours, theirs: ours[0] - theirs[0],
+    "ours on test, theirs fixed": lambda ours, theirs: best(ours) - theirs[0],
+    "both on test": lambda ours, theirs: best(ours) - best(theirs),
+    "yours": differences_to_publish,
+}
+studies = lesson.pick(smoke=50, lesson=1000, full=1000)
+won = {f"{name} (% won)": wins(choose, studies) for name, choose in ways_to_choose.items()}
+lesson.report("17_won", won)
+
+# %% [markdown]
+# With rates fixed beforehand, ours should win about one time in forty. If only ours is tuned on the test split, it wins more often, and a published table would not
+# show why. If both are, the comparison stays fair, but both numbers are too high. So we tune every system in the same way, on the development
+# split.
+#
+# Unfair choices are one danger; unfinished trainings are the other. A claim is judged only if five gates are open:
+#
+# 1. The learning rate of each system is the best of several on the development split, and lies between two others that were tried.
+# 2. Each training has levelled off, or is as long as the paper's.
+# 3. Each system is clearly better than the ridge regression on the same features.
+# 4. Both were trained from the same seeds, five on the scenes and three on photographs.
+# 5. Every measure that counts is recorded.
+#
+# If one is shut, the verdict is *too small to say*.
+#
+# ## Do ideas add up?
+#
+# In the first picture, each grey box has room for somebody else's idea. The thesis changes how pictures are encoded, and 2AD changes how to pool and what to
+# learn from. That is one idea for each of three stages. (Not everything fits together: LTD decodes its target from one vector of a caption, and DivE has
+# several.)
+#
+# ```{exercise} Three ideas in one recipe
+# :label: ex-17-combine
+#
+# `recipe` is VSE++. Return it with a `"transformer"` as the reasoner of its pictures, `"adpool"` in both towers, and `"adopt"` in place of the
+# triplet loss. The names of the fields are `image.reasoner`, `image.pool`, `text.pool` and `losses`.
+# ```
+
+# %%
+from vsecore.course.checks import exercise
+
+
+@exercise("17.combine")
+def combine(recipe):  # a recipe -> another recipe
+    # your part
+    pools = {"image.pool": "adpool", "text.pool": "adpool"}
+    return recipe.override(pools | {"image.reasoner": "transformer", "losses": "adopt"})
+    # end of your part
+
+
+# %% [markdown]
+# ````{solution} ex-17-combine
+# :class: dropdown
+#
+# Four fields, and no new code. `losses` may also be a list: its parts are added up, as in LTD.
+# ````
+#
+# We train VSE++, each idea alone, and all three, with one seed, on some of the pictures.
+#
+# ```{exercise} Do gains add up?
+# :label: ex-17-predict
+#
+# Compare the gain of all three over VSE++ with the sum of their single gains. Is it `"more"`, `"as much"` or `"less"`?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_prediction = "less"  # your part: "more", "as much" or "less"
+check("17.predict", your_prediction)
+
+# %% [markdown]
+# ````{solution} ex-17-predict
+# :class: dropdown
+#
+# If two ideas mend the same fault, the second finds less to do. If they mend different faults, their gains may add up.
+# ````
+
+# %% tags=["hide-input"]
+features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+dataset = lesson.dataset(features)
+count = lesson.pick(smoke=600, lesson=2000, full=len(dataset.train))
+dataset = dataclasses.replace(dataset, train=dataset.train.subset(count))
+short = {"dim": 64, "text.encoder.word_dim": 32, "training.batch_size": 64}
+short |= {"training.epochs": lesson.pick(smoke=1, lesson=2, full=15)}
+short |= {"training.learning_rate": 5e-3, "training.schedule": "cosine"}
+base = get(f"vsepp_{features}_gru").override(short)
+
+# %%
+arms = {
+    "VSE++": base,
+    "Transformer": base.override({"image.reasoner": "transformer"}),
+    "AdPool": base.override({"image.pool": "adpool", "text.pool": "adpool"}),
+    "AdOpt": base.override({"losses": "adopt"}),
+    "all three": combine(base),
+}
+sums = {name: lesson.trained(recipe, dataset).best["rsum"] for name, recipe in arms.items()}
+lesson.report("17_parts", sums)
+
+# %% tags=["hide-input"]
+gains = {name: value - sums["VSE++"] for name, value in sums.items() if name != "VSE++"}
+added = sum(gain for name, gain in gains.items() if name != "all three")
+figure, axes = plt.subplots(figsize=(6.2, 2.6))
+axes.barh(list(gains), list(gains.values()), color=[plots.COLOURS[5]] * 3 + [plots.COLOURS[0]])
+axes.axvline(added, color=plots.COLOURS[1], linestyle="--", label="if single gains added up")
+axes.axvline(0, color="0.5", linewidth=1)
+axes.set(xlabel="rsum above VSE++, development split")
+axes.invert_yaxis()
+axes.grid(axis="y", visible=False)
+axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plots.show(
+    figure,
+    alt="Bars: what a Transformer over the elements, AdPool, AdOpt and all three together add to the rsum of VSE++ on the development split, and a dashed line where "
+    "the last bar would end if the single gains added up.",
+)
+
+# %% [markdown]
+# One seed and so few epochs show that the combination trains, and how fast each system learns. They cannot say which one is better. With one seed there is
+# no spread and so no error to divide by, and no training has levelled off.
+#
+# The experiment `combined` asks the question properly. It starts from the whole of 2AD and adds Transformers over regions and words (thesis), a latent target (LTD),
+# negatives from the whole training set (AOQ), and all three.
+
+# %% tags=["hide-input"]
+together = experiments.studied("combined", "scenes")
+if len(together) > 1:
+    plots.show(
+        dots.compared(together, "scenes", oracle),
+        alt=dots.words_for(together, "the scenes", oracle),
+    )
+lacking = [arm for arm in experiments.get_experiment("combined").arms if arm not in together]
+told = [
+    f"- {one.claim.statement}? *{one.told}*"
+    for one in outcomes["2ad"]["scenes"]
+    if one.claim.experiment == "combined"
+]
+Markdown(
+    "\n".join(told)
+    + (
+        f"\n\nStill to be trained: {', '.join(lacking)}. `vse experiment combined` trains them."
+        if lacking
+        else ""
+    )
+)
+
+# %% [markdown]
+# ## Every claim, and what became of it
+#
+# `assets/claims.yml` holds what the papers claim, in their own words, and questions of ours that a reader will ask. This is how often each verdict came out. For
+# a question of ours, *reproduced* means yes and *contradicted* means no.
+
+# %% tags=["hide-input"]
+bars = {
+    f"{WORKS[work].title.partition(':')[0]}, {called}": outcomes[work][data]
+    for work in WORKS
+    for data, called in DATA.items()
+}
+plots.show(tally.tallied(bars), alt=tally.words_for(bars))
+every = [
+    one for several in outcomes.values() for of_data in several.values() for one in of_data
+]
+answered = [one for one in every if one.judgement not in ("not tried", "too small to say")]
+Markdown(
+    f"Each of {len(every) // len(DATA)} claims and questions is asked on {' and on '.join(DATA.values())}. Of these {len(every)}, "
+    f"{len(answered)} have an answer."
+)
+
+# %% [markdown]
+# What is grey has no answer yet: somebody has to train these systems, long enough and from enough seeds. What would it take?
+#
+# ```{exercise} What opens a gate
+# :label: ex-17-cost
+#
+# On scenes, a claim compares A with B. Both are tuned and have levelled off. A is trained from the seeds 0, 1 and 2, in 4 minutes each; B from
+# seed 0 alone, in 10 minutes. A verdict needs five seeds of both. How many trainings are missing, and how many minutes do they take?
+# ```
+
+# %%
+from vsecore.course.checks import check
+
+your_trainings, your_minutes = 2 + 4, 2 * 4 + 4 * 10  # your part
+check("17.cost", (your_trainings, your_minutes))
+
+# %% [markdown]
+# ````{solution} ex-17-cost
+# :class: dropdown
+#
+# A lacks two seeds and B four. Differences are paired, so a seed that only one of them has says nothing.
+# ````
+#
+# `experiments.missing` works this out for every claim. Here are those on scenes that cost the least, with the gates that are shut:
+
+# %% tags=["hide-input"]
+costs = []
+for several in outcomes.values():
+    for one in several["scenes"]:
+        of_arms = fair[one.claim.experiment]
+        shut = missing(one, of_arms, "scenes", usual_seconds(of_arms.values()))
+        count, seconds = (
+            sum(getattr(gate, what) for gate in shut) for what in ("trainings", "seconds")
+        )
+        if count and not math.isnan(seconds):
+            why = "<br>".join(f"*{gate.gate}*: {gate.why}" for gate in shut)
+            costs.append(
+                (seconds, [one.claim.statement, why, str(count), f"{seconds / 60:.0f}"])
+            )
+cheapest = [row for _, row in sorted(costs)[:5]]
+Markdown(
+    table(["claim", "shut, and why", "trainings", "minutes"], cheapest)
+    if cheapest
+    else "No training would help: every claim on scenes has its verdict."
+)
+
+# %% [markdown]
+# And here is the whole ledger. A row has the claim, the difference between the two rsums that the paper prints, and what we found: the verdict and, for each measure, the
+# mean difference ± its standard deviation over the seeds. The papers' own words, and what would refute each claim, are on the evidence pages:
+# [relations](../evidence/relational.md), [AOQ](../evidence/aoq.md), [2AD](../evidence/2ad.md), [DivE](../evidence/dive.md), [LTD](../evidence/ltd.md).
+
+# %% tags=["hide-input"]
+Markdown(
+    "\n\n".join(
+        in_short(WORKS[work].title.partition(":")[0], several)
+        for work, several in outcomes.items()
+    )
+)
+
+# %% [markdown]
+# *Contradicted* means that a claim does not hold here; on other data, or at another size, it may well hold. Often *too small to say* is the most that a laptop can answer.
+#
+# ## Change one thing
+#
+# ```{exercise} Your own combination
+# :label: ex-17-explore
+#
+# Change one thing in `your_changes`: another pool (such as `"max"` or `"kmax"`), another loss (`"info_nce"`), another reasoner (`"region_graph"`). Write what
+# you expect before you run it, and afterwards what came out.
+# ```
+
+# %%
+your_changes = {"image.pool": "gpo", "text.pool": "gpo"}  # change this
+yours = lesson.trained(combine(base).override(your_changes), dataset).best["rsum"]
+lesson.report("17_explore", {"yours": yours, "all three": sums["all three"]})
+
+# %%
+from vsecore.course.checks import check
+
+your_expectation = "GPO in place of AdPool makes no difference that matters"  # your part
+your_finding = f"an rsum of {yours:.0f} against {sums['all three']:.0f}"  # your part
+check("17.explore", (your_expectation, your_finding))
+
+# %% [markdown]
+# ````{solution} ex-17-explore
+# :class: dropdown
+#
+# A good answer changes one thing, and says what one seed cannot tell. Try another `seed` in the first cell.
+# ````
+#
+# ## Paper, notebook, package
+#
+# | idea | in this notebook | in the package |
+# | --- | --- | --- |
+# | paired t-test; equivalence by two tests (Lakens) | `p_values` | `vsecore.experiments.statistics.doubts` |
+# | correction (Holm) | `holm` | `vsecore.experiments.statistics.holm` |
+# | verdict of one measure | `verdict` | `vsecore.experiments.statistics.judge` |
+# | gates, and what opens them | the list of five | `vsecore.experiments.gates`, `vsecore.experiments.missing` |
+# | a system as a row | `combine` | `vsecore.recipes.Recipe` |
+#
+# ## Summary
+#
+# - A system is a row of choices; most differ from VSE++ at one stage or two, so ideas of several papers can be combined.
+# - One system is better if the paired differences are surely not 0 and their mean is beyond the margin; two are equal if it is surely within the margin.
+# - Many questions need a correction, and no test protects from choices made on the test split.
+# - A verdict needs tuned and finished trainings from enough seeds; otherwise, *too small to say* is the right answer.
+#
+# ## Where to read on
+#
+# - What remains of progress if old systems are tuned as well as new ones: {cite}`musgrave2020reality` for metric learning, {cite}`melis2018evaluation` for language
+#   models.
+# - Where the noise of a benchmark comes from, and how many seeds it takes: {cite}`bouthillier2021variance`.
+# - To train at full size what is too small here: [Full scale](18_full_scale.ipynb).

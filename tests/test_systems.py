@@ -1,0 +1,184 @@
+"""All systems side by side: their rows, their sums on the same pictures, and what became of every claim."""
+
+from dataclasses import replace
+
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.patches import Rectangle
+from studies import ridge, study
+
+from vsecore import records
+from vsecore.course import systems
+from vsecore.course.book import tally
+from vsecore.course.book.findings import DATA
+from vsecore.course.book.verdict_tables import counted, in_short
+from vsecore.experiments import EXPERIMENTS, claims, missing, outcomes, side_by_side, studied
+from vsecore.experiments.catalogue import BY_WORK
+from vsecore.recipes import RECIPES, get
+
+TWO = {"first": ("2ad_parts", "all"), "second": ("2ad_systems", "VSE++")}
+"""Arms of two experiments."""
+
+
+def recipes():
+    return {name: systems.recipe_of(name) for name in systems.SYSTEMS}
+
+
+# ---------------------------------------------------------------- rows of choices
+
+
+def test_thirteen_systems_cover_every_paper_and_each_has_a_row_of_its_own():
+    assert len(systems.SYSTEMS) == 13
+    rows = [tuple(systems.choices(recipe).values()) for recipe in recipes().values()]
+    assert len(set(rows)) == len(rows)
+    works = {
+        work for work, several in BY_WORK.items() for name, _ in systems.SYSTEMS.values() if name in several
+    }
+    assert works == BY_WORK.keys()
+
+
+def test_a_row_says_what_the_recipe_has():
+    row = systems.choices(get("vsepp_region_gru"))
+    assert row == {"encode": "region\ngru", "pool": "mean", "compare": "cosine", "learn": "triplet"}
+    changed = get("vsepp_region_gru").override(
+        {"text.pool": "max", "similarity": "mil", "losses": ["triplet", {"name": "mmd", "weight": 0.01}]}
+    )
+    row = systems.choices(changed)
+    assert (row["pool"], row["compare"], row["learn"]) == ("mean\nmax", "mil", "triplet + 0.01 mmd")
+    assert systems.choices(systems.recipe_of("SCAN"))["pool"] == "none"
+    assert systems.choices(systems.recipe_of("AOQ"))["learn"].endswith("in two rounds")
+
+
+def test_layers_that_both_towers_share_stand_in_both_lines():
+    pictures, captions = systems.choices(systems.recipe_of("TERN"))["encode"].split("\n")
+    assert pictures.endswith(", 2-layer transformer") and captions.endswith(", 2-layer transformer")
+
+
+def test_aoq_is_vsrn_in_all_but_what_it_learns_from():
+    vsrn, aoq = (systems.choices(systems.recipe_of(name)) for name in ("VSRN", "AOQ"))
+    assert {stage for stage in systems.STAGES if vsrn[stage] != aoq[stage]} == {"learn"}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_of_the_course_has_a_row(name):
+    row = systems.choices(RECIPES[name])
+    assert tuple(row) == systems.STAGES and all(row.values())
+
+
+def test_the_picture_colours_exactly_what_differs_from_the_first_row_and_its_words_say_so():
+    chosen = {name: systems.recipe_of(name) for name in ("VSE++", "SCAN", "AOQ")}
+    figure = systems.picture(chosen)
+    (axes,) = figure.axes
+    boxes = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+    grey = boxes[0].get_facecolor()
+    coloured = [box.get_facecolor() != grey for box in boxes]
+    assert coloured == [*[False] * 4, *[False, True, True, False], *[True, True, False, True]]
+    plt.close(figure)
+    said = systems.words_for(chosen)
+    assert "SCAN: pool, compare; AOQ: encode, pool, learn." in said
+    assert "again: nothing" in systems.words_for({"VSE++": chosen["VSE++"], "again": chosen["VSE++"]})
+
+
+# ---------------------------------------------------------------- side by side
+
+
+def test_arms_of_several_experiments_stand_side_by_side_as_each_experiment_has_them(tmp_path):
+    study(tmp_path, *TWO["first"], {0: 300.0, 1: 310.0}, "scenes")
+    study(tmp_path, *TWO["second"], {0: 200.0}, "scenes")
+    found = side_by_side({**TWO, "third": ("2ad_pooling", "GPO")}, "scenes", folder=tmp_path)
+    assert list(found) == ["first", "second"]  # the third has no records
+    for called, (name, arm) in TWO.items():
+        assert found[called] == studied(name, "scenes", folder=tmp_path)[arm]
+
+
+def test_systems_of_other_features_or_of_another_world_are_never_side_by_side(tmp_path):
+    study(tmp_path, *TWO["second"], {0: 200.0, 1: 201.0}, "scenes")
+    study(tmp_path, "offline_losses", "VSE++", {0: 400.0}, "scenes")
+    worlds = {"near duplicates": ("offline_losses", "VSE++"), **TWO}
+    assert list(side_by_side(worlds, "scenes", folder=tmp_path)) == ["second"]  # it has more trainings
+    before = {entry.file_name for entry in records.find(tmp_path)}
+    study(tmp_path, *TWO["first"], {0: 300.0}, "scenes")
+    assert list(side_by_side(worlds, "scenes", folder=tmp_path)) == ["first", "second"]
+    for entry in records.find(tmp_path):
+        if entry.file_name not in before:
+            (tmp_path / entry.file_name).unlink()
+            records.write(replace(entry, data=entry.data | {"fingerprint": "other"}), tmp_path)
+    assert list(side_by_side(worlds, "scenes", folder=tmp_path)) == ["second"]
+
+
+def test_without_records_nothing_is_side_by_side(tmp_path):
+    assert side_by_side(TWO, "scenes", folder=tmp_path / "none") == {}
+
+
+# ---------------------------------------------------------------- the ledger
+
+
+def test_every_claim_has_a_row_in_the_ledger_with_its_verdicts(tmp_path):
+    ridge(tmp_path, "scenes")
+    truths = {"i2t_map_at_r": 30.0, "t2i_map_at_r": 60.0}
+    for arm, sums in (
+        ("all", (310.0, 312.0, 311.0, 313.0, 309.0)),
+        ("without AdOpt", (290.0, 291.0, 290.5, 292.0, 289.0)),
+    ):
+        values = {seed: {"rsum": rsum, **truths} for seed, rsum in enumerate(sums)}
+        study(tmp_path, "2ad_parts", arm, values, "scenes")
+    found = {data: outcomes("2ad", data, folder=tmp_path) for data in DATA}
+    told = in_short("2AD", found)
+    assert told.startswith("<details>\n<summary>2AD</summary>\n\n| claim")
+    rows = [line for line in told.splitlines() if line.startswith("| ")][2:]
+    wanted = claims("2ad")
+    assert len(rows) == len(wanted)
+    for claim in wanted:
+        assert any(f"{claim.statement}{'' if claim.words else '?'}<br>*{claim.place}*" in row for row in rows)
+    (row,) = [row for row in rows if row.startswith("| AdOpt helps")]
+    assert "rsum +20.5" in row and row.count("5 seeds") == 1 and "not tried" in row
+    told = counted(found)
+    assert f"| not tried | {sum(one.judgement == 'not tried' for one in found['scenes'])} |" in told
+
+
+def test_the_bars_of_the_tally_add_up_to_the_claims_and_its_words_count_them():
+    rows = {work: outcomes(work, "scenes") for work in ("aoq", "ltd")}
+    figure = tally.tallied(rows)
+    (axes,) = figure.axes
+    reached = {}
+    for bar in axes.patches:
+        row = round(bar.get_y() + bar.get_height() / 2)
+        reached[row] = reached.get(row, 0) + bar.get_width()
+        assert bar.get_x() + bar.get_width() <= len(list(rows.values())[row])
+    assert list(reached.values()) == [len(several) for several in rows.values()]
+    plt.close(figure)
+    said = tally.words_for(rows)
+    for several in rows.values():
+        for verdict in {one.judgement for one in several}:
+            assert f"{sum(one.judgement == verdict for one in several)} {verdict}" in said
+
+
+# ---------------------------------------------------------------- ideas combined
+
+
+def test_what_others_add_to_2ad_leaves_the_rest_of_it_as_it_is():
+    experiment = EXPERIMENTS["combined"]
+    plain = get("2ad_region_gru")
+    for arm in experiment.arms:
+        (system,) = experiment.systems(arm, "region")
+        recipe = get(system.recipes[0])
+        assert recipe.losses[0] == plain.losses[0]
+        assert (recipe.image.pool, recipe.text.pool) == (plain.image.pool, plain.text.pool)
+        assert (recipe.training, recipe.similarity) == (plain.training, plain.similarity)
+        assert recipe.learns_offline == bool(experiment.arms[arm].mined_by)
+        assert recipe.predicts_targets == ("latent" in arm or "three" in arm)
+        assert (recipe.image.reasoner is not None) == ("relations" in arm or "three" in arm)
+
+
+def test_all_three_ideas_are_those_that_stand_alone_in_other_arms():
+    together = get("2ad_region_gru+relations+latent_and_offline")
+    alone = [get(f"2ad_region_gru+{variant}") for variant in ("latent", "offline")]
+    assert together.losses == (*alone[0].losses, alone[1].losses[1])
+    assert together.image.reasoner == get("2ad_region_gru+relations").image.reasoner
+
+
+def test_a_claim_on_the_combination_that_nobody_trained_says_what_it_takes(tmp_path):
+    asked = [one for one in outcomes("2ad", "scenes", "combined", folder=tmp_path)]
+    assert [one.judgement for one in asked] == ["not tried"] * 4
+    (shut,) = missing(asked[0], {}, "scenes", 60.0)
+    assert shut.trainings == 14  # two systems: three rates, and four more seeds
