@@ -576,7 +576,8 @@ plots.curves(
     y="1 - Z(q, v⁺), mean",
     title="our three trainings",
 )
-panels[0].legend(loc="center right", bbox_to_anchor=(1, 0.4))
+panels[0].set_ylim(top=1.5 * max(paths["no marks"]))  # room for the legend
+panels[0].legend(loc="upper left")
 panels[1].set_ylim(0, 1.03)
 plots.show(
     figure,
