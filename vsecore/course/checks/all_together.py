@@ -133,6 +133,10 @@ def _from_the_table(answer: Callable[..., Any]) -> bool:
     return True
 
 
+def _best_and_worst(ours: Tensor, theirs: Tensor) -> Tensor:
+    return ours.max(0).values - theirs.min(0).values
+
+
 def _wins(answer: Callable[..., Any]) -> int:
     """How many studies of equal systems it turns into a win that looks sure."""
     found = 0
@@ -331,7 +335,7 @@ EXERCISES: dict[str, Exercise] = {
                 "That gives both systems the same choice, which is nearly fair. Be less fair.",
             ),
         ),
-        reference=lambda ours, theirs: ours.max(0).values - theirs.min(0).values,
+        reference=_best_and_worst,
         message="Right, and a warning: nothing in the published numbers would show it.",
     ),
     "17.combine": Exercise(

@@ -101,6 +101,7 @@ IN_THE_PACKAGE: dict[str, tuple[str, ...]] = {
     "16.multiplier": ("losses.LagrangeMultiplier", "losses.LatentTarget", "losses.LOSSES"),
     "17.p_values": ("experiments.statistics.doubts", "experiments.statistics.p_above"),
     "17.holm": ("experiments.statistics.holm", "experiments.statistics.corrected"),
+    "17.break": (),
     "17.combine": (),
     "18.order": (),
     "18.cache": (),
