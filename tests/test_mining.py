@@ -232,7 +232,7 @@ def test_a_killed_search_goes_on_and_finds_the_same(tmp_path, monkeypatch, name,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["negatives.json", "pictures.npy", "texts.npy"]
 
 
-@pytest.mark.parametrize("damage", ["cut", "other model"])
+@pytest.mark.parametrize("damage", ["cut", "other model", "other blocks"])
 def test_a_search_that_cannot_go_on_starts_over_and_says_so(tmp_path, monkeypatch, capsys, damage):
     data = small_data()
     model, tokenizer = model_of("vsepp_grid_gru", data)
@@ -245,6 +245,8 @@ def test_a_search_that_cannot_go_on_starts_over_and_says_so(tmp_path, monkeypatc
     if damage == "cut":
         content = (tmp_path / STATE).read_bytes()
         (tmp_path / STATE).write_bytes(content[: len(content) // 2])
+    elif damage == "other blocks":
+        monkeypatch.setattr(VSE, "block", (5, 8))
     else:
         with torch.no_grad():
             next(model.parameters()).mul_(1.5)

@@ -40,7 +40,7 @@ class MiningState:
         try:
             with np.load(self.path, allow_pickle=False) as stored:
                 if (str(stored["identity"]), tuple(stored["block"])) != (self.identity, search.block):
-                    self._start_over("belongs to another model, other data or other numbers")
+                    self._start_over("belongs to another model, other data, other numbers or other blocks")
                     return
                 found = [torch.from_numpy(stored[name]) for name in ("texts", "pictures", "floor")]
             search.restore(*found)
