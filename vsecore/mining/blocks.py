@@ -122,7 +122,8 @@ class Search:
             here = (shift + turn) % len(self.lefts)
             left = self.lefts[here]
             scores = self.score(_rows(top), _rows(left))  # (b, c)
-            if self.checked and not scores.isfinite().all():
+            # The sum is fast, and not finite if a score is not, though it may be too large otherwise.
+            if self.checked and not scores.sum().isfinite() and not scores.isfinite().all():
                 raise ValueError(
                     f"scores of pictures {top[0]} to {top[-1]} are not finite numbers: {self.advice}"
                 )
