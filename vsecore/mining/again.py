@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -10,24 +12,37 @@ from vsecore.mining.pairs import Own
 
 CHUNK = 2**24
 """Numbers computed at a time."""
+Rows = slice | Tensor
+"""Which pictures, or which captions."""
+Score = Callable[[Rows, Rows], Tensor]
+"""Computes the scores of b pictures with c captions, (b, c) row after row; they may be overwritten, by the
+caller and by the next call."""
 
 
 def search_again(
-    found: Tensor, some: Tensor, anchors: Tensor, items: Tensor, own: Own, of_pictures: bool
+    found: Tensor, some: Tensor, score: Score, own: Own, block: tuple[int, int], of_pictures: bool
 ) -> None:
     """Compare some anchors with every item, and put the keys of their best into `found`.
 
     Args:
         found: (n, k) keys, best first.
         some: the rows of those anchors, (s,).
-        anchors: (n, D).
-        items: (m, D).
+        score: computes a block of scores.
         own: the true pairs.
+        block: how many pictures, and captions, are compared at a time.
         of_pictures: whether the anchors are the pictures.
     """
-    for part in some.split(max(1, CHUNK // len(items))):
+    items = own.captions if of_pictures else own.pictures
+    anchors_at_a_time, items_at_a_time = block if of_pictures else block[::-1]
+    for part in some.split(max(1, min(anchors_at_a_time, CHUNK // items))):
         best = Best(len(part), found.shape[1], found.device)
-        scores = anchors[part] @ items.T  # (p, m)
-        scores.masked_fill_(own.mask(part, of_pictures), -torch.inf)
-        best.add(scores, 0, range(len(items)))
+        hidden = own.mask(part, of_pictures)  # (p, m)
+        for start in range(0, items, items_at_a_time):
+            here = slice(start, min(start + items_at_a_time, items))
+            if of_pictures:
+                scores, mask = score(part, here), hidden[:, here]
+            else:
+                scores, mask = score(here, part), hidden[:, here].T
+            scores.masked_fill_(mask, -torch.inf)
+            best.add(scores, 0, range(here.start, here.stop), dim=1 if of_pictures else 0)
         found[part] = best.keep()

@@ -97,10 +97,15 @@ class Best:
             self._prune(here, self.keys[here])
         return _descending(self.keys[:, : self.k])
 
-    def restore(self, keys: Tensor) -> None:
-        """Take up the keys that an earlier `keep` returned."""
+    def restore(self, keys: Tensor, floor: Tensor) -> None:
+        """Take up the keys that an earlier `keep` returned, and the floors that it left.
+
+        A guessed floor must stay: what did not reach it was not kept, so nothing lower may fill the places.
+        """
+        self.floor.copy_(floor)
         self._prune(slice(None), keys.to(self.keys.device))
         self.used = (self.keys != NOTHING).sum(1)
+        self.begun[:] = True
 
     def _collect(self, here: slice, anchor: Tensor, keys: Tensor) -> None:
         """Put keys (n,) into the buffers of their anchors, (n,) ascending, counted from the slice's first."""

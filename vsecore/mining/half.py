@@ -23,7 +23,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vsecore.mining.again import CHUNK, search_again
+from vsecore.mining.again import CHUNK, Score, search_again
 from vsecore.mining.best import keys_of, rows_of, scores_of
 from vsecore.mining.pairs import Own
 
@@ -46,7 +46,15 @@ def rounding(scores: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def settle(
-    keys: Tensor, k: int, anchors: Tensor, items: Tensor, own: Own, of_pictures: bool, dtype: torch.dtype
+    keys: Tensor,
+    k: int,
+    anchors: Tensor,
+    items: Tensor,
+    own: Own,
+    of_pictures: bool,
+    dtype: torch.dtype,
+    score: Score,
+    block: tuple[int, int],
 ) -> Tensor:
     """Return the float32 keys of the k best items, of candidates that half precision has found.
 
@@ -58,6 +66,8 @@ def settle(
         own: the true pairs.
         of_pictures: whether the anchors are the pictures.
         dtype: of the half-precision scores.
+        score: computes a block of float32 scores.
+        block: how many pictures, and captions, it compares at a time.
 
     Returns:
         (n, k) keys, best first.
@@ -71,5 +81,5 @@ def settle(
         rows = rows_of(keys[part])  # (p, c)
         exact = (items[rows] @ anchors[part].unsqueeze(2)).squeeze(2)
         found[part] = keys_of(exact, rows).topk(k, dim=1).values
-    search_again(found, (~certain).nonzero().squeeze(1), anchors, items, own, of_pictures)
+    search_again(found, (~certain).nonzero().squeeze(1), score, own, block, of_pictures)
     return found

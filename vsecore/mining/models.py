@@ -9,18 +9,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vsecore.data.files import locked, progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.data.words import TokenizedCaptions
 from vsecore.encoding import Captions, encode
-from vsecore.mining.best import Best, rows_of
+from vsecore.mining.again import Rows
+from vsecore.mining.best import rows_of
+from vsecore.mining.blocks import Search
 from vsecore.mining.folder import NegativesIdentity, load_negatives, save_negatives, stored_identity
 from vsecore.mining.pairs import Own, whole
 from vsecore.mining.state import STATE, MiningState
-from vsecore.mining.vectors import BUDGET, BYTES
+from vsecore.mining.threads import workers_on
+from vsecore.mining.vectors import BUDGET, BYTES, ROWS
 from vsecore.model import VSE
+from vsecore.similarity import Cosine
 
 PASSING = ("training", "name_or_path", "gradient_checkpointing")
 """Attributes of modules that change no score: the mode, where BERT was read from, how it saves memory."""
@@ -58,7 +63,8 @@ def mine(
             over and says so. None: nowhere.
         recipe: what the model is, in your own words, to be kept in the folder.
         batch_size: how many are embedded at a time.
-        budget: how many bytes a block of scores, and what is made of it, may take.
+        budget: how many bytes a block of scores, and what is made of it, may take. On a CPU, if the model
+            compares by the cosine, each of torch's threads has a block of its own.
         save_seconds: how much of a search may be lost when it is killed.
 
     Returns:
@@ -101,34 +107,35 @@ def _search(
 ) -> OfflineNegatives:
     """Compare all pictures with all captions, or those that an earlier search has not come to."""
     device = next(model.parameters()).device
-    texts = torch.zeros(len(split), kept[0], dtype=torch.int32)
-    best_pictures = Best(len(split.captions), kept[1], device)
-    done = 0 if state is None else state.resume(texts, best_pictures)
+    block = _block(model, budget)
     v, t = encode(model, split, tokens, batch_size)
-    rows, columns = model.block
-    while rows * columns * BYTES > budget and rows * columns > 1:
-        rows, columns = max(1, rows // 2), max(1, columns // 2)
-    bar = progress(total=len(v), initial=done, desc="mining", unit="picture", leave=False)
-    for top in range(done, len(v), rows):
-        some = v[top : top + rows].to(device)
-        best_texts = Best(len(some), kept[0], device)
-        for left in range(0, len(t), columns):
-            scores = model.scores(some, t[left : left + columns].to(device)).float().contiguous()  # (b, c)
-            if not scores.isfinite().all():
-                raise ValueError(
-                    f"scores of pictures {top} to {top + len(scores) - 1} hold NaN or infinity: they must "
-                    "be finite numbers"
-                )
-            pictures, captions = range(top, top + len(scores)), range(left, left + scores.shape[1])
-            own.leave_out(scores, pictures, captions)
-            best_texts.add(scores, 0, captions)
-            best_pictures.add(scores, left, pictures, dim=0)
-        texts[top : top + len(some)] = rows_of(best_texts.keep()).cpu()
-        bar.update(len(some))
+
+    def score(pictures: Rows, captions: Rows) -> Tensor:
+        return model.scores(v[pictures].to(device), t[captions].to(device)).float().contiguous()  # (b, c)
+
+    search = Search(score, own, kept, block, device, True, "look for NaN in the model's weights")
+    if state is not None:
+        state.resume(search)
+    bar = progress(total=len(v), initial=search.done, desc="mining", unit="picture", leave=False)
+
+    def after() -> None:
+        bar.update(search.done - bar.n)
         if state is not None:
-            state.keep(top + len(some), texts, best_pictures)
+            state.keep(search)
+
+    # Comparing single vectors is one product, after which only one thread would select. What compares
+    # elements or sets keeps all threads busy by itself, and needs much more memory.
+    workers = workers_on(device) if isinstance(model.similarity, Cosine) else 1
+    texts, pictures = search.run(workers, after)
     bar.close()
-    return OfflineNegatives(texts.numpy(), rows_of(best_pictures.keep()).cpu().numpy())
+    return OfflineNegatives(rows_of(texts).cpu().numpy(), rows_of(pictures).cpu().numpy())
+
+
+def _block(model: VSE, budget: int) -> tuple[int, int]:
+    """Return how many pictures and captions to compare at a time: at most what the similarity asks for."""
+    rows, columns = model.block
+    rows = max(1, min(rows, ROWS, budget // BYTES))
+    return rows, max(1, min(columns, budget // (BYTES * rows)))
 
 
 def negatives_identity(

@@ -26,6 +26,7 @@ class Own:
     Args:
         owner: the picture of each caption, (Nc,), in any order.
         pictures: how many pictures there are.
+        captions: how many captions there are.
 
     Raises:
         ValueError: owner is not one whole number for each caption, or names a picture that is not there.
@@ -44,7 +45,7 @@ class Own:
                 f"owner names pictures {int(owner.min())} to {int(owner.max())}: it must name "
                 f"0 to {pictures - 1}"
             )
-        self.owner, self.pictures = owner, pictures
+        self.owner, self.pictures, self.captions = owner, pictures, captions
 
     def most(self, texts: int, pictures: int) -> tuple[int, int]:
         """Cut the wanted numbers of negatives to what every picture, and every caption, has.
@@ -53,10 +54,10 @@ class Own:
             ValueError: a number is not a whole one, or below one, or a picture has no negative.
         """
         texts, pictures = whole("texts", texts), whole("pictures", pictures)
-        captions = len(self.owner) - int(self.owner.bincount(minlength=self.pictures).max())
+        captions = self.captions - int(self.owner.bincount(minlength=self.pictures).max())
         if captions < 1 or self.pictures < 2:
             raise ValueError(
-                f"there are {self.pictures} pictures with {len(self.owner)} captions: negatives need at "
+                f"there are {self.pictures} pictures with {self.captions} captions: negatives need at "
                 "least two pictures that have captions"
             )
         return min(texts, captions), min(pictures, self.pictures - 1)

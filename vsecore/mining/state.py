@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from vsecore.data.files import write_atomically
-from vsecore.mining.best import Best
+from vsecore.mining.blocks import Search
 from vsecore.mining.folder import NegativesIdentity
 
 STATE = "mining.npz"
@@ -34,29 +33,21 @@ class MiningState:
         self.identity = json.dumps(asdict(identity), sort_keys=True)
         self.saved = time.monotonic()
 
-    def resume(self, texts: Tensor, best_pictures: Best) -> int:
-        """Put back what was found, and return how many pictures are done; 0: start from the beginning.
-
-        Args:
-            texts: the captions of the pictures that are done, (n, k) int32, to be filled.
-            best_pictures: the pictures found for each caption, to be filled.
-        """
+    def resume(self, search: Search) -> None:
+        """Put back what was found, so that the search goes on from there, if there is such a file."""
         if not self.path.is_file():
-            return 0
+            return
         try:
             with np.load(self.path, allow_pickle=False) as stored:
-                if str(stored["identity"]) != self.identity:
-                    return self._start_over("belongs to another model, other data or other numbers")
-                done, found, keys = int(stored["done"]), stored["texts"], stored["keys"]
-        except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile):
-            return self._start_over("is damaged")
-        if found.shape != (done, texts.shape[1]) or keys.shape != (len(best_pictures.keys), best_pictures.k):
-            return self._start_over("is damaged")
-        texts[:done] = torch.from_numpy(found)
-        best_pictures.restore(torch.from_numpy(keys))
-        return done
+                if (str(stored["identity"]), tuple(stored["block"])) != (self.identity, search.block):
+                    self._start_over("belongs to another model, other data, other numbers or other blocks")
+                    return
+                found = [torch.from_numpy(stored[name]) for name in ("texts", "pictures", "floor")]
+            search.restore(*found)
+        except (ValueError, TypeError, OSError, EOFError, KeyError, zipfile.BadZipFile):
+            self._start_over("is damaged")
 
-    def keep(self, done: int, texts: Tensor, best_pictures: Best) -> None:
+    def keep(self, search: Search) -> None:
         """Write how far the search has got, if the last time was long enough ago."""
         if time.monotonic() - self.saved < self.seconds:
             return
@@ -64,9 +55,10 @@ class MiningState:
             np.savez(
                 file,
                 identity=np.array(self.identity),
-                done=np.array(done),
-                texts=texts[:done].numpy(),
-                keys=best_pictures.keep().cpu().numpy(),
+                block=np.array(search.block),
+                texts=search.texts[: search.done].cpu().numpy(),
+                pictures=search.best_pictures.keep().cpu().numpy(),
+                floor=search.best_pictures.floor.cpu().numpy(),
             )
         self.saved = time.monotonic()
 
@@ -74,6 +66,5 @@ class MiningState:
         """Remove the file: the search is finished."""
         self.path.unlink(missing_ok=True)
 
-    def _start_over(self, why: str) -> int:
+    def _start_over(self, why: str) -> None:
         print(f"{self.path} {why}: mining starts over", file=sys.stderr)
-        return 0

@@ -9,6 +9,11 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 import torch
 
 
+def workers_on(device: torch.device) -> int:
+    """Return how many workers keep a device busy: one on a GPU, on a CPU one for each of torch's threads."""
+    return torch.get_num_threads() if device.type == "cpu" else 1
+
+
 def on_threads(work: Callable[[int, int], Iterator[None]], workers: int) -> None:
     """Let several workers do their parts at the same time.
 

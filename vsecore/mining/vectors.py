@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 from collections.abc import Iterator
 from typing import Literal
@@ -13,17 +12,20 @@ import torch
 from torch import Tensor
 
 from vsecore.data.offline_negatives import OfflineNegatives
-from vsecore.mining.again import search_again
-from vsecore.mining.best import NOTHING, SPARE, Best, rows_of
+from vsecore.mining.again import Rows, Score
+from vsecore.mining.best import SPARE, rows_of
+from vsecore.mining.blocks import Search
 from vsecore.mining.half import settle
 from vsecore.mining.pairs import Own, whole
-from vsecore.mining.threads import on_threads
+from vsecore.mining.threads import workers_on
 
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 BUDGET = 2**28
 """Bytes that a block of scores, and what is made of it, may take."""
 BYTES = 64
 """Of each score of a block, at most: the score, and what is made of it."""
+ROWS = 1024
+"""Pictures of a block, at most: its captions are then so many that they are a good sample."""
 
 
 @torch.inference_mode()
@@ -76,84 +78,42 @@ def mine_offline_negatives(
             f"{tuple(v.shape)} on {v.device}"
         )
     own = Own(owner, len(v), len(t))
-    rows, columns = _block(block, len(v), len(t), budget)
-    texts, pictures = own.most(texts, pictures)
+    size = _block(block, len(v), len(t), budget)
+    kept = own.most(texts, pictures)
     if precision == "auto":
         precision = "bfloat16" if v.device.type == "cuda" else "float32"
     # No score, nor a part of its sum, exceeds the product of the lengths.
     large = not float(v.norm(dim=1).max()) * float(t.norm(dim=1).max()) < torch.finfo(torch.float32).max / 4
+    product, workers = _product(v, t, size), workers_on(v.device)
     with torch.autocast(v.device.type, enabled=False):  # else some products would be in half precision
         if precision == "float32" or large:  # the bound of half precision would decide nothing
-            found = _search(v, t, own, (texts, pictures), rows, columns, large)
+            search = Search(product, own, kept, size, v.device, large, "scale the vectors down")
+            found = search.run(workers)
         else:
             dtype = HALF[precision]
             wide = own.most(texts + max(texts // 2, SPARE), pictures + max(pictures // 2, SPARE))
+            rough = _product(v.to(dtype), t.to(dtype), size)
             with _summed_in_float32():
-                near = _search(v.to(dtype), t.to(dtype), own, wide, rows, columns)
+                near = Search(rough, own, wide, size, v.device, False, "").run(workers)
             found = (
-                settle(near[0], texts, v, t, own, True, dtype),
-                settle(near[1], pictures, t, v, own, False, dtype),
+                settle(near[0], kept[0], v, t, own, True, dtype, product, size),
+                settle(near[1], kept[1], t, v, own, False, dtype, product, size),
             )
     return OfflineNegatives(*(rows_of(keys).cpu().numpy() for keys in found))
 
 
-def _search(
-    v: Tensor, t: Tensor, own: Own, kept: tuple[int, int], rows: int, columns: int, large: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Return the keys of the best captions of each picture, and of the best pictures of each caption.
+def _product(v: Tensor, t: Tensor, block: tuple[int, int]) -> Score:
+    """Return what computes blocks of the product v tᵀ; each thread always in the same memory."""
+    memory = threading.local()
 
-    Large: vectors so long that a score may be too large for float32; then each block is checked.
-    """
-    texts = torch.empty(len(v), kept[0], dtype=torch.int64, device=v.device)
-    pictures = torch.empty(len(t), kept[1], dtype=torch.int64, device=v.device)
-    best_pictures = Best(len(t), kept[1], v.device, dealt=len(v))  # of captions in the order of the blocks
-    tops, lefts = _deal(len(v), rows), _deal(len(t), columns)
-    first = [0, *itertools.accumulate(map(len, lefts))]
-    locks = [threading.Lock() for _ in lefts]
+    def score(pictures: Rows, captions: Rows) -> Tensor:
+        if not hasattr(memory, "numbers"):  # fresh memory for each block would cost time
+            memory.numbers = v.new_empty(min(block[0], len(v)) * min(block[1], len(t)))
+        some, others = v[pictures], t[captions]
+        out = memory.numbers[: len(some) * len(others)].view(len(some), len(others))
+        return torch.mm(some, others.T, out=out)  # (b, c)
 
-    def work(worker: int, workers: int) -> Iterator[None]:
-        """Compare a share of the pictures with all captions."""
-        memory = v.new_empty(len(tops[0]) * len(lefts[0]))  # of a block; fresh memory would cost time
-        begin = worker * len(lefts) // workers  # so that workers are rarely at the same captions
-        for top in tops[worker::workers]:
-            some = v[top.start :: top.step]
-            best_texts = Best(len(some), kept[0], v.device, dealt=len(t))
-            for turn in range(len(lefts)):
-                number = (begin + turn) % len(lefts)
-                left = lefts[number]
-                others = t[left.start :: left.step]
-                scores = memory[: len(some) * len(others)].view(len(some), len(others))  # (b, c)
-                torch.mm(some, others.T, out=scores)
-                if large and not scores.isfinite().all():
-                    raise ValueError(
-                        f"scores of pictures {top[0]} to {top[-1]} are not finite numbers: scale the "
-                        "vectors down"
-                    )
-                own.leave_out(scores, top, left)
-                best_texts.add(scores, 0, left)
-                with locks[number]:
-                    best_pictures.add(scores, first[number], top, dim=0)
-                yield
-            texts[top.start :: top.step] = best_texts.keep()
-
-    on_threads(work, min(len(tops), torch.get_num_threads()) if v.device.type == "cpu" else 1)
-    keys = best_pictures.keep().split([len(left) for left in lefts])
-    for left, some in zip(lefts, keys, strict=True):
-        pictures[left.start :: left.step] = some
-    search_again(texts, _unfilled(texts), v, t, own, of_pictures=True)
-    search_again(pictures, _unfilled(pictures), t, v, own, of_pictures=False)
-    return texts, pictures
-
-
-def _deal(rows: int, size: int) -> list[range]:
-    """Deal rows like cards into as few blocks of at most `size` as possible: each is a fair sample."""
-    blocks = -(-rows // size)
-    return [range(first, rows, blocks) for first in range(blocks)]
-
-
-def _unfilled(keys: Tensor) -> Tensor:
-    """Return the rows of the anchors that found fewer items than they should."""
-    return (keys[:, -1] == NOTHING).nonzero().squeeze(1)
+    return score
 
 
 @contextlib.contextmanager
@@ -185,7 +145,7 @@ def _checked(name: str, vectors: Tensor | np.ndarray) -> Tensor:
 def _block(block: int | tuple[int, int] | None, pictures: int, captions: int, budget: int) -> tuple[int, int]:
     """Return how many pictures and captions to compare at a time."""
     if block is None:
-        rows = min(pictures, 1024)
+        rows = min(pictures, ROWS)
         return rows, max(1, min(captions, budget // (BYTES * rows)))
     if not isinstance(block, tuple | list):
         block = (block, block)
