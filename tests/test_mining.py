@@ -16,6 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import make_bert, recipe, small_data, train
+from torch import Tensor
 
 from vsecore.data.offline_negatives import OfflineNegatives, draw_offline
 from vsecore.data.splits import Split
@@ -221,12 +222,13 @@ def test_a_killed_search_goes_on_and_finds_the_same(tmp_path, monkeypatch, name,
             raise Killed
 
     monkeypatch.setattr(MiningState, "keep", keep_and_die)
-    with pytest.raises(Killed):
+    with pytest.raises(Killed), torch_threads(1):
         mine(model, data.train, tokenizer, 7, 10, folder=tmp_path, save_seconds=0)
     assert (tmp_path / STATE).is_file() and not (tmp_path / "negatives.json").exists()
     with pytest.raises(FileNotFoundError, match="holds no finished mining"):
         load_negatives(tmp_path, data.train)
-    found = mine(model, data.train, tokenizer, 7, 10, folder=tmp_path, save_seconds=0)
+    with torch_threads(1 if after == 1 else 2):
+        found = mine(model, data.train, tokenizer, 7, 10, folder=tmp_path, save_seconds=0)
     assert same(found, (wanted.texts, wanted.pictures))
     assert seen[after] == 5 * (after + 1), "it went on where it was: twenty pictures make four blocks of five"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["negatives.json", "pictures.npy", "texts.npy"]
@@ -481,6 +483,26 @@ def test_workers_stop_if_there_is_no_thread_for_the_next(monkeypatch):
             on_threads(lambda worker, workers: until_stopped(ended), 2)
         assert not ended
         assert torch.get_num_threads() == threads_of_a_new_thread() == 2
+
+
+def test_rows_of_embeddings_on_the_cpu_are_named_by_numbers_on_the_cpu(monkeypatch):
+    """Numbers on a GPU cannot index them: where some are searched again there, they are brought over."""
+    brought = []
+
+    class OnGPU(Tensor):
+        def cpu(self):
+            brought.append(len(self))
+            return self.as_subclass(Tensor)
+
+    def search_all_again(found, some, *rest):
+        search_again(found, torch.arange(len(found)).as_subclass(OnGPU), *rest)
+
+    data = small_data()
+    model, tokenizer = model_of("vsepp_grid_gru", data)
+    wanted = mine(model, data.train, tokenizer, 7, 5)
+    monkeypatch.setattr(blocks, "search_again", search_all_again)
+    assert same(mine(model, data.train, tokenizer, 7, 5), (wanted.texts, wanted.pictures))
+    assert sum(brought) >= len(data.train) + len(data.train.captions)
 
 
 def test_an_empty_place_is_never_returned():

@@ -16,7 +16,7 @@ Rows = slice | Tensor
 """Which pictures, or which captions."""
 Score = Callable[[Rows, Rows], Tensor]
 """Computes the scores of b pictures with c captions, (b, c) row after row; they may be overwritten, by the
-caller and by the next call."""
+caller and by the next call in the same thread."""
 
 
 def search_again(
@@ -29,12 +29,15 @@ def search_again(
         some: the rows of those anchors, (s,).
         score: computes a block of scores.
         own: the true pairs.
-        block: how many pictures, and captions, are compared at a time.
+        block: how many pictures, and captions, are compared at a time; fewer anchors get more items.
         of_pictures: whether the anchors are the pictures.
     """
+    if not len(some):
+        return
     items = own.captions if of_pictures else own.pictures
-    anchors_at_a_time, items_at_a_time = block if of_pictures else block[::-1]
-    for part in some.split(max(1, min(anchors_at_a_time, CHUNK // items))):
+    pairs = min(block[0], own.pictures) * min(block[1], own.captions)
+    for part in some.split(max(1, min(block[0 if of_pictures else 1], CHUNK // items))):
+        items_at_a_time = max(1, pairs // len(part))
         best = Best(len(part), found.shape[1], found.device)
         hidden = own.mask(part, of_pictures)  # (p, m)
         for start in range(0, items, items_at_a_time):

@@ -15,6 +15,7 @@ from vsecore.data.files import locked, progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.data.words import TokenizedCaptions
+from vsecore.embedding import Embedding
 from vsecore.encoding import Captions, encode
 from vsecore.mining.again import Rows
 from vsecore.mining.best import rows_of
@@ -59,7 +60,7 @@ def mine(
         pictures: how many pictures each caption gets.
         folder: where the negatives are kept. If it holds those of the same model and data already, they are
             read instead; those of another model or other data are refused. A search that was stopped, or
-            killed, goes on where it last saved; if the model or the data have changed since then, it starts
+            killed, goes on where it last saved; if the model, the data or the budget has changed, it starts
             over and says so. None: nowhere.
         recipe: what the model is, in your own words, to be kept in the folder.
         batch_size: how many are embedded at a time.
@@ -110,8 +111,12 @@ def _search(
     block = _block(model, budget)
     v, t = encode(model, split, tokens, batch_size)
 
+    def taken(side: Embedding, rows: Rows) -> Embedding:
+        """Return some rows, on the model's device; all of them are kept on the CPU."""
+        return side[rows.cpu() if isinstance(rows, Tensor) else rows].to(device)
+
     def score(pictures: Rows, captions: Rows) -> Tensor:
-        return model.scores(v[pictures].to(device), t[captions].to(device)).float().contiguous()  # (b, c)
+        return model.scores(taken(v, pictures), taken(t, captions)).float().contiguous()  # (b, c)
 
     search = Search(score, own, kept, block, device, True, "look for NaN in the model's weights")
     if state is not None:
