@@ -9,7 +9,6 @@ import pytest
 from small import SMALL, small_split
 
 from vsecore import course
-from vsecore.course import batch
 from vsecore.course import lesson as lessons
 from vsecore.course.datasets import open_dataset
 from vsecore.data.splits import Dataset
@@ -40,68 +39,16 @@ def test_each_tier_picks_its_own() -> None:
         assert course.begin(tier).pick(smoke="smoke", lesson="lesson", full="full") == tier
 
 
-@pytest.fixture
-def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes a report the stored one, of a lesson whose records and reports lie in a folder of the test."""
-    monkeypatch.setattr(lessons, "LESSON_RECORDS", tmp_path / "records")
-    reports = tmp_path / "reports"
-
-    def make(name: str, numbers: dict[str, float], *others: dict[str, float]) -> None:
-        with monkeypatch.context() as author:
-            if others:
-                author.setenv(lessons.REPORTS, str(reports))
-            for other in others:
-                course.begin().report(name, other)
-            author.setenv(lessons.RECORD, "1")
-            course.begin().report(name, numbers)
-
-    return make
-
-
-def test_a_report_tells_agreement_and_difference(
-    record: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+def test_a_finding_that_fails_stops_the_stored_lesson_and_is_only_told_elsewhere(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lesson = course.begin()
-    assert "Measured in this run" in repr(lesson.report("x", {"rsum": 300.0}))
-    record("x", {"rsum": 300.0}, {"rsum": 302.0}, {"rsum": 304.0})  # a standard deviation of 2
-    near, far = lesson.report("x", {"rsum": 307.9}), lesson.report("x", {"rsum": 308.1})
-    monkeypatch.setenv("VSECORE_BATCH", "0")
-    assert "300.0" in repr(near) and "307.9" in repr(near)  # a learner at work sees both
-    assert "They agree within 8.0 (four standard deviations over 3 runs)." in repr(near)
-    monkeypatch.setenv("VSECORE_BATCH", "1")
-    assert near.agrees and "300.0" in repr(near) and "307" not in repr(near)
-    assert not far.agrees and "308.1" in repr(far) and "300.0" in repr(far)
-    assert "They differ by more than 8.0" in repr(far)
-    assert "Measured in this run" in repr(lesson.report("x", {"other": 1.0}))
-    assert course.begin("smoke").report("x", {"rsum": 1.0}).agrees  # another tier has no stored run
-
-
-def test_numbers_without_a_spread_must_agree_to_the_last_digit(
-    record: Callable[..., None],
-) -> None:
-    record("unknown", {"rsum": 300.0})
-    record("exact", {"rsum": 300.0}, {"rsum": 300.0}, {"rsum": 300.0})
-    for name in ("unknown", "exact"):
-        assert course.begin().report(name, {"rsum": 300.04}).agrees
-        off = course.begin().report(name, {"rsum": 300.06})
-        assert not off.agrees and "They differ by more than 0.05." in repr(off)
-
-
-def test_the_number_that_moves_most_sets_the_tolerance(record: Callable[..., None]) -> None:
-    record("x", {"a": 10.0, "b": 0.0}, {"a": 10.0, "b": 1.0}, {"a": 10.0, "b": 2.0})
-    assert course.begin().report("x", {"a": 10.0, "b": 0.0}).tolerance == 4.0
-
-
-def test_a_new_stored_run_keeps_the_spread_that_was_measured(record: Callable[..., None]) -> None:
-    record("x", {"rsum": 300.0}, {"rsum": 302.0}, {"rsum": 304.0})
-    record("x", {"rsum": 320.0})
-    again = course.begin().report("x", {"rsum": 327.0})
-    assert again.agrees and again.stored == {"rsum": 320.0} and again.runs == 3
-
-
-def test_a_number_that_only_some_runs_report_is_named(record: Callable[..., None]) -> None:
-    with pytest.raises(ValueError, match="P alone"):
-        record("x", {"G alone": 1.0}, {"P alone": 2.0})
+    course.begin().finding("two is more than one", 2 > 1)
+    assert capsys.readouterr().out == ""
+    with pytest.raises(AssertionError, match="one is more than two"):
+        course.begin().finding("one is more than two", 1 > 2)
+    for other in (course.begin("smoke"), course.begin(seed=1)):
+        other.finding("one is more than two", 1 > 2)
+        assert "one is more than two" in capsys.readouterr().out
 
 
 def test_published_numbers_add_up_to_the_papers_own_rsum() -> None:
@@ -197,34 +144,3 @@ def test_real_photographs_become_features_once(photographs: Path) -> None:
     assert _local_weights(photographs / "flickr8k") == (
         photographs.resolve() / "weights" / "mobilenetv2_100_same.safetensors"
     )
-
-
-def test_a_spread_is_measured_with_other_rounding_before_the_stored_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "notebooks" / "text").mkdir(parents=True)
-    cells = '# %% tags=["parameters"]\nseed = 0\n\n# %%\nprint(seed)\n'
-    (tmp_path / "notebooks" / "text" / "04_small.py").write_text(cells)
-    monkeypatch.setattr(batch, "ROOT", tmp_path)
-    monkeypatch.setattr(batch, "LESSON_RECORDS", tmp_path / "records")
-    done = []
-
-    def execute(command: list[str], output: Path, environment: dict[str, str]) -> batch.NotebookRun:
-        done.append((output, environment))
-        return batch.NotebookRun("04_small", 1.0, 1.0)
-
-    monkeypatch.setattr(batch, "_execute", execute)
-    batch.refresh(["04"], spread=2, tell=lambda line: None)
-    (first, one), (second, two), (stored, own) = done
-    assert [path.stem for path in (first, second, stored)] == ["04_small-rounded"] * 2 + ["04_small"]
-    assert one[lessons.REPORTS] == two[lessons.REPORTS] == own[lessons.REPORTS]
-    assert [each[lessons.RECORD] for each in (one, two, own)] == ["0", "0", "1"]  # only the last is stored
-    assert one["OMP_NUM_THREADS"] == "2"  # other threads, other instructions: as on another machine
-    assert (two["OMP_NUM_THREADS"], two["ATEN_CPU_CAPABILITY"]) == ("1", "default")
-    assert len({each.get("VSECORE_CACHE") for each in (one, two, own)}) == 3  # nothing trained is shared
-
-    done.clear()
-    batch.refresh(["04"], tell=lambda line: None)
-    assert len(done) == 1 and lessons.REPORTS not in done[0][1]
-    with pytest.raises(ValueError, match="spread is 2"):
-        batch.refresh(["04"], keep_numbers=True, spread=2)

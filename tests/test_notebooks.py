@@ -146,18 +146,6 @@ def test_it_keeps_to_what_it_declares(path: Path) -> None:
         assert promised / 2 <= measured <= promised * 2, cost.metrics
 
 
-def test_its_measured_numbers_have_records_of_their_own(path: Path) -> None:
-    named = re.findall(r'lesson\.report\(\s*"([^"]+)"', "\n".join(map(source, cells(path, "code"))))
-    assert path.stem not in named, "that name belongs to the record of what the notebook takes"
-    for name in named:
-        (stored,) = records.find(ROOT / "assets" / "results" / "lesson", name=name)
-        assert name[:2] == path.stem[:2]
-        assert stored.config["runs"] >= 2 and stored.config["spread"].keys() == stored.metrics.keys(), name
-    said = json.dumps([cell["outputs"] for cell in cells(path, "code")])
-    assert "Measured in this run." not in said  # nor does any number go without its record
-    assert said.count("From the stored run; this run agrees") >= min(1, len(named))
-
-
 def test_its_exercises_stand_where_their_ideas_are(path: Path) -> None:
     keys = {key for key in EXERCISES if key.startswith(path.stem[:2])}
     solved = [(key_of(source(cell)), cell) for cell in cells(path, "code") if BEGINS in source(cell)]

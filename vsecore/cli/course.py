@@ -86,19 +86,21 @@ def refresh(
     notebooks: Annotated[
         list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
     ] = None,
-    keep_numbers: Annotated[
-        bool, typer.Option("--keep-numbers", help="Check this run against the stored numbers; record none.")
+    results: Annotated[
+        bool, typer.Option("--results", help="Only the cells that draw from records: seconds.")
     ] = False,
-    spread: Annotated[
-        int,
-        typer.Option(min=0, help="First run this often with other rounding, to see how far numbers vary."),
-    ] = 0,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Also record time and memory; on a quiet machine.")
+    ] = False,
 ) -> None:
     """Rebuild the stored notebooks from their texts (for authors)."""
     paths.need_checkout("vse refresh")
     from vsecore.course import batch
 
-    batch.refresh(notebooks or (), keep_numbers=keep_numbers, spread=spread, tell=typer.echo)
+    if results:
+        batch.refresh_results(notebooks or (), typer.echo)
+    else:
+        batch.refresh(notebooks or (), cost=cost, tell=typer.echo)
 
 
 def learner(

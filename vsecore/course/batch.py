@@ -6,13 +6,13 @@ command that rebuilds the stored ones from their texts.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,15 +22,20 @@ from pathlib import Path
 from typing import Any
 
 import jupytext
+import nbformat
 import psutil
+from nbclient import NotebookClient
 
 from vsecore import records, scenes
-from vsecore.course.lesson import LESSON_RECORDS, RECORD, REPORTS, SMOKE_SIZES
-from vsecore.data.files import cache_folder, write_atomically
+from vsecore.course.lesson import LESSON_RECORDS, SMOKE_SIZES
+from vsecore.data.files import holds, write_atomically
 from vsecore.data.splits import FeatureKind
 from vsecore.paths import ROOT
 from vsecore.scenes.build import NETWORK_OF, SIZES, WORLD_VERSION
-from vsecore.threads import COUNT, one_thread, whole_machine
+from vsecore.threads import one_thread, whole_machine
+
+RESULTS = "results"
+"""The tag of cells that draw from records."""
 
 
 class CourseError(ChildProcessError):
@@ -134,92 +139,85 @@ def run(
 
 
 def refresh(
-    names: Iterable[str],
-    *,
-    keep_numbers: bool = False,
-    spread: int = 0,
-    tell: Callable[[str], None] = print,
+    names: Iterable[str], *, cost: bool = False, tell: Callable[[str], None] = print
 ) -> list[NotebookRun]:
     """Rebuild stored notebooks from their texts: run every cell at tier lesson, keep the outputs.
 
-    This also writes the records that `Lesson.report` shows, and one of each notebook's time and memory, which
-    the notebook's card must match.
-
     Args:
         names: beginnings of the texts' names, such as "04"; none: all.
-        keep_numbers: leave the records as they are, and check this run against them.
-        spread: first run each notebook this many times with other rounding (see `ROUNDINGS`), to measure how
-            far its numbers vary between machines: that sets the tolerance of its reports. 0: keep the spreads
-            measured before.
+        cost: also record each notebook's time and memory, which its card must match: on a quiet machine.
         tell: called with a line about each notebook.
 
     Raises:
         CourseError: a cell failed; the stored notebook is as it was.
-        ValueError: no text begins with one of the names; spread is out of range; or both spread and
-            keep_numbers are given.
+        ValueError: no text begins with one of the names.
     """
-    if not 0 <= spread <= len(ROUNDINGS):
-        raise ValueError(f"spread is {spread}: wanted 0 to {len(ROUNDINGS)}")
-    if keep_numbers and spread:
-        raise ValueError(
-            f"spread is {spread} and keep_numbers is True: a spread goes into the records, so leave one out"
-        )
-    folder = ROOT / "build" / "refresh"
-    folder.mkdir(parents=True, exist_ok=True)
     runs: list[NotebookRun] = []
-    for text in _fitting(sorted((ROOT / "notebooks" / "text").glob("[0-9][0-9]_*.py")), names):
-        stored, output = ROOT / "notebooks" / f"{text.stem}.ipynb", folder / f"{text.stem}.ipynb"
-        with tempfile.TemporaryDirectory(prefix="reports-", dir=folder) as reports:
-            environment = one_thread(os.environ)
-            if spread:
-                environment[REPORTS] = reports
-            for rounding in ROUNDINGS[:spread]:
-                tell(f"running {text.stem}, {', '.join(f'{key}={value}' for key, value in rounding.items())}")
-                _run_rounded(text, rounding, folder, environment)
-            tell(f"running {text.stem}")
-            # Rebuilt from the text, so that nothing of an older run, or of a learner's, stays in it.
-            jupytext.write(jupytext.read(text), output)
-            environment[RECORD] = "0" if keep_numbers else "1"
-            runs.append(_execute(["jupyter", "execute", "--inplace", str(output)], output, environment))
+    for text in _texts(names):
+        output = ROOT / "build" / "refresh" / f"{text.stem}.ipynb"
+        output.parent.mkdir(parents=True, exist_ok=True)
+        tell(f"running {text.stem}")
+        # Rebuilt from the text, so that nothing of an older run, or of a learner's, stays in it.
+        jupytext.write(jupytext.read(text), output)
+        command = ["jupyter", "execute", "--inplace", str(output)]
+        runs.append(_execute(command, output, one_thread(os.environ)))
         tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
-        steady = _steady(json.loads(output.read_text(encoding="utf-8")))
-        with write_atomically(stored, "w") as file:
-            file.write(json.dumps(steady, indent=1, ensure_ascii=False) + "\n")
-        if not keep_numbers:
+        _store(text.stem, json.loads(output.read_text(encoding="utf-8")))
+        if cost:
             records.write(_cost(runs[-1]), LESSON_RECORDS)
     return runs
 
 
-_PLAIN = {
-    "ATEN_CPU_CAPABILITY": "default",
-    "OPENBLAS_CORETYPE": "Nehalem",
-    "FAISS_SIMD_LEVEL": "NONE",
-}
-_OLDER = {"ATEN_CPU_CAPABILITY": "avx2", "OPENBLAS_CORETYPE": "Haswell", "FAISS_SIMD_LEVEL": "AVX2"}
-ROUNDINGS: tuple[dict[str, str], ...] = (
-    {COUNT: "2"},
-    _PLAIN,
-    _OLDER,
-    {**_PLAIN, COUNT: "2"},
-    {**_OLDER, COUNT: "2"},
-)
-"""Ways to add up the same numbers in another order, as other machines do: threads, vector instructions (of
-PyTorch, of NumPy's and FAISS's matrix products, of FAISS)."""
+def refresh_results(names: Iterable[str], tell: Callable[[str], None] = print) -> None:
+    """Run again only the cells that draw from records (see `results_cells`), and store their outputs.
+
+    Args:
+        names: beginnings of the texts' names; none: all.
+        tell: called with a line about each notebook that changed.
+
+    Raises:
+        CellExecutionError: a cell failed; the stored notebook is as it was.
+        ValueError: no text begins with one of the names.
+    """
+    os.environ.update(one_thread(os.environ) | {"VSECORE_BATCH": "1"})  # the kernels get it
+    for text in _texts(names):
+        stored = nbformat.read(ROOT / "notebooks" / f"{text.stem}.ipynb", as_version=4)
+        chosen = results_cells(stored)
+        if not chosen:
+            continue
+        small = nbformat.v4.new_notebook(cells=copy.deepcopy(chosen), metadata=stored.metadata)
+        NotebookClient(small, resources={"metadata": {"path": str(ROOT / "notebooks")}}).execute()
+        for cell, run in zip(chosen, small.cells, strict=True):
+            if RESULTS in cell.metadata.get("tags", ()):
+                cell.outputs = run.outputs
+        if _store(text.stem, stored):
+            tell(f"{text.stem}: new results")
 
 
-def _run_rounded(
-    text: Path, rounding: Mapping[str, str], folder: Path, environment: Mapping[str, str]
-) -> None:
-    """Run a notebook's text with other rounding, for the numbers that it reports."""
-    output = folder / f"{text.stem}-rounded.ipynb"
-    jupytext.write(jupytext.read(text), output)
-    command = ["jupyter", "execute", "--inplace", str(output)]
-    with tempfile.TemporaryDirectory(prefix="cache-", dir=folder) as cache:
-        # The world is shared; what was trained before is not, since it was rounded otherwise.
-        for made in cache_folder().iterdir():
-            if made.name != "runs":
-                (Path(cache) / made.name).symlink_to(made, target_is_directory=True)
-        _execute(command, output, {**environment, **rounding, RECORD: "0", "VSECORE_CACHE": cache})
+def results_cells(notebook: Any) -> list[Any]:
+    """Return what draws a notebook's results: its parameters, its imports, the cells tagged "results".
+
+    Training and results are apart: these cells need nothing else of the notebook, and nothing else needs
+    them. They carry the tag "nbval-ignore-output" too, so that a new record turns no stored notebook red.
+    """
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    results = [cell for cell in code if RESULTS in cell.metadata.get("tags", ())]
+    return [*code[:2], *results] if results else []
+
+
+def _texts(names: Iterable[str]) -> list[Path]:
+    return _fitting(sorted((ROOT / "notebooks" / "text").glob("[0-9][0-9]_*.py")), names)
+
+
+def _store(name: str, notebook: dict[str, Any]) -> bool:
+    """Make an executed notebook the stored one; return whether that changed it."""
+    text = json.dumps(_steady(notebook), indent=1, ensure_ascii=False) + "\n"
+    stored = ROOT / "notebooks" / f"{name}.ipynb"
+    if holds(stored, text):
+        return False
+    with write_atomically(stored, "w") as file:
+        file.write(text)
+    return True
 
 
 def _steady(notebook: dict[str, Any]) -> dict[str, Any]:

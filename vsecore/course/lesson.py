@@ -1,24 +1,18 @@
 """What every notebook's first cell calls.
 
 A notebook has one source and three tiers. `begin` checks its four parameters and turns them into a `Lesson`,
-which picks each tier's sizes, opens the data, and compares what was measured with the stored run.
+which picks each tier's sizes, opens the data, trains, and asserts what the text says of the results.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import os
-import secrets
 import shutil
-import statistics
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import psutil
@@ -28,88 +22,21 @@ from vsecore import records, scenes, threads
 from vsecore.course.attention import Seen
 from vsecore.course.datasets import DATASETS, open_dataset, picture_files, read_pixels
 from vsecore.course.meanings import why_unread
-from vsecore.data.files import cache_folder, in_batch, locked, read_json, write_atomically
+from vsecore.data.files import cache_folder, locked
 from vsecore.data.karpathy import find_annotations
 from vsecore.data.splits import Dataset, FeatureKind, Split
-from vsecore.paths import PACKAGE, results
+from vsecore.paths import results
 from vsecore.recipes import Recipe
-from vsecore.scenes.build import SIZES, WORLD_VERSION, boxes_of
+from vsecore.scenes.build import SIZES, boxes_of
 from vsecore.scenes.facts import SIDE
 from vsecore.scenes.networks import NETWORKS, weights_file
-from vsecore.training import Run, fit
+from vsecore.training import RESULTS_VERSION, Run, fit
 
 Tier = Literal["smoke", "lesson", "full"]
 TIERS: tuple[Tier, ...] = ("smoke", "lesson", "full")
 SMOKE_SIZES = {"train": 600, "dev": 100, "test": 200}
 LESSON_RECORDS = results() / "lesson"
-RECORD, REPORTS = "VSECORE_RECORD", "VSECORE_REPORTS"
-"""Environment variables for authors: "1" makes this run the stored one; a folder that collects reports."""
-EXACT = 0.05
-"""Half a unit of the last digit that a report shows: no tolerance is smaller."""
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Report:
-    """Measured numbers beside the stored run's. Made by `Lesson.report`.
-
-    Attributes:
-        measured: this run's numbers by their names.
-        stored: the stored run's; None if there are none.
-        spread: the standard deviation of each over the authors' runs, which differ in rounding alone, as
-            runs on other machines do; empty: unknown.
-        runs: how many runs those were.
-    """
-
-    measured: dict[str, float]
-    stored: dict[str, float] | None = None
-    spread: dict[str, float] = field(default_factory=dict)
-    runs: int = 1
-
-    @property
-    def tolerance(self) -> float:
-        """How far a number may be from the stored one: four times the largest spread, rounded up to tenths.
-
-        Numbers without a spread must agree to the last digit that is shown.
-        """
-        largest = max(self.spread.values(), default=0.0)
-        return max(EXACT, math.ceil(40 * largest) / 10)
-
-    @property
-    def agrees(self) -> bool:
-        """Whether every number is within the tolerance of the stored one. True if nothing is stored."""
-        return self.stored is None or all(
-            abs(value - self.stored[name]) <= self.tolerance for name, value in self.measured.items()
-        )
-
-    def __repr__(self) -> str:
-        """The numbers and the verdict, as a table.
-
-        In batch (see `files.in_batch`) only the stored run's numbers are shown if they agree, so that the
-        text is the same on every machine. A learner at work sees both.
-        """
-        stored = self.stored or {}
-        both = bool(stored) and not (in_batch() and self.agrees)
-        columns = ["this run", "stored run"] if both else [""]
-        width = max(map(len, self.measured))
-        lines = ["  ".join([" " * width, *(f"{column:>10}" for column in columns)])] if both else []
-        for name, value in self.measured.items():
-            shown = [value, stored[name]] if both else [stored.get(name, value)]
-            lines.append("  ".join([f"{name:<{width}}", *(f"{number:10.1f}" for number in shown)]))
-        if self.stored is None:
-            lines.append("Measured in this run.")
-        elif self.agrees:
-            whose = "They agree" if both else "From the stored run; this run agrees"
-            lines.append(f"{whose} within {self._margin()}.")
-        else:
-            lines.append(f"They differ by more than {self._margin()}.")
-        return "\n".join(lines)
-
-    def _margin(self) -> str:
-        """The tolerance, and where it comes from."""
-        if self.tolerance == EXACT:
-            return f"{EXACT}"
-        return f"{self.tolerance:.1f} (four standard deviations over {self.runs} runs)"
 
 
 @dataclass(frozen=True)
@@ -121,70 +48,36 @@ class Lesson:
         data: "scenes" or a photograph collection, one of `vsecore.course.datasets.DATASETS`.
         data_root: the collection's folder; None for scenes.
         seed: seeds everything that is random.
-        began: when its first cell ran, on the clock of `time.perf_counter`.
     """
 
     tier: Tier
     data: str
     data_root: Path | None
     seed: int
-    began: float
 
     def pick(self, *, smoke: T, lesson: T, full: T) -> T:
         """Return this tier's value."""
         return {"smoke": smoke, "lesson": lesson, "full": full}[self.tier]
 
-    def report(self, name: str, measured: Mapping[str, float]) -> Report:
-        """Compare what a cell measured with the stored run of the same lesson.
+    def finding(self, statement: str, holds: bool) -> None:
+        """Assert what the text says of numbers that come out of a training.
 
-        Training on another machine, or with another number of threads, gives slightly different numbers. So
-        the lesson shows the stored run's numbers and says whether this run agrees; if no stored run has these
-        numbers for this tier, data and seed, it shows what was measured.
-
-        How far a number may be from the stored one was measured too: see `Report.tolerance`.
+        Such numbers differ between processors, so a cell shows them without comparing them with a stored
+        run, and asserts what does not differ: an order, a sign, a factor. Elsewhere than at tier lesson, on
+        the scenes and from seed 0 nothing is promised, and a finding that fails is only told.
 
         Args:
-            name: the record's name in `assets/results/lesson`.
-            measured: this run's numbers by their names.
+            statement: the finding in words.
+            holds: whether this run agrees.
 
-        Returns:
-            A report whose printed form is the table and the verdict.
+        Raises:
+            AssertionError: it does not, though the text is about this very run.
         """
-        numbers = {key: round(float(value), 4) for key, value in measured.items()}
-        if folder := os.environ.get(REPORTS):
-            with write_atomically(Path(folder) / f"{name}-{secrets.token_hex(4)}.json", "w") as file:
-                json.dump(numbers, file)
-        if (self.tier, self.data, self.seed) != ("lesson", "scenes", 0):
-            return Report(dict(measured))
-        if os.environ.get(RECORD) == "1":
-            self._record(name, numbers)
-        stored = _stored(name)
-        if stored is None or stored.metrics.keys() != measured.keys():
-            return Report(dict(measured))  # not recorded yet, or a learner has put in numbers of their own
-        spread, runs = stored.config.get("spread", {}), stored.config.get("runs", 1)
-        return Report(dict(measured), stored.metrics, spread, runs)
-
-    def _record(self, name: str, numbers: dict[str, float]) -> None:
-        """Make this run's numbers the stored ones, with a new spread or the one already known."""
-        folder = os.environ.get(REPORTS)
-        files = sorted(Path(folder).glob(f"{name}-*.json")) if folder else []
-        config: dict[str, Any] = {"tier": self.tier}
-        if len(files) > 1:
-            config |= {"spread": _spread(name, [read_json(file) for file in files]), "runs": len(files)}
-        elif (before := _stored(name)) is not None and "spread" in before.config:
-            config |= {key: before.config[key] for key in ("spread", "runs")}
-        entry = records.record(
-            name,
-            config=config,
-            config_hash="",
-            data={"name": self.data, "version": WORLD_VERSION},
-            seed=self.seed,
-            metrics=numbers,
-            seconds=time.perf_counter() - self.began,
-            note="a lesson's stored run; the seconds are since its first cell, the spread is the standard "
-            "deviation over runs that differ in rounding",
-        )
-        records.write(entry, LESSON_RECORDS)
+        if holds:
+            return
+        if (self.tier, self.data, self.seed) == ("lesson", "scenes", 0):
+            raise AssertionError(f"the text says: {statement}. In this run it is not so")
+        print(f"The text says: {statement}. In this run it is not so.")
 
     def dataset(self, features: FeatureKind = "grid") -> Dataset:
         """Open the data at this tier's size.
@@ -266,9 +159,7 @@ class Lesson:
 
         If another notebook is already training it, this one waits for the result.
         """
-        sources = sorted(PACKAGE.rglob("*.py"))
-        code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-        key = f"{recipe.hash()}-{dataset.fingerprint()[:12]}-{code[:12]}-{self.seed}"
+        key = f"{recipe.hash()}-{dataset.fingerprint()[:12]}-{RESULTS_VERSION}-{self.seed}"
         folder = cache_folder("runs", key)
         with locked(folder, "is training in"):  # around the lock of `fit`, which refuses to wait
             return fit(recipe, dataset, folder=folder / "run", resume=True, seed=self.seed)
@@ -319,7 +210,13 @@ def begin(tier: str = "lesson", data: str = "scenes", data_root: str = "", seed:
     if tier != "full" and threads.COUNT not in os.environ:  # this kernel was started by hand
         torch.set_num_threads(1)
     torch.manual_seed(seed)
-    return Lesson(tier, data, root, seed, began=time.perf_counter())
+    return Lesson(tier, data, root, seed)
+
+
+def numbers(measured: Mapping[str, float]) -> None:
+    """Print numbers below each other, each with its name and one decimal."""
+    width = max(map(len, measured))
+    print("\n".join(f"{name:<{width}}  {value:10.1f}" for name, value in measured.items()))
 
 
 def published(*systems: str, data: str = "") -> str:
@@ -394,24 +291,6 @@ def check_machine(least_gigabytes: float = 6.0) -> None:
         print(f"✓ {name}" if present else f"✗ {name}: {remedy}")
     if all(present for present, _ in lines.values()):
         print("This machine is ready.")
-
-
-def _stored(name: str) -> records.Record | None:
-    """The record of a stored run, if there is one."""
-    found = records.find(LESSON_RECORDS, name=name) if LESSON_RECORDS.is_dir() else []
-    return found[0] if found else None
-
-
-def _spread(name: str, runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The standard deviation of each number over runs that differ in rounding.
-
-    Raises:
-        ValueError: the runs do not report the same numbers.
-    """
-    odd = {key for run in runs for key in run.keys() ^ runs[0].keys()}
-    if odd:
-        raise ValueError(f"report {name!r} has other numbers in another run: {', '.join(sorted(odd))}")
-    return {key: round(statistics.stdev(run[key] for run in runs), 4) for key in runs[0]}
 
 
 def _version(text: str) -> tuple[int, int]:

@@ -6,7 +6,12 @@ from vsecore.training.loop import Event, Run, describe_data, fit, load_run
 from vsecore.training.rounds import fit_in_rounds
 from vsecore.training.system import System
 
+RESULTS_VERSION = 1
+"""Raised whenever the same recipe, data and seed train to another result than before: what was trained with
+another version is then not taken from a cache."""
+
 __all__ = [
+    "RESULTS_VERSION",
     "Event",
     "Run",
     "System",
