@@ -57,6 +57,13 @@ def test_the_six_recipes_of_vsepp_carry_its_numbers():
         assert (triplet_loss.margin, triplet_loss.warmup_epochs) == (0.2, 1)
 
 
+def test_recipes_from_pixels_name_the_weights_that_they_begin_with():
+    """Of a bare architecture timm chooses the weights, which may be newer than the paper."""
+    networks = {name: get(name).image.encoder.options["network"] for name in RECIPES if "_pixels_" in name}
+    assert len(networks) == 6 and all("." in network for network in networks.values())
+    assert networks["vsepp_pixels_gru"] == networks["dive_pixels_gru"] == "resnet152.tv_in1k"
+
+
 def test_the_six_recipes_of_2ad_carry_its_numbers():
     for feature in ("grid", "region", "patch"):
         for text in ("gru", "bert"):

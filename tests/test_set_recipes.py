@@ -79,7 +79,7 @@ def test_dive_carries_the_numbers_of_section_4_2_and_appendix_a():
 def test_from_pixels_dive_differs_in_its_network_alone():
     """Appendix A: for how long the network rests, and how fast it learns then."""
     wanted = {
-        "gru": ("resnet152", 224, 50, 1.0),
+        "gru": ("resnet152.tv_in1k", 224, 50, 1.0),
         "bert": ("resnext101_32x8d.fb_wsl_ig1b_ft_in1k", 512, 1, 0.1),
     }
     for text, (network, side, rests, factor) in wanted.items():

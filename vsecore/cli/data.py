@@ -75,7 +75,10 @@ def data_check(
 def data_extract(
     root: Annotated[Path, typer.Argument(help="The folder with pictures and captions.")],
     out: Annotated[Path, typer.Argument(help="The folder to write features into.")],
-    backbone: Annotated[str, typer.Option(help="A timm model, or torchvision/NAME.")] = "resnet50",
+    backbone: Annotated[
+        str,
+        typer.Option(help="A timm model, best with its weights (resnet152.tv_in1k), or torchvision/NAME."),
+    ] = "resnet50.tv_in1k",
     weights: Annotated[Path | None, typer.Option(help="A file of weights, instead of the hub's.")] = None,
     captions: Annotated[Path | None, typer.Option(help="The dataset_*.json, if not in the folder.")] = None,
     mirror: Annotated[

@@ -202,9 +202,10 @@ def load_backbone(
     """Load a trained network that turns pictures into features.
 
     Args:
-        name: a network of timm ("resnet50", "vit_base_patch16_224"), one of torchvision
-            ("torchvision/resnet50"), a detector of torchvision ("torchvision/fasterrcnn_resnet50_fpn"), or
-            "mobilenetv2_100_same" (timm's with TensorFlow's padding and input).
+        name: a network of timm with its weights ("resnet152.tv_in1k"; else timm chooses them), one of
+            torchvision with its first weights ("torchvision/resnet152"), a detector of torchvision
+            ("torchvision/fasterrcnn_resnet50_fpn"), or "mobilenetv2_100_same" (timm's with TensorFlow's
+            padding and input).
         weights: a local file, safetensors or `.pth`; None: those that the library publishes, downloaded once.
         picture_size: the side of the pictures, for a detector the shorter one; None: what the network was
             trained on. A network that makes patches takes no other.
@@ -278,7 +279,8 @@ def _torchvision_backbone(
         near = difflib.get_close_matches(architecture, known, n=3)
         nearest = f"; the nearest are {', '.join(near)}" if near else ""
         raise ValueError(f"unknown backbone {short(name)}: torchvision has no {short(architecture)}{nearest}")
-    published = torchvision.models.get_model_weights(architecture).DEFAULT
+    # The first ones, which papers had: later ones have the same architecture, but were trained otherwise.
+    published = next(iter(torchvision.models.get_model_weights(architecture)))
     if untrained:
         network = torchvision.models.get_model(architecture, weights=None)
     elif weights is None:

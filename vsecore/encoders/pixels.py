@@ -23,8 +23,7 @@ class PixelEncoder(CellEncoder):
 
     Args:
         dim: width D of the joint space.
-        network: a name that `data.backbones.load_backbone` knows, such as "resnet50" or
-            "torchvision/resnet152".
+        network: a name that `data.backbones.load_backbone` knows, such as "resnet152.tv_in1k".
         weights: a file of its weights; "": those that the library publishes, downloaded once.
         picture_size: the side of the square that it sees, in pixels.
         smallest_crop: in training, the smallest share of a picture that a random cut keeps; see `View`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from vsecore.recipes.pixels import RESNET152
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
 from vsecore.recipes.vsepp import READERS
 
@@ -37,7 +38,7 @@ _NETWORKS: dict[tuple[str, str], dict[str, Any]] = {
 """What differs between the three kinds of features: section 4.2 and appendix A."""
 _FROM_PIXELS: dict[str, dict[str, Any]] = {
     "gru": {
-        "network": {"network": "resnet152"},
+        "network": {"network": RESNET152},
         "training": {"picture_factor": 1.0, "frozen_epochs": 50},
         "chosen": "the full learning rate for the network of pictures once it learns, which is not said",
     },

@@ -7,6 +7,9 @@ from typing import Any
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
 from vsecore.recipes.vsepp import READERS, Reader
 
+RESNET152 = "resnet152.tv_in1k"
+"""With torchvision's first weights, which the papers had; for a bare "resnet152" timm takes newer ones."""
+
 
 def vsepp_pixels(text: Reader) -> Recipe:
     """Describe VSE++ with its network fine-tuned: first everything else is trained, then all of it.
@@ -21,7 +24,7 @@ def vsepp_pixels(text: Reader) -> Recipe:
             "with a fall of the learning rate within the 30); cells and their mean in place of the map's "
             "mean; BiGRU from Lee et al. 2018 (SCAN); fixed batch normalisation from Chen et al. 2021's code"
         ),
-        image=ImageTower(encoder=Part("pixels", {"network": "resnet152"})),
+        image=ImageTower(encoder=Part("pixels", {"network": RESNET152})),
         text=TextTower(encoder=READERS[text]),
         training=Training(epochs=30, decay_epochs=15, picture_factor=1.0, frozen_epochs=15),
     )
