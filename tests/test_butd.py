@@ -12,11 +12,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from typer.testing import CliRunner
 
 from vsecore.__main__ import main
+from vsecore.cli import app
 from vsecore.data import butd, feature_rows
+from vsecore.data.boxes import places_of, with_boxes
 from vsecore.data.butd import import_regions
 from vsecore.data.features import check_precomp, open_precomp
+from vsecore.recipes import get
+from vsecore.training import fit, load_run
 
 REGIONS, WIDTH = 6, 8
 NUMBERS = {"train": [9, 391895, 522418], "restval": [184613], "val": [574769], "test": [203564, 318219]}
@@ -342,3 +348,40 @@ def test_digests_belong_to_what_was_imported(coco: Path, tmp_path: Path) -> None
     assert np.array_equal(open_precomp(folder).train.pictures[0], region(1)[0].astype(np.float16))
     sums = np.load(folder / "train_sums.npy")
     assert sums["picture"][0].tobytes() == feature_rows.digest_of(source / "9.npy")
+
+
+def test_boxes_that_were_imported_reach_the_encoder_of_tern(coco: Path, table: Path, tmp_path: Path) -> None:
+    folder, run = import_regions([table], coco, tmp_path / "out"), tmp_path / "run"
+    small = "dim=8 training.epochs=1 training.batch_size=5 text.encoder.word_dim=8"
+    small += " text.encoder.minimum_count=1"
+    settings = [part for setting in small.split() for part in ("--set", setting)]
+    asked = f"train tern_region_words --data {folder} --out {run} --device cpu".split() + settings
+    for command in (asked, f"evaluate {run} --data {folder}".split()):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    trained, data = load_run(run), with_boxes(open_precomp(folder))
+    assert trained.data["fingerprint"] == data.fingerprint() and data.feature_dim == WIDTH + 6
+    features, boxes = region(NUMBERS["test"][0])
+    pictures = np.concatenate([features, places_of(boxes)], 1)[None].astype(np.float16)
+    assert np.array_equal(data.test.pictures[np.array([0])], pictures)
+    moved = np.concatenate([features, places_of(boxes[::-1])], 1)[None].astype(np.float16)
+    both = torch.from_numpy(np.concatenate([pictures, moved])).float()
+    one, other = trained.model.encode_pictures(both).vectors
+    assert (one - other).norm() > 1e-3
+
+
+def test_where_a_region_lies_is_told_in_shares_of_its_picture() -> None:
+    boxes = np.array([[0, 0, 640, 480], [320, 120, 480, 360]], np.float32)
+    assert places_of(boxes).tolist() == [[0, 0, 1, 1, 1, 1], [0.5, 0.25, 0.75, 0.75, 0.25, 0.5]]
+    assert np.array_equal(places_of(np.stack([boxes, boxes / 2])), np.stack([places_of(boxes)] * 2))
+
+
+def test_without_its_boxes_a_folder_is_refused_by_name(coco: Path, table: Path, tmp_path: Path) -> None:
+    folder = import_regions([table], coco, tmp_path / "out")
+    with pytest.raises(ValueError, match="reads boxes"):
+        fit(get("tern_region_words"), open_precomp(folder))
+    (folder / "dev_boxes.npy").unlink()
+    with pytest.raises(FileNotFoundError, match=r"dev_boxes\.npy"):
+        with_boxes(open_precomp(folder))
+    np.save(folder / "dev_boxes.npy", np.zeros((1, REGIONS - 1, 4), np.float32))
+    with pytest.raises(ValueError, match=r"dev_boxes\.npy"):
+        with_boxes(open_precomp(folder))

@@ -345,7 +345,8 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
     mean = {"name": "mean", "options": {}, "weight": 1.0}
     assert found["dim"] == 1024
     towers = {"reasoner": None, "pool": mean}
-    assert found["image"] == {"encoder": mean | {"name": "grid"}, **towers, "element_drop": 0.0}
+    picture = {"element_drop": 0.0, "boxes": False}
+    assert found["image"] == {"encoder": mean | {"name": "grid"}, **towers, **picture}
     assert found["text"] == {"encoder": mean | {"name": "gru"}, **towers, "word_drop": 0.0}
     assert found["shared"] is None
     assert found["first_round"] is None

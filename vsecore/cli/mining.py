@@ -27,16 +27,17 @@ def mine(
     if out.resolve() == run.resolve():
         raise ValueError(f"--out is {out}, the run's folder: it must be another one")
     trained = load_run(run)
-    dataset = open_dataset(data, trained.recipe.features, trained.model.view)
+    recipe = trained.recipe
+    dataset = open_dataset(data, recipe.features, trained.model.view, recipe.image.boxes)
     if dataset.feature_dim != trained.data["feature_dim"]:
         raise ValueError(
             f"--data is {data}, with features of width {dataset.feature_dim}: it must have those that {run} "
             f"reads, of width {trained.data['feature_dim']}"
         )
     stopping.advise(lambda: "continue with the same command")
-    recipe = f"{trained.recipe.name} {trained.recipe.hash()}"
     model = trained.model.to(best_device())
-    found = mining.mine(model, dataset.train, trained.tokenizer, texts, pictures, folder=out, recipe=recipe)
+    by = f"{recipe.name} {recipe.hash()}"
+    found = mining.mine(model, dataset.train, trained.tokenizer, texts, pictures, folder=out, recipe=by)
     for name, rows, asked in (("texts", found.texts, texts), ("pictures", found.pictures, pictures)):
         if rows.shape[1] < asked:
             typer.echo(

@@ -72,18 +72,21 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
         raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
 
 
-def open_dataset(data: str, features: FeatureKind, view: View | None = None) -> Dataset:
+def open_dataset(data: str, features: FeatureKind, view: View | None = None, boxes: bool = False) -> Dataset:
     """Open a world of scenes, a folder of extracted features, or one of photographs.
 
     Args:
         data: a world's name, or a folder.
         features: what the recipe reads.
         view: for pixels, how photographs are cut.
+        boxes: whether a folder's features get its boxes beside them; scenes have them there.
 
     Raises:
         ValueError: a world of scenes is named for pixels.
+        FileNotFoundError: the folder, or a file of it, is missing.
     """
     from vsecore import scenes
+    from vsecore.data.boxes import with_boxes
     from vsecore.data.features import open_precomp
     from vsecore.data.photographs import load_photographs
     from vsecore.experiments import WORLDS
@@ -97,7 +100,8 @@ def open_dataset(data: str, features: FeatureKind, view: View | None = None) -> 
         return load_photographs(Path(data), view)
     if data in WORLDS:
         return replace(scenes.load(features=features, **WORLDS[data]), name=data)
-    return open_precomp(Path(data))
+    dataset = open_precomp(Path(data))
+    return with_boxes(dataset) if boxes else dataset
 
 
 def spoken(metrics: dict[str, float]) -> str:

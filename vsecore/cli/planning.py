@@ -43,7 +43,8 @@ def plan(
             )
         dataset = rehearsal(Shape.of(data, chosen.features))
     else:
-        dataset = open_dataset(data, chosen.features, chosen.view() if chosen.features == "pixels" else None)
+        view = chosen.view() if chosen.features == "pixels" else None
+        dataset = open_dataset(data, chosen.features, view, chosen.image.boxes)
     cost = count(chosen, dataset, seconds=seconds, device=device, precision=precision, workers=workers)
     typer.echo(f"{chosen.name} on {data}: {dataset.train!r}")
     for name, value in cost.rows().items():

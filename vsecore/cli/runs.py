@@ -85,7 +85,7 @@ def train(
         check_writable("--out", out)
         refuse_to_overwrite(out, resume)
     view = chosen.view() if chosen.features == "pixels" else None
-    dataset = open_dataset(data, chosen.features, view)
+    dataset = open_dataset(data, chosen.features, view, chosen.image.boxes)
     folder = out or Path("runs") / f"{chosen.name}-{dataset.name}-{seed}"
     check_writable("--out", folder)
     refuse_to_overwrite(folder, resume)
@@ -297,7 +297,8 @@ def _trained(
     if not named and trained.data["name"] != "scenes":
         name = trained.data["name"]
         raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
-    dataset = open_dataset(source, trained.recipe.features, trained.model.view)
+    recipe = trained.recipe
+    dataset = open_dataset(source, recipe.features, trained.model.view, recipe.image.boxes)
     if dataset.feature_dim != trained.data["feature_dim"]:
         raise ValueError(
             f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "
@@ -309,8 +310,8 @@ def _trained(
             "the same network made both features, these numbers mean nothing",
             err=True,
         )
-    if len(trained.history) < trained.recipe.training.epochs:
-        done = f"{len(trained.history)} of {trained.recipe.training.epochs} epochs"
+    if len(trained.history) < recipe.training.epochs:
+        done = f"{len(trained.history)} of {recipe.training.epochs} epochs"
         typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
     part = getattr(dataset, split)
     scores = score_split(trained.model.to(best_device()), part, trained.tokenizer)

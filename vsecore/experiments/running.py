@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from vsecore import records
+from vsecore.data.boxes import with_boxes
 from vsecore.data.files import cache_folder
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.sentence_targets import with_targets
@@ -262,7 +263,8 @@ class _Workshop:
     def _data(self, training: PlannedTraining) -> Dataset:
         """Return what a system is trained on: with sentence targets if it predicts them."""
         opened = self.with_targets if training.recipe.predicts_targets else self.opened
-        return opened(training.member.features)
+        data = opened(training.member.features)
+        return with_boxes(data) if training.recipe.image.boxes else data
 
     def _sources(self, training: PlannedTraining, seed: int) -> dict[str, Any]:
         """Describe what a system is trained on in the form that its record has."""

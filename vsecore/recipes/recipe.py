@@ -72,6 +72,7 @@ class ImageTower:
     reasoner: AnyPart | None = None  # of `encoders.reasoning.REASONERS`; None: each element stays by itself
     pool: AnyPart | None = Part("mean")  # of `pooling.POOLS`; None: only elements are compared
     element_drop: Share = 0.0  # the share of elements left out in training
+    boxes: bool = False  # whether a folder's features get its boxes beside them: see `data.boxes`
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -335,7 +336,7 @@ class Recipe:
         return content
 
     def hash(self) -> str:
-        """Return twelve hexadecimal digits that change with every setting except the name and the source.
+        """Return twelve hexadecimal digits that change with every setting but name, source and `image.boxes`.
 
         Only what differs from the defaults (also those of the parts' classes) counts, so adding a field later
         does not change the digits of older records.
@@ -346,6 +347,7 @@ class Recipe:
     def _without_defaults(self) -> dict[str, Any]:
         """Return `portable` without name and source, and of each part only its name and changed options."""
         content = self.portable() | {"name": "", "source": ""}
+        del content["image"]["boxes"]  # they are data, and change its fingerprint
         for place, _, part in self._parts():
             written = _at(content, place)
             plain = asdict(Part(part.name))

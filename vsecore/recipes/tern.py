@@ -21,7 +21,7 @@ def tern(feature: Literal["grid", "region"], text: Literal["bert", "words"]) -> 
     """Describe TERN: each tower's first element is its vector, and no element sees the other tower.
 
     In front of a picture stands a learned element; a caption begins with BERT's [CLS], or with the token for
-    its start. A region's features should end in the edges and sides of its box; cells have learned positions.
+    its start. A region's features end in the edges and sides of its box; cells have learned positions.
 
     Source: Messina et al. 2020 (TERN).
     """
@@ -37,14 +37,15 @@ def tern(feature: Literal["grid", "region"], text: Literal["bert", "words"]) -> 
             "four heads, hidden width, dropout, widths, Adam, learning rate (for BERT too) and its warm-up, "
             "batch, 30 epochs without a fall of the rate, gradient clipping, margin. The rest is chosen: "
             "pictures are projected before their four layers and not after, by the region encoder of Chen et "
-            "al. 2021 (VSE-infinity); boxes are expected among the features, where the release joins and "
-            "projects them; BERT's last layer, where the release takes the sixth; an epoch of all negatives "
-            f"before the hardest from Chen et al. 2021's code{chosen[text]}"
+            "al. 2021 (VSE-infinity); boxes are joined to the features before that, where the release joins "
+            "and projects them; BERT's last layer, where the release takes the sixth; an epoch of all "
+            f"negatives before the hardest from Chen et al. 2021's code{chosen[text]}"
         ),
         image=ImageTower(
             encoder=Part(feature),
             reasoner=Part("transformer", {"layers": 4, "cls": True, **positions, **WIDTHS}),
             pool=Part("first"),
+            boxes=feature == "region",
         ),
         text=TextTower(encoder=TEXTS[text], pool=Part("first")),
         shared=Part("transformer", {"layers": 2, **WIDTHS}),

@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vsecore.data.backbones import Backbone, MirroredBackbone
+from vsecore.data.boxes import NUMBERS, places_of, with_boxes
 from vsecore.data.decoding import decode_in_proportion, decode_picture
 from vsecore.data.extraction import META, Settings
 from vsecore.data.feature_rows import digest_of
@@ -204,10 +206,11 @@ class Engine:
                 f"the weights of {source.backbone} are not those that made the features of {source.run}: "
                 "name their file (--weights)"
             )
-        if network.feature_dim != run.data["feature_dim"]:
+        made = network.feature_dim + (NUMBERS if run.recipe.image.boxes else 0)
+        if made != run.data["feature_dim"]:
             raise ValueError(
                 f"{source.run} reads features of width {run.data['feature_dim']}, and {source.backbone} "
-                f"makes {network.feature_dim}: name the network that it was trained with"
+                f"makes {made}: name the network that it was trained with"
             )
         model = _on_device(run.model)
         network = network.to(next(model.parameters()).device)
@@ -364,7 +367,11 @@ class Engine:
         pictures = pixels.permute(0, 3, 1, 2).contiguous()  # (B, 3, H, W)
         height, width = pictures.shape[-2:]
         sizes = torch.tensor([[height, width, height, width]] * len(pictures))
-        features, _ = self.backbone.look(pictures.to(next(self.model.parameters()).device), sizes)
+        features, boxes = self.backbone.look(pictures.to(next(self.model.parameters()).device), sizes)
+        read = cast(int, self.model.image_encoder.feature_dim)
+        if boxes is not None and read > self.backbone.feature_dim:
+            places = torch.from_numpy(places_of(boxes.cpu().numpy()))  # (B, N, 6)
+            features = torch.cat([features, places.to(features)], -1)
         return features.to(getattr(torch, self.dtype)).float()  # rounded as in training
 
 
@@ -415,6 +422,7 @@ def _source_of_features(
     kind = run.recipe.features
     if features is not None:
         settings, dataset = _settings(Path(features)), open_precomp(features)
+        dataset = with_boxes(dataset) if run.recipe.image.boxes else dataset
         if dataset.fingerprint() != run.data["fingerprint"]:
             raise ValueError(
                 f"{features} are not the features that {source.run} was trained on: name those (--features)"

@@ -15,6 +15,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from vsecore.data.batches import Batch, make_loader
+from vsecore.data.boxes import with_boxes
 from vsecore.data.files import progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset
@@ -317,6 +318,8 @@ def _check_arguments(recipe: Recipe, data: Dataset, seed: int, save_every: int |
             f"recipe {recipe.name!r} reads {reads} and data {data.name!r} holds {holds}: choose a recipe "
             f"for {holds}"
         )
+    if recipe.image.boxes and with_boxes(data) is not data:
+        raise ValueError(f"recipe {recipe.name!r} reads boxes: give the data with_boxes (vsecore.data.boxes)")
     things = "captions" if recipe.training.batches == "pairs" else "pictures"
     count = len(data.train.captions if things == "captions" else data.train)
     if recipe.training.batch_size > count:

@@ -1,0 +1,97 @@
+"""Where each region lies: a folder's boxes, joined to its features for recipes that read them."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from vsecore.data.memory_map import MappedPictures
+from vsecore.data.splits import Dataset, Pictures, Split
+from vsecore.typed import short
+
+NUMBERS = 6
+"""How many numbers say where a region lies."""
+_FEATURES, _BOXES = "_ims.npy", "_boxes.npy"
+
+
+class BoxedPictures:
+    """Features that end in where each region lies, (n, N, F + 6): see `places_of`.
+
+    Args:
+        features: (n, N, F) floats.
+        boxes: (n, N, 4) floats: left, top, right and bottom in pixels.
+    """
+
+    def __init__(self, features: Pictures, boxes: Pictures) -> None:
+        self.features, self.boxes = features, boxes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, N, F + 6)."""
+        count, elements, width = self.features.shape
+        return count, elements, width + NUMBERS
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the features, which places are rounded to."""
+        return self.features.dtype
+
+    def __len__(self) -> int:
+        """Return the number of pictures."""
+        return len(self.features)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return some pictures: a slice stays on disk, a number or an array of numbers is read."""
+        features, boxes = self.features[rows], self.boxes[rows]
+        if isinstance(rows, slice):
+            return BoxedPictures(features, boxes)
+        return np.concatenate([features, places_of(boxes).astype(self.dtype)], -1)
+
+
+def places_of(boxes: np.ndarray) -> np.ndarray:
+    """Return left, top, right, bottom, width and height of boxes (..., N, 4) as shares of their picture.
+
+    Folders of features do not keep the size of the picture. It is taken to end where its boxes do, since
+    among 36 boxes some reach the edge.
+
+    Returns:
+        (..., N, 6), as the features of scenes end.
+    """
+    corner = np.maximum(boxes[..., 2:].max(-2, keepdims=True), 1)  # (..., 1, 2): shares stay what they are
+    edges = boxes / np.concatenate([corner, corner], -1)  # (..., N, 4)
+    return np.concatenate([edges, edges[..., 2:] - edges[..., :2]], -1)
+
+
+def with_boxes(data: Dataset) -> Dataset:
+    """Return the data of a folder with its boxes joined to the features.
+
+    Scenes have them there already. Features in memory are taken as they come.
+
+    Raises:
+        FileNotFoundError: the folder has no boxes, or not for every split.
+        ValueError: a file of boxes is damaged or does not fit the features.
+    """
+    if not _lacks_boxes(data.train):
+        return data
+    return replace(data, train=_boxed(data.train), dev=_boxed(data.dev), test=_boxed(data.test))
+
+
+def _lacks_boxes(split: Split) -> bool:
+    return isinstance(split.pictures, MappedPictures) and split.pictures.path.name.endswith(_FEATURES)
+
+
+def _boxed(split: Split) -> Split:
+    features = split.pictures
+    assert isinstance(features, MappedPictures)
+    path = features.path.with_name(features.path.name.removesuffix(_FEATURES) + _BOXES)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no file {path}: the recipe reads where each region lies, so import or extract features with "
+            "boxes, or leave that out (--set image.boxes=false)"
+        )
+    whole = MappedPictures(path)
+    if whole.shape[1:] != (features.shape[1], 4) or len(whole) != len(MappedPictures(features.path)):
+        raise ValueError(
+            f"{path} holds {short(whole.shape)}: wanted a box for each region of {features.path.name}"
+        )
+    return replace(split, pictures=BoxedPictures(features, MappedPictures(path, features.rows)))
