@@ -1,7 +1,6 @@
 """Losses on pairs: right against loops, closed forms and gradients, whatever belongs together."""
 
 import math
-import sys
 
 import pytest
 import torch
@@ -271,16 +270,6 @@ def test_info_nce_refuses_a_temperature_that_is_none(temperature):
         info_nce(torch.eye(3), temperature=temperature)
 
 
-@pytest.mark.parametrize("rows", [1, 3, 16])
-def test_where_nobody_may_count_the_pairs_every_pair_takes_part(monkeypatch, rows):
-    """On a GPU the positive pairs are not picked out; the sum is the same."""
-    monkeypatch.setattr(sys.modules["vsecore.losses.triplet"], "ROWS", rows)
-    scores, positives = batch(3, rows=7, columns=9)
-    blocks = sys.modules["vsecore.losses.triplet"]._all_of_each_row
-    whole = blocks(scores, 0.2, positives) + blocks(scores.T, 0.2, positives.T)
-    torch.testing.assert_close(whole, triplet(scores, hardest=False, positives=positives))
-
-
 def step_of(scores, positives, epoch=0):
     return Step(scores, positives, None, None, (), None, None, Cosine(), epoch)
 
@@ -334,3 +323,21 @@ def test_no_loss_asks_a_gpu_for_a_number(name, epoch, siblings):
         step = Step(scores, positives, rows, rows, (), None, None, Cosine(), epoch)
         loss = LOSSES.build(name, {"siblings_are_negatives": siblings})(step)
     assert loss.shape == () and loss.device.type == "cuda"
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_the_backward_pass_needs_no_more_than_a_few_score_matrices(name):
+    """Each pair meets each negative of its row, but what is kept on a GPU grows with B·C, not with B·C²."""
+    kept = {}
+
+    def keep(tensor):
+        kept[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with FakeTensorMode(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        scores = torch.rand(256, 256, device="cuda", requires_grad=True)
+        positives = torch.eye(256, dtype=torch.bool, device="cuda")
+        rows = Embedding(torch.rand(256, 4, device="cuda"))
+        loss = LOSSES.build(name, {})(Step(scores, positives, rows, rows, (), None, None, Cosine(), 0))
+        assert loss.requires_grad
+    assert 0 < sum(kept.values()) < 16 * scores.nbytes

@@ -12,7 +12,6 @@ from vsecore.losses.positives import check_pairs, own_pairs
 from vsecore.losses.step import Step
 
 Reduction = Literal["sum", "mean"]
-ROWS = 16  # of a score matrix, taken together where each pair meets each negative
 
 
 def triplet(
@@ -71,25 +70,28 @@ def _hardest(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
 
 
 def _all(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
-    if scores.device.type == "cpu":
-        rows, columns = positives.nonzero(as_tuple=True)  # (P,) each   the positive pairs
-        bar = (margin - scores[rows, columns]).unsqueeze(1)  # (P, 1)
-        captions = torch.where(positives[rows], 0, (bar + scores[rows]).relu())  # (P, C)
-        pictures = torch.where(positives.T[columns], 0, (bar + scores.T[columns]).relu())  # (P, B)
-        return captions.sum() + pictures.sum()
-    # How many positive pairs there are, a GPU would have to be asked: there, every pair takes part, and those
-    # that are not positive count 0.
-    return _all_of_each_row(scores, margin, positives) + _all_of_each_row(scores.T, margin, positives.T)
+    """Sum the hinges of all triples without holding any of the B·C² at once.
+
+    The sum is linear in the scores until a hinge opens or closes: it is the margin of each open hinge, plus
+    each score times the number of open hinges in which it stands as a negative, minus that in which it stands
+    as a positive. Those numbers are the gradient too, and sorting counts them.
+    """
+    with torch.no_grad():
+        slope = _open_hinges(scores, margin, positives) + _open_hinges(scores.T, margin, positives.T).T
+        slope = slope.to(scores.dtype)  # (B, C)
+        count = -torch.where(positives, slope, 0).sum()
+    return margin * count + (slope * scores).sum()
 
 
-def _all_of_each_row(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
-    """Each positive pair against every negative of its row, a block of rows at a time."""
-    total = scores.new_zeros(())
-    for block, own in zip(scores.split(ROWS), positives.split(ROWS), strict=True):
-        bar = (margin - block).unsqueeze(2)  # (b, C, 1)
-        cost = (bar + block.unsqueeze(1)).relu()  # (b, C, C)   pair by negative
-        total = total + torch.where(own.unsqueeze(2) & ~own.unsqueeze(1), cost, 0).sum()
-    return total
+def _open_hinges(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
+    """Count, (B, C), in how many open hinges of its row each score stands; below 0 for positives."""
+    scores, positives = scores.contiguous(), positives.contiguous()
+    bar = scores - margin  # (B, C)   a negative above a positive's bar costs something
+    negatives = torch.where(positives, -torch.inf, scores).sort(1).values
+    bars = torch.where(positives, bar, torch.inf).sort(1).values
+    above = scores.shape[1] - torch.searchsorted(negatives, bar, right=True)  # negatives above each bar
+    below = torch.searchsorted(bars, scores)  # bars below each score
+    return torch.where(positives, -above, below)
 
 
 class Triplet(nn.Module):
