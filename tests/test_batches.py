@@ -1,4 +1,6 @@
+import multiprocessing
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -198,6 +200,18 @@ def test_workers_change_nothing(vocabulary) -> None:
     alone = list(make_loader(small_split(), vocabulary, 8, **options))
     helped = list(make_loader(small_split(), vocabulary, 8, workers=2, **options))
     assert all(same(a, b) for a, b in zip(alone, helped, strict=True))
+
+
+def test_the_same_workers_serve_every_epoch(vocabulary) -> None:
+    """Also after an epoch of which only the first batches were asked for."""
+    loader = make_loader(small_split(), vocabulary, 8, workers=1, **DROPS)
+    served = set()
+    for epoch, start, asked in ((0, 0, None), (1, 0, 1), (1, 2, None), (2, 0, None)):
+        alone = make_loader(small_split(), vocabulary, 8, epoch=epoch, start=start, **DROPS)
+        pairs = zip(alone, loader.of_epoch(epoch, start), strict=asked is None)
+        assert all(same(a, b) for a, b in islice(pairs, asked))
+        served |= {child.pid for child in multiprocessing.active_children()}
+    assert len(served) == 1
 
 
 @pytest.mark.parametrize("mode", ["pairs", "pictures"])

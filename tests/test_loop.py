@@ -525,3 +525,24 @@ def test_what_is_measured_after_an_epoch_is_of_its_weights_on_dev():
     run = train(data=data, tokenizer=tokenizer, callback=callback)
     assert [{name: entry[name] for name in found[0]} for entry in run.history] == found
     assert len({metrics["rsum"] for metrics in found}) > 1
+
+
+def test_an_evaluation_needs_no_step_before_it(tmp_path, monkeypatch):
+    """A run that is saved after an epoch's last step, and killed before its evaluation, goes on there."""
+    whole = train(recipe())
+
+    class Late(loop.Averaging):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.begins = math.inf  # a state may be saved after any step
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "evaluate_split", killed)
+        patched.setattr(loop, "Averaging", Late)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe(), folder=tmp_path, save_every=1)
+    monkeypatch.setattr(loop, "_check_reached", lambda *_: None)
+    assert train(recipe(), folder=tmp_path, resume=True).history == whole.history

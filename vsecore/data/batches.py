@@ -5,14 +5,14 @@ function of the seed, the epoch and the row, so that neither the number of worke
 changes what a model sees.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Sampler
 from torch.utils.data import Dataset as TorchDataset
 
 from vsecore.data.noise import noise
@@ -100,8 +100,8 @@ def make_loader(
     workers: int = 0,
     rank: int = 0,
     world: int = 1,
-) -> DataLoader[Batch]:
-    """Make the loader of one epoch's batches.
+) -> "Loader":
+    """Make the loader of an epoch's batches; its `of_epoch` turns it to another epoch.
 
     "pairs": a batch is `batch_size` captions, each with its picture (B = C); an epoch is every caption once.
     "pictures": a batch is `batch_size` pictures, each once and with all its captions (C is usually 5 B).
@@ -179,27 +179,58 @@ def make_loader(
             f"{len(split.captions)}"
         )
 
-    if shuffle:
-        order = np.argsort(noise(seed, epoch, "order", np.arange(count)), kind="stable")
-    else:
-        order = np.arange(count)
-    joint = [order[first : first + batch_size] for first in range(0, count, batch_size)]
-    if drop_last and len(joint[-1]) < batch_size:
-        joint.pop()
-    if not 0 <= start <= len(joint):
-        raise ValueError(f"start is {start}: the epoch has {len(joint)} batches")
     maker = _BatchMaker(
         split, captions, mode, seed, epoch, element_drop, word_drop, negatives, rank=rank, world=world
     )
-    return DataLoader(
+    loader = Loader(
         maker,
         batch_size=None,  # an item is a whole batch
-        sampler=joint[start:],
+        sampler=_Order(count, batch_size, shuffle, seed, drop_last),
         num_workers=workers,
+        persistent_workers=workers > 0,
         pin_memory=torch.cuda.is_available(),
         # Its own generator: otherwise each epoch would advance the global one, and so change dropout.
         generator=torch.Generator().manual_seed(seed),
     )
+    return loader.of_epoch(epoch, start)
+
+
+class Loader(DataLoader[Batch]):
+    """The batches of one epoch, and then of another: its workers stay."""
+
+    sampler: "_Order"
+
+    def of_epoch(self, epoch: int, start: int = 0) -> "Loader":
+        """Turn to an epoch, of which `start` batches are skipped.
+
+        Raises:
+            ValueError: the epoch has fewer batches than that.
+        """
+        self.sampler.turn(epoch, start)
+        return self
+
+
+class _Order(Sampler[tuple[int, np.ndarray]]):
+    """The rows of each joint batch of an epoch, each with the epoch, on which what is dropped depends."""
+
+    def __init__(self, count: int, batch_size: int, shuffle: bool, seed: int, drop_last: bool) -> None:
+        self.count, self.batch_size, self.shuffle, self.seed = count, batch_size, shuffle, seed
+        self.batches = count // batch_size if drop_last else -(-count // batch_size)
+
+    def turn(self, epoch: int, start: int) -> None:
+        if not 0 <= start <= self.batches:
+            raise ValueError(f"start is {start}: the epoch has {self.batches} batches")
+        self.epoch, self.start = epoch, start
+
+    def __len__(self) -> int:
+        return self.batches - self.start
+
+    def __iter__(self) -> Iterator[tuple[int, np.ndarray]]:
+        order = np.arange(self.count)
+        if self.shuffle:
+            order = np.argsort(noise(self.seed, self.epoch, "order", order), kind="stable")
+        for batch in range(self.start, self.batches):
+            yield self.epoch, order[batch * self.batch_size :][: self.batch_size]
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,14 +241,18 @@ class _BatchMaker(TorchDataset[Batch]):
     captions: TokenizedCaptions
     mode: str
     seed: int
-    epoch: int
+    epoch: int  # of the batch at hand; an item names its own
     element_drop: float
     word_drop: float
     negatives: OfflineNegatives | None
     rank: int
     world: int
 
-    def __getitem__(self, joint: np.ndarray) -> Batch:
+    def __getitem__(self, item: tuple[int, np.ndarray]) -> Batch:
+        epoch, joint = item
+        return replace(self, epoch=epoch)._share_of(joint)
+
+    def _share_of(self, joint: np.ndarray) -> Batch:
         size = len(joint) // self.world
         mine = joint[self.rank * size : (self.rank + 1) * size] if self.world > 1 else joint
         captions, pairs = self._captions_of(mine), self.mode == "pairs"

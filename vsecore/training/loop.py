@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -51,11 +51,13 @@ class Event:
     epoch: int  # counted from 0
     step: int  # steps taken since the beginning
     system: System
-    learning_rate: float  # the learning rate of this step
-    terms: dict[str, Tensor]  # terms of the step's loss; reading one waits for the GPU
-    scores: Tensor  # (B, C) of the step's joint batch
-    positives: Tensor  # (B, C) bool, which of them belong together
-    metrics: dict[str, float] | None = None  # metrics of the dev split, when it is evaluated
+    learning_rate: float  # the learning rate of this step, or of the epoch's last one
+    # Of a step alone; an evaluation has none of them.
+    terms: dict[str, Tensor] = field(default_factory=dict)  # of the loss; reading one waits for the GPU
+    scores: Tensor = field(default_factory=lambda: torch.empty(0, 0))  # (B, C) of the joint batch
+    positives: Tensor = field(default_factory=lambda: torch.empty(0, 0, dtype=torch.bool))  # (B, C)
+    # Of an evaluation alone.
+    metrics: dict[str, float] | None = None  # metrics of the dev split
 
     @property
     def model(self) -> VSE:
@@ -165,8 +167,20 @@ def fit(
     system = system.to(accelerator.device)
     optimizer = make_optimizer(system, settings)
     dev_captions = TokenizedCaptions.encode(tokenizer, data.dev.captions)
-    batches = _Batches(recipe, data, tokenizer, negatives, seed, workers, accelerator)
-    steps_an_epoch = len(batches.of_epoch(0))
+    batches = make_loader(
+        data.train,
+        TokenizedCaptions.encode(tokenizer, data.train.captions),
+        settings.batch_size,
+        mode=settings.batches,
+        seed=seed,
+        element_drop=recipe.image.element_drop,
+        word_drop=recipe.text.word_drop,
+        negatives=negatives,
+        workers=workers,
+        rank=accelerator.process_index,
+        world=accelerator.num_processes,
+    )
+    steps_an_epoch = len(batches)
     schedule = make_schedule(optimizer, settings, steps_an_epoch)
     averaging = Averaging(system.model, settings.snapshots, steps_an_epoch)
     sources = {
@@ -190,6 +204,7 @@ def fit(
 
         while state.epoch < settings.epochs:
             loader = batches.of_epoch(state.epoch, start=state.batch)
+            rate = float(schedule.get_last_lr()[0])
             meter = LossMeter(state.loss_sums, accelerator.device)
             system.train()
             for batch in _shown(_timed(loader, state), state, steps_an_epoch, settings.epochs, accelerator):
@@ -206,12 +221,10 @@ def fit(
                 state.step, state.batch = state.step + 1, state.batch + 1
                 averaging.after_step(state.batch)
                 meter.add(terms, norm, state.step, rate)
-                terms = {name: term.detach() for name, term in terms.items()}
-                event = Event(
-                    "step", state.epoch, state.step, system, rate, terms, scored.scores, scored.positives
-                )
                 if callback:
-                    callback(event)
+                    terms = {name: term.detach() for name, term in terms.items()}
+                    at = ("step", state.epoch, state.step, system, rate)
+                    callback(Event(*at, terms=terms, scores=scored.scores, positives=scored.positives))
                 now = time.perf_counter()
                 due = state.step % save_every == 0 if save_every else now - saved > SAVE_SECONDS
                 if due and state.batch < averaging.begins:
@@ -224,14 +237,15 @@ def fit(
             model = averaging.finish(batches.of_epoch(state.epoch), accelerator.device)
             metrics = from_main_process(partial(evaluate_split, model, data.dev, dev_captions))
             state.history.append(_entry(state, rate, losses, metrics))
-            if state.best is state.history[-1]:
+            evaluated = Event("evaluated", state.epoch, state.step, system, rate, metrics=metrics)
+            if state.best["step"] == state.step:
                 run_folder.keep_best(model)
             state.epoch, state.batch, state.loss_sums = state.epoch + 1, 0, {}
             saved = time.perf_counter()
             state.seconds = before + saved - began
             run_folder.save(system, optimizer, state)
             if callback:
-                callback(replace(event, kind="evaluated", metrics=metrics))
+                callback(evaluated)
 
     model = accelerator.unwrap_model(shared, keep_fp32_wrapper=False).model
     model.load_state_dict(run_folder.best)
@@ -360,38 +374,6 @@ def _check_reached(folder: Path | None, state: State, epochs: int, steps: int) -
             f"{folder}: the checkpoint is at step {state.step}, epoch {state.epoch}, batch {state.batch}, "
             f"which a run of {epochs} epochs of {steps} steps never reaches: {AGAIN}"
         )
-
-
-class _Batches:
-    """This process's share of every epoch's batches; the captions are tokenised once."""
-
-    def __init__(
-        self,
-        recipe: Recipe,
-        data: Dataset,
-        tokenizer: Tokenizer,
-        negatives: OfflineNegatives | None,
-        seed: int,
-        workers: int,
-        accelerator: Accelerator,
-    ) -> None:
-        self.split = data.train
-        self.tokens = TokenizedCaptions.encode(tokenizer, data.train.captions)
-        self.options: dict[str, Any] = {
-            "batch_size": recipe.training.batch_size,
-            "mode": recipe.training.batches,
-            "seed": seed,
-            "element_drop": recipe.image.element_drop,
-            "word_drop": recipe.text.word_drop,
-            "negatives": negatives,
-            "workers": workers,
-            "rank": accelerator.process_index,
-            "world": accelerator.num_processes,
-        }
-
-    def of_epoch(self, epoch: int, start: int = 0) -> Any:
-        """Return the batches of an epoch, from `start` on."""
-        return make_loader(self.split, self.tokens, epoch=epoch, start=start, **self.options)
 
 
 def _entry(
