@@ -8,7 +8,7 @@ import torch
 from small import assert_resumes_with_the_same_bits, recipe, small_data
 
 from vsecore.data.batches import make_loader
-from vsecore.embedding import joined
+from vsecore.embedding import Embedding, joined
 from vsecore.recipes import get
 from vsecore.training import System
 
@@ -126,3 +126,21 @@ def test_evaluation_is_not_in_parts(monkeypatch):
     monkeypatch.setattr("vsecore.model.checkpoint", None)
     with torch.no_grad():
         system.model(batch, 2)
+
+
+@pytest.mark.parametrize("size", [None, 4])
+@pytest.mark.parametrize("name", ["vsepp_grid_gru", "scan_grid_gru"])
+def test_elements_that_nothing_reads_are_not_kept(monkeypatch, name, size):
+    """And they are dropped before anything makes float32 of them."""
+    system, batch = system_of(name)
+    system.embed_at_a_time, joined_elements = size, []
+    plain = Embedding.float
+
+    def watched(embedding):
+        joined_elements.append(embedding.elements)
+        return plain(embedding)
+
+    monkeypatch.setattr(Embedding, "float", watched)
+    monkeypatch.setattr(system.model, "scores", lambda v, t: torch.zeros(10, 10).requires_grad_())
+    system(batch, 1)
+    assert [found is not None for found in joined_elements] == [name == "scan_grid_gru"] * 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
@@ -44,7 +44,9 @@ class VSE(nn.Module):
 
     An encoder that holds a pretrained network keeps it in its attribute `backbone`; one that reads pictures
     says in its attribute `view` how to cut them; and a pool that predicts sets keeps the module that does so
-    in its attribute `predict`.
+    in its attribute `predict`. A caption encoder whose tower was trained with the pictures' says in
+    `pretrained_scale` and `pretrained_bias` what their similarities were multiplied by and shifted by, for
+    losses whose constructors take arguments of these names.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1.
     """
@@ -84,7 +86,9 @@ class VSE(nn.Module):
             elements, mask = (elements, mask) if reasoner is None else reasoner(elements, mask)
         return _pooled(self.text_pool, elements, mask)
 
-    def forward(self, batch: Batch, at_a_time: int | None = None) -> tuple[Embedding, Embedding]:
+    def forward(
+        self, batch: Batch, at_a_time: int | None = None, read: Collection[str] | None = None
+    ) -> tuple[Embedding, Embedding]:
         """Embed a batch: its B pictures and its C captions.
 
         Args:
@@ -94,12 +98,13 @@ class VSE(nn.Module):
                 backward pass embeds the part once more. So a batch of thousands fits into little memory, and
                 still compares all with all: the gradient is that of the whole batch. Dropout is drawn part by
                 part, and the same in both passes.
+            read: what is kept of an `Embedding`, see `Embedding.only`; None: everything.
 
         Source: Gao et al. 2021 (gradient caching); here by PyTorch's activation checkpointing, a part at a
         time.
         """
-        v = _in_parts(self.encode_pictures, batch.pictures, batch.picture_mask, at_a_time)
-        t = _in_parts(self.encode_captions, batch.tokens, batch.token_mask, at_a_time)
+        v = _in_parts(self.encode_pictures, batch.pictures, batch.picture_mask, at_a_time, read)
+        t = _in_parts(self.encode_captions, batch.tokens, batch.token_mask, at_a_time, read)
         return v, t
 
     def scores(self, v: Embedding, t: Embedding) -> Tensor:
@@ -143,16 +148,25 @@ class VSE(nn.Module):
 
 
 def _in_parts(
-    encode: Callable[[Tensor, Tensor | None], Embedding], items: Tensor, mask: Tensor | None, size: int | None
+    encode: Callable[[Tensor, Tensor | None], Embedding],
+    items: Tensor,
+    mask: Tensor | None,
+    size: int | None,
+    read: Collection[str] | None,
 ) -> Embedding:
     """Embed items (B, ...) with their mask (B, N), keeping the layers of `size` of them at once at most."""
+
+    def kept(items: Tensor, mask: Tensor | None) -> Embedding:
+        embedding = encode(items, mask)
+        return embedding if read is None else embedding.only(read)
+
     if size is None or len(items) <= size or not torch.is_grad_enabled():
-        return encode(items, mask)
+        return kept(items, mask)
     parts = []
     for start in range(0, len(items), size):
         rows = slice(start, start + size)
         own = None if mask is None else mask[rows]
-        parts.append(checkpoint(encode, items[rows], own, use_reentrant=False))
+        parts.append(checkpoint(kept, items[rows], own, use_reentrant=False))
     return joined(parts)
 
 

@@ -8,6 +8,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+"""The layers that normalise over a batch, and average what they find."""
+
 
 class ElementNorm(nn.BatchNorm1d):
     """`nn.BatchNorm1d` over the real elements of a batch of sets.

@@ -172,14 +172,18 @@ class _CaptionTower(nn.Module):
         self, weights: str, dim: int, vocabulary_size: int, architecture: Path | None = None
     ) -> None:
         super().__init__()
-        self.calibration: dict[str, float] = {}
-        """What the towers multiplied and shifted their similarities by, for losses that go on from there."""
+        self.pretrained_scale: float | None = None
+        """What the towers multiplied their similarities by, for losses that go on from there."""
+        self.pretrained_bias: float | None = None
+        """And what they added to them, if anything."""
         if architecture is None:
             folder = tower_folder(weights)
             model: Any = load_towers(folder, self.kind)
             longest = model.config.text_config.max_position_embeddings
             model.config.text_config.pad_token_id = TowerTokenizer(folder, longest).pad
-            self.calibration = calibration_of(model)
+            self.pretrained_scale = float(model.logit_scale.detach().exp())
+            if hasattr(model, "logit_bias"):
+                self.pretrained_bias = float(model.logit_bias.detach())
         else:
             model = _towers(read_config(architecture / "config.json", self.kind))
         text = model.config.text_config
@@ -440,14 +444,6 @@ def width_of(config: Any) -> int:
     if config.model_type == "clip":
         return int(config.projection_dim)
     return int(config.vision_config.hidden_size)
-
-
-def calibration_of(model: Any) -> dict[str, float]:
-    """Return the scale of similarities, and the bias if there is one, that the towers were trained with."""
-    found = {"pretrained_scale": float(model.logit_scale.detach().exp())}
-    if hasattr(model, "logit_bias"):
-        found["pretrained_bias"] = float(model.logit_bias.detach())
-    return found
 
 
 def check_dim(dim: int, width: int) -> None:

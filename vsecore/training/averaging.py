@@ -7,11 +7,11 @@ from itertools import islice
 from typing import cast
 
 from torch import device, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import AveragedModel, update_bn
 
 from vsecore.data.batches import Batch
 from vsecore.model import VSE
+from vsecore.normalisation import BATCH_NORMS
 
 REFRESHED_BY = 100
 """How many batches the statistics of batch normalisation are counted anew from."""
@@ -66,6 +66,6 @@ class Averaging:
         if self._average is None:
             return self.model
         average = cast(VSE, self._average.module)
-        if any(isinstance(module, _BatchNorm) for module in cast(nn.Module, average).modules()):
+        if any(isinstance(module, BATCH_NORMS) for module in cast(nn.Module, average).modules()):
             update_bn(islice(batches, REFRESHED_BY), average, where)
         return average

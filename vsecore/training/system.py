@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from vsecore.data.batches import Batch
 from vsecore.data.splits import Dataset
@@ -16,6 +15,7 @@ from vsecore.data.words import Tokenizer
 from vsecore.embedding import Embedding
 from vsecore.losses import LOSSES, Step
 from vsecore.model import VSE
+from vsecore.normalisation import BATCH_NORMS
 from vsecore.recipes import Recipe
 from vsecore.registry import names_read
 from vsecore.training.distributed import gather
@@ -68,7 +68,11 @@ class System(nn.Module):
         context: dict[str, Any] = {"dim": recipe.dim, "vocabulary_size": len(tokenizer)}
         if data.train.targets is not None:
             context["target_dim"] = data.train.targets.shape[1]
-        context |= getattr(model.text_encoder, "calibration", {})
+        for name in (
+            "pretrained_scale",
+            "pretrained_bias",
+        ):  # only towers that were trained together have them
+            context[name] = getattr(model.text_encoder, name, None)
         losses = {}
         for part in recipe.losses:
             if LOSSES.takes(part.name, "target_dim") and "target_dim" not in context:
@@ -92,19 +96,21 @@ class System(nn.Module):
         if self.frozen_epochs:  # a weight without a gradient is not moved, not even by weight decay
             for weight in self._thawing:
                 weight.requires_grad_(epoch >= self.frozen_epochs)
-        pairs = [self.model(part, self.embed_at_a_time) for part in (batch, *(batch.offline or ()))]
+        read = set(self.model.compares).union(*(names_read(loss) for loss in self.losses.values()))
+        parts = (batch, *(batch.offline or ()))
+        pairs = [self.model(part, self.embed_at_a_time, read) for part in parts]
         with torch.autocast(batch.tokens.device.type, enabled=False):
-            step = self._step(batch, pairs, epoch)
+            step = self._step(batch, pairs, epoch, "tokens" in read)
             terms = {name: self.weights[name] * _term(name, loss, step) for name, loss in self.losses.items()}
         return terms, Scored(step.scores.detach(), step.positives)
 
-    def _step(self, batch: Batch, pairs: list[tuple[Embedding, Embedding]], epoch: int) -> Step:
+    def _step(
+        self, batch: Batch, pairs: list[tuple[Embedding, Embedding]], epoch: int, with_tokens: bool
+    ) -> Step:
         """Join the embedded shares of all processes to one batch, with gradient."""
-        read = set(self.model.compares).union(*(names_read(loss) for loss in self.losses.values()))
         shares = batch.shares or None  # captions in each process; pictures are shared evenly
         (v, t), *offline = [
-            (_joint(v.float(), read, None), _joint(t.float(), read, shares if place == 0 else None))
-            for place, (v, t) in enumerate(pairs)
+            (_joint(v, None), _joint(t, shares if place == 0 else None)) for place, (v, t) in enumerate(pairs)
         ]
         rows, owners = gather(batch.picture_rows), gather(batch.owner_rows, shares)
         return Step(
@@ -117,8 +123,8 @@ class System(nn.Module):
             batch=batch,
             similarity=self.model.similarity,
             epoch=epoch,
-            tokens=gather(batch.tokens, shares) if "tokens" in read else None,
-            token_mask=gather(batch.token_mask, shares) if "tokens" in read else None,
+            tokens=gather(batch.tokens, shares) if with_tokens else None,
+            token_mask=gather(batch.token_mask, shares) if with_tokens else None,
         )
 
 
@@ -132,7 +138,7 @@ class Scored:
 
 def _refuse_batch_normalisation(model: VSE, embed_at_a_time: int) -> None:
     for name, module in model.named_modules():
-        if isinstance(module, _BatchNorm):
+        if isinstance(module, BATCH_NORMS):
             raise ValueError(
                 f"training.embed_at_a_time is {embed_at_a_time}, and {name} normalises over the batch, which "
                 "must be there at once: set it to none, or choose a recipe without batch normalisation"
@@ -143,31 +149,18 @@ def _term(name: str, loss: nn.Module, step: Step) -> Tensor:
     """Return the value of a loss after checking that it can be minimised."""
     try:
         term = loss(step)
-    except (AttributeError, _NotThere, TypeError) as error:
-        if "NoneType" not in str(error) and not isinstance(error, _NotThere):
-            raise
-        raise ValueError(
-            f"loss {name!r} uses something that it did not ask for ({error}): if that is a field of an "
-            'Embedding, name it in the attribute `reads` of the class, such as reads = ("elements",)'
-        ) from error
+    except Exception as error:
+        error.add_note(
+            f"in loss {name!r}, whose `reads` is {names_read(loss)}: what neither a loss nor the similarity "
+            'names there, such as reads = ("elements",), is not kept of an Embedding'
+        )
+        raise
     if not isinstance(term, Tensor) or term.ndim:
         found = f"a tensor {tuple(term.shape)}" if isinstance(term, Tensor) else repr(term)
         raise ValueError(f"loss {name!r} returned {found}: wanted a scalar tensor")
     return term
 
 
-def _joint(embedding: Embedding, read: set[str], shares: tuple[int, ...] | None) -> Embedding:
-    """Gather the rows of all processes, but only of the tensors that are read."""
-    joint = embedding.only(read).map(lambda tensor: gather(tensor, shares))
-    return replace(joint, extra=_Extra(joint.extra))
-
-
-class _NotThere(KeyError):
-    """A loss looked for something that its step does not hold."""
-
-
-class _Extra(dict[str, Tensor]):
-    """What heads return besides vectors and elements; asking for a missing name raises `_NotThere`."""
-
-    def __missing__(self, name: str) -> Tensor:
-        raise _NotThere(name)
+def _joint(embedding: Embedding, shares: tuple[int, ...] | None) -> Embedding:
+    """Gather the rows of all processes, in float32."""
+    return embedding.float().map(lambda tensor: gather(tensor, shares))
