@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import pickle
 import shutil
 import signal
 import socket
@@ -15,7 +16,7 @@ import warnings
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import accelerate.utils
 import numpy as np
@@ -32,6 +33,8 @@ from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.word_pieces import BERTTokenizer
+from vsecore.encoders import TEXT_ENCODERS
+from vsecore.encoders.words import BiGRUEncoder
 from vsecore.evaluation import evaluate
 from vsecore.losses import LOSSES
 from vsecore.model import VSE
@@ -1070,27 +1073,38 @@ def test_weights_that_overflow_end_a_run_whose_loss_stays_finite(tmp_path):
     assert not (tmp_path / checkpoints.CHECKPOINT).exists()
 
 
-def test_a_loss_that_does_not_say_what_it_reads_is_told(monkeypatch):
-    class Secretive(torch.nn.Module):
+@pytest.mark.parametrize(
+    ("mistake", "kind"),
+    [
+        (lambda step: step.v.elements.mean(), AttributeError),  # which nothing reads
+        (lambda step: step.v.extra["slots"].mean(), KeyError),
+        (lambda step: {"a": step.scores.mean()}["b"], KeyError),
+        (lambda step: None.mean(), AttributeError),  # nothing to do with what is read
+        (lambda step: step.scores.mean() + None, TypeError),
+    ],
+)
+def test_a_mistake_in_a_loss_is_the_losses_own_error_with_a_note_on_what_it_reads(monkeypatch, mistake, kind):
+    class Mistaken(torch.nn.Module):
         def forward(self, step):
-            return step.v.elements.mean()
+            return mistake(step)
 
-    monkeypatch.setitem(LOSSES._entries, "secretive", Secretive)
-    with pytest.raises(ValueError, match=r"loss 'secretive' uses something that it did not ask for.*reads"):
-        train(recipe(losses=["triplet", "secretive"]))
-    monkeypatch.setattr(Secretive, "forward", lambda self, step: step.v.extra["slots"].mean())
-    with pytest.raises(ValueError, match=r"uses something that it did not ask for \('slots'\)"):
-        train(recipe(losses=["triplet", "secretive"]))
+    monkeypatch.setitem(LOSSES._entries, "mistaken", Mistaken)
+    with pytest.raises(kind) as caught:
+        train(recipe(losses=["triplet", "mistaken"]))
+    assert "'mistaken'" in caught.value.__notes__[0] and "reads" in caught.value.__notes__[0]
+    assert caught.traceback[-1].name == "<lambda>"
 
 
-def test_a_lookup_that_fails_within_a_loss_is_the_losses_own_error(monkeypatch):
-    class Forgetful(torch.nn.Module):
-        def forward(self, step):
-            return {"a": step.scores.mean()}["b"]
+def test_a_caption_encoder_gives_losses_its_scale_and_nothing_else(monkeypatch):
+    class Trained(BiGRUEncoder):
+        pretrained_scale, calibration = 33.0, MappingProxyType({"margin": 0.9})
 
-    monkeypatch.setitem(LOSSES._entries, "forgetful", Forgetful)
-    with pytest.raises(KeyError, match="b"):
-        train(recipe(losses=["triplet", "forgetful"]))
+    monkeypatch.setitem(TEXT_ENCODERS._entries, "gru", Trained)
+    data, a_recipe = small_data(), recipe(losses=["triplet", "sigmoid"])
+    losses = System.build(a_recipe, data, a_recipe.tokenizer(data.train.captions)).losses
+    assert losses["triplet"].margin == 0.2
+    assert losses["sigmoid"].log_scale.item() == pytest.approx(math.log(33))
+    assert losses["sigmoid"].bias.item() == -10
 
 
 def test_a_run_with_a_loss_of_ones_own_says_what_it_needs(copied):
@@ -1101,23 +1115,41 @@ def test_a_run_with_a_loss_of_ones_own_says_what_it_needs(copied):
     refused(copied, "recipe: losses: loss 'mine' is unknown.*must be registered first")
 
 
-def test_an_error_of_the_main_process_ends_all(monkeypatch):
+class Unsendable(Exception):
+    def __init__(self, one, other):
+        super().__init__(f"{one} {other}")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (BlockingIOError("taken"), BlockingIOError),
+        (KeyboardInterrupt("taken"), KeyboardInterrupt),
+        (SystemExit("taken"), SystemExit),
+        (Unsendable("taken", "twice"), RuntimeError),
+    ],
+)
+def test_an_error_of_the_main_process_ends_all(monkeypatch, error, kind):
     sent = []
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    monkeypatch.setattr(accelerate.utils, "broadcast_object_list", lambda shared: sent.append(list(shared)))
+    monkeypatch.setattr(
+        accelerate.utils, "broadcast_object_list", lambda shared: sent.append(pickle.dumps(shared))
+    )
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
 
     def work():
-        raise BlockingIOError("taken")
+        raise error
 
-    with pytest.raises(BlockingIOError, match="taken"):
+    with pytest.raises(kind, match="taken"):
         processes.from_main_process(work)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
     monkeypatch.setattr(
-        accelerate.utils, "broadcast_object_list", lambda shared: shared.__setitem__(slice(None), sent[0])
+        accelerate.utils,
+        "broadcast_object_list",
+        lambda shared: shared.__setitem__(slice(None), pickle.loads(sent[0])),
     )
-    with pytest.raises(BlockingIOError, match="taken"):
+    with pytest.raises(kind, match="taken"):
         processes.from_main_process(work)
 
 

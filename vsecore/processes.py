@@ -1,5 +1,6 @@
 """One piece of work, shared by the processes that `accelerate launch` or `torchrun` has started."""
 
+import copy
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +12,11 @@ import torch.distributed as dist
 
 T = TypeVar("T")
 
-PATIENCE = timedelta(days=1)
-"""How long the others wait for one process, which may mine the negatives of COCO or verify rows meanwhile."""
+PATIENCE = timedelta(hours=6)
+"""How long the others wait for one process, which may mine the negatives of COCO or verify rows meanwhile.
+
+That takes minutes, or hours if the model compares elements; both go on where they stopped if it takes longer.
+"""
 
 
 def from_main_process(work: Callable[[], T]) -> T:
@@ -29,13 +33,22 @@ def from_main_process(work: Callable[[], T]) -> T:
     if dist.get_rank() == 0:
         try:
             shared[0] = work()
-        except Exception as error:  # raised below, in every process
-            shared[1] = error
+        except BaseException as error:  # raised below, in every process: after Ctrl-C too, none may wait
+            shared[1] = _portable(error)
     broadcast_object_list(shared)
     result, failed = shared
-    if isinstance(failed, Exception):
+    if failed is not None:
         raise failed
     return cast(T, result)
+
+
+def _portable(error: BaseException) -> BaseException:
+    """Return an error, or one with its message if it cannot be sent to other processes."""
+    try:
+        copy.deepcopy(error)  # made anew from its arguments, as in another process
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
+    return error
 
 
 @dataclass(frozen=True)
