@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.embedding import Embedding
@@ -910,3 +911,18 @@ def test_the_first_round_counts_in_the_hash_and_only_where_it_differs():
     assert len({recipe.override(change).hash() for change in changes}) == 4
     same = {"first_round.texts": "300", "first_round.losses.triplet.margin": 0.2}
     assert recipe.override(same).hash() == recipe.hash()
+
+
+def test_a_part_whose_constructor_reads_numbers_is_tried_too(monkeypatch):
+    class Picky(nn.Module):
+        def __init__(self, least: float = 1.0) -> None:
+            super().__init__()
+            if float(torch.rand(9).sum()) < least:
+                raise ValueError("least is too much")
+
+    monkeypatch.setitem(POOLS._entries, "picky", Picky)
+    before = torch.get_rng_state()
+    changed = get("vsepp_grid_gru").override({"image.pool": "picky", "image.pool.least": 0.5})
+    with pytest.raises(ValueError, match=r"image\.pool: least is too much"):
+        changed.override({"image.pool.least": 10.0})
+    assert torch.equal(torch.get_rng_state(), before)

@@ -38,8 +38,6 @@ LARGEST = 2**16
 """The largest whole number allowed as an option of a part: no real width or count comes near it."""
 DEEPEST = 256
 """The most layers that a part may have."""
-_ACCEPTED: set[tuple[Any, str, int]] = set()
-"""Parts that were built once, with their options and width: one trial is enough."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -200,16 +198,16 @@ class Recipe:
             )
 
     def _try(self, registry: Registry, part: Part) -> None:
-        """Build a part once, without using memory, to see whether its constructor accepts the options."""
-        key = (registry[part.name], repr(sorted(part.options.items())), self.dim)
-        if key in _ACCEPTED:
-            return
+        """Build a part to see whether its constructor accepts the options; this draws no random numbers."""
+        build = functools.partial(
+            registry.build, part.name, part.options, dim=self.dim, target_dim=8, vocabulary_size=8
+        )
         try:
-            with torch.device("meta"):  # draws nothing from the generator either
-                registry.build(part.name, part.options, dim=self.dim, target_dim=8, vocabulary_size=8)
-        except RuntimeError:
-            pass  # the constructor reads values, and on this device there are none
-        _ACCEPTED.add(key)
+            with torch.device("meta"):  # uses no memory
+                build()
+        except RuntimeError:  # it reads values, and on this device there are none
+            with torch.random.fork_rng(devices=[]):
+                build()
 
     def _parts(self) -> list[tuple[tuple[str | int, ...], Registry, Part]]:
         """Yield every part with its place in what `to_dict` writes, and the registry that knows it."""
