@@ -1,10 +1,15 @@
 import json
+import re
+import resource
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from vsecore.data import files
+from vsecore.training import checkpoints
 
 
 def test_a_file_appears_whole(tmp_path: Path) -> None:
@@ -32,6 +37,33 @@ def test_others_may_read_what_is_written(tmp_path: Path) -> None:
     with files.write_atomically(atomic) as file:
         file.write(b"")
     assert stat.S_IMODE(atomic.stat().st_mode) == stat.S_IMODE(usual.stat().st_mode)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "npy", "npz", "safetensors"])
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, kind: str) -> None:
+    """Files that may not grow any more stand in for the disk."""
+    numbers, target = np.zeros(9999), tmp_path / f"numbers.{kind}"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(OSError, match=re.escape(str(target))):
+            if kind == "safetensors":
+                checkpoints.save(target, {"numbers": torch.from_numpy(numbers)}, {})
+            with files.write_atomically(target) as file:
+                if kind == "bytes":
+                    file.write(numbers.tobytes())
+                else:
+                    (np.save if kind == "npy" else np.savez)(file, numbers)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_others_may_read_a_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    checkpoints.save(tmp_path / "weights", {"numbers": torch.zeros(3)}, {})
+    usual, written = ((tmp_path / name).stat().st_mode for name in ("usual", "weights"))
+    assert stat.S_IMODE(written) == stat.S_IMODE(usual)
 
 
 def test_a_mode_that_is_neither_is_refused(tmp_path: Path) -> None:

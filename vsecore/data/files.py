@@ -1,5 +1,6 @@
 """Where files go, how they are written, and how long work shows its progress."""
 
+import errno
 import hashlib
 import importlib.metadata
 import os
@@ -42,6 +43,7 @@ def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
     Raises:
         ValueError: another mode.
+        OSError: the disk is full, or fails; the error names `path`, also where a library's does not.
 
     Example:
         >>> with write_atomically(folder / "words.json", "w") as file:
@@ -60,6 +62,10 @@ def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
+    except OSError as error:
+        if type(error) is not OSError or error.filename is not None:  # a full disk has no type of its own
+            raise
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import random
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -67,8 +68,13 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     text = json.dumps(facts)
     metadata = {"facts": text, "digest": _digest(written, text)}
     with write_atomically(path) as file:
-        safetensors.torch.save_file(written, file.name, metadata)
-        with Path(file.name).open("rb") as whole:  # safetensors has put a new file in its place
+        usual = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        try:
+            safetensors.torch.save_file(written, file.name, metadata)
+        except SafetensorError as error:
+            raise OSError(" ".join(str(error).split())) from error
+        with Path(file.name).open("rb") as whole:  # safetensors has put a new file in its place, for us alone
+            os.fchmod(whole.fileno(), usual)
             os.fsync(whole.fileno())
 
 
