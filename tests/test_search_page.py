@@ -77,6 +77,13 @@ def test_thumbnails_are_small_and_are_made_once(client: TestClient, index: Index
     kept = index.store.folder / "thumbnails" / digest[:2] / f"{digest}.jpg"
     assert kept.read_bytes() == answer.content
     assert Image.open(io.BytesIO(client.get(f"/large/{number}.jpg").content)).size == (900, 300)
+    kept.touch()
+    before = kept.stat().st_mtime_ns
+    assert client.get(f"/small/{number}.jpg").content == answer.content
+    assert kept.stat().st_mtime_ns == before
+    for damaged in (b"", answer.content[: len(answer.content) // 2], bytes(range(256)) * 9):
+        kept.write_bytes(damaged)
+        assert client.get(f"/small/{number}.jpg").content == answer.content == kept.read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,10 @@ class Thumbnails:
             ValueError: the picture cannot be read.
         """
         kept = None if self.folder is None else self.folder / digest[:2] / f"{digest}.jpg"
-        if kept is not None and kept.is_file():
-            return kept.read_bytes()
+        if kept is not None:
+            with contextlib.suppress(ValueError):  # it is missing or damaged: it is made again
+                open_picture(kept)
+                return kept.read_bytes()
         made = jpeg(path, SIDE)
         if kept is not None:
             with contextlib.suppress(OSError), write_atomically(kept) as file:  # it may not be ours to write
