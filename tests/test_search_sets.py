@@ -106,6 +106,15 @@ def test_a_quantised_index_finds_most_of_what_the_exact_one_does() -> None:
     assert recall(exact, exact) == 1
 
 
+def test_the_codebooks_of_a_quantised_index_are_learned_from_the_examples() -> None:
+    """So queries of another kind than the vectors can be among them."""
+    pictures, others = clustered(500, 0), np.roll(clustered(500, 1), 1) ** 3
+    queries = clustered(50, 2)
+    own, foreign = (top(quantised("PQ8x4", pictures, some), queries) for some in (pictures, others))
+    exact = top(flat(pictures), queries)
+    assert not np.array_equal(own, foreign) and recall(own, exact) > recall(foreign, exact)
+
+
 def test_vectors_that_faiss_cannot_take_are_refused() -> None:
     with pytest.raises(ValueError, match=r"float64.*wanted float32"):
         flat(np.zeros((3, 4)))

@@ -18,6 +18,7 @@ from vsecore.data.extraction import extract
 from vsecore.data.features import open_precomp
 from vsecore.data.karpathy import load_karpathy
 from vsecore.data.splits import Split
+from vsecore.recipes import Recipe
 from vsecore.scenes.backbones import find_backbone
 from vsecore.search import Engine
 from vsecore.search.tuning import SPLITS, check_overfit, read_captions, refuse_collapse, tune
@@ -213,6 +214,25 @@ def test_pairs_that_cannot_be_learned_by_heart_end_the_work(engine: Engine) -> N
     split = Split("train", features, captions, np.arange(20), [f"{row}.png" for row in range(20)])
     with pytest.raises(ValueError, match=r"overfit check: after 3 epochs on 20 pairs"):
         check_overfit(rows[1], split, rows[0], None, epochs=3)
+
+
+def test_the_overfit_check_judges_the_model_and_no_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is anything left out, so that what it says is what the model can learn."""
+    asked = []
+
+    def watched(plain: Recipe, *_: object, **__: object) -> None:
+        asked.append(plain)
+
+    monkeypatch.setattr("vsecore.search.tuning.fit", watched)
+    learner = recipe(
+        training__snapshots=5, training__warmup_steps=9, text__word_drop=0.2, image__element_drop=0.2
+    )
+    train_split = small_data().train
+    with pytest.raises(ValueError, match="overfit check"):
+        check_overfit(learner, train_split, learner.tokenizer(train_split.captions), None, epochs=3)
+    settings = asked[0].training
+    assert (settings.snapshots, settings.warmup_steps, settings.epochs) == (0, 0, 3)
+    assert asked[0].text.word_drop == asked[0].image.element_drop == 0
 
 
 def test_a_collapsed_model_is_refused_by_name() -> None:
