@@ -1,7 +1,7 @@
 """Run the stored notebooks as other processors would: other instructions, other threads, other last digits.
 
-`python tests/processors.py` runs `pytest --nbval` under each setting and says what failed. This machine stands
-for a processor with AVX2, for one with SSE4 alone, and for one with more threads; and, since a rounding
+`python tests/processors.py` runs `pytest --nbval` under each setting and says what failed. This machine
+stands for a processor with AVX2, for one with SSE4 alone, and for one with more threads. And since a rounding
 error is all that tells one machine's training from another's, initial weights multiplied by
 1 + 1e-7 * noise stand for as many further machines as are asked for.
 """
