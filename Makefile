@@ -29,7 +29,7 @@ TORCH ?= $(HAS)
 # The two builds have the same version, so that one would be taken for the other.
 EXCHANGE := $(if $(filter $(TORCH),$(HAS)),,--reinstall-package torch --reinstall-package torchvision)
 
-.PHONY: help course test lint units notebooks book browser pages pdf lab learner grade format lock mutants battery clean other-torch
+.PHONY: help course test lint units notebooks book browser pages pdf lab learner grade format lock mutants battery processors clean other-torch
 
 help:  ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -130,6 +130,9 @@ mutants: $(INSTALLED)  ## Break the code in one place at a time, and list what n
 battery: $(INSTALLED)  ## Damage files of every kind, and kill work at random moments (ten minutes).
 	VSECORE_BATTERY=$(DAMAGES) $(BIN)/python -m pytest -q -s tests/test_damage.py
 	$(BIN)/python tests/battery/kills.py
+
+processors: $(INSTALLED)  ## Run the stored notebooks as other processors would (two hours).
+	$(BIN)/python tests/processors.py
 
 clean:  ## Remove what was built (not the environment, the cache, nor what learners work in).
 	rm -rf book/_build mutants
