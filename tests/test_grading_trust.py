@@ -393,12 +393,12 @@ from vsecore.course.checks import check, exercise
 from vsecore.similarity import cosine
 
 @exercise("00.search")
-def search(v, query, k, similarity=cosine):
-    return similarity(v, query[None])[:, 0].topk(k).indices
+def search(v, query, k):
+    return cosine(v, query[None])[:, 0].topk(k).indices
 """
 
 
-def test_what_carries_the_package_is_refused_and_the_cells_below_go_on_with_a_right_function(
+def test_what_uses_the_package_is_refused_and_the_cells_below_go_on_with_a_right_function(
     tmp_path: Path,
 ) -> None:
     use = "import torch\nprint('found', search(torch.eye(3), torch.tensor([0.0, 1, 0]), 1))"

@@ -2,10 +2,8 @@
 
 import nbformat
 import pytest
-import torch
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-import vsecore.pooling
 from vsecore.course import checks
 from vsecore.course.checks import EXERCISES, check, exercise
 from vsecore.course.checks.borrowed import borrowed, is_stub
@@ -13,7 +11,6 @@ from vsecore.course.checks.exercise import NOT_ANSWERED, Exercise, Trial, judge_
 from vsecore.course.grading.learner import learner_copy
 from vsecore.course.grading.parts import key_of, without_marks, without_parts
 from vsecore.course.grading.plain import plain_markdown
-from vsecore.pooling import KMaxPool
 
 SOLVED = """\
 from vsecore.course.checks import exercise
@@ -126,36 +123,7 @@ def test_what_was_left_empty_is_not_answered():
         assert not is_stub(answer)
 
 
-def by_import(x, mask, k):
-    return KMaxPool(k)(x, mask)
-
-
-def by_module(x, mask, k):
-    return vsecore.pooling.KMaxPool(k)(x, mask)
-
-
-def by_import_inside(x, mask, k):
-    from vsecore.pooling import KMaxPool as Mine
-
-    return Mine(k)(x, mask)
-
-
-def by_helper(x, mask, k):
-    return by_import(x, mask, k)
-
-
-class ByClass(torch.nn.Module):
-    def forward(self, x, mask, k):
-        return KMaxPool(k)(x, mask)
-
-
-@pytest.mark.parametrize("answer", [by_import, by_module, by_import_inside, by_helper, ByClass])
-def test_what_the_package_does_is_no_answer(answer):
-    judgement = judge_answer(EXERCISES["10.kmax"], answer)
-    assert judgement.points == 0 and "which does the work already" in judgement.message
-
-
-def test_nor_is_what_the_notebook_defined_above():
+def test_what_the_notebook_defined_above_is_no_answer():
     trial = Trial(lambda answer: answer(1) == 2, "Twice.")
     task = Exercise("Double it", "code", 1, (trial,), defined_above=("twice",))
     assert judge_answer(task, lambda x: x + x).passed

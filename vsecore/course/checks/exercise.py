@@ -1,8 +1,9 @@
 """How an answer is judged: trials, easiest first, each with a hint for those who fail it.
 
-Any right answer passes, however it is written: trials look at what an answer does, never at how. Only an
-answer that leaves the work to the package, or to a function of the notebook or of another library that
-already does it, is refused (see `borrowed`).
+Any right answer passes, however it is written: trials look at what an answer does, never at how. So what it
+returns may be an array, or lists, or of another dtype: it is first brought into the form of the right answer.
+Only an answer that leaves the work to the package, or to a function of the notebook or of another library
+that already does it, is refused (see `borrowed`).
 
 An answer that still holds the dots of the handed-out cell is not answered rather than wrong: it is dots, or a
 function that does nothing, gives dots back, or stops because it tried to work with them.
@@ -10,11 +11,16 @@ function that does nothing, gives dots back, or stops because it tried to work w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from traceback import walk_tb
 from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from vsecore.course.checks.borrowed import borrowed, holds_dots, is_stub
 
@@ -56,8 +62,6 @@ class Exercise:
             already does the work.
         instead: functions and classes of other libraries that an answer may not use, since they already do
             the work; by their names, such as "GRUCell".
-        may_call: references of earlier exercises that the answer builds on: they stand in where the learner's
-            own answers failed.
         message: what is said of a right answer.
         caller: for an answer that takes networks or an optimizer, which cannot pass between processes. Given
             the answer and plain values it builds them, calls the answer and returns plain values. The trials
@@ -74,7 +78,6 @@ class Exercise:
     reference: Callable[..., Any] | None = None
     defined_above: tuple[str, ...] = ()
     instead: tuple[str, ...] = ()
-    may_call: tuple[Callable[..., Any], ...] = ()
     message: str = "Right."
     caller: Callable[..., Any] | None = None
 
@@ -116,7 +119,7 @@ def judge_answer(task: Exercise, answer: Any) -> Judgement:
     """Judge an answer that lies here: is there one, is it the learner's own, how far does it get?"""
     if is_stub(answer):
         return not_answered(task, answer)
-    if helper := borrowed(answer, task.defined_above, task.instead, task.may_call):
+    if helper := borrowed(answer, task.defined_above, task.instead):
         return refused(task, helper)
     return judge_by_trials(task, partial(task.caller, answer) if task.caller else answer)
 
@@ -141,7 +144,8 @@ def judge_by_trials(task: Exercise, answer: Any) -> Judgement:
     """Run an exercise's trials in their order and say how far the answer gets."""
     possible = len(task.trials)
     if callable(answer):
-        answer = _stopped_by_dots(answer)
+        right = partial(task.caller, task.reference) if task.caller else task.reference
+        answer = _stopped_by_dots(_in_the_right_form(answer, right) if right else answer)
     for points, trial in enumerate(task.trials):
         passed, trouble = _tried(trial, answer)
         if isinstance(trouble, _DotsLeftError):
@@ -162,6 +166,46 @@ RUN_ABOVE = (
 def near(answer: Any, value: float, tolerance: float = 1e-4) -> bool:
     """Whether a number, or a tensor of one number, is this value up to rounding."""
     return abs(float(answer) - value) < tolerance
+
+
+def _in_the_right_form(answer: Callable[..., Any], right: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose results have the form of the right one's, so that trials compare numbers alone."""
+
+    def formed(*arguments: Any) -> Any:
+        result = answer(*arguments)
+        given = {part.dtype for part in arguments if isinstance(part, Tensor)}
+        if holds_dots(result) or _is_usual(result, given) or any(map(callable, arguments)):
+            return result
+        return _formed(result, right(*arguments))
+
+    return formed
+
+
+def _is_usual(result: Any, given: Collection[torch.dtype]) -> bool:
+    """Whether a result is a tensor, or several, of a dtype that was given, and stays as it is."""
+    parts = result if isinstance(result, tuple) else (result,)
+    return all(isinstance(part, Tensor) and part.dtype in given for part in parts)
+
+
+def _formed(result: Any, expected: Any) -> Any:
+    """A result in the form of the expected one, if it can be read so."""
+    if isinstance(expected, tuple | list) and isinstance(result, tuple | list):
+        if len(result) == len(expected):
+            return type(result)(_formed(*parts) for parts in zip(result, expected, strict=True))
+    elif isinstance(expected, Tensor):
+        with suppress(TypeError, ValueError, RuntimeError):
+            made = _tensor(result)
+            if made.dtype != torch.bool and made.is_floating_point() <= expected.is_floating_point():
+                return made.to(expected.dtype)
+            return made
+    return result
+
+
+def _tensor(value: Any) -> Tensor:
+    """A tensor of numbers, an array, or lists of such; a list of tensors keeps their gradients."""
+    if isinstance(value, tuple | list) and any(isinstance(part, tuple | list | Tensor) for part in value):
+        return torch.stack([_tensor(part) for part in value])
+    return value if isinstance(value, Tensor) else torch.as_tensor(np.array(value))
 
 
 class _DotsLeftError(Exception):
@@ -209,17 +253,33 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
+_NO_GRADIENT = (
+    "A gradient has to reach the arguments, and NumPy arrays, lists and plain numbers carry none: stay with "
+    "torch's operations."
+)
+_GRADIENT_LOST = {
+    "in-place operation": "Your code writes into one of its arguments, which a gradient has to reach. Write "
+    "into a copy instead: `x = x.clone()`.",
+    "Can't call numpy()": _NO_GRADIENT,
+    "does not require grad and": _NO_GRADIENT,
+}
+"""What torch says where a gradient is lost, and what to tell the learner."""
+
+
 def _advice(task: Exercise, trial: Trial, answer: Any, trouble: Exception | None) -> str:
     """What to tell a learner whose answer fails a trial: what stopped it, if anything did; where to look."""
     known = [mistake.hint for mistake in task.mistakes if _tried(mistake, answer)[0]]
     hint = known[0] if known else trial.hint
     if trouble is None:
         return hint
+    meant = next((meant for said, meant in _GRADIENT_LOST.items() if said in str(trouble)), "")
     what = ": ".join(filter(None, (type(trouble).__name__, str(trouble).rstrip("."))))
     if not callable(answer):
         return f"Your answer could not be read: {what}. {hint}"
     if all(frame.f_code is not _call.__code__ for frame, _ in walk_tb(trouble.__traceback__)):
-        return f"{hint} (What your code returned could not be used: {what}.)"
+        return f"{hint} ({meant or f'What your code returned could not be used: {what}.'})"
+    if meant and not known:
+        return meant
     if known:
         return f"Your code stopped with {what}. {hint}"
     return f"Your code stopped with {what}. (The hint of this trial, which may not be the reason: {hint})"

@@ -69,7 +69,7 @@ def _of_function(task: Exercise, answer: Distant, filed: Filed) -> Judgement:
 def _source(function: Callable[..., Any]) -> str:
     """A function's code and what it uses of other modules, as the arguments of `inside.made_from`."""
     imports = {}
-    for name in names_in(function.__code__)[0]:
+    for name in names_in(function.__code__):
         used = function.__globals__.get(name)
         if isinstance(used, ModuleType):
             imports[name] = used.__name__
