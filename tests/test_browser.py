@@ -64,6 +64,9 @@ TOO_WIDE = """() => {
   const over = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   return over > 0 ? [`the page is ${over} pixels wider than the window`] : [];
 }"""
+OVERLAPPING = """() => [...document.querySelectorAll("td, th")]
+  .filter((cell) => cell.scrollWidth > cell.clientWidth + 1 && cell.checkVisibility())
+  .map((cell) => `${cell.textContent.trim()} is wider than its cell`)"""
 PICTURES = """() => [...document.images]
   .filter((image) => !(image.complete && image.naturalWidth > 0 && image.alt.trim()))
   .map((image) => `${image.src.slice(0, 200)} alt=${JSON.stringify(image.alt)}`)"""
@@ -139,7 +142,7 @@ def test_a_page_is_whole_and_open_to_everyone_with_no_network(name: str, reader:
         reader.evaluate(UNFOLD)
         for view in VIEWS:
             show(reader, view)
-            for question in (TOO_WIDE, PICTURES, FORMULAS, UNSET, WIDGETS):
+            for question in (TOO_WIDE, OVERLAPPING, PICTURES, FORMULAS, UNSET, WIDGETS):
                 complaints += [f"{view}: {answer}" for answer in reader.evaluate(question)]
         complaints += violations(reader)
     assert not complaints
@@ -269,3 +272,16 @@ def test_the_first_thing_on_the_first_notebooks_page_is_a_search(page: Page) -> 
         page.get_by_text("nearest pictures for “a green tree in the park”").wait_for()
         assert page.locator(".live-results img").count() == 8
     assert not complaints
+
+
+def test_the_answer_to_an_exercise_is_folded_and_opens_by_mouse_and_keyboard(page: Page) -> None:
+    page.goto((HTML / "notebooks" / "04_learning_to_rank.html").as_uri())
+    settle(page)
+    answers = page.locator("details", has=page.get_by_text("Show the answer"))
+    first, second = answers.nth(0), answers.nth(1)
+    assert not first.locator("pre").is_visible()
+    first.locator("summary").click()
+    second.locator("summary").press("Enter")
+    for answer in (first, second):
+        assert "check" in answer.locator("pre").inner_text() or "@exercise" in answer.inner_text()
+    assert page.locator(".cell_input pre:visible", has_text="# end of your part").count() <= 2

@@ -223,6 +223,11 @@ def test_an_answer_that_cannot_be_read_is_no_code_that_stopped() -> None:
     assert "could not be read" in message and "code stopped" not in message
 
 
+def test_a_number_may_stand_in_quotes_and_a_letter_in_brackets() -> None:
+    assert check("00.rank", "3").passed and check("04.read", "0.4").passed
+    assert check("03.folds", "d)").passed and check("04.predict", "(B)").passed
+
+
 def test_a_number_out_of_the_air_gets_nothing() -> None:
     assert check("04.read", 7).points == 0 and check("04.break", 0.3).points == 0
 

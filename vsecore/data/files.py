@@ -195,7 +195,9 @@ def in_batch() -> bool:
 
 
 def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
-    """Return the progress bar used everywhere: on stderr, or a widget in a notebook. Hidden in batch.
+    """Return the progress bar used everywhere: on stderr, or a widget in a notebook. It goes when it is done.
+
+    In batch it is hidden.
 
     Args:
         iterable: what to go through; None for a bar that is moved by `.update`.
@@ -205,8 +207,30 @@ def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
         The bar, which iterates over `iterable`.
     """
     options.setdefault("disable", in_batch() or _HIDDEN.get())
-    options.setdefault("dynamic_ncols", True)
-    return tqdm(iterable, **options)
+    return _Bar(iterable, dynamic_ncols=True, leave=False, **options)
+
+
+class _Bar(tqdm):
+    """A bar that takes its output along: a saved notebook could not show a widget that was closed."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        if not _IN_NOTEBOOK:
+            super().__init__(*arguments, **options)
+            return
+        super().__init__(*arguments, display=False, **options)
+        if not self.disable:
+            from IPython.display import display
+
+            self._shown = display(self.container, display_id=True)
+
+    def close(self) -> None:
+        """Close the bar, as often as wanted; one that stopped before its end stays."""
+        super().close()
+        if hasattr(self, "_shown") and self.container.comm is None:
+            self._shown.update({"text/plain": ""}, raw=True)
+
+
+_IN_NOTEBOOK = any(kind.__module__ == "tqdm.notebook" for kind in tqdm.__mro__)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ class Receipt:
 
     def lost(self, root: Path) -> list[Member]:
         """Return the files that are missing or damaged in a folder."""
-        shown = files.progress(self.members, desc="compare files", unit="file", leave=False)
+        shown = files.progress(self.members, desc="compare files", unit="file")
         return [member for member in shown if not member.is_whole(root / member.name)]
 
 

@@ -96,7 +96,7 @@ def _read(folder: Path, captions: list[str], batch_size: int, device: str | None
     by_length = np.argsort([len(caption) for caption in captions], kind="stable")[::-1]
     blocks = [by_length[first : first + batch_size] for first in range(0, len(captions), batch_size)]
     found = np.empty((len(captions), encoder.get_embedding_dimension() or 0), np.float32)
-    for block in progress(blocks, desc="sentence targets", unit="batch", leave=False):
+    for block in progress(blocks, desc="sentence targets", unit="batch"):
         found[block] = encoder.encode(
             [captions[row] for row in block], batch_size=batch_size, show_progress_bar=False
         )

@@ -121,7 +121,7 @@ def _search(
     search = Search(score, own, kept, block, device, True, "look for NaN in the model's weights")
     if state is not None:
         state.resume(search)
-    bar = progress(total=len(v), initial=search.done, desc="mining", unit="picture", leave=False)
+    bar = progress(total=len(v), initial=search.done, desc="mining", unit="picture")
 
     def after() -> None:
         bar.update(search.done - bar.n)

@@ -157,7 +157,7 @@ def _features(
     drawn = _map(folder / "pixels.npy")
     starts = range(0, len(made), BLOCK)
     with write_atomically(path) as file, torch.inference_mode():
-        for start in progress(starts, desc=f"{features} features of {folder.name}", unit="block"):
+        for start in progress(starts, desc=f"{features} features", unit="block"):
             block = torch.from_numpy(np.array(drawn[start : start + BLOCK])).permute(
                 0, 3, 1, 2
             )  # (B, 3, 112, 112)

@@ -408,9 +408,7 @@ def _shown(
     """Yield the batches while a progress bar shows how far they are."""
     label = f"epoch {state.epoch + 1}/{epochs}"
     hidden = {} if accelerator.is_local_main_process else {"disable": True}
-    yield from progress(
-        batches, initial=state.batch, total=last, desc=label, unit="step", leave=False, **hidden
-    )
+    yield from progress(batches, initial=state.batch, total=last, desc=label, unit="step", **hidden)
 
 
 def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, sources: dict[str, Any], state: State) -> Run:

@@ -186,7 +186,7 @@ def plan(
         )
         # The weights of a first round take no longer to train than new ones.
         recipe = replace(recipe, first_round=None)
-    shown = progress(total=seconds, desc=f"trying steps of {recipe.name}", bar_format=BAR, leave=False)
+    shown = progress(total=seconds, desc=f"trying steps of {recipe.name}", bar_format=BAR)
     watch = _Watch(seconds, shown)
     with shown, without_progress(), contextlib.suppress(_Enough):
         fit(

@@ -27,6 +27,7 @@ from vsecore.course.book.costs import lay_costs
 from vsecore.course.book.evidence import lay_evidence
 from vsecore.course.book.live import lay_live, put_search_first
 from vsecore.course.grading import instructor_page
+from vsecore.course.grading.parts import key_of
 from vsecore.course.grading.plain import facts_of, key_of_label
 from vsecore.paths import ROOT
 
@@ -111,6 +112,7 @@ def lay_notebooks(executed: Path, folder: Path) -> None:
             _give_alt_text(cell)
             _give_facts(cell)
             _hide_injected_parameters(cell)
+            _fold_answer(cell)
             if stored.name == FIRST_NOTEBOOK and cell["cell_type"] == "markdown":
                 cell["source"] = put_search_first("".join(cell["source"]))
         (folder / stored.name).write_text(json.dumps(notebook), encoding="utf-8")
@@ -141,6 +143,15 @@ def _hide_injected_parameters(cell: dict[str, Any]) -> None:
     tags = cell["metadata"].get("tags", [])
     if "injected-parameters" in tags:
         cell["metadata"]["tags"] = [*tags, "remove-cell"]
+
+
+def _fold_answer(cell: dict[str, Any]) -> None:
+    """Fold the cell that answers an exercise, so that a reader can think first; its output stays open."""
+    if cell["cell_type"] == "code" and key_of("".join(cell["source"])):
+        metadata = cell["metadata"]
+        metadata["tags"] = [*metadata.get("tags", []), "hide-input"]
+        labels = {"code_prompt_show": "Show the answer", "code_prompt_hide": "Hide the answer"}
+        metadata["mystnb"] = metadata.get("mystnb", {}) | labels
 
 
 def lay_title_page(executed: Path, folder: Path) -> None:

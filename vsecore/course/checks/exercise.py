@@ -143,6 +143,9 @@ def refused(task: Exercise, helper: str) -> Judgement:
 def judge_by_trials(task: Exercise, answer: Any) -> Judgement:
     """Run an exercise's trials in their order and say how far the answer gets."""
     possible = len(task.trials)
+    if isinstance(answer, str) and task.kind != "predict":  # a number may stand in quotes
+        with suppress(ValueError):
+            answer = float(answer)
     if callable(answer):
         right = partial(task.caller, task.reference) if task.caller else task.reference
         answer = _stopped_by_dots(_in_the_right_form(answer, right) if right else answer)

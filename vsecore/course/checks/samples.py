@@ -39,7 +39,8 @@ def one_of(*options: str) -> tuple[Trial]:
     known = {option.lower() for option in options}
     return (
         Trial(
-            lambda answer: isinstance(answer, str) and answer.strip().lower() in known, f"Answer {quoted}."
+            lambda answer: isinstance(answer, str) and answer.strip(" ().").lower() in known,
+            f"Answer {quoted}.",
         ),
     )
 

@@ -38,6 +38,8 @@ MarkState = Literal[
 
 LARGEST_NOTEBOOK = 50_000_000  # bytes
 
+_PARAMETERS = re.compile(r"tier = .*\ndata = ")
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -146,7 +148,9 @@ def read_hand_in(path: Path, name: str) -> HandedIn:
         )
     lessons = _lessons_of(notebook, name)
     troubles = () if lessons else ("Not run: it holds no exercise of this course.",)
-    parameters = next((place for place, (_, cell) in enumerate(kept) if is_tagged(cell, "parameters")), None)
+    # Colab drops the tags, so the cell is known by its text too.
+    named = (is_tagged(cell, "parameters") or _PARAMETERS.match(cell["source"]) for _, cell in kept)
+    parameters = next((place for place, found in enumerate(named) if found), None)
     numbers = tuple(number for number, _ in kept)
     return HandedIn(name, notebook, numbers, lessons, parameters, tuple(remarks), troubles, digest)
 
@@ -193,7 +197,7 @@ def run_and_mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterabl
     }
     remarks += suspicions(cells.values(), held)
     if handed_in.parameters is None:
-        remarks.append("No cell is tagged as parameters, so its tier is what its own code says.")
+        remarks.append("No cell sets the parameters, so its tier is what its own code says.")
     first = 0 if handed_in.parameters is None else handed_in.parameters + 1
     parameters = f'# Set by vse grade.\ntier = "{tier}"\ndata = "scenes"\ndata_root = ""\nseed = 0'
     notebook.cells.insert(first, nbformat.v4.new_code_cell(parameters))

@@ -136,10 +136,10 @@ def key_of_label(label: str) -> str:
 
 
 def facts_of(key: str) -> str:
-    """What an exercise asks for, how hard it is, how long it takes and what it is worth, in a line."""
+    """An exercise's key, what it asks for, how hard it is, its minutes and what it is worth, in a line."""
     task = EXERCISES[key]
     minutes, points = counted(task.minutes, "minute"), counted(len(task.trials), "point")
-    return f"*{task.kind.capitalize()}, {task.difficulty}; about {minutes}; {points}.*"
+    return f"*{key}: {task.kind}, {task.difficulty}; about {minutes}; {points}.*"
 
 
 def _exercise_heading(block: Directive) -> list[str]:
