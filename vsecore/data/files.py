@@ -219,7 +219,7 @@ class _Bar(tqdm):
             return
         super().__init__(*arguments, display=False, **options)
         if not self.disable:
-            from IPython.display import display
+            from tqdm.notebook import display
 
             self._shown = display(self.container, display_id=True)
 
