@@ -37,7 +37,7 @@ from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_re
 from vsecore.experiments.scales import recipe_at
 from vsecore.experiments.worlds import collection_of
 from vsecore.losses import adopt_k
-from vsecore.recipes import RECIPES
+from vsecore.recipes import RECIPES, Part, get
 from vsecore.training import fit, score_split
 
 SMALL = {
@@ -211,6 +211,24 @@ def test_an_arm_may_have_a_wider_space_than_the_others_and_the_same_parts():
     assert wide.override({"dim": narrow.dim}) == narrow
     system = experiment.systems("one vector, 16 times as wide", "region")[0]
     assert tuning.tuned(system, shared, lambda _: dict.fromkeys(tuning.LADDER, 1.0)).dim == wide.dim
+
+
+def test_one_vector_of_dives_appendix_is_vse_infinity():
+    vector, infinity = (
+        EXPERIMENTS[name].systems(arm, "region")[0].recipes
+        for name, arm in (("set_sizes", "one vector"), ("2ad_systems", "VSE∞"))
+    )
+    assert vector == infinity
+
+
+def test_ltds_triplet_loss_takes_the_hardest_negative_from_the_first_epoch():
+    for name in ("latent_losses", "latent_towers"):
+        for arm in EXPERIMENTS[name].arms:
+            (system,) = planned(EXPERIMENTS[name], arm, "region", {})
+            assert system.recipe.losses[0] == Part("triplet", {"warmup_epochs": 0}), arm
+    vsrn, own = (get(f"{name}_region") for name in ("ltd_vsrn", "vsrn"))
+    assert (vsrn.dim, vsrn.text) == (1024, get("ltd_region_gru").text)
+    assert (vsrn.image, vsrn.training) == (own.image, own.training)
 
 
 def test_an_experiment_sees_the_features_that_it_is_about_where_the_data_have_them():
