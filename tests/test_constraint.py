@@ -43,7 +43,9 @@ def step(epoch, contrast, rec=None, multiplier=None, bound=0.5):
 
 
 def followed(*steps):
-    return metrics([{"epoch": one.epoch} | {name: float(x) for name, x in look(one).items()} for one in steps])
+    return metrics(
+        [{"epoch": one.epoch} | {name: float(x) for name, x in look(one).items()} for one in steps]
+    )
 
 
 def test_the_losses_of_each_epoch_are_means_and_the_multiplier_is_that_of_its_end():

@@ -55,7 +55,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "without adaptation": Arm("+without_offline_weights", mined_by="online"),
             "detached weights": Arm("+detached_weights", mined_by="online"),
             "clamped weights": Arm("+clamped_weights", mined_by="online"),
-            # As long beside "whole" as the paper's lists of 50, 200, 500 and 1,000 texts are beside those of 300.
+            # Beside "whole" as long as the paper's lists of 50 to 1,000 texts are beside those of 300.
             "top 50": Arm("+top_50", mined_by="online"),
             "top 200": Arm("+top_200", mined_by="online"),
             "top 500": Arm("+top_500", mined_by="online"),

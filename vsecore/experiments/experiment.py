@@ -82,8 +82,13 @@ class Experiment:
         return self.world if data in WORLDS else data
 
     def trains_on(self, arm: str, data: str) -> bool:
-        """Whether an arm can be trained on some data: one that leaves out true negatives must know them."""
-        return not self.arms[arm].only_false or data in WORLDS
+        """Whether an arm can be trained on some data: they must have its features, and the truth if it asks.
+
+        One that leaves out true negatives must know them.
+        """
+        chosen, kind = self.arms[arm], ONE_KIND.get(data)
+        has_features = kind is None or all(member.features == kind for member in chosen.members)
+        return has_features and (not chosen.only_false or data in WORLDS)
 
     def features_on(self, data: str) -> FeatureKind:
         """Return the kind of features that its systems see unless another is asked for.

@@ -137,7 +137,19 @@ def _check_data(experiment: Experiment, arms: Iterable[str], data: str) -> None:
         if not experiment.trains_on(arm, data):
             raise ValueError(
                 f"arm {arm!r} leaves out true negatives, but the truth of data {data!r} is not known"
+                if experiment.arms[arm].only_false
+                else f"arm {arm!r} has features that data {data!r} lack"
             )
+
+
+def asked_of_record(experiment: Experiment, trainings: Sequence[PlannedTraining], data: str) -> set[str]:
+    """Return what a record of an experiment must have beyond the usual; another experiment's may lack it."""
+    asked = set(METRICS) if experiment.pairs and data == "scenes" else set()
+    if experiment.probes:
+        asked |= {*GRADED} | ({probe_metric(fact) for fact in FACTS} if data in WORLDS else set())
+    if experiment.follows_losses and len(trainings) == 1:
+        asked |= asked_of(trainings[0].recipe)
+    return asked
 
 
 class _Workshop:
@@ -151,8 +163,7 @@ class _Workshop:
         tell: Callable[[str], None],
         experiment: Experiment,
     ) -> None:
-        self.pairs, self.probes = experiment.pairs, experiment.probes
-        self.follows_losses = experiment.follows_losses
+        self.experiment = experiment
         self.miners = {arm.mined_by for arm in experiment.arms.values()} - {""}
         several = {arm for arm in experiment.arms if len(experiment.systems(arm, experiment.features)) > 1}
         self.used_again = {  # systems that mine, or are members of an ensemble: their runs stay
@@ -200,7 +211,8 @@ class _Workshop:
             seed: of the experiment.
             for_tuning: whether a record with only the usual metrics will do.
         """
-        asked = set[str]() if for_tuning else self._asked(trainings)
+        data = self._data(trainings[0]).name
+        asked = set[str]() if for_tuning else asked_of_record(self.experiment, trainings, data)
         sources = [self._sources(training, seed) for training in trainings]
         name, digest = title_of(trainings)
         found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
@@ -229,7 +241,9 @@ class _Workshop:
         key = (training.digest, training.seed(seed))
         if key not in self.trained:
             data = self._data(training)
-            pairs = relation_pairs(data.feature_kind) if self._pair_metrics(data.name) else None
+            pairs = (
+                relation_pairs(data.feature_kind) if self.experiment.pairs and data.name == "scenes" else None
+            )
             negatives, folder = self._mine(training, data, seed), self._kept(training, seed)
             while True:
                 with contextlib.suppress(BlockingIOError):  # another process trains the same now
@@ -242,8 +256,8 @@ class _Workshop:
                         negatives=negatives,
                         folder=folder,
                         recalls=bool(self.miners),
-                        probed=self.probes,
-                        follows_losses=self.follows_losses,
+                        probed=self.experiment.probes,
+                        follows_losses=self.experiment.follows_losses,
                     )
                     break
                 time.sleep(PATIENCE)
@@ -293,20 +307,6 @@ class _Workshop:
             if mined.only_false:
                 found["left_out"] = "negatives that are true of their anchor"
         return found
-
-    def _pair_metrics(self, data: str) -> set[str]:
-        """Return what a record has of pairs that differ in one relation."""
-        return set(METRICS) if self.pairs and data == "scenes" else set()
-
-    def _asked(self, trainings: Sequence[PlannedTraining]) -> set[str]:
-        """Return what a record must have beyond the usual; another experiment's may lack it."""
-        data = self._data(trainings[0]).name
-        asked = self._pair_metrics(data)
-        if self.probes:
-            asked |= {*GRADED} | ({probe_metric(fact) for fact in FACTS} if data in WORLDS else set())
-        if self.follows_losses and len(trainings) == 1:
-            asked |= asked_of(trainings[0].recipe)
-        return asked
 
     def forget(self) -> None:
         """Forget the trained systems, to free their memory."""

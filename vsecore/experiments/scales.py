@@ -50,8 +50,8 @@ FAIR_SCALE: dict[str, dict[str, Any]] = {
         "first_round.pictures": 8,
     },
 }
-"""Changes that give each system long enough for most to level off, with a schedule that ends low. Lists of mined
-negatives shrink with the training set: see `experiment.at_scale`."""
+"""Changes that give each system long enough for most to level off, with a schedule that ends low. Lists of
+mined negatives shrink with the training set: see `experiment.at_scale`."""
 
 
 def changes_of(scale: Scale, data: str) -> dict[str, Any]:

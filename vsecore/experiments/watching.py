@@ -1,4 +1,4 @@
-"""What the steps of a training show, kept beside its run, so that one that was killed goes on with all of it."""
+"""What the steps of a training show, kept beside its run: one that was killed goes on with all of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Watch:
         looks: what is looked at: each maps a step's event to numbers by name.
     """
 
-    def __init__(self, folder: Path, looks: Iterable[Callable[[Event], Mapping[str, Tensor | float]]]) -> None:
+    def __init__(
+        self, folder: Path, looks: Iterable[Callable[[Event], Mapping[str, Tensor | float]]]
+    ) -> None:
         self.path, self.looks = folder / WATCHED, tuple(looks)
         self.seen: dict[str, dict[str, Tensor | float]] = {}  # by the step's number
         if self.path.is_file():
