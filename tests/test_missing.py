@@ -11,7 +11,7 @@ from vsecore.experiments.missing import Survey, train_missing, waits
 
 missing = sys.modules[train_missing.__module__]  # the package has a function of this name
 SMALL = {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 6}
-SEEDS = dict.fromkeys(range(5), {"rsum": 300.0, "i2t_map_at_r": 50.0, "t2i_map_at_r": 50.0})
+SEEDS = {seed: {"rsum": 300.0, "i2t_map_at_r": 50.0, "t2i_map_at_r": 50.0} for seed in range(5)}
 OTHER = {"against": "without token level", "statement": "the token level helps"}
 
 

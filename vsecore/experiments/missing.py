@@ -37,8 +37,8 @@ Key = tuple[str, str, int]
 DATA = ("scenes", "flickr8k")
 """The data that claims are tried on."""
 WAITS = (
-    "DivE, and what else learns by the triplet loss with a fifth of the words and elements left out, which can cost that loss a "
-    "quarter of its rsum: how much to leave out is still to be chosen"
+    "DivE, and what else learns by the triplet loss with a fifth of the words and elements left out, which "
+    "can cost that loss a quarter of its rsum: how much to leave out is still to be chosen"
 )
 """Why some arms are not trained for now."""
 
