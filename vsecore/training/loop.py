@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -227,17 +227,9 @@ def fit(
                 due = due and state.batch < averaging.begins
                 if callback:
                     terms = {name: term.detach() for name, term in terms.items()}
-                    at = (
-                        "step",
-                        state.epoch,
-                        state.step,
-                        system,
-                        rate,
-                        terms,
-                        scored.scores,
-                        scored.positives,
-                    )
-                    callback(Event(*at, saved=due or state.batch == steps_an_epoch))
+                    event = Event("step", state.epoch, state.step, system, rate, terms, scored.scores)
+                    ends = state.batch == steps_an_epoch
+                    callback(replace(event, positives=scored.positives, saved=due or ends))
                 if due:
                     state.loss_sums, state.seconds, saved = meter.read(), before + now - began, now
                     check_weights(system, state.step, rate)
