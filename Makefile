@@ -29,7 +29,7 @@ TORCH ?= $(HAS)
 # The two builds have the same version, so that one would be taken for the other.
 EXCHANGE := $(if $(filter $(TORCH),$(HAS)),,--reinstall-package torch --reinstall-package torchvision)
 
-.PHONY: help course test lint units notebooks book browser pages pdf lab learner grade format lock mutants battery processors clean other-torch
+.PHONY: help course test lint units notebooks book browser pages pdf lab learner grade evidence format lock mutants battery processors clean other-torch
 
 help:  ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -114,6 +114,9 @@ grade:  ## Grade HANDED=hand-ins in a container; the reports go to GRADES=grades
 	  --mount type=bind,source="$$(realpath "$(HANDED)")",target=/handed,readonly \
 	  --mount type=bind,source="$$(realpath "$(GRADES)")",target=/grades \
 	  vse-grade $(OPTIONS)
+
+evidence: $(INSTALLED)  ## Train what the claims still lack, the cheapest first, until you stop it.
+	$(BIN)/vse experiment --missing
 
 format: $(INSTALLED)  ## Put code in the house style.
 	$(BIN)/ruff check --fix .

@@ -19,9 +19,11 @@ from vsecore.experiments.constraint import (
     LEFT,
     LOWEST,
     RETURNS,
-    ConstraintWatch,
     asked_of,
+    look,
+    metrics,
 )
+from vsecore.experiments.watching import Watch
 from vsecore.losses.lagrange import Constraint
 from vsecore.recipes import get
 from vsecore.records import find
@@ -37,15 +39,13 @@ def step(epoch, contrast, rec=None, multiplier=None, bound=0.5):
             constraint.multiplier.raw.fill_(multiplier)
         losses["latent_target"] = SimpleNamespace(constraint=constraint)
         terms["latent_target"] = torch.tensor(9.0)
-    return SimpleNamespace(epoch=epoch, metrics=None, terms=terms, system=SimpleNamespace(losses=losses))
+    return SimpleNamespace(epoch=epoch, terms=terms, system=SimpleNamespace(losses=losses))
 
 
 def followed(*steps):
-    watch = ConstraintWatch()
-    for one in steps:
-        watch(one)
-    watch(SimpleNamespace(metrics={"rsum": 1.0}))  # an evaluation tells nothing of losses
-    return watch.metrics()
+    return metrics(
+        [{"epoch": one.epoch} | {name: float(x) for name, x in look(one).items()} for one in steps]
+    )
 
 
 def test_the_losses_of_each_epoch_are_means_and_the_multiplier_is_that_of_its_end():
@@ -88,12 +88,12 @@ def test_without_a_bound_or_a_decoder_there_is_less_to_tell():
 
 
 @pytest.mark.parametrize("variant", ["", "+ltd", "+ltd_constraint", "+itd", "+itd_constraint"])
-def test_a_training_gives_what_a_record_is_asked_for(variant):
+def test_a_training_gives_what_a_record_is_asked_for(variant, tmp_path):
     small = {"dim": 16, "text.encoder.word_dim": 8, "text.encoder.minimum_count": 1}
     small |= {"training.batch_size": 10, "training.epochs": 2}
-    wanted, watch = get(f"ltd_grid_gru{variant}", small), ConstraintWatch()
+    wanted, watch = get(f"ltd_grid_gru{variant}", small), Watch(tmp_path, [look])
     run = train(wanted, data_with_targets(), callback=watch)
-    found = watch.metrics()
+    found = metrics(watch.steps())
     assert asked_of(wanted) <= found.keys()
     assert (RETURNS in found) == (RETURNS in asked_of(wanted)) == ("constraint" in variant)
     for entry in run.history:
@@ -107,6 +107,7 @@ def test_an_experiment_that_follows_losses_records_them_and_tunes_by_older_recor
     fair |= {"training.epochs": 1, "training.batch_size": 10, "training.learning_rate": 0.01}
     monkeypatch.setitem(LESSON_SCALE, "small", fair)
     monkeypatch.setattr(running, "record_references", lambda *given: None)
+    monkeypatch.setattr(running, "cache_folder", lambda name: tmp_path / "cache" / name)
     trained = []
 
     def train_once(*given, train=running._train, **options):

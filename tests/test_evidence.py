@@ -25,7 +25,7 @@ from vsecore.experiments import (
 from vsecore.experiments.catalogue import BY_WORK
 from vsecore.experiments.departures import DEPARTURES
 from vsecore.experiments.experiment import title_of
-from vsecore.experiments.missing import needed
+from vsecore.experiments.missing import lacking
 from vsecore.experiments.references import ORACLE
 from vsecore.experiments.scales import recipe_at
 from vsecore.experiments.statistics import interval
@@ -185,7 +185,7 @@ def test_an_arm_that_is_not_tried_is_reckoned_from_those_that_are(kept, page_of)
     assert (
         "*fair trainings of all and without AdOpt*: none yet" in elsewhere and "| 10 | unknown |" in elsewhere
     )
-    assert "ask for about 14 trainings at the fair scale; 0 are recorded" in here  # they have no recipe here
+    assert "lack 10 trainings at the fair scale; 0 are recorded" in here  # they have no recipe here
 
 
 def test_one_training_that_was_paused_does_not_change_what_one_takes(kept, page_of):
@@ -206,7 +206,7 @@ def test_one_training_that_was_paused_does_not_change_what_one_takes(kept, page_
     ],
 )
 def test_an_arm_needs_three_rates_of_each_recipe_and_the_other_seeds(experiment, arm, trainings):
-    assert len(needed(get_experiment(experiment), arm, "scenes")) == trainings
+    assert len(lacking(get_experiment(experiment), arm, "scenes", [])) == trainings
 
 
 def test_a_member_that_was_trained_again_is_counted_once(kept):

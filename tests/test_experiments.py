@@ -37,7 +37,7 @@ from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_re
 from vsecore.experiments.scales import recipe_at
 from vsecore.experiments.worlds import collection_of
 from vsecore.losses import adopt_k
-from vsecore.recipes import RECIPES
+from vsecore.recipes import RECIPES, Part, get
 from vsecore.training import fit, score_split
 
 SMALL = {
@@ -56,9 +56,16 @@ def kinds_of(experiment):
     return [kind for kind in KINDS if experiment.recipe.format(features=kind) in RECIPES]
 
 
+@pytest.fixture
+def cache(tmp_path_factory):
+    """Where runs are kept while they are trained."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(autouse=True)
-def a_small_scale(monkeypatch):
+def a_small_scale(monkeypatch, cache):
     """Data of the name "small" have a scale of their own; small products are fastest on one thread."""
+    monkeypatch.setattr(running, "cache_folder", lambda name: cache / name)
     monkeypatch.setitem(LESSON_SCALE, "small", SMALL)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -213,6 +220,24 @@ def test_an_arm_may_have_a_wider_space_than_the_others_and_the_same_parts():
     assert tuning.tuned(system, shared, lambda _: dict.fromkeys(tuning.LADDER, 1.0)).dim == wide.dim
 
 
+def test_one_vector_of_dives_appendix_is_vse_infinity():
+    vector, infinity = (
+        EXPERIMENTS[name].systems(arm, "region")[0].recipes
+        for name, arm in (("set_sizes", "one vector"), ("2ad_systems", "VSE∞"))
+    )
+    assert vector == infinity
+
+
+def test_ltds_triplet_loss_takes_the_hardest_negative_from_the_first_epoch():
+    for name in ("latent_losses", "latent_towers"):
+        for arm in EXPERIMENTS[name].arms:
+            (system,) = planned(EXPERIMENTS[name], arm, "region", {})
+            assert system.recipe.losses[0] == Part("triplet", {"warmup_epochs": 0}), arm
+    vsrn, own = (get(f"{name}_region") for name in ("ltd_vsrn", "vsrn"))
+    assert (vsrn.dim, vsrn.text) == (1024, get("ltd_region_gru").text)
+    assert (vsrn.image, vsrn.training) == (own.image, own.training)
+
+
 def test_an_experiment_sees_the_features_that_it_is_about_where_the_data_have_them():
     assert EXPERIMENTS["cross_attention"].features_on("scenes") == "region"
     assert EXPERIMENTS["cross_attention"].features_on("flickr8k") == "grid"
@@ -338,6 +363,29 @@ def test_an_interrupted_experiment_has_whole_comparisons_and_goes_on(tmp_path, m
     after = measured("2ad_parts", "small", scale="lesson", folder=tmp_path)
     assert [set(after[arm]) for arm in arms] == [{0, 1, 2}] * 2
     assert all(before[arm].items() <= after[arm].items() for arm in arms)
+
+
+def test_a_training_that_was_killed_goes_on_and_gives_the_same_record(tmp_path, monkeypatch, cache):
+    def record(name):
+        in_a_lesson("2ad_parts", small_data, seeds=[3], arms=["all"], folder=tmp_path / name, tell=silent)
+        (entry,) = trained_in(tmp_path / name)
+        return replace(entry, seconds=0.0, peak_memory_gb=0.0)
+
+    steps, look = [], running._look
+
+    def killed(event):
+        steps.append(event.step)
+        if len(steps) == 6:
+            raise KeyboardInterrupt
+        return look(event)
+
+    monkeypatch.setattr(running, "_look", killed)
+    with pytest.raises(KeyboardInterrupt):
+        record("resumed")
+    again = record("resumed")
+    assert steps == [1, 2, 3, 4, 5, 6, 5, 6, 7, 8], "what the first epoch learned is kept"
+    assert again == record("whole")
+    assert not any((cache / "experiments").iterdir()), "what is recorded is not kept any longer"
 
 
 def test_an_ensemble_averages_its_members_each_of_which_is_trained_once(tmp_path, trainings):

@@ -12,6 +12,7 @@ from vsecore.cli import app
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.experiments import (
     EXPERIMENTS,
+    FAIR_SCALE,
     LESSON_SCALE,
     WORLDS,
     Arm,
@@ -23,7 +24,7 @@ from vsecore.experiments import (
     studied,
     tuning,
 )
-from vsecore.experiments.experiment import Member, Mined, PlannedTraining, title_of
+from vsecore.experiments.experiment import Member, Mined, PlannedTraining, at_scale, title_of
 from vsecore.experiments.first_round import SHARES, mine_for, shares_true
 from vsecore.experiments.gates import Studied
 from vsecore.experiments.references import ORACLE, truth_of
@@ -243,6 +244,27 @@ def test_an_arm_that_needs_no_negatives_cannot_have_them_mined(tmp_path, world, 
     monkeypatch.setitem(EXPERIMENTS, "odd", replace(EXPERIMENTS["offline_parts"], arms=arms))
     with pytest.raises(ValueError, match="learns from no offline negatives: mine none"):
         in_a_lesson(world, tmp_path, ["again"], name="odd")
+
+
+def test_mined_lists_shrink_with_the_training_set():
+    def lists(name, data):
+        first = at_scale(name, FAIR_SCALE[data]).first_round
+        return first.texts, first.pictures
+
+    assert lists("aoq_vsepp_region_gru", "scenes") == (25, 5)
+    assert lists("aoq_vsepp_grid_gru", "flickr8k") == (40, 8)
+    assert [lists(f"aoq_vsepp_region_gru+top_{h}", "scenes") for h in (50, 200, 500, 1000)] == [
+        (4, 1),
+        (17, 3),
+        (42, 8),
+        (83, 17),
+    ]
+    for experiment in EXPERIMENTS.values():
+        for arm, chosen in experiment.arms.items():
+            if chosen.mined_by:
+                (system,) = experiment.systems(arm, "region")
+                assert at_scale(*system.recipes, {}).first_round == get(*system.recipes).first_round
+                assert lists(*system.recipes, "scenes")[0] < get(*system.recipes).first_round.texts, arm
 
 
 # ---------------------------------------------------------------- worlds

@@ -20,6 +20,7 @@ from vsecore.experiments import (
 from vsecore.experiments.gates import Studied, Training, late_gain
 from vsecore.experiments.ledger import printed_sums
 from vsecore.experiments.set_variance import LOG_VARIANCES
+from vsecore.experiments.verdicts import differences
 
 SMALL = {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 6}
 BETTER = {0: 310.0, 1: 320.0, 2: 330.0, 3: 315.0, 4: 325.0}
@@ -247,6 +248,12 @@ def test_of_two_studies_with_as_many_arms_the_one_with_more_trainings_is_taken(t
     found = ledger.studied("2ad_parts", "small", folder=tmp_path)
     assert set(found["all"].seeds) == set(BETTER)
     assert len(left_out("2ad_parts", "small", folder=tmp_path)) == 4  # two rates not taken, two seeds
+
+
+def test_a_difference_is_of_two_trainings_from_the_same_seed():
+    first = studied({seed: float(10**seed) for seed in range(5)})
+    second = studied({seed: 2.0 * 10**seed for seed in range(1, 6)})
+    assert differences(first, second, "rsum") == [-float(10**seed) for seed in range(1, 5)]
 
 
 def test_too_few_common_seeds_shut_a_gate(tmp_path, claimed):

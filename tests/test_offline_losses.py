@@ -172,6 +172,12 @@ def test_a_negative_that_is_missing_adds_nothing_and_keeps_gradients_finite(miss
     assert abs(float(offline_quintuplet(**without)) - (total - float(own))) < 1e-12
 
 
+def test_an_online_negative_without_an_offline_one_weighs_beta():
+    found = {name: torch.tensor([0.5], dtype=torch.float64) for name in NAMES}
+    found |= {"offline_text": torch.tensor([-math.inf], dtype=torch.float64)}
+    assert float(gradients(found)["online_text"]) == BETA
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_summed_in_float32(dtype):
     found = {name: score.to(dtype) for name, score in seven(3, count=500).items()}

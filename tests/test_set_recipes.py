@@ -45,7 +45,7 @@ def test_dive_carries_the_numbers_of_section_4_2_and_appendix_a():
     wanted = {  # hidden, heads, margin, first epochs of all negatives, epochs, rate, its part for the sets
         "dive_grid_gru": (1024, 4, 0.1, 0, 120, 2e-3, 0.01),
         "dive_region_gru": (2048, 4, 0.2, 0, 80, 1e-3, 0.05),
-        "dive_grid_bert": (2048, 8, 0.1, 1, 50, 1e-4, 1.0),
+        "dive_grid_bert": (1024, 4, 0.1, 1, 50, 1e-4, 1.0),
     }
     for name, (hidden, heads, margin, warmup, epochs, rate, part) in wanted.items():
         recipe = get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -71,7 +72,9 @@ def baselines(
 
 
 def experiment(
-    name: Annotated[str, typer.Argument(help="An experiment's name; an unknown one lists them all.")],
+    name: Annotated[
+        str, typer.Argument(help="An experiment's name; an unknown one lists them all.", show_default=False)
+    ] = "",
     data: DataOption = "scenes",
     features: Annotated[
         Literal["grid", "region", "patch"] | None,
@@ -92,6 +95,19 @@ def experiment(
     record: Annotated[
         Path | None, typer.Option("--record", help="The folder of records. [default: the repository's]")
     ] = None,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="In place of a name: train what the claims still lack.")
+    ] = False,
+    chosen: Annotated[
+        list[str] | None,
+        typer.Option("--claim", help="Only a work's claims, or that with this statement. Repeatable."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what the claims lack, on scenes and Flickr8k.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Arms at once, each on one core. [default: all cores]")
+    ] = None,
 ) -> None:
     """Train the arms of an experiment that are not recorded yet; print all beside the paper's numbers."""
     from vsecore import experiments
@@ -99,6 +115,9 @@ def experiment(
 
     folder = record or experiments.RESULTS
     check_writable("--record", folder)
+    if missing or dry_run:
+        _missing(data, folder, chosen or [], dry_run, jobs or os.cpu_count() or 1)
+        return
     data = experiments.get_experiment(name).data_named(data)
     found = experiments.run(
         name,
@@ -117,3 +136,23 @@ def experiment(
     else:
         named = open_dataset(data, features or experiments.get_experiment(name).features).name
         typer.echo(experiments.table(name, experiments.collection_of(named), features, scale, folder, found))
+
+
+def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool, jobs: int) -> None:
+    """Train what the claims lack, or say what it is."""
+    from vsecore import experiments
+    from vsecore.experiments.catalogue import BY_WORK
+
+    of_claims = {claim.statement: claim.work for claim in experiments.claims()}
+    if unknown := sorted({*chosen} - {*BY_WORK, *of_claims}):
+        raise ValueError(f"--claim is {unknown[0]!r}: wanted {', '.join(BY_WORK)}, or a claim's statement")
+    works = list(dict.fromkeys(of_claims.get(one, one) for one in chosen)) or list(BY_WORK)
+    if dry_run:
+        typer.echo(experiments.summary(works, folder, chosen))
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    at = "" if data in experiments.WORLDS else data
+    named = experiments.collection_of(open_dataset(data, "grid").name if at else data)
+    experiments.train_missing(
+        works, named, open_dataset, at=at, chosen=chosen, folder=folder, jobs=jobs, tell=typer.echo
+    )

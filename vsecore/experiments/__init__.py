@@ -12,7 +12,7 @@ from vsecore.experiments.departures import Departure, departures
 from vsecore.experiments.experiment import Arm, Candidates, Experiment, Member, PlannedTraining
 from vsecore.experiments.gates import Shut, Studied
 from vsecore.experiments.ledger import left_out, measured, side_by_side, studied, table
-from vsecore.experiments.missing import missing
+from vsecore.experiments.missing import missing, summary, train_missing
 from vsecore.experiments.pairs import pair_accuracy, pair_scores, relation_pairs, told_by_left_right
 from vsecore.experiments.passing import epochs_to_pass
 from vsecore.experiments.running import RESULTS, run
@@ -52,7 +52,9 @@ __all__ = [
     "run",
     "side_by_side",
     "studied",
+    "summary",
     "table",
     "told_by_left_right",
+    "train_missing",
     "verdicts",
 ]

@@ -36,7 +36,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "VSRN + AdapOffQuin": Arm("+small_decoder", "VSRN + AOQ", recipe=_VSRN, mined_by="VSRN"),
             # To search the training set with BFAN would take too long: as in the paper, VSRN does it.
             "BFAN": Arm("+online", recipe=_BFAN),
-            "BFAN + AdapOffQuin": Arm(recipe=_BFAN, mined_by="VSRN"),
+            "BFAN + AdapOffQuin": Arm("+lists", recipe=_BFAN, mined_by="VSRN"),
         },
         features="region",
         world=NEAR_DUPLICATES,
@@ -55,7 +55,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "without adaptation": Arm("+without_offline_weights", mined_by="online"),
             "detached weights": Arm("+detached_weights", mined_by="online"),
             "clamped weights": Arm("+clamped_weights", mined_by="online"),
-            # Among 20,000 captions, a draw from 300 is no harder than the hardest of a batch; one from 50 is.
+            # Beside "whole" as long as the paper's lists of 50 to 1,000 texts are beside those of 300.
             "top 50": Arm("+top_50", mined_by="online"),
             "top 200": Arm("+top_200", mined_by="online"),
             "top 500": Arm("+top_500", mined_by="online"),

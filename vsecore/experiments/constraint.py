@@ -6,13 +6,13 @@ Source: Bleeker, Yates and de Rijke 2023 (LTD), section 5.3 and figure 3.
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import cast
 
 from torch import Tensor
 
+from vsecore.experiments.watching import by_epoch
 from vsecore.losses import LOSSES
 from vsecore.losses.lagrange import Constraint
 from vsecore.recipes import Recipe
@@ -34,54 +34,46 @@ CONTRASTS, RECONSTRUCTIONS, MULTIPLIERS = "contrast_in_", "reconstruction_in_", 
 """Prefixes of what is recorded for each epoch: the mean losses, and the multiplier at its end."""
 
 
-class ConstraintWatch:
-    """A callback of `fit` that follows the contrastive loss, and a loss with a bound and its multiplier."""
+NOTE = (
+    "of each epoch the mean contrastive loss; where captions are decoded also the mean reconstruction "
+    "loss, and with a bound the multiplier at its end"
+)
 
-    note = (
-        "of each epoch the mean contrastive loss; where captions are decoded also the mean reconstruction "
-        "loss, and with a bound the multiplier at its end"
+
+def look(event: Event) -> dict[str, Tensor | float]:
+    """Return a step's contrastive loss, and that of a loss with a bound, its multiplier and the bound."""
+    terms, seen = dict(event.terms), dict[str, Tensor | float]()
+    for name, loss in event.system.losses.items():
+        constraint = getattr(loss, "constraint", None)
+        if not isinstance(constraint, Constraint):
+            continue
+        del terms[name]
+        seen["reconstruction"] = cast(Tensor, constraint.reconstruction)
+        if constraint.multiplier is not None:
+            seen |= {"bound": constraint.multiplier.bound, "multiplier": constraint.multiplier.value}
+    return seen | {"contrast": cast(Tensor, sum(terms.values()))}
+
+
+def metrics(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the metrics that the constants of this module name, those that the losses have.
+
+    Args:
+        steps: of a whole training, what `look` saw and the "epoch" of each.
+    """
+    contrasts, decoded, multipliers = (
+        list(by_epoch(steps, name).values()) for name in ("contrast", "reconstruction", "multiplier")
     )
-
-    def __init__(self) -> None:
-        # What each step tells, by epoch, counted from 0.
-        self.contrasts: dict[int, list[Tensor]] = defaultdict(list)
-        self.reconstructions: dict[int, list[Tensor]] = defaultdict(list)
-        self.multipliers: dict[int, list[Tensor]] = defaultdict(list)
-        self.bound: float | None = None
-
-    def __call__(self, event: Event) -> None:
-        """Keep what a step tells; it is read at the end, since reading it now would wait for a GPU."""
-        if event.metrics is not None:
-            return
-        terms = dict(event.terms)
-        for name, loss in event.system.losses.items():
-            constraint = getattr(loss, "constraint", None)
-            if not isinstance(constraint, Constraint):
-                continue
-            del terms[name]
-            self.reconstructions[event.epoch].append(cast(Tensor, constraint.reconstruction))
-            if constraint.multiplier is not None:
-                self.bound = constraint.multiplier.bound
-                self.multipliers[event.epoch].append(constraint.multiplier.value)
-        self.contrasts[event.epoch].append(cast(Tensor, sum(terms.values())))
-
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics that the constants of this module name, those that the losses have."""
-        contrasts, reconstructions, multipliers = (
-            {epoch: [float(value) for value in values] for epoch, values in several.items()}
-            for several in (self.contrasts, self.reconstructions, self.multipliers)
-        )
-        means = [statistics.mean(values) for values in contrasts.values()]
-        everything = [value for values in contrasts.values() for value in values]
-        found = dict(zip(CONTRAST, (statistics.mean(everything), means[-1]), strict=True))
-        found |= _numbered(CONTRASTS, means)
-        decoded = [statistics.mean(values) for values in reconstructions.values()]
-        found |= _numbered(RECONSTRUCTIONS, decoded)
-        if self.bound is not None:
-            found |= _numbered(MULTIPLIERS, [values[-1] for values in multipliers.values()])
-            found |= _of_bound(decoded, self.bound)
-            found |= _of_path([value for values in multipliers.values() for value in values])
-        return found
+    means = [statistics.mean(values) for values in contrasts]
+    everything = [value for values in contrasts for value in values]
+    found = dict(zip(CONTRAST, (statistics.mean(everything), means[-1]), strict=True))
+    found |= _numbered(CONTRASTS, means)
+    decoded_means = [statistics.mean(values) for values in decoded]
+    found |= _numbered(RECONSTRUCTIONS, decoded_means)
+    if multipliers:
+        found |= _numbered(MULTIPLIERS, [values[-1] for values in multipliers])
+        found |= _of_bound(decoded_means, steps[0]["bound"])
+        found |= _of_path([value for values in multipliers for value in values])
+    return found
 
 
 def asked_of(recipe: Recipe) -> set[str]:

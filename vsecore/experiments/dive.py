@@ -94,9 +94,11 @@ EXPERIMENTS: dict[str, Experiment] = {
                 f"α = {alpha}": _arm(f"+alpha_{alpha}", f"DivE, α = {alpha}")
                 for alpha in (1, 2, 4, 8, 32, 64)
             },
-            # As many multiplications a pair as sets of four vectors need: each with each.
-            "one vector": Arm("+gpo", recipe="2ad_{features}_gru"),
-            "one vector, 16 times as wide": Arm("+gpo", recipe="2ad_{features}_gru", times_as_wide=16),
+            # VSE∞, with as many multiplications a pair as sets of four vectors need: each with each.
+            "one vector": Arm("+gpo+max_violation", recipe="2ad_{features}_gru"),
+            "one vector, 16 times as wide": Arm(
+                "+gpo+max_violation", recipe="2ad_{features}_gru", times_as_wide=16
+            ),
         },
         features="region",
         world=AMBIGUOUS,

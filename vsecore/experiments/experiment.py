@@ -9,7 +9,7 @@ from typing import Any
 
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments.worlds import SCENES, WORLDS
-from vsecore.recipes import Recipe
+from vsecore.recipes import FirstRound, Recipe, get
 
 ONE_KIND: dict[str, FeatureKind] = {"flickr8k": "grid"}
 """Data that come with one kind of features."""
@@ -82,8 +82,13 @@ class Experiment:
         return self.world if data in WORLDS else data
 
     def trains_on(self, arm: str, data: str) -> bool:
-        """Whether an arm can be trained on some data: one that leaves out true negatives must know them."""
-        return not self.arms[arm].only_false or data in WORLDS
+        """Whether an arm can be trained on some data: they must have its features, and the truth if it asks.
+
+        One that leaves out true negatives must know them.
+        """
+        chosen, kind = self.arms[arm], ONE_KIND.get(data)
+        has_features = kind is None or all(member.features == kind for member in chosen.members)
+        return has_features and (not chosen.only_false or data in WORLDS)
 
     def features_on(self, data: str) -> FeatureKind:
         """Return the kind of features that its systems see unless another is asked for.
@@ -180,6 +185,31 @@ class Mined:
     def digest(self) -> str:
         """What tells it from others: the digest of the training that mines, and what is left out."""
         return f"{self.by.digest}{' only false' if self.only_false else ''}"
+
+
+def at_scale(name: str, changes: Mapping[str, Any]) -> Recipe:
+    """Return a recipe with the changes that a scale makes to all systems.
+
+    Lists of 300 captions and 60 pictures are a small share of the training sets that AOQ mines, and a large
+    one of 4,000 pictures. `first_round.texts` and `first_round.pictures` are what stands for these 300 and
+    60; lists of other lengths shrink as much, and systems without lists are left alone.
+
+    Args:
+        name: the recipe's name, in the form of `recipes.get`.
+        changes: in the form of `recipes.get`.
+    """
+    lists = {field: int(value) for field, value in changes.items() if field in _LISTS}
+    recipe = get(name, {field: value for field, value in changes.items() if field not in lists})
+    if recipe.first_round is None:
+        return recipe
+    own = {"first_round.texts": recipe.first_round.texts, "first_round.pictures": recipe.first_round.pictures}
+    return recipe.override(
+        {field: max(1, round(length * own[field] / _LISTS[field])) for field, length in lists.items()}
+    )
+
+
+_LISTS = {"first_round.texts": FirstRound().texts, "first_round.pictures": FirstRound().pictures}
+"""How long the paper's lists are."""
 
 
 def digest_of(recipe: str, mined: Mined | None) -> str:

@@ -149,8 +149,13 @@ def no_measures(data: str, about: About) -> Shut | None:
 def never(claim: Claim, data: str) -> Shut | None:
     """Check that a claim can be judged on some data at all, however much is trained."""
     experiment = get_experiment(claim.experiment)
-    if not all(experiment.trains_on(arm, data) for arm in claim.arms):
-        return Shut("no known truth", "which captions are true of which pictures is not known", 0, 0.0)
+    for arm in claim.arms:
+        if not experiment.trains_on(arm, data):
+            if experiment.arms[arm].only_false:
+                return Shut(
+                    "no known truth", "which captions are true of which pictures is not known", 0, 0.0
+                )
+            return Shut("one kind of features", f"{arm} has features that these data lack", 0, 0.0)
     return no_measures(data, claim.about)
 
 

@@ -53,6 +53,12 @@ def studied(
     return _best_study(wanted, _study(*wanted), beside).found
 
 
+def used(name: str, data: str, folder: Path = RESULTS) -> list[Record]:
+    """Return the records of fair trainings that `studied` takes, those at other learning rates too."""
+    wanted: _Wanted = (name, data, None, "fair", _entries(name, data, folder))
+    return _best_study(wanted, _study(*wanted)).used
+
+
 def side_by_side(
     arms: Mapping[str, tuple[str, str]],
     data: str,

@@ -63,12 +63,12 @@ EXPERIMENTS: dict[str, Experiment] = {
     "latent_towers": Experiment(
         "Does it help other towers?",
         "Bleeker et al. 2023 (LTD), table 3",
-        "vsrn_{features}",
+        "ltd_vsrn_{features}",
         {
-            "VSRN": Arm("+without_captioning", "VSRN without captioning"),
+            "VSRN": Arm("", "VSRN without captioning"),
             "VSRN + LTD, dual": Arm("+triplet_ltd", "VSRN + LTD, dual"),
             "VSRN + LTD, constraint": Arm("+triplet_ltd_constraint", "VSRN + LTD, constraint"),
-            "TERN": Arm("", "TERN", recipe="tern_{features}_words"),
+            "TERN": Arm("+triplet", "TERN", recipe="tern_{features}_words"),
             "TERN + LTD, dual": Arm("+triplet_ltd", "TERN + LTD, dual", recipe="tern_{features}_words"),
             "TERN + LTD, constraint": Arm(
                 "+triplet_ltd_constraint", "TERN + LTD, constraint", recipe="tern_{features}_words"

@@ -1,19 +1,63 @@
-"""What is missing before a claim can be judged: the trainings, and how long they take."""
+"""What is missing before the claims can be judged: the trainings, how long they take, and training them.
+
+A training that several claims need is counted once, and trained once. `train_missing` may be killed at any
+moment: each training that ends is recorded, and one that was killed goes on where it was last saved.
+"""
 
 from __future__ import annotations
 
 import math
+import multiprocessing
+import os
 import statistics
-from collections.abc import Iterable, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
 
-from vsecore.experiments import gates, tuning
-from vsecore.experiments.catalogue import get_experiment
-from vsecore.experiments.experiment import Experiment
+import torch
+
+from vsecore.data.splits import Dataset, FeatureKind
+from vsecore.experiments import gates, ledger, tuning
+from vsecore.experiments.catalogue import BY_WORK, get_experiment
+from vsecore.experiments.experiment import Candidates, Experiment, title_of
 from vsecore.experiments.gates import Shut, Studied
-from vsecore.experiments.verdicts import Outcome
+from vsecore.experiments.running import RESULTS, asked_of_record, run
+from vsecore.experiments.scales import changes_of
+from vsecore.experiments.verdicts import Outcome, outcomes
+from vsecore.recipes import Recipe, get
+from vsecore.records import Record
+from vsecore.stopping import leave_to_parent
+
+Key = tuple[str, str, int]
+"""What tells a training from all others: the name of its data, its digest and its seed."""
+DATA = ("scenes", "flickr8k")
+"""The data that claims are tried on."""
+WAITS = (
+    "DivE, and what else learns by the triplet loss with a fifth of the words and elements left out, which "
+    "can cost that loss a quarter of its rsum: how much to leave out is still to be chosen"
+)
+"""Why some arms are not trained for now."""
 
 
-def missing(outcome: Outcome, found: Mapping[str, Studied], data: str, seconds: float) -> list[Shut]:
+@cache
+def waits(recipe: str) -> bool:
+    """Whether a recipe is not trained for now, see `WAITS`."""
+    made = get(recipe)
+    leaves_out = made.image.element_drop > 0 or made.text.word_drop > 0
+    return recipe.startswith("dive_") or (leaves_out and any(part.name == "triplet" for part in made.losses))
+
+
+def missing(
+    outcome: Outcome,
+    found: Mapping[str, Studied],
+    data: str,
+    seconds: float,
+    entries: Sequence[Record] = (),
+) -> list[Shut]:
     """Return the gates that keep a claim from being judged; an arm that was never trained is one too.
 
     Args:
@@ -21,6 +65,7 @@ def missing(outcome: Outcome, found: Mapping[str, Studied], data: str, seconds: 
         found: what is recorded about the experiment's arms.
         data: the name of the data.
         seconds: how long a training takes, for arms that have none. `nan`: nobody knows yet.
+        entries: what is recorded of the experiment, see `ledger.used`.
 
     Returns:
         An empty list if the claim is judged.
@@ -30,7 +75,7 @@ def missing(outcome: Outcome, found: Mapping[str, Studied], data: str, seconds: 
     experiment = get_experiment(outcome.claim.experiment)
     arms = outcome.claim.arms
     untried = [arm for arm in arms if arm not in found]
-    count = len(set[tuple[str, float]]().union(*(needed(experiment, arm, data) for arm in untried)))
+    count = len({key for arm in untried for key in lacking(experiment, arm, data, entries)})
     held: list[Shut | None] = [
         Shut(f"fair trainings of {' and '.join(untried)}", "none yet", count, count * seconds)
     ]
@@ -39,24 +84,254 @@ def missing(outcome: Outcome, found: Mapping[str, Studied], data: str, seconds: 
     return [shut for shut in held if shut is not None]
 
 
-def needed(experiment: Experiment, arm: str, data: str) -> set[tuple[str, float]]:
-    """List the trainings that a new arm needs, if the best of the first three rates is the middle one.
+def lacking(experiment: Experiment, arm: str, data: str, entries: Sequence[Record]) -> dict[Key, str]:
+    """List the fair trainings that an arm lacks, if the best rates are those that look best so far.
 
-    Each recipe is tried at three rates from one seed. The other seeds follow; a repeated member of an
-    ensemble needs all seeds of its own.
+    Each recipe is tried at three rates or more from one seed; the other seeds follow. An arm
+    whose negatives are mined lacks what its miner lacks, and an ensemble all its members, whose runs may
+    still be kept.
+
+    Args:
+        experiment: that the arm is of.
+        arm: its name.
+        data: the name of the data.
+        entries: what is recorded, see `ledger.used`.
 
     Returns:
-        For each training a recipe's name, and the rate or seed that sets it apart from the recipe's others.
+        The name of each training's recipe.
     """
-    wanted = set()
-    for system in experiment.systems(arm, experiment.features_on(data)):
-        left_out = " without true negatives" if experiment.arms[arm].only_false else ""
-        wanted |= {(name + left_out, rate) for name in system.recipes for rate in tuning.FIRST}
-        best = " or ".join(system.recipes) + left_out
-        for seed in range(gates.seeds_wanted(data)):
-            if seed != tuning.SEED or system.member.again:
-                wanted.add((best, seed + 1000.0 * system.member.again))
-    return wanted
+    changes, lacks = changes_of("fair", data), dict[tuple[str, int], str]()
+    recorded = {(entry.name, entry.config_hash, entry.seed): entry.metrics.keys() for entry in entries}
+
+    def recipe_of(candidates: Candidates) -> Recipe:
+        own, mined = candidates.changes(changes), candidates.mined
+        found = {
+            name: tuning.tried(tuning.recorded(name, own, entries, mined)) for name in candidates.recipes
+        }
+        for name, tried in found.items():
+            for rate in tuning.still_to_try(tried):
+                lacks[tuning.digest_at(name, own, rate, mined), tuning.SEED] = name
+        best = max(found, key=lambda name: max(found[name].values(), default=0.0))
+        return tuning.at_rate(best, own, tuning.best(found[best] or {tuning.FIRST[1]: 0.0}))
+
+    planned = experiment.trainings(arm, experiment.features_on(data), recipe_of)
+    asked = asked_of_record(experiment, planned, experiment.data_named(data))
+    for seed in range(gates.seeds_wanted(data)):
+        key = (*title_of(planned), seed)
+        if key in recorded and asked <= recorded[key]:
+            continue
+        for one in planned:
+            lacks[one.digest, one.seed(seed)] = one.recipe.name
+            by = one.mined.by if one.mined else None
+            if by and (by.recipe.name, by.digest, by.seed(seed)) not in recorded:
+                lacks[by.digest, by.seed(seed)] = by.recipe.name
+    return {(experiment.data_named(data), *key): name for key, name in lacks.items()}
+
+
+@dataclass(frozen=True)
+class Lack:
+    """A claim that is not judged yet on some data, and what it lacks."""
+
+    outcome: Outcome
+    arms: Mapping[str, Mapping[Key, float]]  # the trainings that each arm lacks, and the seconds of each
+    waits: bool  # whether some of them are not trained for now, see `WAITS`
+
+    @property
+    def trainings(self) -> dict[Key, float]:
+        """The trainings that all arms together lack."""
+        return {key: seconds for arm in self.arms.values() for key, seconds in arm.items()}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is judged of a paper on some data."""
+
+    judged: int  # claims
+    open: Sequence[Lack]  # one for each claim that is not; without those that the data cannot answer
+    entries: Mapping[str, Sequence[Record]]  # what is recorded of each experiment, see `ledger.used`
+
+    @classmethod
+    def of(cls, work: str, data: str, folder: Path = RESULTS, chosen: Sequence[str] = ()) -> Survey:
+        """Read the records of a paper.
+
+        Args:
+            work: its key.
+            data: the name of the data.
+            folder: the folder of records; one that is not there has none.
+            chosen: only these claims, by their statements or their work; empty: all.
+        """
+        told = [
+            one
+            for one in outcomes(work, data, folder=folder)
+            if not gates.never(one.claim, data) and (not chosen or {work, one.claim.statement} & {*chosen})
+        ]
+        entries = {name: ledger.used(name, data, folder) for name in BY_WORK[work]}
+        everything = [entry for several in entries.values() for entry in several]
+
+        @cache
+        def lacks_of(name: str, arm: str) -> tuple[dict[Key, float], bool]:
+            found = lacking(get_experiment(name), arm, data, entries[name])
+            seconds = {key: _seconds(recipe, entries[name], everything) for key, recipe in found.items()}
+            return seconds, any(map(waits, found.values()))
+
+        lacks = []
+        for one in told:
+            if one.judgement in ("too small to say", "not tried"):
+                of_arms = {arm: lacks_of(one.claim.experiment, arm) for arm in one.claim.arms}
+                arms = {arm: trainings for arm, (trainings, _) in of_arms.items()}
+                lacks.append(Lack(one, arms, any(waiting for _, waiting in of_arms.values())))
+        return cls(len(told) - len(lacks), lacks, entries)
+
+    @property
+    def trainings(self) -> dict[Key, float]:
+        """The trainings that all claims together lack, and the seconds of each; `nan`: nobody knows yet."""
+        return {key: seconds for lack in self.open for key, seconds in lack.trainings.items()}
+
+
+def _seconds(recipe: str, its: Sequence[Record], everything: Sequence[Record]) -> float:
+    """Return how long a training takes: as others of its recipe, else of its experiment, else of any."""
+    own = [entry for entry in its if entry.name == recipe]
+    taken = next(filter(None, (own, its, everything)), [])
+    return statistics.median(entry.seconds for entry in taken) if taken else math.nan
+
+
+def summary(works: Sequence[str], folder: Path = RESULTS, chosen: Sequence[str] = ()) -> str:
+    """Return how many claims are judged as a Markdown table, by paper and data, and what the others lack.
+
+    A claim that the data cannot answer is not listed there. Claims wait for what `WAITS` names; "more" are
+    those that no training at this scale would open.
+    """
+    heads = ["work", "data", "listed", "judged", "open", "of these waiting", "more", "trainings", "hours"]
+    lines, judged, listed, held = [heads, ["---"] * len(heads)], 0, 0, False
+    for work in works:
+        for data in DATA:
+            found = Survey.of(work, data, folder, chosen)
+            waiting = {
+                key: value for lack in found.open if lack.waits for key, value in lack.trainings.items()
+            }
+            now = {key: value for key, value in found.trainings.items() if key not in waiting}
+            counts = (
+                found.judged + len(found.open),
+                found.judged,
+                len(found.open),
+                sum(lack.waits for lack in found.open),
+                sum(not lack.trainings for lack in found.open),
+            )
+            lines.append(
+                [
+                    *(work, data, *map(str, counts)),
+                    f"{len(now)} and {len(waiting)} waiting",
+                    f"{_hours(now)} and {_hours(waiting)}",
+                ]
+            )
+            judged, listed, held = judged + counts[1], listed + counts[0], held or bool(waiting)
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"{table}\n\n{f'Waiting: {WAITS}.' if held else ''}\n{judged} of {listed} claims judged"
+
+
+def _hours(trainings: Mapping[Key, float]) -> str:
+    total = sum(trainings.values())
+    return "unknown" if math.isnan(total) else f"{total / 3600:.1f}"
+
+
+@dataclass(frozen=True)
+class _Job:
+    """An arm that lacks trainings."""
+
+    experiment: str
+    arm: str
+    trainings: Mapping[Key, float]
+
+
+def train_missing(
+    works: Sequence[str],
+    data: str,
+    open_data: Callable[[str, FeatureKind], Dataset],
+    *,
+    at: str = "",
+    chosen: Sequence[str] = (),
+    folder: Path = RESULTS,
+    jobs: int = 1,
+    tell: Callable[[str], None] = print,
+) -> None:
+    """Train what the claims still lack, arm by arm, those of the cheapest claim first.
+
+    Args:
+        works: the papers' keys.
+        data: the name of the data, such as "scenes".
+        open_data: opens data, by name or where they are, with a kind of features; processes import it.
+        at: where the data are; "": the scenes of each experiment's world.
+        chosen: only these claims, by their statements or their work; empty: all.
+        folder: the folder of records.
+        jobs: how many arms are trained at once, each by a process with one thread and the lowest priority.
+        tell: called with a line about what comes next, and about an arm that cannot be trained.
+    """
+    done, at_work = set[tuple[str, str]](), dict[Future[None], _Job]()
+    with executor(jobs) as pool:
+        while True:
+            lacks = [lack for work in works for lack in Survey.of(work, data, folder, chosen).open]
+            open_now = [lack for lack in lacks if lack.trainings and not lack.waits]
+            left = {key: seconds for lack in open_now for key, seconds in lack.trainings.items()}
+            for job in _in_order(open_now):
+                busy = {key for other in at_work.values() for key in other.trainings}
+                if len(at_work) == jobs or (job.experiment, job.arm) in done or busy & job.trainings.keys():
+                    continue
+                done.add((job.experiment, job.arm))
+                where = at or get_experiment(job.experiment).data_named(data)
+                given = (job.experiment, job.arm, partial(open_data, where), gates.seeds_wanted(data), folder)
+                at_work[pool.submit(_train, *given)] = job
+                tell(
+                    f"next: {job.arm} of {job.experiment}, {len(job.trainings)} trainings in "
+                    f"{_hours(job.trainings)} hours; all {len(left)} take {_hours(left)} hours, "
+                    f"shared by {jobs} processes"
+                )
+            if not at_work:
+                return
+            for ended in wait(at_work, return_when=FIRST_COMPLETED).done:
+                job = at_work.pop(ended)
+                try:
+                    ended.result()
+                except (ValueError, OSError, FloatingPointError) as error:  # the others can be trained
+                    tell(f"{job.arm} of {job.experiment} is left: {error}")
+
+
+def _in_order(lacks: Iterable[Lack]) -> Iterator[_Job]:
+    """Give the arms that lack something, those of the claim with the shortest trainings first."""
+
+    def cost(lack: Lack) -> tuple[float, int]:
+        total = sum(lack.trainings.values())
+        return (math.inf if math.isnan(total) else total), len(lack.trainings)
+
+    for lack in sorted(lacks, key=cost):
+        for arm, trainings in lack.arms.items():
+            if trainings:
+                yield _Job(lack.outcome.claim.experiment, arm, trainings)
+
+
+def executor(jobs: int) -> Executor:
+    """Return a pool of processes that end with this one, even if it is killed."""
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(jobs, spawn, initializer=_stand_back, initargs=(os.getpid(),))
+
+
+def _stand_back(parent: int) -> None:
+    """Take one thread and the lowest priority, and end when the process that started this one has ended."""
+
+    def follow() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    os.nice(19)
+    torch.set_num_threads(1)
+    leave_to_parent()
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _train(
+    experiment: str, arm: str, open_data: Callable[[FeatureKind], Dataset], seeds: int, folder: Path
+) -> None:
+    run(experiment, open_data, arms=[arm], seeds=range(seeds), folder=folder, tell=partial(print, flush=True))
 
 
 def usual_seconds(arms: Iterable[Studied]) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import shutil
 import statistics
-from collections import defaultdict
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -22,9 +24,9 @@ from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.sentence_targets import with_targets
 from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.evaluation import cross_retrieval_ranks, ensemble, evaluate
-from vsecore.experiments import tuning
+from vsecore.experiments import constraint, tuning
 from vsecore.experiments.catalogue import get_experiment
-from vsecore.experiments.constraint import CONTRAST, ConstraintWatch, asked_of
+from vsecore.experiments.constraint import CONTRAST, asked_of
 from vsecore.experiments.experiment import Candidates, Experiment, Member, Mined, PlannedTraining, title_of
 from vsecore.experiments.first_round import mine_for, shares_true
 from vsecore.experiments.gates import FIRST_PLACE
@@ -35,6 +37,7 @@ from vsecore.experiments.references import on_truth, record_references, truth_of
 from vsecore.experiments.scales import Scale, changes_of, recipe_at
 from vsecore.experiments.set_elements import element_sums
 from vsecore.experiments.set_variance import LOG_VARIANCES, log_variances
+from vsecore.experiments.watching import Watch, by_epoch
 from vsecore.experiments.worlds import WORLDS, collection_of
 from vsecore.losses import Rule, negatives_kept
 from vsecore.paths import results
@@ -47,6 +50,9 @@ RESULTS = results() / "experiments"
 MADE = ("negatives", "weights", "targets")
 """What comes from the recipe, the data and the seed, and so does not tell two trainings apart: what the first
 of two rounds leaves, and sentence targets, whose last digits differ from one processor to another."""
+
+PATIENCE = 10
+"""How many seconds pass before a training that another process is at is asked for again."""
 
 
 def run(
@@ -131,7 +137,19 @@ def _check_data(experiment: Experiment, arms: Iterable[str], data: str) -> None:
         if not experiment.trains_on(arm, data):
             raise ValueError(
                 f"arm {arm!r} leaves out true negatives, but the truth of data {data!r} is not known"
+                if experiment.arms[arm].only_false
+                else f"arm {arm!r} has features that data {data!r} lack"
             )
+
+
+def asked_of_record(experiment: Experiment, trainings: Sequence[PlannedTraining], data: str) -> set[str]:
+    """Return what a record of an experiment must have beyond the usual; another experiment's may lack it."""
+    asked = set(METRICS) if experiment.pairs and data == "scenes" else set()
+    if experiment.probes:
+        asked |= {*GRADED} | ({probe_metric(fact) for fact in FACTS} if data in WORLDS else set())
+    if experiment.follows_losses and len(trainings) == 1:
+        asked |= asked_of(trainings[0].recipe)
+    return asked
 
 
 class _Workshop:
@@ -145,12 +163,12 @@ class _Workshop:
         tell: Callable[[str], None],
         experiment: Experiment,
     ) -> None:
-        self.pairs, self.probes = experiment.pairs, experiment.probes
-        self.follows_losses = experiment.follows_losses
+        self.experiment = experiment
         self.miners = {arm.mined_by for arm in experiment.arms.values()} - {""}
-        self.mining_recipes = {
+        several = {arm for arm in experiment.arms if len(experiment.systems(arm, experiment.features)) > 1}
+        self.used_again = {  # systems that mine, or are members of an ensemble: their runs stay
             recipe
-            for arm in self.miners
+            for arm in self.miners | several
             for kind in get_args(FeatureKind)
             for system in experiment.systems(arm, kind)
             for recipe in system.recipes
@@ -193,7 +211,8 @@ class _Workshop:
             seed: of the experiment.
             for_tuning: whether a record with only the usual metrics will do.
         """
-        asked = set[str]() if for_tuning else self._asked(trainings)
+        data = self._data(trainings[0]).name
+        asked = set[str]() if for_tuning else asked_of_record(self.experiment, trainings, data)
         sources = [self._sources(training, seed) for training in trainings]
         name, digest = title_of(trainings)
         found = records.find(self.folder, name=name, config_hash=digest, seed=seed, precision=self.precision)
@@ -208,6 +227,9 @@ class _Workshop:
         test = self.opened(trainings[0].member.features).test
         entry = _recorded(name, digest, parts, test, sources, seed)
         records.write(entry, self.folder)
+        for training in trainings:
+            if training.recipe.name not in self.used_again:
+                shutil.rmtree(self._kept(training, seed), ignore_errors=True)
         for old in same:  # of the same training, but without what was asked for
             if old.file_name != entry.file_name:
                 (self.folder / old.file_name).unlink(missing_ok=True)
@@ -219,19 +241,26 @@ class _Workshop:
         key = (training.digest, training.seed(seed))
         if key not in self.trained:
             data = self._data(training)
-            pairs = relation_pairs(data.feature_kind) if self._pair_metrics(data.name) else None
-            self.trained[key] = _train(
-                training,
-                data,
-                self.vectors,
-                seed,
-                pairs,
-                negatives=self._mine(training, data, seed),
-                folder=self._kept(training, seed),
-                recalls=bool(self.miners),
-                probed=self.probes,
-                follows_losses=self.follows_losses,
+            pairs = (
+                relation_pairs(data.feature_kind) if self.experiment.pairs and data.name == "scenes" else None
             )
+            negatives, folder = self._mine(training, data, seed), self._kept(training, seed)
+            while True:
+                with contextlib.suppress(BlockingIOError):  # another process trains the same now
+                    self.trained[key] = _train(
+                        training,
+                        data,
+                        self.vectors,
+                        seed,
+                        pairs,
+                        negatives=negatives,
+                        folder=folder,
+                        recalls=bool(self.miners),
+                        probed=self.experiment.probes,
+                        follows_losses=self.experiment.follows_losses,
+                    )
+                    break
+                time.sleep(PATIENCE)
         return self.trained[key]
 
     def _mine(self, training: PlannedTraining, data: Dataset, seed: int) -> OfflineNegatives | None:
@@ -251,14 +280,15 @@ class _Workshop:
             self.lists = {key: found}  # most arms that follow each other share one; more would take memory
         return self.lists[key]
 
-    def _kept(self, training: PlannedTraining, seed: int) -> Path | None:
-        """Return where the run of a system that mines is kept, so that it is trained once for all arms."""
-        if training.recipe.name not in self.mining_recipes:
-            return None
+    def _kept(self, training: PlannedTraining, seed: int) -> Path:
+        """Return where the run of a system is kept: one that was killed goes on from there.
+
+        It stays there where other arms need it: systems that mine, and members of ensembles.
+        """
         sources = json.dumps(self._sources(training, seed), sort_keys=True)
         told = hashlib.sha256(f"{self.precision}\n{sources}".encode()).hexdigest()[:12]
         name = f"{training.recipe.name}-{training.digest}-{told}-seed{training.seed(seed)}"
-        return cache_folder("first_rounds") / name
+        return cache_folder("experiments") / name
 
     def _data(self, training: PlannedTraining) -> Dataset:
         """Return what a system is trained on: with sentence targets if it predicts them."""
@@ -277,20 +307,6 @@ class _Workshop:
             if mined.only_false:
                 found["left_out"] = "negatives that are true of their anchor"
         return found
-
-    def _pair_metrics(self, data: str) -> set[str]:
-        """Return what a record has of pairs that differ in one relation."""
-        return set(METRICS) if self.pairs and data == "scenes" else set()
-
-    def _asked(self, trainings: Sequence[PlannedTraining]) -> set[str]:
-        """Return what a record must have beyond the usual; another experiment's may lack it."""
-        data = self._data(trainings[0]).name
-        asked = self._pair_metrics(data)
-        if self.probes:
-            asked |= {*GRADED} | ({probe_metric(fact) for fact in FACTS} if data in WORLDS else set())
-        if self.follows_losses and len(trainings) == 1:
-            asked |= asked_of(trainings[0].recipe)
-        return asked
 
     def forget(self) -> None:
         """Forget the trained systems, to free their memory."""
@@ -317,7 +333,7 @@ def _train(
     pairs: Split | None,
     *,
     negatives: OfflineNegatives | None,
-    folder: Path | None,
+    folder: Path,
     recalls: bool,
     probed: bool,
     follows_losses: bool,
@@ -331,25 +347,18 @@ def _train(
         seed: of the experiment.
         pairs: pictures that differ in one relation, if they are looked at.
         negatives: its offline negatives; None: it has none, or mines its own after a first round.
-        folder: where the run is kept; None: nowhere.
+        folder: where the run is kept, and taken up again if it was killed.
         recalls: whether the recalls at 1 on dev are followed too.
         probed: whether more is asked than who is found: see `probe` and `graded`.
         follows_losses: whether its losses and its multiplier are followed, see `constraint`.
     """
-    watches: list[_Watch | ConstraintWatch] = [_Watch()]
-    if follows_losses:
-        watches.append(ConstraintWatch())
-
-    def watch(event: Event) -> None:
-        for one in watches:
-            one(event)
-
+    watch = Watch(folder, (_look, constraint.look) if follows_losses else (_look,))
     tokenizer = training.recipe.tokenizer(data.train.captions)
     run = fit_in_rounds(
         training.recipe,
         data,
         folder=folder,
-        resume=folder is not None,
+        resume=True,
         tokenizer=tokenizer,
         vectors=None if vectors is None else vectors(tokenizer),
         negatives=negatives,
@@ -363,9 +372,10 @@ def _train(
     shares = {} if negatives is None or truth is None else shares_true(negatives, truth)
     told = log_variances(model, data.test, tokenizer) | element_sums(model, data.test, tokenizer)
     told |= probes(model, data, tokenizer) | graded(scores, data.test) if probed else {}
-    followed = _curves(run, recalls)
-    for one in watches:
-        followed |= one.metrics()
+    steps = watch.steps()
+    followed = _curves(run, recalls) | _negatives(steps)
+    if follows_losses:
+        followed |= constraint.metrics(steps)
     return _Trained(run, scores, of_pairs, followed, shares, told)
 
 
@@ -386,9 +396,9 @@ def _recorded(
         metrics |= pair_accuracy(torch.stack(pairs).mean(0), told_by_left_right())
         told = f" and on {2 * len(pairs[0])} that are pairs which differ in one relation"
     if len(parts) == 1:
-        note = f"best epoch on dev, evaluated on {len(test)} test pictures{told}; {_Watch.note}"
+        note = f"best epoch on dev, evaluated on {len(test)} test pictures{told}; {FOLLOWED}"
         if parts[0].followed.keys() >= {*CONTRAST}:
-            note += f"; {ConstraintWatch.note}"
+            note += f"; {constraint.NOTE}"
         if "mined_by" in sources[0]:
             note += "; the seconds are those of the second round"
         if parts[0].mined:
@@ -454,25 +464,21 @@ def _known_beforehand(data: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-class _Watch:
-    """Follows a training: in each epoch the negatives that each rule of AdOpt keeps."""
+FOLLOWED = (
+    "after each epoch the rsum on dev, and how many negatives either rule of AdOpt keeps, the mean over its "
+    "batches"
+)
 
-    note = (
-        "after each epoch the rsum on dev, and how many negatives either rule of AdOpt keeps, the mean over "
-        "its batches"
-    )
 
-    def __init__(self) -> None:
-        self.kept: dict[tuple[Rule, int], list[Tensor]] = defaultdict(list)
+def _look(event: Event) -> dict[str, Tensor | float]:
+    """Return how many negatives each rule of AdOpt keeps of a step."""
+    return {f"negatives_{rule}": negatives_kept(event.scores, rule, event.positives) for rule in RULES}
 
-    def __call__(self, event: Event) -> None:
-        if event.metrics is not None:
-            return
-        for rule in RULES:  # read at the end: reading one now would wait for a GPU
-            self.kept[rule, event.epoch].append(negatives_kept(event.scores, rule, event.positives))
 
-    def metrics(self) -> dict[str, float]:
-        return {
-            f"negatives_{rule}_{epoch + 1}": statistics.mean(int(k) for k in kept)
-            for (rule, epoch), kept in self.kept.items()
-        }
+def _negatives(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return how many negatives each rule keeps, the mean over the steps of each epoch."""
+    return {
+        f"negatives_{rule}_{epoch + 1}": statistics.mean(kept)
+        for rule in RULES
+        for epoch, kept in by_epoch(steps, f"negatives_{rule}").items()
+    }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from vsecore.experiments.experiment import Candidates
-from vsecore.recipes import Recipe, get
+from vsecore.experiments.experiment import Candidates, at_scale
+from vsecore.recipes import Recipe
 
 Scale = Literal["fair", "lesson"]
 """Fair trainings may be judged: each system has a learning rate of its own (see `tuning`), and all have the
@@ -38,15 +38,20 @@ FAIR_SCALE: dict[str, dict[str, Any]] = {
         "text.encoder.word_dim": 64,
         "training.epochs": 15,
         "training.schedule": "cosine",
+        "first_round.texts": 25,
+        "first_round.pictures": 5,
     },
     "flickr8k": {
         "dim": 512,
         "text.encoder.word_dim": 300,
         "training.epochs": 15,
         "training.schedule": "cosine",
+        "first_round.texts": 40,
+        "first_round.pictures": 8,
     },
 }
-"""Changes that give each system long enough for most to level off, with a schedule that ends low."""
+"""Changes that give each system long enough for most to level off, with a schedule that ends low. Lists of
+mined negatives shrink with the training set: see `experiment.at_scale`."""
 
 
 def changes_of(scale: Scale, data: str) -> dict[str, Any]:
@@ -66,4 +71,4 @@ def changes_of(scale: Scale, data: str) -> dict[str, Any]:
 def recipe_at(candidates: Candidates, changes: Mapping[str, Any]) -> Recipe | None:
     """Return the one recipe of a system, with changes; None if there are several to choose from on dev."""
     own = candidates.changes(changes)
-    return get(candidates.recipes[0], own) if len(candidates.recipes) == 1 else None
+    return at_scale(candidates.recipes[0], own) if len(candidates.recipes) == 1 else None

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from vsecore.experiments.experiment import Candidates, Mined, digest_of
-from vsecore.recipes import Recipe, get
+from vsecore.experiments.experiment import Candidates, Mined, at_scale, digest_of
+from vsecore.recipes import Recipe
 from vsecore.records import Record
 
 LADDER = tuple(1e-3 * 2.0**step for step in range(-4, 5))
@@ -31,7 +31,7 @@ def at_rate(name: str, changes: Mapping[str, Any], rate: float) -> Recipe:
 
 @cache
 def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> Recipe:
-    return get(name, {**dict(changes), "training.learning_rate": rate})
+    return at_scale(name, {**dict(changes), "training.learning_rate": rate})
 
 
 def digest_at(name: str, changes: Mapping[str, Any], rate: float, mined: Mined | None = None) -> str:

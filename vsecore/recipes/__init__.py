@@ -52,7 +52,7 @@ RECIPES: dict[str, Recipe] = {
         *(small.window(feature) for feature in ("grid", "patch")),
         *(
             make(feature)
-            for make in (thesis.thesis, scan.scan, bfan.bfan, vsrn.vsrn, pvse, pcme.pcme, ltd.ltd)
+            for make in (thesis.thesis, scan.scan, bfan.bfan, vsrn.vsrn, pvse, pcme.pcme, ltd.ltd, ltd.vsrn)
             for feature in _COMPARED
         ),
         *(tern(feature, text) for feature in _COMPARED for text in ("bert", "words")),

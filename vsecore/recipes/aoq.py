@@ -93,6 +93,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     # What the paper does not ask: what the weights' own gradient is worth, and weights below 0.
     "detached_weights": {f"losses.{LOSS.name}.weights": "detached"},
     "clamped_weights": {f"losses.{LOSS.name}.weights": "clamped"},
+    # For systems without a first round, for which another one's model mines in an experiment.
+    "lists": {"first_round": FirstRound()},
     **{f"top_{h}": {"first_round.texts": h, "first_round.pictures": h // 5} for h in (50, 200, 500, 1000)},
 }
 """What the paper compares with, removes or replaces, by name: changes to a recipe.

@@ -29,8 +29,8 @@ _NETWORKS: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("grid", "bert"): {
         "where": "ResNeXt-101 and BERT",
-        "picture": {"hidden": 2048, "heads": 8, "positions": "grid", "global_pool": "mean"},
-        "caption": {"hidden": 2048, "heads": 8, "global_pool": "max"},
+        "picture": {"hidden": 1024, "positions": "grid", "global_pool": "mean"},
+        "caption": {"hidden": 1024, "global_pool": "max"},
         "triplet": {"margin": 0.1, "warmup_epochs": 1},
         "training": {"epochs": 50, "batch_size": 128, "learning_rate": 1e-4, "decay_epochs": 20},
     },
@@ -74,7 +74,7 @@ def dive(feature: Literal["grid", "region", "pixels"], text: Literal["gru", "ber
     picture, caption = ({"heads": 4, "drop": 0.1, **network[side]} for side in ("picture", "caption"))
     left_out = network.get("drop", 0.0)
     chosen = (
-        "eight heads of 256 for the slots; a tenth of the learning rate for BERT"
+        "a tenth of the learning rate for BERT"
         if text == "bert"
         else "the learning rate and its part for the set prediction, of the two that it gives, as for "
         "Flickr30K. GloVe vectors: give their file as vectors"

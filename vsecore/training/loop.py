@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -56,6 +56,7 @@ class Event:
     terms: dict[str, Tensor] = field(default_factory=dict)  # of the loss; reading one waits for the GPU
     scores: Tensor = field(default_factory=lambda: torch.empty(0, 0))  # (B, C) of the joint batch
     positives: Tensor = field(default_factory=lambda: torch.empty(0, 0, dtype=torch.bool))  # (B, C)
+    saved: bool = False  # whether the run is saved next: what a callback keeps beside it must be written now
     # Of an evaluation alone.
     metrics: dict[str, float] | None = None  # metrics of the dev split
 
@@ -221,13 +222,15 @@ def fit(
                 state.step, state.batch = state.step + 1, state.batch + 1
                 averaging.after_step(state.batch)
                 meter.add(terms, norm, state.step, rate)
-                if callback:
-                    terms = {name: term.detach() for name, term in terms.items()}
-                    at = ("step", state.epoch, state.step, system, rate)
-                    callback(Event(*at, terms=terms, scores=scored.scores, positives=scored.positives))
                 now = time.perf_counter()
                 due = state.step % save_every == 0 if save_every else now - saved > SAVE_SECONDS
-                if due and state.batch < averaging.begins:
+                due = due and state.batch < averaging.begins
+                if callback:
+                    terms = {name: term.detach() for name, term in terms.items()}
+                    event = Event("step", state.epoch, state.step, system, rate, terms, scored.scores)
+                    ends = state.batch == steps_an_epoch
+                    callback(replace(event, positives=scored.positives, saved=due or ends))
+                if due:
                     state.loss_sums, state.seconds, saved = meter.read(), before + now - began, now
                     check_weights(system, state.step, rate)
                     run_folder.save(system, optimizer, state)

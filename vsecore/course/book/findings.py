@@ -25,8 +25,7 @@ from vsecore.experiments import (
     table,
 )
 from vsecore.experiments.catalogue import BY_WORK
-from vsecore.experiments.gates import never
-from vsecore.experiments.missing import needed, usual_seconds
+from vsecore.experiments.missing import Survey, usual_seconds
 from vsecore.experiments.references import ORACLE
 from vsecore.records import Record
 
@@ -49,6 +48,7 @@ class Findings:
     elsewhere: Mapping[str, Mapping[str, Mapping[str, str]]]  # tables by kind of features, but for its own
     oracles: Mapping[str, float]  # the rsum of the oracle by data, where the truth is known
     left_out: Sequence[Record]  # trainings on other features or words than the rest of their experiment
+    surveys: Mapping[str, Survey]  # what is judged, and what the other claims lack
     named: Mapping[str, str]  # what records call the data: the scenes are those of the paper's world
 
     @classmethod
@@ -102,6 +102,7 @@ class Findings:
                     for entry in left_out(name, data, scale=scale, folder=folder)
                 }.values()
             ),
+            {data: Survey.of(work, data, folder) for data in DATA},
             named,
         )
 
@@ -125,16 +126,6 @@ class Findings:
                     repeated.add((told, entry.seed, met[told]))
                 met[told] += 1
         return alone + len(repeated)
-
-    def all_trainings(self, data: str) -> int:
-        """How many it takes to judge all claims, from nothing."""
-        wanted: set[tuple[str, float]] = set()
-        for outcome in self.outcomes[data]:
-            if never(outcome.claim, data):
-                continue  # no training would help
-            for arm in outcome.claim.arms:
-                wanted |= needed(get_experiment(outcome.claim.experiment), arm, data)
-        return len(wanted)
 
 
 def printed_kinds(experiment: Experiment) -> set[str]:

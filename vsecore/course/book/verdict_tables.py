@@ -174,7 +174,8 @@ def shut_gates(found: Findings) -> str:
         rows = []
         for outcome in found.outcomes[data]:
             name = outcome.claim.experiment
-            if shut := missing(outcome, found.fair[data][name], data, found.seconds(data, name)):
+            entries = found.surveys[data].entries[name]
+            if shut := missing(outcome, found.fair[data][name], data, found.seconds(data, name), entries):
                 rows.append(_missing_row(outcome.claim, shut))
         lines.append(f"### On {called}")
         if not rows:
@@ -186,14 +187,14 @@ def shut_gates(found: Findings) -> str:
 
 def _remaining(found: Findings, data: str) -> str:
     """What all claims take together, each training counted once."""
-    wanted, done, seconds = found.all_trainings(data), found.fair_trainings(data), found.seconds(data)
-    lines = [f"All claims together ask for about {trainings(wanted)} at the fair scale; {done} are recorded."]
+    lacking, done, seconds = found.surveys[data].trainings, found.fair_trainings(data), found.seconds(data)
+    lines = [f"All claims together lack {trainings(len(lacking))} at the fair scale; {done} are recorded."]
     if math.isnan(seconds):
         lines.append("How long one takes is not known yet.")
     else:
-        hours = max(wanted - done, 0) * seconds / 3600
+        hours = sum(lacking.values()) / 3600
         lines.append(
-            f"Half of them took less than {seconds / 60:.1f} minutes, so about {hours:.0f} hours are left."
+            f"Half of these took less than {seconds / 60:.1f} minutes, so about {hours:.0f} hours are left."
         )
     return " ".join(lines)
 

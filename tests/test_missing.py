@@ -1,0 +1,79 @@
+"""Training what the claims lack: each training once, the cheapest claim first, and not those that wait."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from studies import ridge, study
+
+from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, get_experiment, summary
+from vsecore.experiments.missing import Survey, train_missing, waits
+
+missing = sys.modules[train_missing.__module__]  # the package has a function of this name
+SMALL = {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 6}
+SEEDS = {seed: {"rsum": 300.0, "i2t_map_at_r": 50.0, "t2i_map_at_r": 50.0} for seed in range(5)}
+OTHER = {"against": "without token level", "statement": "the token level helps"}
+
+
+@pytest.fixture(autouse=True)
+def a_small_scale(monkeypatch):
+    monkeypatch.setitem(FAIR_SCALE, "scenes", SMALL)
+    monkeypatch.setitem(FAIR_SCALE, "flickr8k", SMALL)
+    monkeypatch.setattr(missing, "BY_WORK", {"2ad": ["2ad_parts"]})
+
+
+def test_arms_that_claims_share_are_counted_once(tmp_path, claimed):
+    claimed({}, OTHER)
+    found = Survey.of("2ad", "scenes", tmp_path)
+    assert [len(lack.trainings) for lack in found.open] == [14, 14]
+    assert len(found.trainings) == 21, "three arms, at three rates and from four more seeds"
+    study(tmp_path, "2ad_parts", "all", SEEDS, "scenes")
+    assert len(Survey.of("2ad", "scenes", tmp_path).trainings) == 14
+    some = {seed: SEEDS[seed] for seed in range(3)}
+    study(tmp_path, "2ad_parts", "without AdOpt", some, "scenes", rates={1e-3: 90.0, 2e-3: 80.0})
+    lacks = Survey.of("2ad", "scenes", tmp_path, ["AdOpt helps"]).trainings
+    assert len(lacks) == 1 + 2, "the third rate, and two seeds of the best so far"
+
+
+def test_the_last_line_counts_the_claims_that_are_judged(tmp_path, claimed):
+    ridge(tmp_path, "scenes")
+    for arm in ("all", "without AdOpt"):
+        study(tmp_path, "2ad_parts", arm, SEEDS, "scenes")
+    lines = summary(["2ad"], tmp_path).splitlines()
+    assert lines[-1] == "1 of 2 claims judged"
+    assert lines[2].startswith("| 2ad | scenes | 1 | 1 | 0 | 0 | 0 | 0 and 0 waiting |")
+    assert lines[3].startswith("| 2ad | flickr8k | 1 | 0 | 1 | 1 | 0 | 0 and 10 waiting |")
+
+
+def test_dive_and_a_triplet_loss_with_words_and_elements_left_out_wait():
+    assert waits("dive_grid_gru") and waits("2ad_grid_gru+gpo+max_violation")
+    assert not waits("2ad_grid_gru") and not waits("vsepp_region_gru")
+
+
+def test_an_ensemble_of_features_that_the_data_lack_is_never_judged_there():
+    ensembles = EXPERIMENTS["2ad_ensembles"]
+    assert ensembles.trains_on("GGG", "flickr8k") and not ensembles.trains_on("RG", "flickr8k")
+    assert ensembles.trains_on("RG", "scenes")
+
+
+def test_the_cheapest_claim_is_trained_first_and_what_waits_is_not(tmp_path, claimed, monkeypatch):
+    claimed({}, OTHER, {"against": "without AdPool", "statement": "AdPool helps"})
+    study(tmp_path, "2ad_parts", "all", SEEDS, "scenes")
+    study(tmp_path, "2ad_parts", "without AdPool", {0: SEEDS[0]}, "scenes")
+    trained = []
+
+    def run(name, open_data, *, arms, seeds, folder, tell):
+        trained.extend(arms)
+        assert open_data("grid") == (get_experiment(name).world, "grid")
+        if arms == ["without AdPool"]:
+            raise FloatingPointError("the loss is not finite")
+        study(folder, name, *arms, SEEDS, "scenes")
+
+    said = []
+    monkeypatch.setattr(missing, "run", run)
+    monkeypatch.setattr(missing, "executor", ThreadPoolExecutor)
+    train_missing(["2ad"], "scenes", lambda *named: named, folder=tmp_path, tell=said.append)
+    assert trained == ["without AdPool", "without token level"], "AdOpt is compared with an arm that waits"
+    assert [line.split()[0] for line in said] == ["next:", "without", "next:"], (
+        "one that fails stops no other"
+    )
