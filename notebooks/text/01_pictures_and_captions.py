@@ -443,8 +443,7 @@ plots.show(
 )
 
 # %% [markdown]
-# No caption says the facts in orange. Look through more pictures. Read the captions first, then open the facts. (The buttons work in
-# JupyterLab and in the book.)
+# No caption says the facts in orange. Look through more pictures. Read the captions first, then open the facts.
 
 
 # %% tags=["hide-input"]
@@ -502,6 +501,11 @@ axes.axhline(4.5, color="white", linewidth=4)
 for (row, column), share in np.ndenumerate(table):
     colour = "black" if share > 55 else "white"
     axes.text(column, row, f"{share:.0f}", ha="center", va="center", color=colour)
+of_five = dict(zip(kinds, together, strict=True))
+lesson.finding(
+    "the five name nearly every thing, but few relations",
+    of_five["thing"] > 95 and of_five["relation"] < 50,
+)
 plots.show(
     figure,
     alt="A table in colours: the share of the facts of each kind that each of the five annotators says, and that any of them "
@@ -627,14 +631,13 @@ plots.show(
 y = truth.sum(1)  # (Nc,)   y_c
 called_false = (truth & ~own).sum() / truth.sum()
 np.testing.assert_allclose(called_false, 1 - Nc / y.sum())  # the two sides of the equation
-lesson.report(
-    "01_protocol",
+course.numbers(
     {
         "true pairs that the protocol calls false (%)": 100 * called_false,
         "captions that are true of a foreign picture (%)": 100 * np.mean(y > 1),
         "pictures that a caption is true of, mean": y.mean(),
         "foreign captions that are true of a picture, mean": (truth & ~own).sum(0).mean(),
-    },
+    }
 )
 
 # %% [markdown]
@@ -661,7 +664,7 @@ check("01.predict", your_prediction)
 
 # %% [markdown]
 # To see which *facts* make a caption exact, we fit a rough model: each further fact multiplies the number of pictures that the caption is
-# true of by a factor, one for each kind of fact. The report says how many of a hundred pictures remain.
+# true of by a factor, one for each kind of fact. The cell prints how many of a hundred pictures remain.
 
 # %%
 turn = np.arange(Nc) % CAPTIONS_A_PICTURE  # (Nc,)   who speaks
@@ -675,7 +678,7 @@ factors = np.exp(np.linalg.lstsq(X, np.log(y), rcond=None)[0][1:])
 remain = {
     f"one {name} more": 100 * factor for name, factor in zip(weighed, factors, strict=True)
 }
-lesson.report("01_facts", remain)
+course.numbers(remain)
 
 # %% tags=["hide-input"]
 facts_said = np.concatenate([said.sum(0) for _, said in every])  # (Nc,)
@@ -711,6 +714,10 @@ for axes, measure, names, order in (
     )
     axes.set_yticks(range(len(order)), [names[place] for place in order])
     axes.grid(axis="y", visible=False)
+share = dict(zip(habits, false_shares(np.arange(Ni)), strict=True))
+lesson.finding("terse has the largest share", max(share, key=share.get) == "terse")
+lesson.finding("relations has the smallest share", min(share, key=share.get) == "relations")
+lesson.finding("detail says the most facts", habits[np.argmax(said_by)] == "detail")
 panels[0].set(xlabel="true pairs called false (%)", ylabel="annotator (facts said, mean)")
 panels[1].set(xlabel="pictures that remain of a hundred", ylabel="one more fact of this kind")
 plots.show(
@@ -727,10 +734,11 @@ plots.show(
 # ```
 #
 # Does it help to say more? Up to a point: *terse* says the fewest facts and has the largest share, but *detail* says the most and is not
-# the best. The right panel shows part of the reason. One more *thing* excludes the most pictures; a size, or the way that something faces,
-# excludes few, and *detail* loves those. And a few vague captions make most of the false pairs: *counter* often names much, but *I count
-# one person* is true of very many pictures. The horizontal lines are 95 % intervals, from resampling the pictures with replacement (the
-# bootstrap). The intervals in the middle overlap, so read the panel as a coarse order.
+# the best. The right panel suggests part of the reason. A caption with one more *thing* fits far fewer pictures; one with a size, or the
+# way that something faces, hardly fewer, and *detail* loves those. (This is a fit, not an experiment: captions that say one kind of fact
+# may differ in other ways too.) And a few vague captions make most of the false pairs: *I count one person* is true of very many
+# pictures. The horizontal lines are 95 % intervals, from resampling the pictures with replacement (the bootstrap). In the middle they
+# overlap, so read the panel as a coarse order.
 #
 # ## In a batch
 #
@@ -806,14 +814,13 @@ B = 128
 dice = np.random.default_rng(seed)
 counted = np.array([drawn_batch(B) for _ in range(400)])  # (400, 2)
 expected = expected_false_negatives(truth, owner, B)
-lesson.report(
-    "01_batch",
+course.numbers(
     {
         "false negatives in a batch of 128, expected": expected,
         "false negatives in a batch of 128, counted": counted[:, 0].mean(),
         "captions that meet one (%), expected": 100 * chance_of_one(y, Ni, B).mean(),
         "captions that meet one (%), counted": 100 * counted[:, 1].mean(),
-    },
+    }
 )
 
 # %% tags=["hide-input"]
@@ -857,14 +864,14 @@ plots.show(
 # %% [markdown]
 # The crosses lie on the line. In a batch of the usual size many captions meet a foreign picture they are true of. Training makes a caption
 # less similar to its negatives, and so to this picture too. In a loss that sums over all negatives, a few false ones weigh little. A loss
-# that looks only at the most similar negative picks false ones more often. Remember this for
-# [Learning to rank](04_learning_to_rank.ipynb).
+# that looks only at the most similar negative picks false ones more often, as [Offline negatives](08_offline_negatives.ipynb) measures.
+# Remember this for [Learning to rank](04_learning_to_rank.ipynb).
 #
 # ```{exercise} Change one thing
 # :label: ex-01-explore
 #
 # `expected_false_negatives(truth[kept], owner[kept], B)` counts only some of the captions. Leave out an annotator (`turn`), or change $B$.
-# First write down what you expect and why, and afterwards what you found. The check sees only whether each text has three words.
+# First write down what you expect and why, and afterwards what you found.
 # ```
 
 # %%
@@ -874,7 +881,7 @@ your_expectation = "Less than half remain: terse writes the vaguest."  # your pa
 # your part
 kept = turn != habits.index("terse")
 fewer = expected_false_negatives(truth[kept], owner[kept], B)
-print(lesson.report("01_explore", {"false negatives in a batch, without terse": fewer}))
+course.numbers({"false negatives in a batch, without terse": fewer})
 # end of your part
 your_finding = "Many go, but more than half remain: the other four write them too."  # your part
 check("01.explore", (your_expectation, your_finding))
@@ -905,7 +912,7 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # Neither list is complete: most pairs were never looked at, and ECCV Caption covers only a part of the split. Our world is smaller and
-# simpler than COCO, but its numbers are of a similar size, which suggests that false negatives are not an oddity of a drawn world.
+# simpler than COCO, but its numbers are of the same order as ECCV Caption's. So false negatives are no oddity of a drawn world.
 # [The joint space](03_joint_space.ipynb) shows which measures use such lists.
 #
 # | paper | in this notebook | in the package |

@@ -49,7 +49,6 @@ from vsecore.data.language_models import model_folder
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.word_pieces import BERTTokenizer
 from vsecore.encoders import BERTEncoder, BiGRUEncoder, CellEncoder, RegionEncoder
-from vsecore.experiments.statistics import interval
 from vsecore.scenes.build import boxes_of
 
 lesson = course.begin(tier, data, data_root, seed)
@@ -129,7 +128,7 @@ plots.show(
 )
 
 # %% [markdown]
-# The words have found their places: the yellow cells of each map speak most strongly for its word. Is this picture special? For each kind
+# The words have found their places. Is this picture special? For each kind
 # of thing in each test picture, we check whether the middle of the strongest cell for its word lies in the box around the thing, and
 # compare with a random cell:
 
@@ -162,13 +161,19 @@ if data == "scenes":
         "a random cell does (%)": 100 * np.mean(chances),
     }
 
-# %%
+# %% tags=["nbval-ignore-output"]
 if pointing:
-    print(lesson.report("02_pointing", pointing))
+    course.numbers(pointing)
+    hit, chance = pointing.values()
+    lesson.finding(
+        "the strongest cell lies on the thing about four times in five", 75 < hit < 90
+    )
+    lesson.finding("a random cell seldom lies on it", chance < 15)
 
 # %% [markdown]
-# No. The map learned from captions of whole pictures, so it is the cells that know what is where. Their network was trained on the facts
-# of other scenes, cell by cell, so this is an easy case.
+# It is not special: about four times in five, the strongest cell lies on the thing. The linear map never saw a position, so the cells
+# themselves must carry what is where. We made that easy: their network was trained to name what is in *each cell* of other scenes. So
+# this does not show that places can be learned from captions alone.
 #
 # ## Three kinds of elements
 #
@@ -298,7 +303,7 @@ print("CellEncoder and RegionEncoder agree with the cells above")
 # :label: ex-02-mean
 #
 # Write the mean of the real elements: `x` is (B, N, D), `mask` is (B, N), the result is (B, D). Padding may hold anything, also NaN,
-# and must never reach the result.
+# and must never reach the result. Gradients must flow back to `x`.
 # ```
 #
 # ```{hint}
@@ -368,6 +373,14 @@ for axes, (kind, shares) in zip(panels[0], moved.items(), strict=True):
         alpha=0.75,
     )
     frame(axes, kind, chosen[kind], color=plots.COLOURS[1], linewidth=3)
+    if kind != "regions":
+        near = np.abs(np.indices((7, 7)) - np.reshape([5, 4], (2, 1, 1))).max(0) <= 1  # of 39
+        lesson.finding(
+            f"of the {kind}, one moves most for what is near",
+            squares[near].mean() > 3 * squares[~near].mean(),
+        )
+    if kind == "patches":
+        lesson.finding("a patch sees everything", squares.min() > 1e-3)
 figure.colorbar(
     heat, ax=list(panels[0]), label="the vector moves (share of its length)", shrink=0.85
 )
@@ -407,7 +420,7 @@ print(f"the picture is {picture.shape[-1]} pixels wide")
 # :label: ex-02-far
 #
 # Given a patch, how often will it name the farthest thing? Write `"rarely"`, `"half the time"` or `"mostly"` before you run the next
-# cells. Any answer earns the points.
+# cells.
 # ```
 
 # %%
@@ -499,10 +512,18 @@ if accuracy:
         "is read nearly always from all three; the kind of the farthest thing hardly more often than from the place alone.",
     )
 
-# %%
+# %% tags=["nbval-ignore-output"]
 if accuracy:
-    said = {f"{kind}, {what} (%)": share for (kind, what), (share, *_) in accuracy.items()}
-    print(lesson.report("02_probe", said))
+    share = {f"{kind}, {what} (%)": said for (kind, what), (said, *_) in accuracy.items()}
+    course.numbers(share)
+    for kind in datasets:
+        here, far = share[f"{kind}, here (%)"], share[f"{kind}, farthest (%)"]
+        lesson.finding(f"{kind} know the thing at their own place", here > 85)
+        lesson.finding(f"{kind} hardly know the farthest thing", far < 25)
+    lesson.finding(
+        "patches know a little more of it than the place gives away",
+        0 < share["patches, farthest (%)"] - share["the place alone, farthest (%)"] < 10,
+    )
 
 # %% [markdown]
 # ````{solution} ex-02-far
@@ -538,8 +559,7 @@ check("02.explore", (your_expectation, your_finding))
 # ````{solution} ex-02-explore
 # :class: dropdown
 #
-# Two questions help: What was the network trained to say? Does the nearest thing reach into the receptive field? Compare with the place
-# alone.
+# Two questions help: What was the network trained to say? Does the nearest thing reach into the receptive field?
 # ````
 #
 # ## Three ways to read a sentence
@@ -790,7 +810,7 @@ from vsecore.course.checks import check
 your_cosine = 1.0  # your part: one number
 check("02.break", your_cosine)
 
-# %%
+# %% tags=["nbval-ignore-output"]
 pair, real = vocabulary.encode(["a dog left of a cat", "a cat left of a dog"])  # (2, L) each
 transformer_reader = TransformerReader(len(vocabulary), 256)
 kept = transformer_reader.position.weight.detach().clone()
@@ -798,8 +818,9 @@ with torch.no_grad():
     for name, positions in (("without", torch.zeros_like(kept)), ("with", kept)):
         transformer_reader.position.weight.copy_(positions)
         first, second = mean_of_real(transformer_reader(pair, real), real)  # (D,) each
-        apart = (first - second).norm() / first.norm()
-        print(f"{name} positions the means differ by {100 * apart:.1f} % of their length")
+        apart = 100 * (first - second).norm() / first.norm()
+        print(f"{name} positions the means differ by {apart:.1f} % of their length")
+        lesson.finding("only positions tell the two apart", (apart > 1) == (name == "with"))
 
 # %% [markdown]
 # ````{solution} ex-02-break
@@ -837,7 +858,7 @@ print(tuple(states.shape), "->", tuple(elements.shape))
 # meaning than to the *left* in *a girl left the beach*?
 #
 # **What we do.** We write eight sentences for each meaning and compare cosines before the first layer and after the last. We also replace
-# *left* by *right*.
+# *left* by *right*. Each cosine compares two *different* sentences.
 
 # %% tags=["hide-input"]
 direction = [
@@ -879,17 +900,31 @@ left, right = (
     vectors_of(word, [s.format(word) for s in direction]) for word in ("left", "right")
 )
 gone = vectors_of("left", went_away)  # (layers + 1, sentences, H)
-count = len(direction)
-alike = {  # (layers + 1, sentences) each: a mean over partners for each sentence with "left"
-    "left, same meaning": ((left @ left.mT).sum(2) - 1) / (count - 1),  # without itself
-    "left, went away": (left @ gone.mT).mean(2),
-    "right, in its place": (left * right).sum(2),
+alike = {  # (layers + 1, sentences, sentences) each: every "left" with every partner
+    "left, same meaning": left @ left.mT,
+    "left, went away": left @ gone.mT,
+    "right, other sentences": left @ right.mT,
 }
 
+
 # %% tags=["hide-input"]
+def mean_of_pairs(cosines: torch.Tensor, same: bool) -> tuple[float, float, float]:
+    """The mean over pairs of different sentences, and its 95 % interval, by resampling the sentences."""
+    count = len(cosines)
+    others = ~np.eye(count, dtype=bool) if same else np.ones((count, count), bool)
+    dice, means = np.random.default_rng(seed), []
+    for _ in range(1000):
+        ours = dice.integers(count, size=count)
+        theirs = ours if same else dice.integers(count, size=count)
+        block = np.ix_(ours, theirs)
+        means.append(cosines.numpy()[block][others[block]].mean())
+    low, high = np.quantile(means, (0.025, 0.975))
+    return cosines[torch.from_numpy(others)].mean().item(), low, high
+
+
 figure, axes = plt.subplots(figsize=(7.2, 2.5))
-rows = {
-    name: [(values.mean().item(), *interval(values.tolist())) for values in cosines[[0, -1]]]
+rows = {  # "right" stands in the sentences of "left", so a sentence is no partner of itself there either
+    name: [mean_of_pairs(one, same=name != "left, went away") for one in cosines[[0, -1]]]
     for name, cosines in alike.items()
 }
 dot_rows(
@@ -903,20 +938,27 @@ figure.legend(loc="outside upper left", ncols=2)
 plots.show(
     figure,
     alt="Cosines of vectors of left with three others, before the first and after the last layer, with intervals. Before, both kinds of left "
-    "are nearly the same and right is at a half. After, left of the same meaning and right are above left that means went away, with wide intervals.",
+    "are nearly the same and right is at a half. After, left of the same meaning is nearest; right and left that means went away are "
+    "further, and their wide intervals overlap.",
 )
 
-# %%
-lesson.report("02_company", {name: 100 * c[-1].mean().item() for name, c in alike.items()})
+# %% tags=["nbval-ignore-output"]
+course.numbers({name: 100 * last[0] for name, (_, last) in rows.items()})
+(same_first, same), (gone_first, away), (right_first, opposite) = (
+    (first[0], last[0]) for first, last in rows.values()
+)
+lesson.finding("both begin with almost the same vector", min(same_first, gone_first) > 0.9)
+lesson.finding("the two meanings of left move apart", same - away > 0.1)
+lesson.finding("right comes nearer", opposite - right_first > 0.08)
+lesson.finding("right stays further than left of the same meaning", same - opposite > 0.05)
 
 # %% [markdown]
-# **What came out.** (The report gives cosines after the last layer, times a hundred.) The two meanings of *left* begin with almost the
-# same vector and move apart. *Right*, the opposite, comes nearer.
+# **What came out.** (The numbers are cosines after the last layer, times a hundred.) The two meanings of *left* begin with almost the
+# same vector and move apart. *Right*, the opposite, comes nearer, to about where the other meaning ends.
 #
-# **What it means.** Context changes a vector. It does not keep left and right far apart.
+# **What it means.** Context separates two meanings of one word. It also brings opposites nearer, since they stand in the same contexts.
 #
-# **How sure we are.** Both movements are larger than the intervals. That the same meaning of *left* ends nearer is less certain. And we
-# used few sentences.
+# **How sure we are.** The intervals come from resampling the sentences, and these are few: the order of the last two is open.
 #
 # ## Which words does a vector depend on?
 #
@@ -926,19 +968,19 @@ lesson.report("02_company", {name: 100 * c[-1].mean().item() for name, c in alik
 
 # %%
 @torch.no_grad()
-def moved_by_loss(read, tokens: torch.Tensor, blank: int) -> torch.Tensor:
+def moved_without(read, tokens: torch.Tensor, blank: int) -> torch.Tensor:
     copies = tokens.repeat(tokens.shape[1], 1).fill_diagonal_(blank)  # (L, L)
     before, after = (read(t, torch.ones_like(t) > 0) for t in (tokens, copies))
-    return (after - before).norm(dim=-1) / before.norm(dim=-1)  # (word lost, vector)
+    return (after - before).norm(dim=-1) / before.norm(dim=-1)  # (word taken away, vector)
 
 
 one, _ = vocabulary.encode([sentence])  # (1, L)
 one_in_pieces, _ = bert_tokenizer.encode([sentence])
 moved_by_word = {
-    "table": moved_by_loss(lambda t, _: gru_reader.embedding(t), one, vocabulary.pad),
-    "BiGRU": moved_by_loss(lambda *t: gru_reader(*t)[0], one, vocabulary.pad),
-    "Transformer": moved_by_loss(transformer_reader, one, vocabulary.pad),
-    "BERT": moved_by_loss(lambda *t: bert_reader(*t)[0], one_in_pieces, bert_tokenizer.blank),
+    "table": moved_without(lambda t, _: gru_reader.embedding(t), one, vocabulary.pad),
+    "BiGRU": moved_without(lambda *t: gru_reader(*t)[0], one, vocabulary.pad),
+    "Transformer": moved_without(transformer_reader, one, vocabulary.pad),
+    "BERT": moved_without(lambda *t: bert_reader(*t)[0], one_in_pieces, bert_tokenizer.blank),
 }
 
 # %% tags=["hide-input"]
@@ -947,7 +989,7 @@ figure, panels = plt.subplots(2, 2, figsize=(9.2, 8.2))
 for axes, name in zip(panels.flat, moved_by_word, strict=True):
     ticks = pieces_of.encode(sentence).tokens if name == "BERT" else names
     image = axes.imshow(100 * moved_by_word[name].clamp(min=1e-9), norm=LogNorm(0.1, 100))
-    axes.set(title=name, xlabel="vector of", ylabel="word lost")
+    axes.set(title=name, xlabel="vector of", ylabel="word taken away")
     axes.set_xticks(range(moved_by_word[name].shape[1]))
     axes.set_yticks(range(moved_by_word[name].shape[0]))
     if len(ticks) == moved_by_word[name].shape[0]:
@@ -957,15 +999,28 @@ for axes, name in zip(panels.flat, moved_by_word, strict=True):
 figure.colorbar(
     image, ax=list(panels.flat), label="the vector moves (% of its length)", shrink=0.6
 )
+others = {  # what a word does to the other words' vectors
+    name: moved[~torch.eye(len(moved), dtype=torch.bool)].view(len(moved), -1)
+    for name, moved in moved_by_word.items()
+}
+lesson.finding("in the table, only a word's own vector moves", not others["table"].any())
+near, far = (moved_by_word["BiGRU"].diagonal(step).mean() for step in (1, 6))
+lesson.finding("in the BiGRU all words matter, neighbours most", near > 3 * far > 0)
+evenly = others["Transformer"]
+lesson.finding("in the Transformer all matter about equally", evenly.max() < 5 * evenly.min())
+if data == "scenes":
+    matter = others["BERT"].mean(1)  # (words,)
+    most = {pieces_of.encode(sentence).tokens[place] for place in matter.topk(2).indices}
+    lesson.finding("in BERT girl and umbrella matter most", most == {"girl", "umbrella"})
 plots.show(
     figure,
-    alt="Four heat maps: which word's vector moves when a word is lost. In the table only a word's own vector moves; in the BiGRU the neighbours move "
+    alt="Four heat maps: which word's vector moves when a word is taken away. In the table only a word's own vector moves; in the BiGRU the neighbours move "
     "too, less and less with distance on both sides; in the Transformer all move about equally; in BERT all move, by different amounts.",
 )
 
 # %% [markdown]
 # In the table a vector depends on its own word alone. In the BiGRU all words matter, neighbours most. In the untrained Transformer all
-# others matter about equally. In BERT all words matter, and *girl* and *umbrella* matter most.
+# others matter about equally. In BERT all words matter, and in this one sentence two nouns, *girl* and *umbrella*, matter most.
 #
 # All three readers must keep one promise: a caption has the same vectors alone and in a batch with longer captions.
 
@@ -1028,8 +1083,7 @@ for name, (network, encoder, run) in encoders.items():
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# Nearly all parameters for pictures are in the backbone, so the field runs it once and keeps the features. On photographs, regions need a
-# large detector too.
+# Nearly all parameters for pictures are in the backbone, so the field runs it once and keeps the features.
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |
@@ -1049,5 +1103,4 @@ Markdown("\n".join(lines))
 # ## Where to read on
 #
 # - How much of a receptive field is used, measured by gradients: {cite}`luo2016receptive`.
-# - Cells in place of regions: {cite}`jiang2020grid`.
 # - [The joint space](03_joint_space.ipynb) compares what the two sides give.
