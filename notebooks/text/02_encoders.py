@@ -49,6 +49,7 @@ from vsecore.data.language_models import model_folder
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.word_pieces import BERTTokenizer
 from vsecore.encoders import BERTEncoder, BiGRUEncoder, CellEncoder, RegionEncoder
+from vsecore.pooling import MeanPool
 from vsecore.scenes.build import boxes_of
 
 lesson = course.begin(tier, data, data_root, seed)
@@ -1023,7 +1024,7 @@ plots.show(
 # In the table a vector depends on its own word alone. In the BiGRU all words matter, neighbours most. In the untrained Transformer all
 # others matter about equally. In BERT all words matter, and in this one sentence two nouns, *girl* and *umbrella*, matter most.
 #
-# All three readers must keep one promise: a caption has the same vectors alone and in a batch with longer captions.
+# All three readers must keep one promise: a caption has the same vectors and mean alone and in a batch with longer captions.
 
 # %%
 short = int(mask.sum(1).argmin())
@@ -1035,8 +1036,11 @@ promises = {
 with torch.no_grad():
     for name, (reader, tokenizer, batch, real) in promises.items():
         alone = reader(*tokenizer.encode([captions[short]]))[0]  # (L of its own, D)
-        among = reader(batch, real)[short]  # (L of the batch, D)
-        torch.testing.assert_close(among[: len(alone)], alone, rtol=1e-4, atol=1e-5)
+        batched = reader(batch, real)  # (C, L of the batch, D)
+        among, mean = batched[short], MeanPool()(batched, real)[short]
+        near = {"rtol": 1e-4, "atol": 1e-5}
+        torch.testing.assert_close(among[: len(alone)], alone, **near)
+        torch.testing.assert_close(mean, alone.mean(0), **near)
         print(f"{name}: {len(alone)} vectors, the same alone and among {len(among)} places")
 
 # %% [markdown]

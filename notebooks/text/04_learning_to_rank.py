@@ -306,6 +306,10 @@ for size in (2, 7, 128):
     random, pairs = torch.rand(size, size) * 2 - 1, torch.eye(size) > 0
     torch.testing.assert_close(all_negatives(random), triplet(random, hardest=False), **near)
     torch.testing.assert_close(hardest_negative(random, pairs), triplet(random), **near)
+    two = pairs.repeat_interleave(2, dim=1)  # (B, 2B)   two captions a picture
+    random = torch.rand(size, 2 * size) * 2 - 1
+    ours, theirs = hardest_negative(random, two), triplet(random, positives=two)
+    torch.testing.assert_close(ours, theirs, **near)
 print("vsecore.losses.triplet agrees with both cells")
 
 # %% [markdown]
