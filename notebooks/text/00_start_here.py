@@ -227,7 +227,7 @@ run = lesson.trained(recipe, lesson.dataset("grid"))
 # %% [markdown]
 # The pictures of the *test split* took no part in the training. So the test asks whether the network understands pictures that it has never
 # seen. (A third part of the data, the *development split*, is for choosing settings.) From now on, the search uses the network that you
-# have just trained. Compare what it finds with the search above.
+# have just trained. Its recipe is that of the engine above, so it should find much the same. Compare:
 
 # %%
 model, tokenizer = run.model, run.tokenizer

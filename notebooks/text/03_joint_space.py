@@ -179,7 +179,7 @@ axes.hist(above.tolist(), bins=edges, color=plots.COLOURS[1], label="negatives i
 axes.axvline(own_score, color=plots.COLOURS[0], label="its own picture")
 axes.set(xlabel="similarity to one caption", ylabel="pictures", yscale="symlog")
 axes.set(xlim=((column.min() - step).item(), 1))  # no cosine is larger
-axes.legend(loc="upper right")
+axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
 plots.show(
     figure,
     alt="A histogram of the similarities of all other pictures to one caption. A line marks its own picture, far to the right; the few "
