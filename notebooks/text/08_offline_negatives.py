@@ -657,12 +657,12 @@ if knob:
 # %% tags=["nbval-ignore-output"]
 if knob:
     print("mean lead in similarity, times 100")
-    print(f"{'near_duplicates':32}" + "".join(f"{share:8}" for share in knob))
+    print(f"{'near_duplicates':40}" + "".join(f"{share:8}" for share in knob))
     for key in LEADS:
         row = "".join(f"{100 * one[key]:8.1f}" for one in knob.values())
-        print(f"{'over the hardest of ' + key:32}" + row)
+        print(f"{'over the hardest of ' + key:40}" + row)
     row = "".join(f"{one['true']:8.1f}" for one in knob.values())
-    print(f"{'the hardest of all is true (%)':32}" + row)
+    print(f"{'the hardest of all is true (%)':40}" + row)
 
 # %% tags=["hide-input"]
 if knob:
