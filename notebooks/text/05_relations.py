@@ -462,7 +462,7 @@ plots.show(
 # blocks all elements are nearly the same. With it they grow alike too, but slowly.
 #
 # The thesis leaves out one residual itself, around the first attention of its caption encoder: that attention takes in words of width 300
-# and gives vectors of width 1,024, so the two cannot be added. One step of averaging does no great harm (see how far the lower line
+# and gives vectors of width 1,024, so the two cannot be added. One step of averaging does no great harm (see how far the dashed line
 # gets in *one* block), as long as those that follow keep their residuals.
 #
 # ## Does it learn left from right?
