@@ -500,7 +500,7 @@ print(f"a caption of its own, without: {holds_own(careless, owner)}")
 try:
     OfflineNegatives(careless.numpy(), mined.pictures).check(train)
 except ValueError as refused:
-    print("the package:", str(refused).split(":")[0])
+    print("the package:", str(refused).split(",")[0])
 
 # %% tags=["nbval-ignore-output"]
 own_share = 100 * (owner[careless] == torch.arange(len(v))[:, None]).double().mean()
