@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ def words(data: dict[str, Any]) -> str:
 def said_now(shell: InteractiveShell, source: str) -> list[str]:
     """Run a cell, and return what it shows: printed text, Markdown, the words for its figures."""
     with capture_output() as captured:
+        shell.display_trap.hook = sys.displayhook  # the last value of a cell is captured too
         shell.run_cell(source).raise_error()
     return [*filter(None, [captured.stdout]), *(words(output.data) for output in captured.outputs)]
 
@@ -37,7 +39,8 @@ def test_results_are_what_the_records_say_and_findings_hold(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(path.parent)
-    shell = InteractiveShell()
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()  # whatever displays a figure asks for this one
     for cell in results_cells(READ[path]):
         said = said_now(shell, cell.source)
         if RESULTS in cell.metadata.get("tags", ()):
