@@ -257,7 +257,7 @@ relied = {
 course.numbers(relied)
 lesson.finding(
     "most answers hang on marks that agree, few on useless ones",
-    relied["marks (%)"] > 45 and relied["useless marks (%)"] < 20,
+    relied["marks (%)"] > 50 and relied["useless marks (%)"] < 20,
 )
 
 # %% [markdown]
