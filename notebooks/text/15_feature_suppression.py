@@ -171,6 +171,8 @@ sums = {
     for kind, test in asked
 }
 course.numbers(sums)
+
+# %% tags=["hide-input"]
 right, swapped, gone = (sums[f"marks; test: {test}"] for test in tests)
 lesson.finding("swapped numbers hurt more than missing ones", swapped < gone - 50)
 lesson.finding(
@@ -255,6 +257,8 @@ relied = {
     for kind in ("marks", "useless marks")
 }
 course.numbers(relied)
+
+# %% tags=["hide-input"]
 lesson.finding(
     "most answers hang on marks that agree, few on useless ones",
     relied["marks (%)"] > 50 and relied["useless marks (%)"] < 20,
@@ -357,6 +361,8 @@ told = {
 means = {f"{name}: words": one.mean() for name, one in told.items()}
 means["trained with marks: numbers"] = known(runs["marks"], "marks", numerals, "right").mean()
 course.numbers(means)
+
+# %% tags=["hide-input"]
 lesson.finding("an untrained network hands on much", means["untrained: words"] > 75)
 lesson.finding(
     "with marks, words are harder to read than without",
@@ -429,6 +435,8 @@ shares = {
     for name, names in clues.items()
 }
 course.numbers(shares)
+
+# %% tags=["hide-input"]
 by_words = [shares[f"{kind}: by the words (%)"] for kind in ("no marks", "marks")]
 lesson.finding("marks leave words a smaller part of the vector", by_words[1] < by_words[0] - 10)
 lesson.finding(
@@ -655,6 +663,8 @@ check("15.break", your_tau)
 warm, _ = trained("marks", {"losses.info_nce.temperature": 0.5})
 warmed = {f"test: {test}": evaluate(scores_of(warm, test), owner)["rsum"] for test in tests}
 course.numbers(warmed)
+
+# %% tags=["hide-input"]
 lesson.finding(
     "at this temperature it finds less, with marks and without",
     warmed["test: right"] < right - 40 and warmed["test: gone"] < gone - 30,
@@ -700,6 +710,8 @@ for size in batches:
     pair = (scores_of(larger["marks"], test) for test in ("right", "swapped"))
     of_batch[f"batch {size}, marks: reliance (%)"] = 100 * reliance(*pair, owner)
 course.numbers(of_batch)
+
+# %% tags=["hide-input"]
 gaps = [
     of_batch[f"batch {size}, no marks; test: gone"]
     - of_batch[f"batch {size}, marks; test: gone"]
@@ -801,6 +813,8 @@ whole = {
 }
 whole["a blind guess (nats a caption)"] = np.log(len(tokenizer)) * many.sum() / many[0]
 course.numbers(whole)
+
+# %% tags=["hide-input"]
 lost = {key: float(value) for key, value in whole.items()}
 alone = lost["language model, zeros (nats a caption)"]
 lesson.finding(
@@ -855,6 +869,8 @@ with_itd = {"reliance (%)": 100 * reliance(*pair, owner)}
 with_itd["rsum, marks gone"] = evaluate(scores_of(decoded, "gone"), owner)["rsum"]
 with_itd["words, AUC in %"] = known(decoded, "marks", words, "right").mean()
 course.numbers(with_itd)
+
+# %% tags=["hide-input"]
 lesson.finding(
     "the shortcut is as strong with ITD",
     with_itd["reliance (%)"] > relied["marks (%)"] - 10

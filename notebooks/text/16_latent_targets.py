@@ -211,6 +211,8 @@ decoded = {
     f"{name}, loss × 100": 100 * reconstruction_loss(p, Y_dev) for name, p in predicted.items()
 }
 course.numbers(decoded)
+
+# %% tags=["hide-input"]
 bl_held, ltd_held = decoded.values()
 lesson.finding("MiniLM's vector is easier to predict with LTD", ltd_held < bl_held - 1)
 
@@ -529,6 +531,8 @@ dual, dual_seen = trained("+ltd")
 sums = {f"η = {bound}": run.best["rsum"] for bound, (run, _) in swept.items()}
 sums |= {"dual": dual.best["rsum"], "BL": baseline.best["rsum"]}
 course.numbers(sums)
+
+# %% tags=["hide-input"]
 of_bounds = [sums[f"η = {bound}"] for bound in bounds]
 lesson.finding(
     "the tightest bound costs recall", of_bounds[0] < min(sums["BL"], max(of_bounds)) - 40
@@ -633,6 +637,8 @@ broken, broken_seen = trained("+ltd_constraint", change, faster=1)
 short_sums = {"η = 0.001": broken.best["rsum"]}
 short_sums["BL, as many epochs"] = baseline.history[at_most - 1]["rsum"]
 course.numbers(short_sums | {"λ at the end": broken_seen["λ"][-1]})
+
+# %% tags=["hide-input"]
 lesson.finding(
     "the multiplier reaches its limit, and recall breaks down",
     broken_seen["λ"][-1] > 99
@@ -668,6 +674,8 @@ for name, losses in (("VSRN", [contrast]), ("VSRN + LTD", [contrast, target])):
     others[name] = trained(changes={"losses": losses}, recipe=vsrn)
 reached = {name: run.best["rsum"] for name, (run, _) in others.items()}
 course.numbers(reached)
+
+# %% tags=["hide-input"]
 lesson.finding(
     "the triplet loss learns much faster with batch norm",
     reached["triplet"] > 2 * reached["triplet, no batch norm"],
@@ -735,6 +743,8 @@ Markdown("\n".join(lines))
 
 # %% tags=["nbval-ignore-output"]
 course.numbers(gone)
+
+# %% tags=["hide-input"]
 lesson.finding("no target undoes the shortcut", max(gone.values()) < baseline.best["rsum"] - 30)
 
 # %% [markdown]
@@ -762,6 +772,8 @@ averaged = {
 first = {name: sums[0] for name, (_, sums) in averaged.items()}
 last = {name: sums[-1] for name, (_, sums) in averaged.items()}
 course.numbers({f"{name}, first epoch": value for name, value in first.items()})
+
+# %% tags=["hide-input"]
 lesson.finding(
     "early on, fresh means bring it all",
     first["averaged"] > first["last weights"] + 40
@@ -849,6 +861,8 @@ top = {
     for name, found in right.items()
 }
 course.numbers(top)
+
+# %% tags=["hide-input"]
 per_picture = [float(value) for value in top.values()]
 lesson.finding("LTD finds a little more that is true", per_picture[1] > per_picture[0] + 0.03)
 
@@ -893,6 +907,8 @@ for batch in (one.to("cpu") for one in islice(loader, 20)):
         spent[name].append(time.process_time() - began)
 ratio = statistics.median(spent["LTD"]) / statistics.median(spent["BL"])
 course.numbers({"a step of LTD, in % of one of BL": 100 * ratio})
+
+# %% tags=["hide-input"]
 lesson.finding("a step takes hardly longer", ratio < 1.3)
 
 # %% [markdown]

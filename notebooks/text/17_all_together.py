@@ -523,6 +523,8 @@ arms = {
 }
 sums = {name: lesson.trained(recipe, dataset).best["rsum"] for name, recipe in arms.items()}
 course.numbers(sums)
+
+# %% tags=["hide-input"]
 lesson.finding(
     "AdPool brings most of the gain",
     sums["AdPool"] - sums["VSE++"]

@@ -354,6 +354,8 @@ course.numbers(
         for p, value in zip(probed[:3], kept[who], strict=False)
     }
 )
+
+# %% tags=["hide-input"]
 captions_kept, pictures_kept = (kept[who][:3] for who in queries)
 lesson.finding(
     "four cells of 64 hold most of the ten", min(captions_kept[2], pictures_kept[2]) > 0.75
@@ -408,6 +410,8 @@ of_bytes = {
 }
 of_bytes = {name: 100 * recall(top(made, asked), wanted) for name, made in of_bytes.items()}
 course.numbers(of_bytes)
+
+# %% tags=["hide-input"]
 lesson.finding("a byte a number loses hardly anything", min(of_bytes.values()) > 97.5)
 
 # %% [markdown]
@@ -529,6 +533,8 @@ course.numbers(
         "on their own side of the middle (%)": 100 * own_side,
     }
 )
+
+# %% tags=["hide-input"]
 lesson.finding("the clouds overlap, but most lie on their own side", 0.7 < own_side < 0.95)
 
 # %% [markdown]
@@ -581,6 +587,8 @@ of_ten = {
 }
 trap = {key: 100 * share.mean() for key, share in of_ten.items()}
 course.numbers({f"{name}, {who} (%)": value for (name, who), value in trap.items()})
+
+# %% tags=["hide-input"]
 by_captions, by_pictures = ([trap[name, who] for name in examples] for who in queries)
 lesson.finding(
     "captions lose more, whatever the codewords were learned from",
@@ -604,6 +612,8 @@ for who, asked in queries.items():
     apart = (places[9] - places[49]).mean()
     spread[f"{who}: error over distance (%)"] = 100 * (error @ asked[:200].T).std() / apart
 course.numbers(spread)
+
+# %% tags=["hide-input"]
 for_captions, for_pictures = spread.values()
 lesson.finding("the error is larger for captions", for_captions > for_pictures + 5)
 
@@ -624,6 +634,8 @@ for who, asked in queries.items():
         best = np.argsort(-scores, 1)[:, :10]
         found = np.take_along_axis(proposed[:, :count], best, 1)
         looks[who].append(recall(found, exact[who][:200]))
+
+# %% tags=["hide-input"]
 lesson.finding(
     "ten times as many proposals bring it back", min(one[3] for one in looks.values()) > 0.95
 )
@@ -755,6 +767,8 @@ course.numbers(
         for count in (20, counts[-1])
     }
 )
+
+# %% tags=["hide-input"]
 lesson.finding(
     "with 200 proposed, nearly all is there", min(p[-1] for p in proposals.values()) > 0.98
 )
