@@ -70,7 +70,7 @@ plots.house_style()
 # that have read a great many sentences, and give every sentence a vector. `MiniLM`, a *sentence encoder* {cite}`reimers2019sbert`, is one.
 # Which captions does it think similar? The first line is the query; the others show their cosine with it.
 
-# %% tags=["hide-input"]
+# %% tags=["hide-input", "nbval-ignore-output"]
 features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
 sizes = lesson.pick(smoke=(40, 30, 30), lesson=(320, 100, 100), full=(4000, 500, 1000))
 if data == "scenes":
@@ -89,6 +89,10 @@ lines = ["| cosine | caption |", "| --- | --- |", f"| | **{dev.captions[5]}** |"
 for place in (0, 1, 2, len(order) // 2, len(order) - 1):
     row = order[place]
     lines.append(f"| {alike[row]:.2f} | {dev.captions[row]} |")
+lesson.finding(
+    "near captions have a cosine near 1, others near 0",
+    alike[order[2]] > 0.55 > 0.35 > alike[row],
+)
 Markdown("\n".join(lines))
 
 # %% [markdown]
@@ -174,12 +178,12 @@ def note(event, seen, faster):
             seen["λ"].append(float(constraint.multiplier.value))
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 ETA = 0.4
 baseline, baseline_seen = trained()
 ltd, ltd_seen = trained("+ltd_constraint", {"losses.latent_target.bound": ETA})
 best = {name: run.best["rsum"] for name, run in (("BL", baseline), ("LTD", ltd))}
-lesson.report("16_first", best)
+course.numbers(best)
 
 # %% [markdown]
 # What does a caption's vector still say? We let a decoder predict MiniLM's vector from it, and look for the training caption whose MiniLM
@@ -201,13 +205,16 @@ def decoder_after(run):  # -> predictions for dev's captions (Nc, T), from fixed
         return decoder(z_dev)
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 predicted = {"BL": decoder_after(baseline), "LTD": decoder_after(ltd)}
 decoded = {
     f"{name}, loss × 100": 100 * reconstruction_loss(p, Y_dev) for name, p in predicted.items()
 }
-report = lesson.report("16_decoded", decoded)
-report
+course.numbers(decoded)
+
+# %% tags=["hide-input"]
+bl_held, ltd_held = decoded.values()
+lesson.finding("MiniLM's vector is easier to predict with LTD", ltd_held < bl_held - 1)
 
 # %% tags=["hide-input", "nbval-ignore-output"]
 lines = ["| the caption | nearest to the prediction: BL | LTD |", "| --- | --- | --- |"]
@@ -217,15 +224,12 @@ for row in (0, 5, 11):
         for p in predicted.values()
     ]
     lines.append(f"| {dev.captions[row]} | {found[0]} | {found[1]} |")
-held = list((report.stored or report.measured).values())
-Markdown(
-    "\n".join(lines)
-    + "\n\nIn this run, the vectors of LTD allow a "
-    + ("better" if held[1] < held[0] else "no better")
-    + " prediction than those of BL, for captions that no decoder was trained on."
-)
+Markdown("\n".join(lines))
 
 # %% [markdown]
+# Three captions are too few to tell the two apart, and after so short a training both often miss. The losses above are means over all captions of the
+# split, none of which a decoder was trained on: there, the vectors of LTD allow the better prediction.
+#
 # ## Decoder and loss from nothing
 #
 # The decoder has three layers, with $\sigma$ the ReLU, and the loss is the cosine distance to the target:
@@ -337,8 +341,8 @@ check("16.weight", your_factor)
 #
 # ## The multiplier
 #
-# The gradient of equation 9 with respect to $\lambda$ is $g = \ell_{\mathrm{rec}} / \eta - 1$. In each step the multiplier is used, then moved. A velocity $u$ smooths the
-# noise of batches, with a momentum of $\alpha = 0.9$ and a dampening of the same size:
+# The gradient of equation 9 with respect to $\lambda$ is $g = \ell_{\mathrm{rec}} / \eta - 1$. In each step the multiplier is used, then moved. A
+# velocity $u$ smooths the noise of batches, with a momentum of $\alpha = 0.9$ and a dampening of the same size:
 #
 # $$
 # \begin{aligned}
@@ -390,14 +394,15 @@ print("vsecore.losses.LagrangeMultiplier takes the same path")
 #
 # ## A controller that winds up
 #
-# A multiplier is an integral controller: it adds up the error, like a thermostat that keeps turning the heat up as long as the room is too cold. Such a controller has a known weakness. Suppose that only
-# the *used* value is kept within the limits, while the sum runs on below zero. We call this multiplier *free*, and the other one *projected*.
+# A multiplier is an integral controller: it adds up the error, like a thermostat that keeps turning the heat up as long as the room is too cold. Such
+# a controller has a known weakness. Suppose that only the *used* value is kept within the limits, while the sum runs on below zero. We call this
+# multiplier *free*, and the other one *projected*.
 #
 # ```{exercise} How long it takes to come back
 # :label: ex-16-windup
 #
-# For 1,000 steps the loss is half its bound; a free multiplier starts at 1. Then the loss rises to twice the bound. How many steps until the multiplier is
-# above zero again? Leave the momentum out; $\rho = 0.005$.
+# For 1,000 steps the loss is half its bound; a free multiplier starts at 1. Then the loss rises to twice the bound. After how many more steps is the
+# multiplier back at zero? Leave the momentum out; $\rho = 0.005$.
 # ```
 
 # %%
@@ -413,8 +418,8 @@ check("16.windup", your_steps)
 # It falls to $1 - 2.5 = -1.5$, and climbs by 0.005 a step: 300 steps with the bound violated and no gradient from it. This is *wind-up*.
 # ````
 #
-# A model of one number $x$ shows it. Its loss $(x - a)^2$ pulls $x$ to $a$, and $x^2$ should stay below $\eta$. At first $a = 0$, so the bound costs nothing. Half-way, $a$
-# becomes 1.
+# A model of one number $x$ shows it. Its loss $(x - a)^2$ pulls $x$ to $a$, and $x^2$ should stay below $\eta$. At first $a = 0$, so the bound costs
+# nothing. Half-way, $a$ becomes 1.
 
 
 # %%
@@ -450,8 +455,13 @@ def toy_figure(runs, bound, size):
     return figure
 
 
+toys = {"projected": toy(), "free": toy(projected=False)}
+late = {name: int((seen[len(seen) // 2 :, 2] > 0.2525).sum()) for name, seen in toys.items()}
+lesson.finding(
+    "the free one leaves the bound violated longer", late["free"] > 1.5 * late["projected"]
+)
 plots.show(
-    toy_figure({"projected": toy(), "free": toy(projected=False)}, 0.25, (9, 3)),
+    toy_figure(toys, 0.25, (9, 3)),
     alt="Left the multiplier against the step, right the loss with its bound. The projected multiplier falls to zero and stays there; the free one goes "
     "on falling. After the change half-way, the projected one answers at once, and the free one only after many steps, in which the loss "
     "stands far above its bound.",
@@ -509,7 +519,7 @@ from vsecore.course.checks import check
 your_guess = "0.3"  # your part: one of the five
 check("16.bounds", your_guess)
 
-# %%
+# %% tags=["nbval-ignore-output"]
 bounds = (0.1, 0.2, 0.3, 0.4, 0.6)
 swept = {
     bound: (ltd, ltd_seen)
@@ -520,8 +530,15 @@ swept = {
 dual, dual_seen = trained("+ltd")
 sums = {f"η = {bound}": run.best["rsum"] for bound, (run, _) in swept.items()}
 sums |= {"dual": dual.best["rsum"], "BL": baseline.best["rsum"]}
-report = lesson.report("16_bounds", sums)
-report
+course.numbers(sums)
+
+# %% tags=["hide-input"]
+of_bounds = [sums[f"η = {bound}"] for bound in bounds]
+lesson.finding(
+    "the tightest bound costs recall", of_bounds[0] < min(sums["BL"], max(of_bounds)) - 40
+)
+lesson.finding("a weight beats the baseline", sums["dual"] > sums["BL"] + 5)
+lesson.finding("and is no worse than the best bound", sums["dual"] > max(of_bounds) - 8)
 
 
 # %% tags=["hide-input"]
@@ -566,28 +583,38 @@ plots.show(
 )
 
 # %% tags=["hide-input"]
-seen = report.stored or report.measured
-winner = max(seen, key=seen.get)
-met = [
-    str(bound)
-    for bound, (_, one) in swept.items()
-    if smooth(one["reconstruction"])[-1] <= bound
-]
-Markdown(
-    f"The highest rsum of this run: {winner}. "
-    + (f"Met at the end: {', '.join(met)}." if met else "No bound is met at the end.")
+ends = {bound: smooth(one["reconstruction"])[-1] for bound, (_, one) in swept.items()}
+lesson.finding(
+    "the bounds of 0.4 and 0.6 are met in the end, the others are not",
+    [end < bound for bound, end in ends.items()] == [False, False, False, True, True],
+)
+contrast_at = {bound: smooth(one["contrast"])[-1] for bound, (_, one) in swept.items()}
+lesson.finding(
+    "only tight bounds raise the contrastive loss",
+    contrast_at[0.1] > 1.5 * contrast_at[0.6] and contrast_at[0.3] < 1.35 * contrast_at[0.6],
+)
+λs = swept[0.6][1]["λ"]
+lesson.finding(
+    "at 0.6, λ rises, and falls once the bound is met", max(λs) > 1.5 and λs[-1] < 0.5
 )
 
 # %% [markdown]
 # ````{solution} ex-16-bounds
 # :class: dropdown
 #
-# One seed is not enough to name a winner. In the paper the best is in the middle, neither the tightest nor the loosest.
+# One seed is not enough to name a winner among the looser bounds, but the tightest is far behind: its decoder takes most of the gradient. In the
+# paper the best bound is in the middle, neither the tightest nor the loosest.
 # ````
 #
-# These are the four panels of the paper's figure 3 ($\lambda = 0$ is drawn at the foot of its axis). The paper reads five things from them; look for each. $\lambda$ rises until the bound is met, then falls (1), and rises
-# again if the loss goes back above the bound (2). The reconstruction loss converges to its bound, unless that is too low (3). The lowest reconstruction loss does not
-# give the highest recall (4). The contrastive loss hardly depends on the bound (5): does that hold here for the tightest?
+# These are the four panels of the paper's figure 3 ($\lambda = 0$ is drawn at the foot of its axis). The paper reads five things from them. A hundred
+# steps show three. $\lambda$ rises until the bound is met, then falls (1): see $\eta = 0.6$, which is met early, and $\eta = 0.4$, met late. The
+# lowest reconstruction loss does not give the highest recall (4). And the contrastive loss hardly depends on the bound (5), except for the tightest.
+# Two need more time. $\lambda$ should rise again if the loss goes back above the bound (2), and the loss should converge to its bound, unless that is
+# too low (3). Here the tight bounds are not met at all, and at $\eta = 0.6$ the loss stays far below its bound. The results at the end of this page
+# come back to (1) and (3).
+#
+# A plain weight (dual) does at least as well here as the best of the bounds. That is no surprise: $\lambda$ has had no time to fall, so a constraint
+# is little else than a strong weight. In the longer trainings at the end of this page, the order is the other way round.
 #
 # ## Break it: a bound that cannot be met
 #
@@ -603,29 +630,36 @@ from vsecore.course.checks import check
 your_bound = 0.001  # your part: one number
 check("16.break", your_bound)
 
-# %%
+# %% tags=["nbval-ignore-output"]
 at_most = lesson.pick(smoke=1, lesson=2, full=5)
 change = {"losses.latent_target.bound": 0.001, "training.epochs": at_most}
 broken, broken_seen = trained("+ltd_constraint", change, faster=1)
 short_sums = {"η = 0.001": broken.best["rsum"]}
 short_sums["BL, as many epochs"] = baseline.history[at_most - 1]["rsum"]
-lesson.report("16_broken", short_sums | {"λ at the end": broken_seen["λ"][-1]})
+course.numbers(short_sums | {"λ at the end": broken_seen["λ"][-1]})
+
+# %% tags=["hide-input"]
+lesson.finding(
+    "the multiplier reaches its limit, and recall breaks down",
+    broken_seen["λ"][-1] > 99
+    and short_sums["η = 0.001"] < short_sums["BL, as many epochs"] / 2,
+)
 
 # %% [markdown]
 # ````{solution} ex-16-break
 # :class: dropdown
 #
-# Any bound up to about 0.0015. $\lambda / \eta$ is then tens of thousands: gradient clipping keeps the step small, but nearly all of it serves the reconstruction. The caption
-# tower learns to please the decoder, not to match pictures.
+# Any bound up to about 0.0015. At 0.001, $\lambda / \eta$ grows to a hundred thousand: gradient clipping keeps the step small, but nearly all of it
+# serves the reconstruction. The caption tower learns to please the decoder, not to match pictures.
 # ````
 #
 # ## Other losses, other towers
 #
-# The paper adds LTD to the triplet loss as well. To keep it from collapsing, the paper normalises each dimension over the batch (*batch norm*) before vectors are
-# scaled to length one. BL and LTD do so in this notebook, since short trainings then also learn faster. Now we train the triplet loss with and
-# without batch norm, and add LTD to the paper's other towers: VSRN, with a graph over the regions, and TERN, with Transformers on both sides.
+# The paper adds LTD to the triplet loss as well. To keep it from collapsing, the paper normalises each dimension over the batch (*batch norm*) before
+# vectors are scaled to length one. BL and LTD do so in this notebook, since short trainings then also learn faster. Now we train the triplet loss
+# with and without batch norm, and add LTD to another system of the paper, VSRN, with a graph over the regions.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 vsrn = get(f"vsrn_{features}").override({k: v for k, v in small.items() if "pool" not in k})
 few = {"training.epochs": lesson.pick(smoke=1, lesson=2, full=10)}
 plain = {f"{side}.pool.batch_norm": False for side in ("image", "text")}
@@ -638,22 +672,19 @@ others = {
 contrast, target = {"name": "info_nce"}, {"name": "latent_target", "options": {"bound": ETA}}
 for name, losses in (("VSRN", [contrast]), ("VSRN + LTD", [contrast, target])):
     others[name] = trained(changes={"losses": losses}, recipe=vsrn)
-lesson.report("16_others", {name: run.best["rsum"] for name, (run, _) in others.items()})
+reached = {name: run.best["rsum"] for name, (run, _) in others.items()}
+course.numbers(reached)
 
-# %%
-slower = few | {"training.learning_rate": 1e-3}  # for deep towers
-tern = get(f"tern_{features}_words").override(
-    {k: v for k, v in small.items() if "pool" not in k} | slower
+# %% tags=["hide-input"]
+lesson.finding(
+    "the triplet loss learns much faster with batch norm",
+    reached["triplet"] > 2 * reached["triplet, no batch norm"],
 )
-transformers = {}
-for name, losses in (("TERN", [contrast]), ("TERN + LTD", [contrast, target])):
-    transformers[name] = trained(changes={"losses": losses}, recipe=tern)[0].best["rsum"]
-lesson.report("16_tern", transformers)
 
 # %% [markdown]
-# The first two rows of the first table show what batch norm is for. A few epochs with one seed cannot settle small differences between the others, and the deep
-# towers have hardly begun to learn; the paper's tables 2 and 3 come from full trainings. The point here is that the same loss fits them all: any tower that
-# gives a caption one vector can have a target.
+# The first two rows show what batch norm is for. Of the other rows, a few epochs from one seed say only that the same loss fits both; how much it
+# brings, the paper's tables 2 and 3 say from full trainings. Any tower that gives a caption one vector can have a target. That of TERN, the paper's
+# third system, is a deep Transformer, which has hardly begun to learn after so few epochs, so we leave it out.
 #
 # ## Does a target help against a shortcut?
 #
@@ -690,51 +721,80 @@ for name, (variant, change) in variants.items():
     facts = read_off(z, said[0], z_dev, said[1], fewest=10)  # linear probes
     known |= {f"{name}: {fact} (AUC, %)": auc for fact, auc in sorted(facts.items())}
     gone[name] = evaluate(score_split(run.model, without, run.tokenizer), owner)["rsum"]
-report = lesson.report("16_marks", known)
 
 # %% tags=["hide-input", "nbval-ignore-output"]
 rows = dict.fromkeys(key.split(": ")[1] for key in known)
-values = report.stored or report.measured
 lines = [f"| | {' | '.join(variants)} |", "| --- |" + " --- |" * len(variants)]
 for row in rows:
-    cells = (f"{values[f'{name}: {row}']:.1f}" for name in variants)
+    cells = (f"{known[f'{name}: {row}']:.1f}" for name in variants)
     lines.append(f"| {row} | {' | '.join(cells)} |")
+lesson.finding(
+    "the mark stays easy to read",
+    min(known[f"{name}: mark (AUC, %)"] for name in variants) > 90,
+)
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# Each row says how well a probe reads one kind of fact from a caption's vector: 50 is chance, and more is better. The number may stay; the
-# question is what else survives. One seed cannot settle small differences. [The evidence page](../evidence/ltd.md) has the same probes
+# Each row says how well a probe reads one kind of fact from a caption's vector: 50 is chance, and more is better. The mark stays easy to read with
+# all three; the question is what else survives. One seed cannot settle small differences. [The evidence page](../evidence/ltd.md) has the same probes
 # for our longer trainings, from several seeds and without numbers.
 #
 # Now we take the numbers away from pictures and captions, and search again. This is the rsum:
 
-# %%
-lesson.report("16_numbers_gone", gone)
+# %% tags=["nbval-ignore-output"]
+course.numbers(gone)
+
+# %% tags=["hide-input"]
+lesson.finding("no target undoes the shortcut", max(gone.values()) < baseline.best["rsum"] - 30)
 
 # %% [markdown]
+# A target does not undo the shortcut. Without the numbers, each of the three finds far less than BL, which never saw any. What a target gains among
+# the three is too little for one seed to be sure of.
+#
 # ## The mean of some weights
 #
-# The paper evaluates *averaged snapshots*: the mean of the weights at five steps in the last tenth of each epoch (stochastic weight averaging,
-# SWA {cite}`izmailov2018swa`). Training goes on with the weights as they are, so the same steps can be evaluated with and without averages. BL and LTD have
-# used averages so far; here is BL without.
+# The paper evaluates *averaged snapshots*: the mean of the weights at five steps in the last tenth of each epoch (stochastic weight averaging, SWA
+# {cite}`izmailov2018swa`). Training goes on with the weights as they are, so the same steps can be evaluated with and without averages. BL and LTD
+# have used averages so far.
+#
+# An average needs one thing more. Batch norm keeps running means of what it normalises, which belong to the weights of the last steps. For the
+# average, they are counted anew from training batches. So we train BL twice more, with the same steps: without averages, and with a single snapshot,
+# which is the last weights with fresh means.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 as_they_are, _ = trained("+without_averaging")
-averaged = {"BL, averaged": rsums(baseline), "BL, last weights": rsums(as_they_are)}
+recounted, _ = trained(changes={"training.snapshots": 1})
+averaged = {
+    "averaged": rsums(baseline),
+    "last weights, fresh means": rsums(recounted),
+    "last weights": rsums(as_they_are),
+}
+first = {name: sums[0] for name, (_, sums) in averaged.items()}
 last = {name: sums[-1] for name, (_, sums) in averaged.items()}
-lesson.report("16_averaged", last)
+course.numbers({f"{name}, first epoch": value for name, value in first.items()})
+
+# %% tags=["hide-input"]
+lesson.finding(
+    "early on, fresh means bring it all",
+    first["averaged"] > first["last weights"] + 40
+    and first["last weights, fresh means"] > first["last weights"] + 40,
+)
+lesson.finding("in the end all are the same", max(last.values()) - min(last.values()) < 15)
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(6.2, 3))
 plots.curves(axes, averaged, x="step", y="rsum, development split")
 plots.show(
     figure,
-    alt="The rsum on the development split after each epoch, of averaged weights and of the last ones of the same training.",
+    alt="The rsum on the development split after each epoch, of averaged weights, of the last weights with batch norm's means counted anew, and of the last weights as they are. "
+    "The first two lie together; the third begins far below, and meets them at the end.",
 )
 
 # %% [markdown]
-# Averaging matters most while the learning rate is high and each step still shakes the weights. As the rate falls to zero, both become the
-# same. A tenth of our epochs is only two or three steps; on COCO it is hundreds.
+# The early lead is not the average's: the last weights have it too, once batch norm's means are fresh. While the learning rate is high, running means
+# lag behind the weights. As the rate falls to zero, all three become the same. Our average is of two steps in a row, a tenth of our epochs; on COCO a
+# tenth is hundreds of steps, and there averaging has something to do. If you compare a system with averages to one without, look at both ends of a
+# training.
 #
 # ## What each one leaves out
 #
@@ -795,15 +855,19 @@ plots.show(
     "that none of the five has.",
 )
 
-# %%
+# %% tags=["nbval-ignore-output"]
 top = {
     f"{name}, true captions in the first five": found.float().mean()
     for name, found in right.items()
 }
-lesson.report("16_top", top)
+course.numbers(top)
+
+# %% tags=["hide-input"]
+per_picture = [float(value) for value in top.values()]
+lesson.finding("LTD finds a little more that is true", per_picture[1] > per_picture[0] + 0.03)
 
 # %% [markdown]
-# (Two extremes prove nothing; the means over all pictures of the split say more.)
+# Two extremes prove nothing. On the mean over all pictures of the split, LTD has a few more true captions among the five.
 #
 # ## What training costs
 #
@@ -842,72 +906,80 @@ for batch in (one.to("cpu") for one in islice(loader, 20)):
         sum(system(batch, 0)[0].values()).backward()
         spent[name].append(time.process_time() - began)
 ratio = statistics.median(spent["LTD"]) / statistics.median(spent["BL"])
-lesson.report("16_cost", {"a step of LTD, in % of one of BL": 100 * ratio})
+course.numbers({"a step of LTD, in % of one of BL": 100 * ratio})
+
+# %% tags=["hide-input"]
+lesson.finding("a step takes hardly longer", ratio < 1.3)
 
 # %% [markdown]
+# A step takes hardly longer with a target.
+#
 # ## Is it worth it?
 #
-# Our recorded trainings are longer, with several seeds. First the objectives:
+# **Question.** Does a latent target help, and is a bound better than a weight?
+#
+# **What we did.** Our recorded trainings are longer, with five seeds each. Each system has a learning rate of its own, chosen on the development
+# split, and trains for 15 epochs on the same regions.
 
-
-# %% tags=["hide-input"]
-def recorded(name):
-    """Show the recorded arms of an experiment, if there are any, and return them."""
-    studied = experiments.studied(name, "scenes")
-    if len(studied) < 2:
-        return {}  # nothing to compare yet
-    world = experiments.get_experiment(name).world
-    oracle = next(
-        (
-            one.metrics["rsum"]
-            for one in records.find(experiments.RESULTS, name=ORACLE, data=world)
-            if one.data["feature_kind"] == "region"
-        ),
-        None,
-    )
-    plots.show(
-        dots.compared(studied, "scenes", oracle),
-        alt=dots.words_for(studied, "the scenes", oracle),
-    )
-    return studied
-
-
-def told_of(name, studied):
-    """What came out of an experiment, in words."""
-    if not studied:
-        return "These trainings are still missing; the cell shows them once they are recorded."
-    judged = "".join(
-        f"\n- {one.claim.statement}: *{one.told}*"
-        for one in experiments.outcomes("ltd", "scenes", name)
-        if one.judgement not in ("not tried", "too small to say")
-    )
-    order = "; ".join(f"{arm} ({len(studied[arm].seeds)})" for arm in dots.by_rsum(studied))
-    return f"By mean rsum, the highest first (in brackets, how many seeds): {order}." + (
-        f"\n\nThe claims that can be judged:\n{judged}" if judged else ""
-    )
-
-
-objectives = recorded("latent_targets")
-
-# %% tags=["hide-input"]
-Markdown(
-    "**What we did.** Each system has a learning rate of its own, chosen on the development split, and trains for "
-    f"{experiments.FAIR_SCALE['scenes']['training.epochs']} epochs on the same regions.\n\n"
-    f"**What came out.** {told_of('latent_targets', objectives)}\n\n"
-    "**How sure we are.** A verdict needs five seeds on each side, and results on drawn scenes need not hold for photographs. The oracle knows what "
-    "is true and breaks ties at random; a system may stand above it, since recalls also reward guessing which caption was written for a picture."
+# %% tags=["hide-input", "results", "nbval-ignore-output"]
+studied = experiments.studied("latent_targets", "scenes")
+world = experiments.get_experiment("latent_targets").world
+oracle = next(
+    one.metrics["rsum"]
+    for one in records.find(experiments.RESULTS, name=ORACLE, data=world)
+    if one.data["feature_kind"] == "region"
 )
+plots.show(
+    dots.compared(studied, "scenes", oracle), alt=dots.words_for(studied, "the scenes", oracle)
+)
+judged = {
+    one.claim.statement: one
+    for one in experiments.outcomes("ltd", "scenes")
+    if one.claim.experiment in ("latent_targets", "latent_bounds")
+}
+
+
+def differs(claim):  # the mean difference in rsum, and whether it counts as sure
+    one = judged[claim]
+    return statistics.mean(one.differences["rsum"]), one.judgement
+
+
+helps, beats = (
+    differs(claim)
+    for claim in (
+        "a latent target as a constraint helps",
+        "the constraint is better than the second loss",
+    )
+)
+lesson.finding("the constraint adds 12 to 20", 12 < helps[0] < 20 and helps[1] == "reproduced")
+lesson.finding("8 to 14 of them over dual", 8 < beats[0] < 14 and beats[1] == "reproduced")
+lesson.finding(
+    "whether dual helps is open",
+    differs("a latent target as a second loss helps")[1] == "undecided",
+)
+falls = judged["λ falls back to 0 once the bound of 0.2 is met"]
+settles = judged["the reconstruction loss converges to its bound of 0.2"]
+below = statistics.mean(settles.differences["reconstruction_above_bound"])
+lesson.finding("λ falls back to 0", falls.judgement == "reproduced")
+lesson.finding(
+    "the loss ends well below its bound", settles.judgement == "contradicted" and below < -30
+)
+epochs_of = experiments.FAIR_SCALE["scenes"]["training.epochs"]
+seeds_of = {len(arm.seeds) for arm in studied.values()}
+lesson.finding("15 epochs, five seeds", epochs_of == 15 and seeds_of == {5})
 
 # %% [markdown]
-# Then the bounds, the multiplier as released, and the averages:
-
-# %% tags=["hide-input"]
-of_bounds = recorded("latent_bounds")
-
-# %% tags=["hide-input"]
-Markdown(told_of("latent_bounds", of_bounds))
-
-# %% [markdown]
+# **What came out.** The constraint adds about 16 rsum to BL, and about 11 to the dual objective. Whether the dual objective itself helps, these seeds
+# leave open. So the order of our sweep above, a hundred steps from one seed, is turned round.
+#
+# Two of the observations of the paper's figure 3 can be judged by these trainings, at $\eta = 0.2$. $\lambda$ falls back to zero once the bound is
+# met, as the paper says (1). But the reconstruction loss does not converge to its bound (3): it goes on falling without any push, to about 40 %
+# below.
+#
+# **How sure we are.** Five seeds on each side, on drawn scenes, whose results need not hold for photographs. The oracle in the figure knows what is
+# true and breaks ties at random; a system may stand above it, since recalls also reward guessing which caption was written for a picture. Longer
+# trainings with the paper's other bounds are not recorded yet.
+#
 # ## Change one thing
 #
 # ```{exercise} Change one thing
@@ -917,14 +989,14 @@ Markdown(told_of("latent_bounds", of_bounds))
 # afterwards what came out.
 # ```
 
-# %%
+# %% tags=["nbval-ignore-output"]
 variant, change, faster = (
     "+ltd_constraint+free_multiplier",
     {"losses.latent_target.bound": ETA},
     40,
 )
 tried, tried_seen = trained(variant, change | few, faster)
-lesson.report("16_tried", {"rsum": tried.best["rsum"], "λ at the end": tried_seen["λ"][-1]})
+course.numbers({"rsum": tried.best["rsum"], "λ at the end": tried_seen["λ"][-1]})
 
 # %%
 from vsecore.course.checks import check
