@@ -625,7 +625,6 @@ axes.set(
 axes.set_xticks(list(by_size), list(by_size))
 ticks = [10, 20, 50, 100, 200, 500, 1000, 2000]
 axes.set_yticks(ticks, ticks)
-axes.set_ylim(10, 3000)
 axes.minorticks_off()
 axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plots.show(
