@@ -925,8 +925,9 @@ judged = {  # AdPool against the mean is a row of the paper's table 3
 }
 lines = ["| AdPool against | rsum | verdict |", "| --- | ---: | --- |"]
 for against, one in judged.items():
+    name = {"without AdPool": "mean"}.get(against, against)
     lines.append(
-        f"| {against} | {statistics.mean(one.differences['rsum']):+.1f} | {one.told} |"
+        f"| {name} | {statistics.mean(one.differences['rsum']):+.1f} | {one.told} |"
     )
 
 
