@@ -797,6 +797,8 @@ for goal, example in goals.items():
         found[goal, "GPO"] = gpo.weights(torch.tensor([N]))[0]
         found[goal, "token level, printed"] = token.weights(cells)[0].mean(0).squeeze(1)
 course.numbers(wrong)
+
+# %% tags=["remove-cell"]
 for goal in goals:
     by_mean, by_gpo, by_token = (
         value for name, value in wrong.items() if name.startswith(goal)
@@ -866,6 +868,8 @@ L = words.shape[1]
 broken = {"padding has no weight": swapped["as it was trained"]}
 broken |= {f"{times * L} words": in_batch_with(times * L) for times in (1, 2, 4)}
 course.numbers(broken)
+
+# %% tags=["remove-cell"]
 sums = list(broken.values())
 lesson.finding(
     "the more padding, the worse", all(np.diff(sums) < 0) and sums[-1] < sums[0] - 30

@@ -551,6 +551,8 @@ course.numbers(
         "effective number of all at the end, at 0.2": number[", 0.2"],
     }
 )
+
+# %% tags=["remove-cell"]
 lesson.finding("the schedule helps more at 0.2", gap[", 0.2"] > gap[""] + 12)
 lesson.finding("at 0.05 both end close together", abs(gap[""]) < 12)
 lesson.finding("at 0.2 the softmax chooses less sharply", number[", 0.2"] > 3 * number[""])

@@ -630,6 +630,8 @@ ends = {
     for number, side in enumerate(("pictures", "captions"))
 }
 course.numbers(ends)
+
+# %% tags=["remove-cell"]
 opened = [
     last - first
     for values in spread.values()
@@ -750,6 +752,8 @@ for _ in range(lesson.pick(smoke=20, lesson=600, full=600)):
 deviation = (log_variance / 2).exp().mean(1)  # (2,)
 clouds = {"fits one picture": deviation[0].item(), "fits two pictures": deviation[1].item()}
 course.numbers(clouds)
+
+# %% tags=["remove-cell"]
 one, two = clouds.values()
 lesson.finding("the caption that fits two pictures has the wider cloud", two > 1.5 * one)
 
