@@ -409,6 +409,8 @@ alone = {
     for name in of_pictures
 }
 course.numbers(alone)
+
+# %% tags=["remove-cell"]
 *either, both = alone.values()
 lesson.finding("neither part retrieves well alone", max(either) < 0.7 * both)
 
@@ -602,6 +604,8 @@ for name, (pics, caps) in sets.items():
         logs = circular_variance(each.vectors).log()  # (B,)
         spread[f"{name}, {side}"] = logs.mean()
 course.numbers(spread)
+
+# %% tags=["remove-cell"]
 for side in ("pictures", "captions"):
     narrow, wide = (
         spread[f"{name}, {side}"] for name in ("match probability", "smooth-Chamfer")
@@ -707,7 +711,6 @@ for axes, name in zip(panels, usual, strict=True):
     plots.curves(
         axes, {name: (list(tuned[name]), list(tuned[name].values()))}, x=words[name], y=""
     )
-    axes.get_legend().remove()
     axes.axvline(usual[name], color="0.7", linestyle=":")
 panels[2].set_xscale("log", base=2)
 panels[2].xaxis.set_major_formatter("{x:.0f}")
@@ -743,6 +746,8 @@ for name, some in kept.items():
     sums[f"pictures, {name}"] = rsum(smooth_chamfer(v.vectors[:, some], t.vectors))
     sums[f"captions, {name}"] = rsum(smooth_chamfer(v.vectors, t.vectors[:, some]))
 course.numbers(sums)
+
+# %% tags=["remove-cell"]
 whole = sums["all"]
 for k in idle:
     only, without = (sums[f"captions, {how} {k + 1}"] for how in ("only", "without"))
