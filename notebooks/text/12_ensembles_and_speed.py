@@ -227,6 +227,8 @@ course.numbers(
     {f"gain of {label}": one for label, one in gains.items()}
     | {f"rsum of {label}": one for label, one in reached.items()}
 )
+
+# %% tags=["remove-cell"]
 different, same = gains.values()
 lesson.finding("both ensembles gain a lot", same > 20)
 lesson.finding("different features gain more", different > same + 3)
@@ -315,7 +317,7 @@ check("12.lead", your_factor)
 # Does the formula hold for our systems? We compare it with the lead that we measure, averaged over all captions:
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 def lead(scores):  # (Ni, Nc) -> one number, in spreads
     wrong = scores.T[~own.T].view(len(owner), -1)  # (Nc, Ni − 1)
     return ((scores.T[own.T] - wrong.mean(1)) / wrong.std(1)).mean().item()
@@ -325,6 +327,7 @@ def correlation(names):  # the mean over all pairs
     return statistics.mean(rho[pair] for pair in combinations(names, 2))
 
 
+# %% tags=["nbval-ignore-output"]
 growth = {}
 for label, names in three.items():
     r, M = correlation(names), len(names)
