@@ -813,8 +813,6 @@ check("12.explore", (your_expectation, your_finding))
 # | --- | --- | --- |
 # | average similarity, section 4.3 | `mean_of` | `vsecore.evaluation.ensemble` |
 # | the same as one embedding | `as_one` | `vsecore.evaluation.ensemble`, of cosines |
-# | attention from words to elements, SCAN of Lee et al. | `cross_attention` | `vsecore.similarity.CrossAttention` |
-# | a quick search, then a close look, Geigle et al. | `rerank` | |
 #
 # ## Summary
 #
