@@ -128,9 +128,18 @@ ahead = (
 )  # (Nc,)   in the mean, of the second
 asked = int((lost * favourites + ahead).argmax())
 shown = [int(owner[asked]), *firsts[:, asked].tolist()]
+columns = list(dict.fromkeys(shown))
+named = dict(zip(columns, ["own", *"ABC"], strict=False))
+lesson.finding("such a caption exists", bool(lost[asked]) and len(columns) == 1 + len(kinds))
 figure = plots.picture_row(
     lesson.pictures("test", shown),
-    ["first in the mean of the three", *(f"first for {kind}" for kind in kinds)],
+    [
+        "own: first in the mean",
+        *(
+            f"{named[one]}: first for {kind}"
+            for one, kind in zip(shown[1:], kinds, strict=True)
+        ),
+    ],
     marked=[True] + [False] * len(kinds),
     heading=datasets["G"].test.captions[asked],
 )
@@ -141,8 +150,6 @@ plots.show(
 )
 
 # %% tags=["hide-input"]
-columns = list(dict.fromkeys(shown))
-named = dict(zip(columns, ["own", *"ABC"], strict=False))
 votes = {kind: S[kind][columns, asked] for kind in kinds}
 votes["their mean"] = together[columns, asked]
 figure, panels = plt.subplots(1, len(votes), figsize=(9.2, 2.9), sharey=True)
@@ -165,15 +172,18 @@ plots.show(
 # All three put the caption's own picture high. Each also has a favourite among the wrong pictures, but not the same one, so
 # the other two vote it down. Averaging works because the mistakes differ.
 
-# %%
 
-
+# %% tags=["nbval-ignore-output"]
 def rsum(*names):
     return evaluate(ensemble(*(S[name] for name in names)), owner)["rsum"]
 
 
 groups = [names for size in (1, 2, 3) for names in combinations(kinds, size)]
-lesson.report("12_systems", {" and ".join(names): rsum(*names) for names in groups})
+sums = {names: rsum(*names) for names in groups}
+course.numbers({" and ".join(names): reached for names, reached in sums.items()})
+for names in groups[len(kinds) :]:
+    best = max(sums[(name,)] for name in names)
+    lesson.finding(f"{names} is better than its best member", sums[names] > best + 10)
 
 # %% [markdown]
 # ## Different features, or only more models?
@@ -205,22 +215,30 @@ check("12.gain", your_prediction)
 # ````
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 def gain(*names):
     return rsum(*names) - statistics.mean(rsum(name) for name in names)
 
 
 three = {"".join(kinds): tuple(kinds), "PPP": ("P", "P2", "P3")}
-lesson.report(
-    "12_control",
-    {f"gain of {label}": gain(*names) for label, names in three.items()}
-    | {f"rsum of {label}": rsum(*names) for label, names in three.items()},
+gains = {label: gain(*names) for label, names in three.items()}
+reached = {label: rsum(*names) for label, names in three.items()}
+course.numbers(
+    {f"gain of {label}": one for label, one in gains.items()}
+    | {f"rsum of {label}": one for label, one in reached.items()}
 )
 
+# %% tags=["remove-cell"]
+different, same = gains.values()
+lesson.finding("both ensembles gain a lot", same > 20)
+lesson.finding("different features gain more", different > same + 3)
+lesson.finding("P is the best kind", rsum("P") > max(rsum("R"), rsum("G")) + 5)
+lesson.finding("both end close together", abs(reached["PPP"] - reached["RGP"]) < 10)
+
 # %% [markdown]
-# The gains show what averaging brings, and both ensembles gain a lot. The sums below them also depend on how good the members
-# are. In the stored run P is the best of the three kinds, so PPP starts from better members. Without the control, we would have
-# put all of RGP's success down to its features.
+# The gains show what averaging brings. Both ensembles gain a lot, and the one with different features gains more. The sums below them also
+# depend on how good the members are. In these short trainings P is the best of the three kinds, so PPP starts from better members and ends about
+# as high. Without the control, we would have put all of RGP's success down to its features.
 #
 # ## Shared mistakes stay
 #
@@ -237,6 +255,12 @@ def mistakes(scores):  # (Ni, Nc) -> (Nc, Ni − 1)
 
 noise = {name: mistakes(scores) for name, scores in S.items()}
 rho = {(a, b): (noise[a] * noise[b]).mean().item() for a, b in combinations(S, 2)}
+of_pairs = np.corrcoef(list(rho.values()), [gain(*pair) for pair in rho])[0, 1]
+lesson.finding("the less two systems agree, the more they gain", of_pairs < -0.8)
+if "R" in kinds:
+    patches = statistics.mean(rho[pair] for pair in combinations(("P", "P2", "P3"), 2))
+    lesson.finding("R and G agree like two trainings on P", abs(rho["R", "G"] - patches) < 0.06)
+    lesson.finding("R and P agree less", rho["R", "P"] < patches - 0.05)
 
 # %% tags=["hide-input"]
 figure, axes = plt.subplots(figsize=(6.4, 3.6))
@@ -257,8 +281,8 @@ plots.show(
 )
 
 # %% [markdown]
-# The less two systems agree, the more they gain together. Look at R and G. As features they seem very different, yet in the stored
-# run they agree about as much as two trainings on P do. In our world both are read from one convolutional network, while the
+# The less two systems agree, the more they gain together. Look at R and G. As features they seem very different, yet
+# they agree about as much as two trainings on P do. In our world both are read from one convolutional network, while the
 # patches come from a vision transformer. Here a different network brings more than a different way to cut up a picture.
 #
 # How much does averaging bring? In [The joint space](03_joint_space.ipynb), the scores of wrong pictures were noise of spread $\sigma$,
@@ -299,16 +323,22 @@ def lead(scores):  # (Ni, Nc) -> one number, in spreads
     return ((scores.T[own.T] - wrong.mean(1)) / wrong.std(1)).mean().item()
 
 
-told = {}
+def correlation(names):  # the mean over all pairs
+    return statistics.mean(rho[pair] for pair in combinations(names, 2))
+
+
+# %% tags=["nbval-ignore-output"]
+growth = {}
 for label, names in three.items():
-    r, M = statistics.mean(rho[pair] for pair in combinations(names, 2)), len(names)
+    r, M = correlation(names), len(names)
     grown = lead(ensemble(*(S[n] for n in names))) / statistics.mean(lead(S[n]) for n in names)
-    told[f"lead of {label} grows by (%), predicted"] = 100 * (
-        (M / (1 + (M - 1) * r)) ** 0.5 - 1
-    )
-    told[f"lead of {label} grows by (%), measured"] = 100 * (grown - 1)
-told["any number of systems on P, predicted"] = 100 * (1 / r**0.5 - 1)
-lesson.report("12_leads", told)
+    predicted, measured = 100 * ((M / (1 + (M - 1) * r)) ** 0.5 - 1), 100 * (grown - 1)
+    growth[f"lead of {label} grows by (%), predicted"] = predicted
+    growth[f"lead of {label} grows by (%), measured"] = measured
+    lesson.finding("the formula predicts the growth", abs(predicted - measured) < 1 < predicted)
+limit = 1 / correlation(three["PPP"]) ** 0.5  # M goes to infinity
+growth["any number of systems on P, predicted"] = 100 * (limit - 1)
+course.numbers(growth)
 
 # %% [markdown]
 # A few correlations predict the growth closely. The last row shows the limit: with ever more systems, the root falls to
@@ -366,11 +396,6 @@ torch.testing.assert_close(cosine(pictures, captions), together)
 print("the ensemble is the cosine of", tuple(pictures.shape), "and", tuple(captions.shape))
 
 # %% [markdown]
-# | paper | in this notebook | in the package |
-# | --- | --- | --- |
-# | average similarity, section 4.3 | `mean_of` | `vsecore.evaluation.ensemble` |
-# | the same as one embedding | `as_one` | `vsecore.evaluation.ensemble`, of cosines |
-#
 # So the ensemble needs only one index and one product, both $M$ times as wide. Do we need all that width? The members say much the same,
 # so most of it should be unnecessary. A *singular value decomposition* finds the directions in which the vectors of the development split
 # spread most, in order. We keep the first few of them and measure on the test split.
@@ -402,15 +427,16 @@ plots.show(
     "steeply and then lies flat; at the width of the single system it is far above it.",
 )
 
-# %%
-lesson.report(
-    "12_narrow",
+# %% tags=["nbval-ignore-output"]
+course.numbers(
     {
         "the best system alone": rsum(best),
         "the ensemble at full width": kept[len(directions)],
         "the ensemble as narrow as one system": kept[D],
-    },
+    }
 )
+lesson.finding("a narrow index costs little", kept[D] > kept[len(directions)] - 5)
+lesson.finding("it is far above one system", kept[D] > rsum(best) + 15)
 
 # %% [markdown]
 # An index of the ensemble can be as narrow as that of one system. What remains is the cost of encoding: every new picture and every
@@ -442,15 +468,17 @@ check("12.break", your_lead)
 # The mean leads by half of 3. Its spread is $\sqrt{1/2}$, as for any mean of two systems without correlation.
 # ````
 
-# %%
+# %% tags=["nbval-ignore-output"]
 generator = torch.Generator().manual_seed(seed)
 collapsed = 1 + 1e-3 * torch.randn(S["P"].shape, generator=generator)  # (Ni, Nc)
 pair = [S["P"], collapsed]
 equal = [(scores - scores.mean()) / scores.std() for scores in pair]
 broken = {"P alone": pair[:1], "with it, as cosines": pair, "with it, scaled": equal}
-lesson.report(
-    "12_broken", {name: evaluate(mean_of(some), owner)["rsum"] for name, some in broken.items()}
-)
+reached = {name: evaluate(mean_of(some), owner)["rsum"] for name, some in broken.items()}
+course.numbers(reached)
+alone, as_cosines, scaled = reached.values()
+lesson.finding("as cosines, noise hardly counts", abs(as_cosines - alone) < 2)
+lesson.finding("scaled, it costs most of the rsum", scaled < 0.6 * alone)
 
 # %% [markdown]
 # The spread of a cosine works as a weight: a member whose scores hardly differ hardly counts. Scaling gives noise a full vote.
@@ -492,7 +520,7 @@ print(f"{'multiply-adds':34}{'a pair':>14}{'times':>10}")
 for name, cost in costs.items():
     print(f"{name:34}{cost:14,}{cost / D:10,.0f}")
 
-# %% tags=["hide-input"]
+# %% tags=["hide-input", "results", "nbval-ignore-output"]
 table_2 = {row.system: row.speed for row in records.published() if row.speed}
 Markdown(
     f"The paper's table 2 has a smaller ratio: {table_2['VSE+2AD (RGP, BERT)']} for its ensemble against {table_2['UNITER']} for UNITER, in "
@@ -598,7 +626,8 @@ axes.set(
     ylabel="times as long as cached",
 )
 axes.set_xticks(list(by_size), list(by_size))
-axes.set_yticks([100, 200, 500, 1000, 2000], [100, 200, 500, 1000, 2000])
+ticks = [10, 20, 50, 100, 200, 500, 1000, 2000]
+axes.set_yticks(ticks, ticks)
 axes.minorticks_off()
 axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plots.show(
@@ -608,10 +637,11 @@ plots.show(
 )
 
 # %%
-clock = statistics.median(ratios["cross-attention"][len(elements)])
-within = abs(np.log10(clock / arithmetic)) < 1
-print("The clock agrees with arithmetic to within a factor of ten:", within)
-lesson.report("12_query", {"cross-attention over cached vectors, by arithmetic": arithmetic})
+n = len(elements)
+clock, reranked = (statistics.median(way[n]) for way in ratios.values())
+lesson.finding("clock and arithmetic agree", arithmetic / 10 < clock < 10 * arithmetic)
+lesson.finding("re-ranking is far quicker", reranked < clock / 4)
+print("Cross-attention over cached vectors, by arithmetic:", arithmetic)
 
 # %% [markdown]
 # The clock and arithmetic agree on the order of magnitude and no better: small products run inefficiently, and large ones leave the
@@ -623,7 +653,7 @@ lesson.report("12_query", {"cross-attention over cached vectors, by arithmetic":
 #
 # **What we did.** We timed each pool alone, forwards, at the paper's width. The figure sets our recorded ratios beside the paper's.
 
-# %% tags=["hide-input"]
+# %% tags=["hide-input", "results", "nbval-ignore-output"]
 poolers = {
     "SoftPool": "soft",
     "GPO": "gpo",
@@ -643,6 +673,14 @@ printed["AdPool"] = printed.pop("VSE+2AD (R, BiGRU)")
 record = records.find(results(), name="benchmark_pooling")[0]
 alone = {name: record.metrics[f"cpu_36_{key}_forward"] for name, key in poolers.items()}
 names = sorted(poolers, key=alone.get, reverse=True)
+for column in (printed, {name: 1 / seconds for name, seconds in alone.items()}):
+    quicker = sum(column[name] > column["AdPool"] for name in names)
+    lesson.finding("AdPool is in the quicker half", quicker < len(names) / 2)
+apart = [
+    max(column[name] for name in names) / min(column[name] for name in names)
+    for column in (alone, printed)
+]
+lesson.finding("our span is wider than the paper's", apart[0] > 100 > 10 > apart[1])
 figure, axes = plt.subplots(figsize=(6.4, 3.4))
 for style, (label, values) in enumerate(
     {
@@ -661,17 +699,9 @@ plots.show(
     "here. The pool alone spans orders of magnitude, the paper's column less than one. The graph convolution and the recurrent network are among the slowest in both.",
 )
 
-# %% tags=["hide-input"]
-places = [
-    1 + sum(values[other] > values["AdPool"] for other in names)
-    for values in (printed, {name: 1 / seconds for name, seconds in alone.items()})
-]
-Markdown(
-    f"**What came out.** Of these {len(names)}, AdPool is number {places[0]} in the paper and number {places[1]} here. Our ratios span orders of "
-    "magnitude, the paper's less than one."
-)
-
 # %% [markdown]
+# **What came out.** AdPool is among the quicker half in both columns. Our ratios span two orders of magnitude, the paper's less than one.
+#
 # **What it means.** Poolers that multiply every element by a learned matrix cost more than those that sort or weigh. The paper's
 # smaller span fits a clock that times whole models. There the pooler is a small part, so choose it by its quality.
 #
@@ -682,7 +712,7 @@ Markdown(
 #
 # One epoch and one seed are not enough to judge. Our recorded runs ask the same question at greater length.
 
-# %% tags=["hide-input"]
+# %% tags=["hide-input", "results", "nbval-ignore-output"]
 found = experiments.studied("2ad_ensembles", "scenes")
 oracles = records.find(experiments.RESULTS, name=ORACLE, data="scenes")
 oracle = next(one.metrics["rsum"] for one in oracles if one.data["feature_kind"] == "grid")
@@ -690,48 +720,58 @@ plots.show(
     dots.compared(found, "scenes", oracle), alt=dots.words_for(found, "the scenes", oracle)
 )
 
-# %% tags=["hide-input"]
-epochs = experiments.FAIR_SCALE["scenes"]["training.epochs"]
-compared = []
-for control in ("R", "RG", "RRR", "GGG", "PPP"):
-    if {control, "RGP"} <= found.keys():
-        ours, theirs = (found[arm].results["rsum"] for arm in ("RGP", control))
-        apart = [ours[one] - theirs[one] for one in ours.keys() & theirs.keys()]
-        above = sum(one > 0 for one in apart)
-        compared.append(
-            f"{control} {statistics.mean(apart):+.1f} (above it from {above} of {len(apart)} seeds)"
-        )
-came_out = (
-    f"The mean rsum of RGP, minus that of others: {'; '.join(compared)}."
-    if compared
-    else "The long trainings of RGP are still missing."
-)
-Markdown(
-    f"**What we did.** Each system has a learning rate of its own and trains for {epochs} epochs. An ensemble averages the similarities "
-    "of its members. Three letters that are the same mean a control: one kind of features, three runs.\n\n"
-    f"**What came out.** {came_out}"
-)
-
-# %% [markdown]
-# **What it means.** A comparison of RGP with R mixes three things: more models, better features and different features. With RRR, the
-# number of models is the same. PPP also asks whether one good kind of features, used three times, would do.
-
-# %% tags=["hide-input"]
-judged = [
-    f"{one.claim.statement}: *{one.told}*"
+# %% tags=["hide-input", "results", "nbval-ignore-output"]
+judged = {
+    (one.claim.system, one.claim.against): one
     for one in experiments.outcomes("2ad", "scenes", "2ad_ensembles")
-    if one.judgement not in ("not tried", "too small to say")
-]
-sure = (
-    f"Finished trainings judge these claims: {'; '.join(judged)}."
-    if judged
-    else "There are too few seeds yet to judge the paper's claims."
+    if one.by_measure
+}
+lines = ["| compared | rsum | higher from | verdict |", "| --- | ---: | --- | --- |"]
+for (ours, theirs), one in judged.items():
+    apart = one.differences["rsum"]
+    higher = sum(gain > 0 for gain in apart)
+    lines.append(
+        f"| {ours} against {theirs} | {statistics.mean(apart):+.1f} | {higher} of {len(apart)} seeds | {one.told} |"
+    )
+sums = {arm: one.rsum for arm, one in found.items()}
+lesson.finding(
+    "three kinds are better than regions three times, and than patches three times",
+    judged["RGP", "RRR"].judgement == judged["RGP", "PPP"].judgement == "reproduced",
 )
-Markdown(f"**How sure we are.** {sure}")
+lesson.finding(
+    "of the gain over regions alone, half or so comes with the number of models",
+    0.3 < (sums["RRR"] - sums["R"]) / (sums["RGP"] - sums["R"]) < 0.7,
+)
+lesson.finding(
+    "P is the weakest kind alone, and G alone is above PPP",
+    sums["P"] < sums["R"] < sums["G"] and sums["G"] > sums["PPP"],
+)
+lesson.finding(
+    "patches add little to regions and grid by rsum",
+    judged["RGP", "RG"].judgement == "mixed" and 0 < sums["RGP"] - sums["RG"] < 5,
+)
+lesson.finding(
+    "the long trainings have 15 epochs",
+    experiments.FAIR_SCALE["scenes"]["training.epochs"] == 15,
+)
+Markdown("\n".join(lines))
 
 # %% [markdown]
-# The dotted line is an oracle: it knows which captions are true of which scenes, and breaks ties at random. The paper's table, its
-# claims and what is still missing are on [the evidence page](../evidence/2ad.md).
+# **What we did.** Each system has a learning rate of its own and trains for 15 epochs from five seeds. An ensemble averages the
+# similarities of its members. Repeated letters are controls: two or three trainings on one kind of features. The broken line is a linear
+# baseline, ridge regression, on the features of each row; an ensemble has that of its best member.
+#
+# **What came out.** RGP is better than R, but a comparison of the two mixes three things: more models, better features and different
+# features. RRR has as many models as RGP, and it already has about half of the gain. RGP is better than RRR and PPP. So different features help
+# beyond the number of models.
+#
+# **What it means.** After one epoch P was the best kind; after 15 it is the weakest, and G is the best. PPP is therefore a weak control here:
+# G alone is already above it. Whether one *good* kind of features, used three times, would do as well as three kinds is a question for GGG. And
+# of three members, the third adds little: by rsum, RGP is hardly above RG.
+#
+# The dotted line is an oracle: it knows which captions are true of which scenes, and breaks ties at random. A system gets above it only by
+# guessing which of several true captions was written for a picture. The paper's table and its claims are on
+# [the evidence page](../evidence/2ad.md).
 #
 # ## Change one thing
 #
@@ -743,14 +783,14 @@ Markdown(f"**How sure we are.** {sure}")
 # split: whoever chooses on the test split cannot trust it afterwards.
 # ```
 
-# %%
+# %% tags=["nbval-ignore-output"]
 your_weights = dict.fromkeys(kinds, 1) | {"P": 2}  # change this: how much each system counts
 sides = zip(*(vectors_of(name, "dev") for name in your_weights), strict=True)
 v, t = (as_one(list(side), list(your_weights.values())) for side in sides)
 even_v, even_t = (as_one([both[side] for both in developed]) for side in (0, 1))
 dev_owner = torch.as_tensor(np.array(datasets["G"].dev.owner))
 yours, even = (evaluate(cosine(*one), dev_owner)["rsum"] for one in ((v, t), (even_v, even_t)))
-lesson.report("12_explore", {"your ensemble": yours, f"{''.join(kinds)}, all equal": even})
+course.numbers({"your ensemble": yours, f"{''.join(kinds)}, all equal": even})
 
 # %%
 from vsecore.course.checks import check
@@ -766,6 +806,13 @@ check("12.explore", (your_expectation, your_finding))
 # There is no right answer here; this is one example. A system should count more if it is good, and less if its
 # mistakes are like those of the others. Try it with another `seed` in the first cell before you believe a small difference.
 # ````
+#
+# ## Paper, notebook, package
+#
+# | paper | in this notebook | in the package |
+# | --- | --- | --- |
+# | average similarity, section 4.3 | `mean_of` | `vsecore.evaluation.ensemble` |
+# | the same as one embedding | `as_one` | `vsecore.evaluation.ensemble`, of cosines |
 #
 # ## Summary
 #
