@@ -162,7 +162,7 @@ def refresh(
         command = ["jupyter", "execute", "--inplace", str(output)]
         runs.append(_execute(command, output, one_thread(os.environ)))
         tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
-        _store(text.stem, json.loads(output.read_text(encoding="utf-8")))
+        _store(text.stem, _steady(json.loads(output.read_text(encoding="utf-8"))))
         if cost:
             records.write(_cost(runs[-1]), LESSON_RECORDS)
     return runs
@@ -190,7 +190,10 @@ def refresh_results(names: Iterable[str], tell: Callable[[str], None] = print) -
         for cell, run in zip(chosen, small.cells, strict=True):
             if RESULTS in cell.metadata.get("tags", ()):
                 cell.outputs = run.outputs
-        if _store(text.stem, stored):
+                for output in cell.outputs:
+                    if "execution_count" in output:
+                        output.execution_count = cell.execution_count
+        if _store(text.stem, json.loads(nbformat.writes(stored))):
             tell(f"{text.stem}: new results")
 
 
@@ -211,7 +214,7 @@ def _texts(names: Iterable[str]) -> list[Path]:
 
 def _store(name: str, notebook: dict[str, Any]) -> bool:
     """Make an executed notebook the stored one; return whether that changed it."""
-    text = json.dumps(_steady(notebook), indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
     stored = ROOT / "notebooks" / f"{name}.ipynb"
     if holds(stored, text):
         return False
