@@ -165,7 +165,8 @@ class Survey:
             for one in outcomes(work, data, folder=folder)
             if not gates.never(one.claim, data) and (not chosen or {work, one.claim.statement} & {*chosen})
         ]
-        entries = {name: ledger.used(name, data, folder) for name in BY_WORK[work]}
+        names = dict.fromkeys([*BY_WORK[work], *(one.claim.experiment for one in told)])
+        entries = {name: ledger.used(name, data, folder) for name in names}
         everything = [entry for several in entries.values() for entry in several]
 
         @cache
