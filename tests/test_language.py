@@ -160,31 +160,3 @@ def test_a_letter_is_explained_where_it_is_first_used(symbol: str) -> None:
     ]
     nearby = " ".join(cells[max(0, using[0] - 1) : using[0] + 2]).lower()
     assert any(word.rstrip("s") in nearby for word in words), f"{symbol} ({meaning}) in {text.stem}"
-
-
-# ---------------------------------------------------------------- numbers
-
-
-@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.stem)
-def test_prose_types_no_number_that_a_cell_or_a_record_gives(text: Path) -> None:
-    stored = json.loads((ROOT / "notebooks" / f"{text.stem}.ipynb").read_text())
-    outputs = " ".join(
-        "".join(output.get("text", "")) + "".join(output.get("data", {}).get("text/plain", ""))
-        for cell in stored["cells"]
-        for output in cell.get("outputs", [])
-    )
-    # Exercises and their solutions work with numbers of their own, made up to be reckoned with by hand.
-    narrative = []
-    for cell in prose(text):
-        for block in blocks(cell):
-            if not isinstance(block, Directive):
-                narrative.append(block)
-            elif block.name not in ("exercise", "solution", "hint"):
-                narrative.append(block.source)
-    said = plain("\n".join(narrative))
-    for number in re.findall(r"(?<![\w.(])\d+(?:[.,]\d+)*(?![\w.]*\d)", said):
-        digits = number.replace(",", "")
-        measured = re.search(rf"(?<![\d.]){re.escape(digits)}(?![\d]|\.\d)", outputs)
-        assert not ("." in digits or (len(digits) >= 3 and measured)), (
-            f"{text.stem} types {number}: take it from a cell or a record"
-        )

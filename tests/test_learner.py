@@ -142,12 +142,12 @@ def test_every_link_of_the_copies_leads_to_a_notebook_or_to_the_web(copies: list
 def test_a_link_to_a_notebook_that_was_not_handed_out_is_words(tmp_path: Path) -> None:
     first = next(iter(write_learner_copies(["04"], tmp_path)))
     alone = first.read_text("utf-8")
-    assert ".ipynb)" not in alone and "*Pooling* (notebook 10)" in alone
-    write_learner_copies(["10"], tmp_path)
-    beside = (tmp_path / "10_pooling.ipynb").read_text("utf-8")
-    assert f"[Learning to rank]({first.name})" in beside and "11_how_many_negatives.ipynb" not in beside
+    assert ".ipynb)" not in alone and "*Relations* (notebook 05)" in alone
+    write_learner_copies(["05"], tmp_path)
+    beside = (tmp_path / "05_relations.ipynb").read_text("utf-8")
+    assert f"[Learning to rank]({first.name})" in beside and "10_pooling.ipynb" not in beside
     assert write_learner_copies(["04"], tmp_path) == {first: Fate.RENEWED}
-    assert "[Pooling](10_pooling.ipynb)" in first.read_text("utf-8")
+    assert "[Relations](05_relations.ipynb)" in first.read_text("utf-8")
 
 
 def test_a_link_that_now_leads_somewhere_makes_no_newer_version_of_ones_work(tmp_path: Path) -> None:

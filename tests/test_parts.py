@@ -76,7 +76,7 @@ SOLUTION = "Before.\n\n````{solution} ex-10-kmax\n:class: dropdown\n\nHide it fi
 def test_the_solution_stands_folded_beneath_with_its_words_and_its_code():
     task, cell, below = copied(SOLUTION)
     facts = EXERCISES["10.kmax"]
-    assert task.startswith("### Exercise: k-max\n\n*Code, ") and f"{facts.minutes} minutes" in task
+    assert task.startswith("### Exercise: k-max\n\n*10.kmax: code, ") and f"{facts.minutes} minutes" in task
     assert "..." in cell and "topk" not in cell
     before, folded = below.split("<details>")
     inside, after = folded.split("</details>")

@@ -352,7 +352,7 @@ check("00.break", your_recall)
 # :class: dropdown
 #
 # Only the five captions of that one picture find their own. In the experiment, picture 7 is first for the captions whose vectors make an
-# acute angle with its vector. For the others the dot product with that vector is negative, and the factor of 1,000 takes it below all
+# acute angle with its vector. For the others the dot product with that vector is below zero, and the factor of 1,000 takes it below all
 # other dot products, so picture 7 comes last.
 # ````
 #

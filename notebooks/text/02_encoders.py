@@ -172,7 +172,7 @@ if pointing:
     lesson.finding("a random cell seldom lies on it", chance < 15)
 
 # %% [markdown]
-# It is not special: about four times in five, the strongest cell lies on the thing. The linear map never saw a position, so the cells
+# It is not special: about four times in five, the strongest cell lies on the thing. The linear map never saw where a cell is, so the cells
 # themselves must carry what is where. We made that easy: their network was trained to name what is in *each cell* of other scenes. So
 # this does not show that places can be learned from captions alone.
 #

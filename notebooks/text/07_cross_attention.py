@@ -160,7 +160,7 @@ plots.show(
 # With $v_i$ the vector of box $i$ and $t_j$ that of word $j$, scaled to length one, and $[s]_+$ for $s$ clipped at zero, the paper's equations
 # from text to image are
 #
-# $$s_{ij} = v_i \cdot t_j, \qquad \bar s_{ij} = \frac{[s_{ij}]_+}{\sqrt{\sum_l [s_{il}]_+^2}}, \qquad
+# $$s_{ij} = v_i \cdot t_j, \qquad \bar s_{ij} = \frac{[s_{ij}]_+}{\sqrt{\sum_k [s_{ik}]_+^2}}, \qquad
 # a_{ij} = \frac{\exp(\lambda_1 \bar s_{ij})}{\sum_k \exp(\lambda_1 \bar s_{kj})} .$$
 #
 # The middle one divides each box's affinities by their length over all words: a box has only so much to give, and words compete for it.

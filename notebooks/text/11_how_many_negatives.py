@@ -188,7 +188,7 @@ plots.show(
 # There is a second reason. A tower with random weights makes some items similar to everything, whatever they show. Such an item is called
 # a *hub*, and many queries have the same hub as their hardest negative. The next cell looks at the first batch of the training, and counts
 # how many different items are the hardest negative of at least one query. If each query's hardest negative were drawn at random, about 63
-# % of the batch would be among them: an item is missed by all $n$ queries with a probability of $(1 - 1/n)^n$, which is about $1/e$.
+# % of the batch would be among them: an item is missed by all $n$ queries with a probability of $(1 - 1/n)^n$, which is about 37 %.
 
 # %% tags=["nbval-ignore-output"]
 S = seen["AdOpt"]["scores"][0]  # (B, B)   rows: pictures, columns: captions

@@ -684,7 +684,7 @@ lesson.finding("none of pictures is", min(of_pictures) > 15)
 #
 # ## How many slots, how many rounds, how sharp?
 #
-# The paper trains a system for each setting (table 4). Its best are $K = 4$, $T = 4$ and $\alpha = 16$, and the worst of the others is less
+# The paper trains a system for each setting (table 4). Its best are $K = 4$, four rounds and $\alpha = 16$, and the worst of the others is less
 # than 2 % below. We have one system, and change it only at evaluation: fewer vectors of each set, other rounds, another $\alpha$. This answers
 # a different question, how much *one trained* system depends on the setting, so its numbers cannot be compared with the paper's. An idle slot
 # costs most where few are kept.

@@ -146,7 +146,7 @@ WRONG = {
         unbounded_k,
         negative_power_k,
     ],
-    "11.fall": ["falls", "Later.", 3, ""],
+    "11.fall": ["falls", "sooner", 3, ""],
     "11.break": [0, FLOOR / 2, 80, 128 * FLOOR, 1],
     "11.explore": [
         "it learns more slowly",
