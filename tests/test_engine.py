@@ -7,7 +7,6 @@ from vsecore import course, records
 from vsecore.course.engine import FIRST_RECIPE, RECORDS, first_engine
 from vsecore.course.meanings import MEANINGS, suggestion, why_unread
 from vsecore.evaluation import evaluate
-from vsecore.paths import results
 from vsecore.scenes.parsing import known_words
 from vsecore.similarity import cosine
 from vsecore.training import encode

@@ -4,15 +4,12 @@
 read in their order and held to them.
 """
 
-import json
 import re
 from functools import cache
 from pathlib import Path
 
 import jupytext
 import pytest
-
-from vsecore.course.grading.plain import Directive, blocks
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = sorted((ROOT / "notebooks" / "text").glob("[0-9][0-9]_*.py"))
