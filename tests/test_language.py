@@ -1,4 +1,4 @@
-"""The course's language: no word and no letter before it is introduced, no number that a cell should give.
+"""The course's language: no word and no letter before it is introduced.
 
 `book/glossary.md` and `book/notation.md` say which notebook introduces what; the texts of the notebooks are
 read in their order and held to them.
