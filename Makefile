@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n 2
 COVERAGE ?=
 # Where this is set, every process would compile PyTorch and the rest anew, for eight seconds.
 unexport PYTHONDONTWRITEBYTECODE
-# What `make grade` grades, where the reports go, and options of `vse grade`, such as OPTIONS='--jobs 4'.
+# What `make grade` grades, where the reports go, and options of `course grade`, such as OPTIONS='--jobs 4'.
 HANDED ?= hand-ins
 GRADES ?= grades
 OPTIONS ?=
@@ -19,7 +19,7 @@ CONTAINER ?= $(shell command -v podman || command -v docker)
 # Which mutants to try, such as MUTANTS='vsecore.similarity.*'; trying all takes more than an hour.
 MUTANTS ?=
 # Where the spelling is checked.
-SPELLED := README.md CONTRIBUTING.md book notebooks/text vsecore tests
+SPELLED := README.md CONTRIBUTING.md book notebooks/text notebooks/course vsecore tests
 # How many damaged files of each kind the battery tries.
 DAMAGES ?= 200
 INSTALLED := $(VENV)/.installed
@@ -57,7 +57,7 @@ endif
 	@echo $(TORCH) > $@
 
 course: $(INSTALLED)  ## Run every notebook, then build the book (TIER=smoke for a quick look).
-	$(BIN)/vse course --tier $(TIER)
+	$(BIN)/python -m course course --tier $(TIER)
 
 test: $(INSTALLED)  ## Linters, unit tests, the stored notebooks, the book page by page in a browser.
 	@$(MAKE) --no-print-directory --jobs 2 lint book  # each has work for one core
@@ -82,7 +82,7 @@ notebooks: $(INSTALLED)
 
 book: $(INSTALLED)  ## Build the book from the stored notebooks.
 	@echo "== The book, warnings as errors"
-	$(BIN)/vse book
+	$(BIN)/python -m course book
 
 browser: book
 	@$(MAKE) --no-print-directory pages
@@ -92,13 +92,13 @@ pages: $(INSTALLED)
 	$(PYTEST) tests/test_browser.py
 
 pdf: $(INSTALLED)  ## Build the book and print it as one PDF; needs Chromium.
-	$(BIN)/vse book --pdf
+	$(BIN)/python -m course book --pdf
 
 lab: $(INSTALLED)  ## Open your copies of the notebooks in JupyterLab.
-	$(BIN)/vse lab
+	$(BIN)/python -m course lab
 
 learner: $(INSTALLED)  ## Write notebooks to complete into build/learner.
-	$(BIN)/vse learner
+	$(BIN)/python -m course learner
 
 grade:  ## Grade HANDED=hand-ins in a container; the reports go to GRADES=grades.
 	@test -n "$(CONTAINER)" || { echo "Podman or Docker is needed: learners' code is run"; exit 1; }

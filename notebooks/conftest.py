@@ -20,7 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(offline), os.environ.get("PYTHONPATH", "")]))
     if hasattr(config, "workerinput") or not config.getoption("nbval", False):
         return
-    from vsecore.course.batch import make_world
+    from course.batch import make_world
 
     cache = tempfile.TemporaryDirectory(prefix="vsecore-notebooks-", ignore_cleanup_errors=True)
     config.add_cleanup(cache.cleanup)

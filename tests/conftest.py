@@ -91,8 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Write claims: each is the usual one with some fields changed, and without those that are None."""
     import yaml
-    from studies import CLAIM
 
+    from studies import CLAIM
     from vsecore.experiments import claims
 
     def write(*changes: dict[str, str | None]) -> None:

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-import small
 import torch
 from torch import nn
 
+import small
+from course import lesson, plots
 from vsecore import scenes
-from vsecore.course import lesson, plots
 from vsecore.data.splits import Split
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.word_pieces import BERTTokenizer

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from small import recipe, small_data, train
 from torch import nn
 
+from small import recipe, small_data, train
 from vsecore.normalisation import ElementNorm
 from vsecore.training import fit, load_run
 from vsecore.training.averaging import Averaging

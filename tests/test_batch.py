@@ -10,9 +10,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from course import batch
+from course.batch import NotebookRun
 from vsecore import scenes
-from vsecore.course import batch
-from vsecore.course.batch import NotebookRun
 
 
 def test_notebooks_are_found_by_the_beginning_of_their_name() -> None:

@@ -15,12 +15,12 @@ from ipywidgets.embed import embed_data
 from pypdf import PdfReader
 from sphinx.builders.html._assets import _JavaScript as JavaScript
 
+from course import batch
+from course.batch import CourseError
+from course.widgets import explorer
+from coursebook import build, extension, find_chromium, print_book
+from coursebook.browser import browser, open_page, settle
 from vsecore import scenes
-from vsecore.course import batch
-from vsecore.course.batch import CourseError
-from vsecore.course.book import build, extension, find_chromium, print_book
-from vsecore.course.book.browser import browser, open_page, settle
-from vsecore.course.widgets import explorer
 from vsecore.paths import ROOT
 
 
@@ -144,7 +144,7 @@ def test_the_parameters_of_a_signature_are_no_list_of_definitions() -> None:
 
 def test_a_source_link_leads_to_the_module_that_wrote_the_name() -> None:
     assert extension.find_source(None, "vsecore.losses", "triplet") == "vsecore.losses.triplet"
-    assert extension.find_source(None, "vsecore.course.datasets", "DATASETS") == "vsecore.course.datasets"
+    assert extension.find_source(None, "course.datasets", "DATASETS") == "course.datasets"
     assert extension.find_source(None, "vsecore.training", "Run.model") == "vsecore.training"
 
 

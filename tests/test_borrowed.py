@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_grading_trust import filed
 from torch import nn
 
+from course import lesson as opened
+from course import plots
+from course.checks import EXERCISES, check
+from course.checks.borrowed import borrowed
+from course.grading.judging import judge_filed
+from test_grading_trust import filed
 from vsecore import pooling
-from vsecore.course import lesson as opened
-from vsecore.course import plots
-from vsecore.course.checks import EXERCISES, check
-from vsecore.course.checks.borrowed import borrowed
-from vsecore.course.grading.judging import judge_filed
 from vsecore.pooling import KMaxPool
 
 POOL = KMaxPool(2)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Page
-from watched import Complaints
 
-from vsecore.course.batch import CourseError
-from vsecore.course.book.browser import browser, find_chromium, open_page, settle
+from course.batch import CourseError
+from coursebook.browser import browser, find_chromium, open_page, settle
 from vsecore.paths import ROOT
+from watched import Complaints
 
 HTML = ROOT / "book" / "_build" / "html"
 PAGES = sorted(

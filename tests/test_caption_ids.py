@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from coco import make_coco
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
+from coco import make_coco
 from vsecore import evaluation
 from vsecore.cli import app
 from vsecore.data.backbones import Backbone

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from small import recipe, small_data, train
 from torch import nn
 
+from small import recipe, small_data, train
 from vsecore.embedding import Embedding
 from vsecore.encoders import TEXT_ENCODERS, GRUEncoder
 from vsecore.encoders.reasoning import RegionGraph

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from answers import (
     all_together,
     cross_attention,
@@ -29,9 +30,8 @@ from answers import (
     start_here,
     structural_alignment,
 )
-
-from vsecore.course.checks import EXERCISES, check
-from vsecore.course.checks.exercise import NOT_ANSWERED
+from course.checks import EXERCISES, check
+from course.checks.exercise import NOT_ANSWERED
 
 NOTEBOOKS = (
     start_here,

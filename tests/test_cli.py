@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -238,21 +237,12 @@ def test_a_damaged_folder_is_reported_and_not_ready(album: Callable[..., Path]) 
         (["evaluate", "nowhere"], ["nowhere"]),
         (["evaluate", "nowhere", "--split", "tset"], ["tset", "test"]),
         (["data", "extract", "nowhere", "out"], ["nowhere"]),
-        (["course", "99", "--tier", "smoke"], ["99", "00_start_here"]),
-        (["course", "--tier", "quick"], ["quick", "smoke"]),
-        (["course", "--data", "flickr8k"], ["data_root"]),
         (["train", "2ad_grid_gru+gop"], ["gop", "without_adopt"]),
         (["experiment", "2ad_poolings"], ["2ad_poolings", "2ad_pooling", "2ad_parts"]),
         (["experiment", "2ad_parts", "--arm", "AdPool", "--set", "dim=8"], ["AdPool", "without AdPool"]),
         (["experiment", "2ad_parts", "--data", "nowhere"], ["nowhere", "folder"]),
         (["experiment", "2ad_parts", "--seeds", "0"], ["--seeds"]),
         (["scenes", "pretrain", "resnet"], ["resnet", "scenes-cnn"]),
-        (["learner", "99"], ["99", "00_start_here"]),
-        (["grade", "nowhere"], ["nowhere", "folder"]),
-        (["grade", "."], ["no notebook"]),
-        (["grade", ".", "--tier", "quick"], ["quick", "smoke"]),
-        (["grade", ".", "--homework", "99"], ["99", "00"]),
-        (["grade", ".", "--minutes", "0"], ["minutes", "0"]),
         (["nonsense"], ["nonsense"]),
     ],
 )
@@ -269,38 +259,6 @@ def test_bad_input_is_told_in_a_sentence(
     for word in words:
         assert word in said, said
     assert not list(tmp_path.iterdir()), "something half-written was left"
-
-
-def test_learner_copies_are_written_and_what_became_of_each_is_told(tmp_path: Path) -> None:
-    folder = tmp_path / "copies"
-    said = run("learner", "00", "--out", folder)
-    copy = folder / "00_start_here.ipynb"
-    assert said.startswith("1 notebook to work in: ")
-    assert "  00_start_here: new\n" in said and f'vse" lab "{copy}"' in said
-    assert "  00_start_here: current: " in run("learner", "00", "--out", folder)
-    copy.write_text(copy.read_text().replace("your_place = ...", "your_place = 3"))
-    said = run("learner", "00", "03", "--out", folder)
-    assert said.startswith("2 notebooks to work in: ")
-    assert "  00_start_here: kept: " in said and "  03_joint_space: new\n" in said and "newer" not in said
-    copy.write_text(re.sub(r'"(sources|version)": "', r'"\1": "older', copy.read_text()))
-    said = run("learner", "00", "--out", folder)
-    assert "  00_start_here: behind: " in said and f'vse" learner 00 --out "{folder}-newer"' in said
-    assert "  00_start_here: lost: " in run("learner", "00", "--out", folder, "--force")
-    assert "your_place = ..." in copy.read_text()
-
-
-def test_grading_tells_the_page_to_open(tmp_path: Path) -> None:
-    cell = {
-        "cell_type": "code",
-        "metadata": {},
-        "outputs": [],
-        "execution_count": None,
-        "source": "'00.rank'",
-    }
-    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
-    (tmp_path / "mine.ipynb").write_text(json.dumps(notebook))
-    said = run("grade", tmp_path, "--homework", "00")
-    assert "0 of 11 points" in said and f"open {tmp_path / 'grades' / 'report.html'}" in said
 
 
 def test_baselines_are_printed_and_recorded(features: Path, tmp_path: Path) -> None:
@@ -388,8 +346,6 @@ def test_help_shows_the_defaults_that_stand_in_brackets() -> None:
         ["experiment", "2ad_parts", "--record"],
         ["scenes", "pretrain", "scenes-cnn", "--record"],
         ["data", "extract", "nowhere"],
-        ["grade", "nowhere", "--out"],
-        ["learner", "--out"],
     ],
 )
 @pytest.mark.parametrize("inside", [False, True])
@@ -497,23 +453,6 @@ def test_a_reader_that_has_enough_ends_a_command_quietly() -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert done.stderr == b"" and done.returncode == 1
-
-
-BREAKS = """
-import sys
-from vsecore import cli
-def tell(tier):
-    raise BrokenPipeError(32, "Broken pipe")
-cli.course.paths.need_checkout = tell
-sys.argv = ["vse", "book"]
-cli.main()
-"""
-
-
-def test_a_broken_pipe_that_is_not_the_outputs_is_told() -> None:
-    done = subprocess.run([sys.executable, "-c", BREAKS], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("vse: [Errno 32] Broken pipe: a process that this command works with")
 
 
 def test_being_stopped_is_no_interrupt_that_others_answer() -> None:

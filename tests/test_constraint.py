@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+
 from small import train
 from test_latent_targets import data_with_targets
-
 from vsecore.experiments import EXPERIMENTS, LESSON_SCALE, Arm, running
 from vsecore.experiments import run as run_experiment
 from vsecore.experiments.constraint import (

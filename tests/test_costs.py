@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from coursebook import costs
 from vsecore import records
-from vsecore.course.book import costs
 from vsecore.paths import assets
 
 

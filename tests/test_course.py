@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small import SMALL, small_split
 
-from vsecore import course
-from vsecore.course import lesson as lessons
-from vsecore.course.datasets import open_dataset
+import course
+from course import lesson as lessons
+from course.datasets import open_dataset
+from small import SMALL, small_split
 from vsecore.data.splits import Dataset
 from vsecore.recipes import get
 
@@ -139,7 +139,7 @@ def test_photographs_are_opened_by_their_folder(album: Callable[..., Path]) -> N
 
 def test_real_photographs_become_features_once(photographs: Path) -> None:
     # The whole collection takes minutes: here only that the weights beside it are found.
-    from vsecore.course.datasets import _local_weights
+    from course.datasets import _local_weights
 
     assert _local_weights(photographs / "flickr8k") == (
         photographs.resolve() / "weights" / "mobilenetv2_100_same.safetensors"

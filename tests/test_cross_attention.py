@@ -6,9 +6,9 @@ import warnings
 
 import pytest
 import torch
-from small import recipe, small_data, train
 from torch.autograd import gradcheck
 
+from small import recipe, small_data, train
 from vsecore.embedding import Embedding
 from vsecore.recipes import get
 from vsecore.similarity import (

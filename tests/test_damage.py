@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
 from battery.attempt import Defect
 from battery.damage import damage
 from battery.kinds import KINDS, Kind, copy
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 EXAMPLES = int(os.environ.get("VSECORE_BATTERY", "15"))
 """How many damaged files of each kind are tried."""

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from vsecore.course import datasets
+from course import datasets
 from vsecore.data.backbones import Backbone
 
 

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from vsecore import course, records
-from vsecore.course.engine import FIRST_RECIPE, RECORDS, first_engine
-from vsecore.course.meanings import MEANINGS, suggestion, why_unread
+import course
+from course.engine import FIRST_RECIPE, RECORDS, first_engine
+from course.meanings import MEANINGS, suggestion, why_unread
+from vsecore import records
 from vsecore.evaluation import evaluate
 from vsecore.scenes.parsing import known_words
 from vsecore.similarity import cosine

@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 import yaml
 from matplotlib import pyplot as plt
-from studies import CLAIM, RATES, ridge, study, write
 
+from course import dots
+from coursebook import evidence, findings
+from studies import CLAIM, RATES, ridge, study, write
 from vsecore import records
-from vsecore.course.book import dots, evidence, findings
 from vsecore.experiments import (
     EXPERIMENTS,
     LESSON_SCALE,
@@ -629,7 +630,7 @@ def test_trainings_on_other_features_are_counted_and_said_to_be_left_out(kept):
 
 
 def test_every_published_sum_of_the_usual_collections_stands_once_the_highest_first():
-    from vsecore.course.book.comparators import COLLECTIONS, comparators
+    from coursebook.comparators import COLLECTIONS, comparators
 
     _, *folded = comparators().split("::::{dropdown} ")
     assert len(folded) == len(COLLECTIONS)

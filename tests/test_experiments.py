@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from studies import study
 
+from studies import study
 from vsecore import records, scenes
 from vsecore.baselines import ridge_scores
 from vsecore.data.splits import Dataset, Split

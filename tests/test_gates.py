@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from studies import LEVEL, RATES, RIDGE, ridge, study
 
+from studies import LEVEL, RATES, RIDGE, ridge, study
 from vsecore import records
 from vsecore.experiments import (
     EXPERIMENTS,

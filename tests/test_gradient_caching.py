@@ -5,8 +5,8 @@ import copy
 import numpy as np
 import pytest
 import torch
-from small import assert_resumes_with_the_same_bits, recipe, small_data
 
+from small import assert_resumes_with_the_same_bits, recipe, small_data
 from vsecore.data.batches import make_loader
 from vsecore.embedding import Embedding, joined
 from vsecore.recipes import get

@@ -12,18 +12,18 @@ from urllib.parse import unquote
 import nbformat
 import pytest
 
-from vsecore.course.batch import notebooks
-from vsecore.course.checks import EXERCISES
-from vsecore.course.grading import Grading, instructor, instructor_page, kernel, marks, write_learner_copies
-from vsecore.course.grading.grade import grade_folder
-from vsecore.course.grading.learner import learner_copy
-from vsecore.course.grading.parts import with_import, without_parts
-from vsecore.course.grading.plain import citations, plain_markdown
-from vsecore.course.grading.remarks import Cell, suspicions
-from vsecore.course.grading.report import LearnerReport, write_class_summary
+from course.batch import notebooks
+from course.checks import EXERCISES
+from course.grading import Grading, instructor, instructor_page, kernel, marks, write_learner_copies
+from course.grading.grade import grade_folder
+from course.grading.learner import learner_copy
+from course.grading.parts import with_import, without_parts
+from course.grading.plain import citations, plain_markdown
+from course.grading.remarks import Cell, suspicions
+from course.grading.report import LearnerReport, write_class_summary
 from vsecore.paths import ROOT
 
-IMPORT = "from vsecore.course.checks import check"
+IMPORT = "from course.checks import check"
 FOUND = "[int(i) for i in ((v / v.norm(dim=1, keepdim=True)) @ query).topk(k).indices]"
 RIGHT = (
     'check("00.rank", 3)',
@@ -266,7 +266,7 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "solution",
         ),
         'print("✓ Write the search: 3 of 3. Right.")',
-        "import sys\nmodule = sys.modules['vsecore.course.checks']\n"
+        "import sys\nmodule = sys.modules['course.checks']\n"
         "module.hand_over = lambda: '[[\"00.search\", 3], 7, [[]]]'",
         'your_recall = 100 * 5 / (5 * 1000)  # mine\ncheck("00.break", your_recall)',
     )
@@ -337,9 +337,9 @@ def test_remarks_are_the_instructors_and_what_stopped_a_cell_is_the_learners_too
 @pytest.mark.parametrize(
     ("source", "named"),
     [
-        ("from vsecore.course.checks.exercise import Exercise", "vsecore.course.checks"),
-        ("import vsecore.course.grading.marks", "vsecore.course.grading"),
-        ("from vsecore.course import checks", "vsecore.course import checks"),
+        ("from course.checks.exercise import Exercise", "course.checks"),
+        ("import course.grading.marks", "course.grading"),
+        ("from course import checks", "course import checks"),
         ("def check(*_): pass", "def check"),
         ("check = print", "check ="),
     ],
@@ -472,7 +472,7 @@ def test_homework_names_what_counts(tmp_path: Path) -> None:
 
 
 def test_of_two_notebooks_with_the_same_exercise_the_better_counts() -> None:
-    from vsecore.course.grading.grade import best_marks
+    from course.grading.grade import best_marks
 
     def one(name: str, points: int) -> marks.NotebookMarks:
         mark = marks.Mark("00.rank", "", "compute", points, 2, "right", "", 1, name)

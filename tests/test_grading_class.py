@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_grading import Tags, hand_in, no_words
 
-from vsecore.course.checks import EXERCISES
-from vsecore.course.grading import Grading, grade_folder, marks, work, write_package
-from vsecore.course.grading.roster import Learner, compare, read_by_hand, read_roster
+from course.checks import EXERCISES
+from course.grading import Grading, grade_folder, marks, work, write_package
+from course.grading.roster import Learner, compare, read_by_hand, read_roster
+from test_grading import Tags, hand_in, no_words
 from vsecore.paths import ROOT
 
 DEADLINE = "2026-01-10T18:00"
@@ -36,7 +36,7 @@ def marked_elsewhere(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             )
             done(one, work._keep(one, (marks.NotebookMarks("00.ipynb", 1.0, made, ("Cell 3: odd.",)),)))
 
-    monkeypatch.setattr("vsecore.course.grading.grade.mark_all", mark_all)
+    monkeypatch.setattr("course.grading.grade.mark_all", mark_all)
     return did
 
 
@@ -258,7 +258,7 @@ def test_a_stored_result_that_is_damaged_is_marked_again(tmp_path: Path) -> None
 def test_the_package_that_is_handed_out_has_no_answers_in_it(tmp_path: Path) -> None:
     with zipfile.ZipFile(write_package(tmp_path)) as package:
         names = package.namelist()
-    assert "vsecore/course/checks/__init__.py" in names
+    assert "notebooks/course/checks/__init__.py" in names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"vsecore"}
     assert not any("answers" in name or name.endswith(".ipynb") for name in names)
 

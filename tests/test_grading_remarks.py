@@ -5,12 +5,12 @@ import importlib
 import nbformat
 import pytest
 
-from vsecore.course.batch import notebooks
-from vsecore.course.checks import EXERCISES
-from vsecore.course.grading import remarks
-from vsecore.course.grading.parts import key_of, without_marks
-from vsecore.course.grading.ready_made import IN_THE_PACKAGE
-from vsecore.course.grading.remarks import Cell, suspicions
+from course.batch import notebooks
+from course.checks import EXERCISES
+from course.grading import remarks
+from course.grading.parts import key_of, without_marks
+from course.grading.ready_made import IN_THE_PACKAGE
+from course.grading.remarks import Cell, suspicions
 
 OF_04 = [key for key in EXERCISES if key.startswith("04.")]
 WORK = "names triplet, which does the work of 04.all and 04.siblings. Read it."

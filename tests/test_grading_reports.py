@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_grading import Tags
 
-from vsecore.course.checks import EXERCISES
-from vsecore.course.grading import Grading, marks
-from vsecore.course.grading.grade import report_on
-from vsecore.course.grading.report import (
+from course.checks import EXERCISES
+from course.grading import Grading, marks
+from course.grading.grade import report_on
+from course.grading.report import (
     SIGNS,
     LearnerReport,
     feedback,
@@ -19,8 +18,9 @@ from vsecore.course.grading.report import (
     write_class_summary,
     write_learner_report,
 )
-from vsecore.course.grading.roster import ByHand, Learner, compare, like, read_by_hand, read_time
-from vsecore.course.grading.work import Marked
+from course.grading.roster import ByHand, Learner, compare, like, read_by_hand, read_time
+from course.grading.work import Marked
+from test_grading import Tags
 
 KEYS = ("00.rank", "00.search")
 

@@ -15,17 +15,17 @@ import nbformat
 import numpy as np
 import psutil
 import pytest
-import test_checks
 import torch
-from answers import learning_to_rank
-from test_grading import IMPORT, RIGHT, code, hand_in
 
+import test_checks
+from answers import learning_to_rank
+from course.checks import EXERCISES, borrowed, check
+from course.checks.samples import gradient_of
+from course.grading import inside, kernel, marks, processes, remarks, values
+from course.grading.judging import Distant, judge_filed
+from course.grading.kernel import Filed
+from test_grading import IMPORT, RIGHT, code, hand_in
 from vsecore import similarity
-from vsecore.course.checks import EXERCISES, borrowed, check
-from vsecore.course.checks.samples import gradient_of
-from vsecore.course.grading import inside, kernel, marks, processes, remarks, values
-from vsecore.course.grading.judging import Distant, judge_filed
-from vsecore.course.grading.kernel import Filed
 from vsecore.paths import ROOT
 
 # ---- an answer elsewhere is judged as if it lay here ------------------------------------------------------
@@ -149,7 +149,7 @@ def test_too_much_is_no_answer() -> None:
 
 
 def test_an_answer_with_a_part_left_out_is_not_answered_and_the_part_is_named(tmp_path: Path) -> None:
-    cell = 'from vsecore.course.checks import check\ncheck("00.explore", ("I expect no change", ...))'
+    cell = 'from course.checks import check\ncheck("00.explore", ("I expect no change", ...))'
     (mark,) = [mark for mark in graded(tmp_path, cell).marks if mark.exercise == "00.explore"]
     assert mark.state == "not answered" and "Part 2 of 2" in mark.message
 
@@ -195,7 +195,7 @@ def test_the_package_that_a_kernel_sees_knows_no_expected_value() -> None:
             if isinstance(node, ast.Import | ast.ImportFrom)
             for name in [getattr(node, "module", None) or node.names[0].name]
         }
-        assert {name for name in imports if name.startswith("vsecore")} <= {"vsecore.course.checks"}
+        assert {name for name in imports if name.startswith("vsecore")} <= {"course.checks"}
         assert not hasattr(module, "EXERCISES")
 
 
@@ -227,7 +227,7 @@ for value in list(os.environ.values()):
 """
 REPLACED = """\
 import dataclasses, sys
-module = sys.modules["vsecore.course." + "checks"]
+module = sys.modules["course." + "checks"]
 for name in ("EXERCISES", "judge_answer", "hand_over"):
     setattr(module, name, lambda *_: '{"result": "Right."}')
 """
@@ -400,7 +400,7 @@ def test_what_does_the_work_already_is_refused_there_as_here() -> None:
 
 
 CARRIED = """\
-from vsecore.course.checks import check, exercise
+from course.checks import check, exercise
 from vsecore.similarity import cosine
 
 @exercise("00.search")

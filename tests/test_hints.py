@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from answers import (
     all_together,
     feature_suppression,
@@ -21,9 +22,8 @@ from answers import (
     start_here,
     structural_alignment,
 )
-
-from vsecore.course.checks import EXERCISES, check
-from vsecore.course.checks.exercise import NOT_ANSWERED, Exercise, Trial, judge_answer
+from course.checks import EXERCISES, check
+from course.checks.exercise import NOT_ANSWERED, Exercise, Trial, judge_answer
 
 GLOBAL_NORM: Callable[..., Any] = start_here.WRONG["00.search"][-1]
 

@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from small import recipe, small_split, train
-from test_seam import assert_resumes_with_the_same_bits
 from torch.nn.functional import cross_entropy
 
+from small import recipe, small_split, train
+from test_seam import assert_resumes_with_the_same_bits
 from vsecore.data.splits import Dataset
 from vsecore.embedding import Embedding
 from vsecore.losses import (

@@ -10,12 +10,12 @@ import nbformat
 import pytest
 from pybtex.database import parse_file
 
-from vsecore.course import lab
-from vsecore.course.batch import notebooks
-from vsecore.course.checks.exercise import RUN_ABOVE
-from vsecore.course.grading import Fate, write_learner_copies
-from vsecore.course.grading.parts import with_import, without_marks
-from vsecore.course.grading.plain import address_of, citations, plain_markdown
+from course import lab
+from course.batch import notebooks
+from course.checks.exercise import RUN_ABOVE
+from course.grading import Fate, write_learner_copies
+from course.grading.parts import with_import, without_marks
+from course.grading.plain import address_of, citations, plain_markdown
 from vsecore.paths import ROOT
 
 FIRST = notebooks()[0]
@@ -39,7 +39,7 @@ def work_in(path: Path) -> bytes:
 
 def from_an_older_course(path: Path) -> None:
     """Make a copy what an earlier version of the course would have written."""
-    from vsecore.course.grading.learner import digest
+    from course.grading.learner import digest
 
     notebook = nbformat.read(path, as_version=4)
     notebook.cells[-1].source = "What stood here before."
@@ -168,7 +168,7 @@ found = []
 for source in json.load(sys.stdin):
     shell.reset()
     shell.custom_exceptions = ()
-    for name in [name for name in sys.modules if name.startswith("vsecore.course.checks")]:
+    for name in [name for name in sys.modules if name.startswith("course.checks")]:
         del sys.modules[name]  # so that the cell imports it for the first time
     with capture_output() as said:
         result = shell.run_cell(source)
@@ -202,7 +202,7 @@ def exercise_cells(copies: list[Path]) -> list[str]:
 
 
 def test_after_a_restart_every_exercise_judges_or_says_what_to_run_first(exercise_cells: list[str]) -> None:
-    look, missing = "from vsecore.course.checks import check\n\n", 0
+    look, missing = "from course.checks import check\n\n", 0
     inside, outside = (f"{look}def count():\n    {line}\n\ncount()" for line in ("n += 1", "return n + 1"))
     *ran, own, other = run_each([*exercise_cells, inside, outside])
     for source, (said, error) in zip(exercise_cells, ran, strict=True):
@@ -221,7 +221,7 @@ def test_a_missing_name_still_stops_a_batch_run() -> None:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
 
-    sources = ("from vsecore.course.checks import check\nmissing", "print('not reached')")
+    sources = ("from course.checks import check\nmissing", "print('not reached')")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     with pytest.raises(CellExecutionError, match="name 'missing' is not defined"):
         NotebookClient(notebook, kernel_name="python3").execute()
@@ -241,8 +241,8 @@ def test_the_first_search_needs_no_training_and_few_cells(
     shown = next(number for number, source in enumerate(cells) if re.search(r"^show_search\(", source, re.M))
     assert shown < 6
     monkeypatch.setattr("vsecore.training.fit", lambda *_, **__: pytest.fail("a network is trained"))
-    monkeypatch.setattr("vsecore.course.lesson.fit", lambda *_, **__: pytest.fail("a network is trained"))
-    monkeypatch.setattr("vsecore.course.plots.show", lambda figure, alt: drawn.append(alt))
+    monkeypatch.setattr("course.lesson.fit", lambda *_, **__: pytest.fail("a network is trained"))
+    monkeypatch.setattr("course.plots.show", lambda figure, alt: drawn.append(alt))
     drawn: list[str] = []
     space: dict[str, object] = {"__name__": "__main__"}
     for source in cells[: shown + 1]:
@@ -262,7 +262,7 @@ def test_lab_opens_the_first_of_the_learners_copies(tmp_path: Path, monkeypatch:
         assert lab.first_notebook() == path
     command = lab.lab_command(path)
     assert command[1:] == ["lab", f"--ServerApp.root_dir={tmp_path}", str(path)]
-    assert "$(BIN)/vse lab" in (ROOT / "Makefile").read_text("utf-8")
+    assert "$(BIN)/python -m course lab" in (ROOT / "Makefile").read_text("utf-8")
 
 
 def test_a_notebook_elsewhere_is_opened_in_its_own_folder(tmp_path: Path) -> None:

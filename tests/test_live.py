@@ -11,17 +11,17 @@ import pytest
 import torch
 from playwright.sync_api import Page
 from torch import Tensor
-from watched import Complaints
 
+from course.batch import CourseError
+from course.engine import first_engine
+from coursebook.browser import browser, find_chromium, open_page
+from coursebook.live import EXAMPLES, PLACE, lay_live, packed, put_search_first
 from vsecore import scenes
-from vsecore.course.batch import CourseError
-from vsecore.course.book.browser import browser, find_chromium, open_page
-from vsecore.course.book.live import EXAMPLES, PLACE, lay_live, packed, put_search_first
-from vsecore.course.engine import first_engine
 from vsecore.data.words import tokenize
 from vsecore.paths import ROOT
 from vsecore.similarity import cosine
 from vsecore.training import encode
+from watched import Complaints
 
 ODD = [
     "",

@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from small import StopError, recipe, small_data, train
 
+from small import StopError, recipe, small_data, train
 from vsecore.losses import LagrangeMultiplier
 
 pytest.importorskip("tensorboard", reason="needs the extra logs")

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from small import recipe, small_data, small_split, train
 from torch import nn
 
+from small import recipe, small_data, small_split, train
 from vsecore.data.splits import Dataset
 from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from vsecore.encoders.pictures import CellEncoder

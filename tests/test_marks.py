@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from course.marks import MARKS, Marks, renumbered
 from vsecore import scenes
-from vsecore.course.marks import MARKS, Marks, renumbered
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import make_bert, recipe, small_data, train
 from torch import Tensor
 
+from small import make_bert, recipe, small_data, train
 from vsecore.data.offline_negatives import OfflineNegatives, draw_offline
 from vsecore.data.splits import Split
 from vsecore.mining import blocks, load_negatives, mine, mine_offline_negatives, negatives_identity

@@ -4,8 +4,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from studies import ridge, study
 
+from studies import ridge, study
 from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, get_experiment, summary
 from vsecore.experiments.missing import Survey, train_missing, waits
 

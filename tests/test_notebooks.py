@@ -7,9 +7,9 @@ from pathlib import Path
 import jupytext
 import pytest
 
+from course.checks import EXERCISES
+from course.grading.parts import BEGINS, key_of
 from vsecore import records
-from vsecore.course.checks import EXERCISES
-from vsecore.course.grading.parts import BEGINS, key_of
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -47,7 +47,7 @@ def test_notebook_and_text_say_the_same(path: Path) -> None:
     text = (ROOT / "notebooks" / "text" / f"{path.stem}.py").read_text()
     stored = jupytext.writes(jupytext.read(path), "py:percent")
     pair = [source[source.index("# %%") :] for source in (text, stored)]
-    assert pair[0] == pair[1], f"run: vse refresh {path.stem[:2]}"
+    assert pair[0] == pair[1], f"run: python -m course refresh {path.stem[:2]}"
 
 
 def test_parameters_are_the_same_everywhere_and_nothing_more(path: Path) -> None:

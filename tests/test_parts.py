@@ -4,16 +4,16 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from vsecore.course import checks
-from vsecore.course.checks import EXERCISES, check, exercise
-from vsecore.course.checks.borrowed import borrowed, is_stub
-from vsecore.course.checks.exercise import NOT_ANSWERED, Exercise, Trial, judge_answer
-from vsecore.course.grading.learner import learner_copy
-from vsecore.course.grading.parts import key_of, without_marks, without_parts
-from vsecore.course.grading.plain import plain_markdown
+from course import checks
+from course.checks import EXERCISES, check, exercise
+from course.checks.borrowed import borrowed, is_stub
+from course.checks.exercise import NOT_ANSWERED, Exercise, Trial, judge_answer
+from course.grading.learner import learner_copy
+from course.grading.parts import key_of, without_marks, without_parts
+from course.grading.plain import plain_markdown
 
 SOLVED = """\
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("10.kmax")

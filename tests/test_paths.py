@@ -19,7 +19,6 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_this_is_a_checkout_and_its_assets_are_there() -> None:
-    paths.need_checkout("vse course")
     assert paths.assets() == paths.ROOT / "assets" and paths.results().is_dir()
     assert all(weights_file(name).parent == paths.assets() for name in NETWORKS)
 
@@ -37,18 +36,6 @@ def test_an_installed_package_has_assets_of_its_own_and_writes_results_where_one
     assert not paths.is_checkout()
     assert paths.assets() == installed / "vsecore" / "_assets"
     assert paths.results() == Path("results")
-
-
-@pytest.mark.parametrize("command", ["course", "book", "refresh", "learner", "grade ."])
-def test_what_an_installed_package_cannot_do_is_said_in_a_sentence(
-    command: str, installed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["vse", *command.split()])
-    with pytest.raises(SystemExit) as stopped:
-        cli.main()
-    said = capsys.readouterr().err
-    assert stopped.value.code == 2 and "clone the course's repository" in said
-    assert said.count("\n") == 1 and "Traceback" not in said
 
 
 def test_a_folder_can_be_written_if_a_file_can_be_made_there(

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from small import SMALL, train
 
+from small import SMALL, train
 from vsecore.data.backbones import load_backbone
 from vsecore.data.extraction import extract
 from vsecore.data.features import open_precomp

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from small import assert_resumes_with_the_same_bits
 from torch.nn.modules.batchnorm import _BatchNorm
 from torchvision.ops.misc import FrozenBatchNorm2d
-from towers import make_photographs
 from typer.testing import CliRunner
 
+from small import assert_resumes_with_the_same_bits
+from towers import make_photographs
 from vsecore.cli import app
 from vsecore.data.backbones import load_backbone
 from vsecore.data.batches import make_loader

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from small import recipe, small_data, small_split, train
 from typer.testing import CliRunner
 
+from small import recipe, small_data, small_split, train
 from vsecore.cli import app
 from vsecore.data.splits import Dataset
 from vsecore.training import planning

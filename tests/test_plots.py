@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from vsecore.course import plots, widgets
+from course import plots, widgets
 
 
 @pytest.fixture(autouse=True)

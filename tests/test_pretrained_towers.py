@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from small import assert_resumes_with_the_same_bits
 from torch.nn.functional import cross_entropy, normalize
-from towers import make_photographs, make_towers
 from typer.testing import CliRunner
 
+from small import assert_resumes_with_the_same_bits
+from towers import make_photographs, make_towers
 from vsecore.cli import app
 from vsecore.data.photographs import load_photographs
 from vsecore.data.words import TokenizedCaptions

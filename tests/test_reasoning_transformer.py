@@ -4,11 +4,11 @@ import warnings
 
 import pytest
 import torch
-from small import make_bert, recipe, small_data, train
-from test_seam import assert_resumes_with_the_same_bits
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import layer_norm
 
+from small import make_bert, recipe, small_data, train
+from test_seam import assert_resumes_with_the_same_bits
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders import CaptionTransformer
 from vsecore.encoders.caption_transformer import WideningBlock

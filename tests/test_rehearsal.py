@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small import recipe, train
 from typer.testing import CliRunner
 
+from small import recipe, train
 from vsecore.cli import app
 from vsecore.data import rehearsal as module
 from vsecore.data.features import open_precomp

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small import SMALL, recipe, small_data, small_split, train
 
+from small import SMALL, recipe, small_data, small_split, train
 from vsecore import mining
 from vsecore.data.files import locked
 from vsecore.data.offline_negatives import OfflineNegatives

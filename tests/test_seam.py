@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from small import assert_resumes_with_the_same_bits, recipe, small_data, small_split, train
 from torch import nn
 from torch.nn.functional import logsigmoid, normalize
 
+from small import assert_resumes_with_the_same_bits, recipe, small_data, small_split, train
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.encoders import IMAGE_ENCODERS

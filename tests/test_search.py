@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+
 from small import recipe, small_data, train
 from towers import make_photographs, make_towers
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+
 from towers import make_photographs, make_towers
 
 pytest.importorskip("qdrant_client", reason="needs the extra search")
@@ -154,8 +155,8 @@ def test_the_page_in_a_browser(index: Index) -> None:
     import uvicorn
     from axe_playwright_python.base import AXE_SCRIPT
 
-    from vsecore.course.batch import CourseError
-    from vsecore.course.book.browser import browser, find_chromium
+    from course.batch import CourseError
+    from coursebook.browser import browser, find_chromium
 
     try:
         find_chromium()

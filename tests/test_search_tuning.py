@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+
 from small import recipe, small_data, train
 from towers import make_photographs
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small import small_data
 
+from small import small_data
 from vsecore.data import sentence_targets as module
 from vsecore.data.sentence_targets import sentence_targets, with_targets
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vsecore.course.book.sets import sets
+from coursebook.sets import sets
 from vsecore.embedding import Embedding
 from vsecore.experiments import set_elements
 from vsecore.experiments.set_elements import SIDES, alone, element_sums, without

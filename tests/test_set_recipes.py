@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small import SMALL, make_bert, small_data, train
-from test_seam import assert_resumes_with_the_same_bits
 from torch import nn
 
+from small import SMALL, make_bert, small_data, train
+from test_seam import assert_resumes_with_the_same_bits
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.experiments import EXPERIMENTS
 from vsecore.losses import LOSSES, mmd

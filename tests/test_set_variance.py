@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vsecore.course.book.sets import sets
+from coursebook.sets import sets
 from vsecore.embedding import Embedding
 from vsecore.experiments import set_variance
 from vsecore.experiments.set_variance import LOG_VARIANCES, SMALLEST, log_variances

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 import torch
 from accelerate.state import PartialState
-from coco import SPLITS, make_coco
 from PIL import Image
 from torch import Tensor, nn
 
+from coco import SPLITS, make_coco
 from vsecore.data.backbones import Backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.karpathy import CaptionSplit, load_karpathy

@@ -5,15 +5,15 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from watched import Complaints
 
-from vsecore.course import batch
-from vsecore.course.batch import CourseError
-from vsecore.course.book.browser import browser, find_chromium, open_page
-from vsecore.course.book.deck import deck, write_slides
-from vsecore.course.book.portions import MOST_WORDS, gist, portions, words_in
-from vsecore.course.book.slides import Code, Picture, Printed, Slide, Words, slides_of
-from vsecore.course.grading.plain import citations
+from course import batch
+from course.batch import CourseError
+from course.grading.plain import citations
+from coursebook.browser import browser, find_chromium, open_page
+from coursebook.deck import deck, write_slides
+from coursebook.portions import MOST_WORDS, gist, portions, words_in
+from coursebook.slides import Code, Picture, Printed, Slide, Words, slides_of
+from watched import Complaints
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 
@@ -162,7 +162,7 @@ def test_what_is_no_prose_counts_no_words() -> None:
 def test_an_exercise_is_shown_unsolved_and_the_figure_of_its_cell_stays() -> None:
     task = "```{exercise} The sum\n:label: ex-04-all\n\nWrite it. Return one number.\n```"
     answer = (
-        'from vsecore.course.checks import exercise\n\n\n@exercise("04.all")\ndef f(S):\n'
+        'from course.checks import exercise\n\n\n@exercise("04.all")\ndef f(S):\n'
         "    # your part\n    return S.sum()\n    # end of your part\n"
     )
     said = new_output("execute_result", data={"text/plain": "4 of 4 points"})

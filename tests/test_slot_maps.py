@@ -6,8 +6,8 @@ import pytest
 import torch
 from matplotlib.colors import to_rgb
 
-from vsecore.course import slot_maps
-from vsecore.course.plots import COLOURS
+from course import slot_maps
+from course.plots import COLOURS
 
 PIXELS = np.full((40, 40, 3), 200, np.uint8)
 

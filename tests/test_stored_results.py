@@ -11,7 +11,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from vsecore.course.batch import RESULTS, notebooks, results_cells
+from course.batch import RESULTS, notebooks, results_cells
 
 READ = {path: nbformat.read(path, as_version=4) for path in notebooks()}
 WITH_RESULTS = [path for path, notebook in READ.items() if results_cells(notebook)]
@@ -44,7 +44,7 @@ def test_results_are_what_the_records_say_and_findings_hold(
     for cell in results_cells(READ[path]):
         said = said_now(shell, cell.source)
         if RESULTS in cell.metadata.get("tags", ()):
-            assert said == said_then(cell), f"run: vse refresh --results {path.stem[:2]}"
+            assert said == said_then(cell), f"run: python -m course refresh --results {path.stem[:2]}"
 
 
 def test_a_new_record_turns_no_stored_notebook_red() -> None:

@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
-from studies import ridge, study
 
+from course import systems, tally
+from coursebook.findings import DATA
+from coursebook.verdict_tables import counted, in_short
+from studies import ridge, study
 from vsecore import records
-from vsecore.course import systems
-from vsecore.course.book import tally
-from vsecore.course.book.findings import DATA
-from vsecore.course.book.verdict_tables import counted, in_short
 from vsecore.experiments import EXPERIMENTS, claims, missing, outcomes, side_by_side, studied
 from vsecore.experiments.catalogue import BY_WORK
 from vsecore.recipes import RECIPES, get

@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import Ridge
-from small import recipe, small_data, small_split
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from small import recipe, small_data, small_split
 from vsecore import evaluation, pooling, scenes, sets, similarity
 from vsecore.data.batches import make_loader
 from vsecore.embedding import Embedding

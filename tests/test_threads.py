@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from vsecore import course, threads
-from vsecore.course import batch
-from vsecore.course.batch import NotebookRun
+import course
+from course import batch
+from course.batch import NotebookRun
+from vsecore import threads
 from vsecore.paths import ROOT
 
 LOOK = "import os; print(os.environ.get('OMP_NUM_THREADS'), os.environ.get('OMP_WAIT_POLICY'))"

@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from small import make_bert, recipe, small_data, small_split, train
 
+from small import make_bert, recipe, small_data, small_split, train
 from vsecore import processes
 from vsecore.data.batches import make_loader
 from vsecore.data.features import MappedPictures

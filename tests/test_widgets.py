@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from ipywidgets.embed import embed_data
 
-from vsecore.course.widgets import explorer, search_box, settings_explorer
+from course.widgets import explorer, search_box, settings_explorer
 
 PICTURES = [np.full((8, 8, 3), shade, np.uint8) for shade in (0, 120, 250)]
 WORDS = ["<p>dark</p>", "<p>grey</p>", "<p>light</p>"]

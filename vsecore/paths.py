@@ -13,22 +13,6 @@ def is_checkout() -> bool:
     return (ROOT / "notebooks" / "text").is_dir() and (ROOT / "book" / "_toc.yml").is_file()
 
 
-def need_checkout(what: str) -> None:
-    """Refuse what only a checkout can do.
-
-    Args:
-        what: the command, such as "vse course".
-
-    Raises:
-        FileNotFoundError: this is an installed package.
-    """
-    if not is_checkout():
-        raise FileNotFoundError(
-            f"{what} needs the notebooks and the book, which an installed vsecore does not include: "
-            "clone the course's repository and run it there"
-        )
-
-
 def can_be_written(folder: Path) -> bool:
     """Whether files can be made in a folder, tested by making one for a moment.
 

@@ -1,6 +1,6 @@
 /* The search on the first notebook's page: a sentence becomes a vector here, and the nearest pictures are shown.
 
-The weights and the pictures' vectors come as a script, `live/engine.js`, which `vsecore.course.book.live` writes: a
+The weights and the pictures' vectors come as a script, `live/engine.js`, which `coursebook.live` writes: a
 page that is opened as a file may not fetch anything. What is computed here is what `vsecore` computes: words as in
 `vsecore.data.words`, numbers as in `vsecore.data.vocabulary`, the GRU as in `vsecore.encoders.words`. */
 (() => {

@@ -36,10 +36,11 @@ import numpy as np
 import torch
 from IPython.display import Markdown
 
-from vsecore import course, scenes
-from vsecore.course import plots
-from vsecore.course.engine import FIRST_RECIPE, first_engine
-from vsecore.course.widgets import search_box
+import course
+from vsecore import scenes
+from course import plots
+from course.engine import FIRST_RECIPE, first_engine
+from course.widgets import search_box
 from vsecore.evaluation import evaluate
 from vsecore.similarity import cosine
 from vsecore.training import encode
@@ -174,7 +175,7 @@ by_hand
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("00.search")
@@ -250,7 +251,7 @@ show_search("a girl holding a balloon")
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_place = 3  # your part: a place, from 1
 check("00.rank", your_place)

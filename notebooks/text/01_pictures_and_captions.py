@@ -41,9 +41,10 @@ import numpy as np
 from IPython.display import Markdown
 from matplotlib.colors import ListedColormap
 
-from vsecore import course, scenes
-from vsecore.course import plots
-from vsecore.course.widgets import explorer
+import course
+from vsecore import scenes
+from course import plots
+from course.widgets import explorer
 from vsecore.data.annotations import CAPTIONS_A_PICTURE
 from vsecore.data.coco_judgements import right_items
 from vsecore.data.words import tokenize
@@ -161,7 +162,7 @@ if fitting:
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_sentence = "A girl holds a purple umbrella."  # your part
 check("01.sentence", your_sentence)
@@ -227,7 +228,7 @@ print("; ".join(f"{i} {relation} {j}" for relation, i, j in scene.relations))
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("01.true")
@@ -297,7 +298,7 @@ print("scenes.holds agrees with the cell on", 2 * few * few, "pairs")
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_lie = "There is a girl and another child on the beach."  # your part
 check("01.break", your_lie)
@@ -570,7 +571,7 @@ plots.show(
 # ````
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_share = 100 * (1 - 6 / 10)  # your part: in percent
 check("01.share", your_share)
@@ -657,7 +658,7 @@ course.numbers(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "relations"  # your part: one of the five
 check("01.predict", your_prediction)
@@ -762,7 +763,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("01.batch")
@@ -875,7 +876,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "Less than half remain: terse writes the vaguest."  # your part
 # your part

@@ -41,9 +41,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from vsecore import course, scenes
-from vsecore.course import plots
-from vsecore.course.datasets import open_backbone
+import course
+from vsecore import scenes
+from course import plots
+from course.datasets import open_backbone
 from vsecore.data.joining import mean_elements
 from vsecore.data.language_models import model_folder
 from vsecore.data.vocabulary import Vocabulary
@@ -314,7 +315,7 @@ print("CellEncoder and RegionEncoder agree with the cells above")
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("02.mean")
@@ -426,7 +427,7 @@ print(f"the picture is {picture.shape[-1]} pixels wide")
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_guess = "rarely"  # your part: one of the three
 check("02.far", your_guess)
@@ -551,7 +552,7 @@ if accuracy:
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "The nearest thing is easier."  # your part: before you run it
 your_finding = "It was, from all three kinds of elements."  # your part: what came out
@@ -648,7 +649,7 @@ sentence = captions[-1]
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("02.gru")
@@ -726,7 +727,7 @@ print("vsecore.encoders.BiGRUEncoder agrees:", tuple(elements.shape))
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("02.attention")
@@ -807,7 +808,7 @@ class TransformerReader(nn.Module):
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_cosine = 1.0  # your part: one number
 check("02.break", your_cosine)

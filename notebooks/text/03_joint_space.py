@@ -39,10 +39,11 @@ import torch
 from IPython.display import Markdown
 from scipy.optimize import fsolve
 
-from vsecore import course, records
+import course
+from vsecore import records
 from vsecore.baselines import ridge_scores
-from vsecore.course import plots
-from vsecore.course.engine import FIRST_RECIPE
+from course import plots
+from course.engine import FIRST_RECIPE
 from vsecore.data import coco_judgements
 from vsecore.evaluation import evaluate, map_at_r, r_precision, ranks
 from vsecore.recipes import get
@@ -202,7 +203,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("03.captions")
@@ -236,7 +237,7 @@ def caption_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Nc,)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("03.ranks")
@@ -302,7 +303,7 @@ course.numbers(table_row(*ranks(*hundred)))
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_median = 2  # your part
 check("03.median", your_median)
@@ -355,7 +356,7 @@ def four_evaluations(S: torch.Tensor, owner: torch.Tensor) -> dict[str, float]:
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_scores = torch.zeros(20, 100)  # your part: (20, 100)
 check("03.break", your_scores)
@@ -427,7 +428,7 @@ course.numbers({f"R@1 among {small} pictures": in_folds["t2i_r1"]})
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "b"  # your part: "a", "b", "c" or "d"
 check("03.folds", your_prediction)
@@ -590,7 +591,7 @@ course.numbers(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("03.precision")
@@ -675,7 +676,7 @@ lesson.finding(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_limit = 68.75  # your part: in percent
 check("03.limit", your_limit)
@@ -806,7 +807,7 @@ lesson.finding("within a kind they agree", orders["i2t", "one kind"] > of_pictur
 # ```
 
 # %% tags=["nbval-ignore-output"]
-from vsecore.course.checks import check
+from course.checks import check
 
 expected = "R@10 agrees better than R@1: it forgives near misses."  # your part: before you run
 # your part

@@ -41,8 +41,9 @@ from matplotlib.patches import Wedge
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from vsecore import course, experiments, records
-from vsecore.course import plots
+import course
+from vsecore import experiments, records
+from course import plots
 from vsecore.data.files import progress
 from vsecore.data.batches import make_loader
 from vsecore.evaluation import evaluate
@@ -203,7 +204,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("04.all")
@@ -241,7 +242,7 @@ def all_negatives(S, margin=0.2):  # (B, B) -> ()
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 
 small = torch.tensor([[0.5, 0.4], [0.6, 0.9]])
@@ -275,7 +276,7 @@ check("04.read", your_loss)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("04.siblings")
@@ -418,7 +419,7 @@ class CaptionTower(nn.Module):
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("04.step")
@@ -633,7 +634,7 @@ def watched(change):
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "d"  # your part: "a", "b", "c" or "d"
 check("04.predict", your_prediction)
@@ -744,7 +745,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_scores = 1.8 * torch.kron(torch.eye(2), torch.ones(2, 2)) - 0.9  # your part: (4, 4)
 check("04.break", your_scores)
@@ -799,7 +800,7 @@ plots.show(
 )
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 expected = "A wider margin keeps more hinges open, so more pairs learn."  # your part
 found = "The lines lie close; one seed and few epochs cannot tell them apart."  # your part

@@ -40,9 +40,10 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import nn
 from torch.nn import functional as F
 
-from vsecore import course, experiments, records, scenes
-from vsecore.course import plots
-from vsecore.course.book import dots
+import course
+from vsecore import experiments, records, scenes
+from course import plots
+from course import dots
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders.reasoning.region_graph import RegionGraph
 from vsecore.pooling import MaxPool, MeanPool
@@ -225,7 +226,7 @@ def norm(x):  # (..., D): mean zero and spread one
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("05.block")
@@ -297,7 +298,7 @@ print("block(x in another order) is block(x), in that order")
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "one"  # your part: before you run the next cell
 check("05.predict", your_prediction)
@@ -342,7 +343,7 @@ for name, x in (("without", words), ("with", words + position)):
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("05.padding")
@@ -374,7 +375,7 @@ def push(tokens, mask, shift):  # (C, L), (C, L), (C,) -> (C, L), (C, L)
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_spread = 64**0.5  # your part: one number
 check("05.break", your_spread)
@@ -834,7 +835,7 @@ plots.show(
 )
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 expected = "The maximum keeps small things better, so it learns faster."  # your part
 found_out = f"{tried[0]:.0f} % in place of {found['in both towers'][0]:.0f} %, from one seed."  # your part

@@ -43,10 +43,11 @@ from matplotlib.colors import LinearSegmentedColormap
 from torch import nn
 from torch.nn.functional import normalize
 
-from vsecore import course, experiments, scenes
-from vsecore.course import plots
-from vsecore.course.attention import Seen, word_maps
-from vsecore.course.book import dots
+import course
+from vsecore import experiments, scenes
+from course import plots
+from course.attention import Seen, word_maps
+from course import dots
 from vsecore.data.batches import make_loader
 from vsecore.data.words import TokenizedCaptions, tokenize
 from vsecore.evaluation import evaluate
@@ -176,7 +177,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("06.pool")
@@ -230,7 +231,7 @@ def hardest(S, positives):  # (B, B) each
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("06.hinge")
@@ -518,7 +519,7 @@ if named is not None:
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "b"  # your part: "a", "b" or "c"
 check("06.equal", your_prediction)
@@ -589,7 +590,7 @@ lesson.finding(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("06.attend")
@@ -648,7 +649,7 @@ attended, _ = trained_on(with_attention, random_pools)
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 e = 2.718281828459045
 your_share = e / (e + 9 / e)  # your part: a number between 0 and 1
@@ -737,7 +738,7 @@ lesson.finding(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_row = torch.tensor([2.0, -3.0])  # your part: two numbers
 check("06.break", your_row)
@@ -785,7 +786,7 @@ for name, begin in {"eight pools": random_pools, "changed": fewer}.items():
 course.numbers(tried)
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 expected = "With fewer pools each must say more, so they stay further apart."  # your part
 found = "Thirty steps from one seed are too few to tell."  # your part

@@ -40,9 +40,10 @@ import torch
 from IPython.display import Markdown
 from torch.nn import functional as F
 
-from vsecore import course, experiments, records, scenes
-from vsecore.course import plots
-from vsecore.course.book import dots
+import course
+from vsecore import experiments, records, scenes
+from course import plots
+from course import dots
 from vsecore.evaluation import evaluate
 from vsecore.paths import results
 from vsecore.recipes import get
@@ -180,7 +181,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("07.weights")
@@ -209,7 +210,7 @@ def attention_weights(queries, context, smooth=9.0):  # (n, D), (m, D) -> (n, m)
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "weight"  # your part: "affinity", "weight" or "the same"
 check("07.divide", your_prediction)
@@ -264,7 +265,7 @@ if data == "scenes":
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("07.score")
@@ -308,7 +309,7 @@ print("vsecore.similarity.cross_attention gives the same scores, both ways")
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_weight = 0.5  # your part: one number
 check("07.word", your_weight)
@@ -352,7 +353,7 @@ print([f"{weight:.2f}" for weight in attention_weights(word, three)[0].tolist()]
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("07.focus")
@@ -436,7 +437,7 @@ torch.testing.assert_close(looped, at_once)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("07.fast")
@@ -504,7 +505,7 @@ for name, (flops, cost, milliseconds) in printed.items():
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_words = 1.24e6 / (2 * 36 * 1024)  # your part: one number
 check("07.bill", your_words)
@@ -634,7 +635,7 @@ Markdown(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_largest = float(np.e / (np.e + 35))  # your part: one number
 check("07.break", your_largest)
@@ -776,7 +777,7 @@ course.numbers(
 )
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "Softer weights read more of the wrong boxes: worse."  # your part
 your_finding = (

@@ -38,8 +38,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
-from vsecore import course, records, scenes
-from vsecore.course import plots
+import course
+from vsecore import records, scenes
+from course import plots
 from vsecore.data.offline_negatives import OfflineNegatives, draw_offline
 from vsecore.mining import mine_offline_negatives
 from vsecore.paths import results
@@ -185,7 +186,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "156"  # your part: "16", "156", "1,560" or "7,800"
 check("08.place", your_prediction)
@@ -248,7 +249,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("08.chance")
@@ -356,7 +357,7 @@ for name, N in most.items():
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("08.own")
@@ -391,7 +392,7 @@ def hide_own(scores, first, owner):  # (b, Nc), a row, (Nc,) -> (b, Nc)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("08.merge")
@@ -420,7 +421,7 @@ def merge(best, rows, scores, first):  # (Nc, k), (Nc, k), (b, Nc), a row -> two
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("08.mine")
@@ -471,7 +472,7 @@ print("vsecore.mining finds negatives with the same scores, in both directions")
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("08.break")
@@ -700,7 +701,7 @@ if knob:
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_gigabytes = 113_287 * 566_435 * 4 / 1e9  # your part: one number
 check("08.bill", your_gigabytes)
@@ -829,7 +830,7 @@ for name, values in {"as it was": usual, "changed": changed}.items():
     print(f"100 × lead, {name}: over offline {values[0]:.1f}, over online {values[1]:.1f}")
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "A shorter list is harder, so the lead shrinks."  # your part: before
 your_finding = f"It goes from {usual[0]:.0f} to {changed[0]:.0f}."  # your part: after

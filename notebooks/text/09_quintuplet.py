@@ -40,8 +40,9 @@ import torch
 from IPython.display import Markdown
 from torch.nn.functional import normalize
 
-from vsecore import course, experiments, records, scenes
-from vsecore.course import plots
+import course
+from vsecore import experiments, records, scenes
+from course import plots
 from vsecore.data.batches import make_loader
 from vsecore.evaluation import cross_retrieval_ranks
 from vsecore.losses import (
@@ -269,7 +270,7 @@ def seven(model, batch):  # the seven similarities of each pair, (B,) each
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 def hinge(margin, positive, negative):  # a number, (B,), (B,) -> (B,)
@@ -310,7 +311,7 @@ def off_tri(positive, online, offline, margin=0.2, offline_margin=0.0):  # -> ()
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "b"  # your part: "a", "b", "c" or "d"
 check("09.shared", your_prediction)
@@ -363,7 +364,7 @@ for name, negative in {"one anchor": v @ t_off, "no common element": v_off @ t_o
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("09.pairs")
@@ -406,7 +407,7 @@ def new_pairs(positive, of_text, of_picture, offline_margin=0.0):  # -> ()
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("09.weights")
@@ -469,7 +470,7 @@ print("vsecore.losses agrees with all three")
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("09.gradient")
@@ -553,7 +554,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_similarity = 0.1 + 0.3 * 1.5  # your part: a number
 check("09.negative", your_similarity)
@@ -767,7 +768,7 @@ for name in list(rounds)[1:]:
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_similarities = [1.0] * 7  # your part: seven numbers between -1 and 1
 check("09.break", your_similarities)
@@ -946,7 +947,7 @@ tried = {
 course.numbers(tried)
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 expected = "A larger alpha makes the weights nearly equal: closer to OffQuin."  # your part
 found = f"After a few epochs: {tried['rsum, changed'] - tried['rsum, as it was']:+.0f} in rsum."  # your part

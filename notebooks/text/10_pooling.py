@@ -41,9 +41,10 @@ from IPython.display import Markdown
 from torch import nn
 from torch.nn import functional as F
 
-from vsecore import course, experiments, records
-from vsecore.course import plots
-from vsecore.course.book import dots
+import course
+from vsecore import experiments, records
+from course import plots
+from course import dots
 from vsecore.data.batches import make_loader
 from vsecore.encoders import CellEncoder
 from vsecore.evaluation import evaluate, ranks
@@ -316,7 +317,7 @@ print("vsecore.pooling.sort_descending sorts the same way")
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("10.kmax")
@@ -383,7 +384,7 @@ print(place_code(18)[:3, :4])  # the fastest sines and cosines of the first thre
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("10.gpo")
@@ -429,7 +430,7 @@ torch.testing.assert_close(theta, gpo.weights(torch.tensor([18]))[0])
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("10.token")
@@ -455,7 +456,7 @@ def token_level(u, mask, W_tok):  # (B, N, D), (B, N), (D, 1) -> (B, D)
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_weights = [[10.0, 0.0], [0.0, 20.0]]  # your part: W for the maximum, W for 2-max
 check("10.weights", your_weights)
@@ -496,7 +497,7 @@ check("10.weights", your_weights)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("10.balance")
@@ -602,7 +603,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_guess = "GPO"  # your part: one of the four names
 check("10.double", your_guess)
@@ -736,7 +737,7 @@ course.numbers(moved)
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "Another seed goes the same way."  # your part: before you run it
 your_finding = "So it does in these two runs, and two are few."  # your part: what came out
@@ -887,7 +888,7 @@ lesson.finding(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_value = (4 * 2 + 2 * 1) / (4 + 2 + 6)  # your part: one number
 check("10.break", your_value)

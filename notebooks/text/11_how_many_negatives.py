@@ -40,9 +40,10 @@ import torch
 from IPython.display import Markdown
 from torch.nn.functional import softplus
 
-from vsecore import course, experiments, records
-from vsecore.course import plots
-from vsecore.course.book import dots
+import course
+from vsecore import experiments, records
+from course import plots
+from course import dots
 from vsecore.experiments.ledger import printed_sums
 from vsecore.experiments.references import ORACLE
 from vsecore.losses import adopt, adopt_k, alignment, uniformity
@@ -232,7 +233,7 @@ lesson.finding("there are hubs: far fewer than 63 %", few)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("11.loss")
@@ -344,7 +345,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_k = 24  # your part: a whole number
 check("11.k", your_k)
@@ -371,7 +372,7 @@ check("11.k", your_k)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("11.rule")
@@ -424,7 +425,7 @@ print(f"the loss with K from the batch: {together:.3f}, and adopt gives {adopt(r
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "later"  # your part: "at once", "evenly", "later" or "hardly"
 check("11.fall", your_prediction)
@@ -622,7 +623,7 @@ else:
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_floor = 2 * math.log(2)  # your part: one number
 check("11.break", your_floor)
@@ -680,7 +681,7 @@ plots.show(
 )
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "Four negatives from the start learn more slowly."  # your part: before
 your_finding = "Yes: their curve ends lower."  # your part: after

@@ -42,9 +42,10 @@ import torch
 from IPython.display import Markdown
 from torch.nn.functional import cosine_similarity, normalize
 
-from vsecore import course, experiments, records
-from vsecore.course import plots
-from vsecore.course.book import dots
+import course
+from vsecore import experiments, records
+from course import plots
+from course import dots
 from vsecore.evaluation import ensemble, evaluate
 from vsecore.experiments.references import ORACLE
 from vsecore.paths import results
@@ -201,7 +202,7 @@ for names in groups[len(kinds) :]:
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "RGP"  # your part: "RGP", "PPP" or "the same"
 check("12.gain", your_prediction)
@@ -302,7 +303,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_factor = (3 / (1 + 2 * 0.5)) ** 0.5  # your part: one number
 check("12.lead", your_factor)
@@ -368,7 +369,7 @@ course.numbers(growth)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("12.one")
@@ -456,7 +457,7 @@ lesson.finding("it is far above one system", kept[D] > rsum(best) + 15)
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_lead = 1.5 * 2**0.5  # your part: one number
 check("12.break", your_lead)
@@ -546,7 +547,7 @@ Markdown(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("12.rerank")
@@ -793,7 +794,7 @@ yours, even = (evaluate(cosine(*one), dev_owner)["rsum"] for one in ((v, t), (ev
 course.numbers({"your ensemble": yours, f"{''.join(kinds)}, all equal": even})
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "P is the best of the three, so it should count more"  # your part: before
 your_finding = f"an rsum of {yours:.0f} against {even:.0f}"  # your part: after

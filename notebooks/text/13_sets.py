@@ -38,8 +38,9 @@ import torch
 from torch.nn import functional as F
 from torch.nn.functional import normalize
 
-from vsecore import course, scenes
-from vsecore.course import plots, slot_maps
+import course
+from vsecore import scenes
+from course import plots, slot_maps
 from vsecore.losses import sample_gaussians, soft_contrastive
 from vsecore.recipes import get
 from vsecore.sets import PIENet
@@ -144,7 +145,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_guess = "10"  # your part: "1", "10" or "50"
 check("13.fits", your_guess)
@@ -232,7 +233,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_cosine = 0.5  # your part: one number
 check("13.compromise", your_cosine)
@@ -287,7 +288,7 @@ lesson.finding("the search finds the closed form", abs(found - best) < 0.01)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("13.heads")
@@ -352,7 +353,7 @@ print("vsecore.sets.PIENet gives the same sets,", tuple(sets.shape))
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("13.mil")
@@ -379,7 +380,7 @@ def mil(v, t):  # (B, K, D), (C, L, D) -> (B, C)
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_counts = (1, 2)  # your part: of 16 cosines, of 8 vectors
 check("13.sparse", your_counts)
@@ -413,7 +414,7 @@ check("13.sparse", your_counts)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("13.match")
@@ -481,7 +482,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("13.variance")
@@ -664,7 +665,7 @@ lesson.finding(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "The regularizer opens all sets."  # your part: before you run it
 your_finding = "Seeds differ, so I would run more of them."  # your part: what came out
@@ -690,7 +691,7 @@ check("13.explore", (your_expectation, your_finding))
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_number = 1  # your part: from 1 to 4
 check("13.break", your_number)

@@ -41,9 +41,10 @@ import torch
 from IPython.display import Markdown
 from sklearn.manifold import TSNE
 
-from vsecore import course, experiments, records
-from vsecore.course import plots, slot_maps
-from vsecore.course.book import dots
+import course
+from vsecore import experiments, records
+from course import plots, slot_maps
+from course import dots
 from vsecore.evaluation import evaluate
 from vsecore.experiments.references import ORACLE
 from vsecore.paths import results
@@ -190,7 +191,7 @@ lesson.finding("the first step moves most", first_step > 1.5 * max(later))
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("14.shares")
@@ -220,7 +221,7 @@ def shares_of(keys, queries, mask):  # (B, N, Dh), (B, K, Dh), (B, N) -> (B, K, 
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("14.receive")
@@ -308,7 +309,7 @@ for low in (-torch.inf, -1e9):
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_part = 3 / 8  # your part: one number
 check("14.break", your_part)
@@ -340,7 +341,7 @@ check("14.break", your_part)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("14.overlap")
@@ -445,7 +446,7 @@ lesson.finding("neither part retrieves well alone", max(either) < 0.7 * both)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("14.smooth")
@@ -521,7 +522,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("14.gradient")
@@ -586,7 +587,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_guess = "match probability"  # your part: one of the three
 check("14.collapse", your_guess)
@@ -792,7 +793,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_count = 4 * 4 * 1024  # your part: one number
 check("14.cost", your_count)
@@ -933,7 +934,7 @@ if variant == "without_global":
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "Without the global feature the rsum falls."  # your part: before you run it
 your_finding = "It fell, with one seed and few pictures."  # your part: what came out

@@ -38,9 +38,10 @@ import torch
 from IPython.display import Markdown
 from sklearn.metrics import roc_auc_score
 
-from vsecore import course, scenes
-from vsecore.course import plots
-from vsecore.course.marks import Marks
+import course
+from vsecore import scenes
+from course import plots
+from course.marks import Marks
 from vsecore.data.words import tokenize
 from vsecore.evaluation import evaluate
 from vsecore.losses import LOSSES, InputTargetDecoder, info_nce
@@ -147,7 +148,7 @@ def trained(kind, changes=None, variant=""):  # -> a run, and what each step was
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_guess = "swapped"  # your part: "right", "swapped" or "gone"
 check("15.guess", your_guess)
@@ -234,7 +235,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("15.reliance")
@@ -289,7 +290,7 @@ lesson.finding(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("15.probe")
@@ -483,7 +484,7 @@ lesson.finding(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("15.gradient")
@@ -568,7 +569,7 @@ lesson.finding(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_weight = 63 * np.exp(-10) / (1 + 63 * np.exp(-10))  # your part: one number
 check("15.vanish", your_weight)
@@ -654,7 +655,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_tau = 0.5  # your part: one number
 check("15.break", your_tau)
@@ -691,7 +692,7 @@ lesson.finding(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_average = 255 / 32  # your part: one number
 check("15.share", your_average)
@@ -751,7 +752,7 @@ lesson.finding(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("15.places")
@@ -898,7 +899,7 @@ outcome["rsum, marks gone"] = evaluate(scores_of(tried, "gone"), owner)["rsum"]
 course.numbers(outcome)
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "The triplet loss relies on the marks as well."  # your part
 your_finding = "It does, with one seed; others may differ."  # your part

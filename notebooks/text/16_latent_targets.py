@@ -44,11 +44,12 @@ from IPython.display import Markdown
 from PIL import Image
 from torch.nn.functional import normalize
 
-from vsecore import course, experiments, records, scenes
-from vsecore.course import plots
-from vsecore.course.book import dots
-from vsecore.course.marks import Marks
-from vsecore.course.widgets import settings_explorer
+import course
+from vsecore import experiments, records, scenes
+from course import plots
+from course import dots
+from course.marks import Marks
+from course.widgets import settings_explorer
 from vsecore.data.batches import make_loader
 from vsecore.data.sentence_targets import sentence_targets
 from vsecore.data.words import tokenize
@@ -251,7 +252,7 @@ Markdown("\n".join(lines))
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("16.decoder")
@@ -277,7 +278,7 @@ def decode(z, W1, W2, W3):  # (C, D) -> (C, T)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("16.loss")
@@ -327,7 +328,7 @@ print("vsecore.losses agrees")
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_factor = 1 / 0.2  # your part: one number
 check("16.weight", your_factor)
@@ -360,7 +361,7 @@ check("16.weight", your_factor)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("16.multiplier")
@@ -406,7 +407,7 @@ print("vsecore.losses.LagrangeMultiplier takes the same path")
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_steps = (0.005 * 0.5 * 1000 - 1) / 0.005  # your part: one number
 check("16.windup", your_steps)
@@ -514,7 +515,7 @@ settings_explorer(choices, page)
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_guess = "0.3"  # your part: one of the five
 check("16.bounds", your_guess)
@@ -625,7 +626,7 @@ lesson.finding(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_bound = 0.001  # your part: one number
 check("16.break", your_bound)
@@ -878,7 +879,7 @@ lesson.finding("LTD finds a little more that is true", per_picture[1] > per_pict
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_count = 1024 * 1024 + 1024 * 1024 + 1024 * 384  # your part: one number
 check("16.cost", your_count)
@@ -999,7 +1000,7 @@ tried, tried_seen = trained(variant, change | few, faster)
 course.numbers({"rsum": tried.best["rsum"], "λ at the end": tried_seen["λ"][-1]})
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "The free multiplier takes the same path while λ is above zero."  # your part
 your_finding = "After two epochs it is still above zero, so nothing differs."  # your part

@@ -41,13 +41,14 @@ import torch
 from IPython.display import Markdown
 from scipy.stats import t as student
 
-from vsecore import course, experiments, records
-from vsecore.course import plots, systems
-from vsecore.course.book import dots, tally
-from vsecore.course.book.evidence import WORKS
-from vsecore.course.book.findings import DATA
-from vsecore.course.book.verdict_tables import in_short
-from vsecore.course.book.wording import mean, table
+import course
+from vsecore import experiments, records
+from course import plots, systems
+from course import dots, tally
+from coursebook.evidence import WORKS
+from coursebook.findings import DATA
+from coursebook.verdict_tables import in_short
+from coursebook.wording import mean, table
 from vsecore.experiments.gates import MARGIN, measures_of
 from vsecore.experiments.missing import missing, usual_seconds
 from vsecore.experiments.references import ORACLE
@@ -204,7 +205,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("17.p_values")
@@ -239,7 +240,7 @@ def p_values(differences, margin):  # n numbers, a number -> two numbers
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_chance = 1 - 0.95**20  # your part: one number
 check("17.chance", your_chance)
@@ -261,7 +262,7 @@ check("17.chance", your_chance)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("17.holm")
@@ -390,7 +391,7 @@ print("vsecore.experiments agrees:", bool(pairs) and all(a == b for a, b in pair
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("17.break")
@@ -464,7 +465,7 @@ course.numbers(won)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("17.combine")
@@ -491,7 +492,7 @@ def combine(recipe):  # a recipe -> another recipe
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "less"  # your part: "more", "as much" or "less"
 check("17.predict", your_prediction)
@@ -622,7 +623,7 @@ Markdown(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_trainings, your_minutes = 2 + 4, 2 * 4 + 4 * 10  # your part
 check("17.cost", (your_trainings, your_minutes))
@@ -690,7 +691,7 @@ yours = lesson.trained(combine(base).override(your_changes), dataset).best["rsum
 course.numbers({"yours": yours, "all three": sums["all three"]})
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "GPO in place of AdPool makes no difference that matters"  # your part
 your_finding = f"an rsum of {yours:.0f} against {sums['all three']:.0f}"  # your part

@@ -41,9 +41,9 @@ import torch
 from IPython.display import Markdown
 from torch.nn.functional import cosine_similarity
 
-from vsecore import course
-from vsecore.course import plots
-from vsecore.course.engine import first_engine
+import course
+from course import plots
+from course.engine import first_engine
 from vsecore.data.batches import make_loader
 from vsecore.data.rehearsal import Shape, rehearsal, write_rehearsal
 from vsecore.losses import info_nce
@@ -110,7 +110,7 @@ Markdown(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_gigabytes = (113_287 + 5_000 + 5_000) * 36 * 2048 * 2 / 1e9  # your part: one number
 check("18.bytes", your_gigabytes)
@@ -130,7 +130,7 @@ check("18.bytes", your_gigabytes)
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_steps = 25 * (5 * 113_287 // 128)  # your part: one number
 check("18.steps", your_steps)
@@ -197,7 +197,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "within a factor of two"  # your part
 check("18.plan", your_prediction)
@@ -320,7 +320,7 @@ print(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("18.order")
@@ -350,7 +350,7 @@ def epoch_order(seed, epoch, count):  # three numbers -> (count,)
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_share = 1 / 4 * 3 / 4  # your part: a number between 0 and 1
 check("18.break", your_share)
@@ -420,7 +420,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_share = 1 - 63 / 1023  # your part: a number between 0 and 1
 check("18.share", your_share)
@@ -458,7 +458,7 @@ check("18.share", your_share)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("18.cache")
@@ -653,7 +653,7 @@ plots.show(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("18.gather")
@@ -819,7 +819,7 @@ yours = cosine_similarity(apart, together, dim=0).item()
 course.numbers({"cosine of the two gradients (%)": 100 * yours})
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = (
     "A higher temperature makes all negatives alike, so few are enough"  # your part

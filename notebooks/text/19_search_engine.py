@@ -42,11 +42,12 @@ import torch
 from IPython.display import Markdown
 from PIL import Image
 
-from vsecore import course, records
-from vsecore.course import plots
-from vsecore.course.datasets import open_backbone
-from vsecore.course.engine import FIRST_RECIPE, first_engine
-from vsecore.course.widgets import search_box
+import course
+from vsecore import records
+from course import plots
+from course.datasets import open_backbone
+from course.engine import FIRST_RECIPE, first_engine
+from course.widgets import search_box
 from vsecore.encoding import encode
 from vsecore.paths import results
 from vsecore.recipes import get
@@ -143,7 +144,7 @@ search_box(lambda sentence: show_found(index.search(sentence, k=5), sentence))
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("19.exact")
@@ -276,7 +277,7 @@ members = [np.flatnonzero(cell_of == cell) for cell in range(cells)]
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("19.cells")
@@ -380,7 +381,7 @@ lesson.finding(
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("19.levels")
@@ -430,7 +431,7 @@ lesson.finding("a byte a number loses hardly anything", min(of_bytes.values()) >
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_bytes = 128 * 4 / 8  # your part: a number
 check("19.bytes", your_bytes)
@@ -456,7 +457,7 @@ check("19.bytes", your_bytes)
 # ```
 
 # %%
-from vsecore.course.checks import exercise
+from course.checks import exercise
 
 
 @exercise("19.table")
@@ -550,7 +551,7 @@ lesson.finding("the clouds overlap, but most lie on their own side", 0.7 < own_s
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_prediction = "half captions"  # your part
 check("19.trap", your_prediction)
@@ -861,7 +862,7 @@ except ValueError as refused:
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_count = 999 - 250  # your part: a number
 check("19.break", your_count)
@@ -899,7 +900,7 @@ print(f"{wrong} of {len(shorter)} pictures that ask for themselves get another's
 # ```
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_gigabytes = 10_000_000 * (512 + 8) / 1e9  # your part
 check("19.plan", your_gigabytes)
@@ -977,7 +978,7 @@ yours = {who: 100 * recall(top(mine, asked), exact[who]) for who, asked in queri
 course.numbers({f"{who} (%)": value for who, value in yours.items()})
 
 # %%
-from vsecore.course.checks import check
+from course.checks import check
 
 your_expectation = "Half the bytes lose more than a quarter of the ten"  # your part
 your_finding = f"captions keep {yours['captions ask']:.0f} %"  # your part

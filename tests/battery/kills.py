@@ -27,9 +27,9 @@ os.environ.setdefault("VSECORE_BATCH", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
-from towers import make_towers
 
 from battery.kinds import SMALL, make_album, make_features, make_table
+from towers import make_towers
 from vsecore import cli
 from vsecore.training import checkpoints
 from vsecore.training.identity import read_identity

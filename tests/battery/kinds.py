@@ -16,10 +16,10 @@ import numpy as np
 import timm
 import torch
 from PIL import Image
-from small import make_bert
-from towers import make_towers
 
 from battery.attempt import Defect, Said, library, vse
+from small import make_bert
+from towers import make_towers
 from vsecore import records
 from vsecore.data.receipts import Receipt
 from vsecore.data.unpacking import read_members, unpack

@@ -1,4 +1,4 @@
-"""The `vse` command: everything the course can do, without a notebook.
+"""The `vse` command: data, training, evaluation, mining, experiments and search, without a notebook.
 
 Each command is a thin layer: it reads options, calls the library and prints. A mistake in the user's input
 gives one sentence, no traceback, and exit status 2. The heavy imports are inside the commands, so that
@@ -15,12 +15,12 @@ from typing import IO, Annotated, Any, NoReturn
 import typer
 
 from vsecore import threads
-from vsecore.cli import course, data, experiments, mining, planning, runs, scenes, search
+from vsecore.cli import data, experiments, mining, planning, runs, scenes, search
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Visual-semantic embedding: data, training, evaluation, course.",
+    help="Visual-semantic embedding: data, training, evaluation, search.",
     rich_markup_mode=None,  # else a default in brackets would be taken for markup, and not shown
 )
 app.add_typer(scenes.app, name="scenes")
@@ -33,19 +33,12 @@ for command in (
     mining.mine,
     experiments.baselines,
     experiments.experiment,
-    course.course,
-    course.book,
-    course.slides,
-    course.refresh,
-    course.learner,
-    course.lab,
-    course.grade,
 ):
     app.command()(command)
 
 
-def main() -> None:
-    """Run the command line. A user's mistake prints one sentence, or a traceback with --debug."""
+def main(app: typer.Typer = app, name: str = "vse") -> None:
+    """Run a command line. A user's mistake prints one sentence, or a traceback with --debug."""
     os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
     try:
         with contextlib.redirect_stdout(_Output(sys.stdout)):
@@ -53,9 +46,9 @@ def main() -> None:
     except SystemExit as ended:  # in which typer hides every broken pipe, also that of a worker
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
-        _refuse(ended.__context__)
+        _refuse(ended.__context__, name)
     except Exception as error:
-        _refuse(error)
+        _refuse(error, name)
 
 
 EXTRAS = {
@@ -91,7 +84,7 @@ class _Output:
         sys.exit(1)
 
 
-def _refuse(error: BaseException) -> NoReturn:
+def _refuse(error: BaseException, name: str) -> NoReturn:
     """End with one sentence, or with a traceback if --debug asks for it or the mistake is not the user's."""
     missing = isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("vsecore")
     expected = missing or isinstance(error, ValueError | OSError | FloatingPointError)
@@ -101,18 +94,17 @@ def _refuse(error: BaseException) -> NoReturn:
     remedy = f", which this command needs: pip install 'vsecore[{extra}]' brings it" if missing else ""
     if isinstance(error, BrokenPipeError):
         remedy = ": a process that this command works with has ended; give the command again"
-    _complain(f"{error}{remedy}")
+    _complain(f"{name}: {error}{remedy}")
     sys.exit(2)
 
 
 def _complain(sentence: str) -> None:
     """Print an error on stderr, even if it holds a file name that is not valid text."""
-    told = f"vse: {sentence}".encode(errors="backslashreplace").decode()
-    typer.echo(told, err=True)
+    typer.echo(sentence.encode(errors="backslashreplace").decode(), err=True)
 
 
 @app.callback()
-def _everywhere(
+def everywhere(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Visual-semantic embedding: data, training, evaluation, course."""
+    """Take what every command takes."""

@@ -33,20 +33,23 @@ def scenes_show(
     size: Annotated[int, typer.Option(min=28, max=1120, help="Side of a picture, in pixels.")] = 336,
     seed: Seed = 0,
 ) -> None:
-    """Draw some pictures of the world with one caption each."""
+    """Draw some pictures of the world, four a row, and print a caption of each."""
     check_writable("OUT", out, folder=False)
+    from PIL import Image
+
     from vsecore import scenes
-    from vsecore.course import plots
     from vsecore.data.files import write_atomically
 
-    plots.house_style()
     pictures = scenes.generate(count, seed=seed, split="train")
-    drawn = [scenes.draw(picture.scene, size=size) for picture in pictures]
-    # A different annotator describes each picture, to show all five habits.
-    said = [picture.captions[row % len(picture.captions)].text for row, picture in enumerate(pictures)]
-    figure = plots.picture_row(drawn, said, columns=min(count, 4))
+    sheet = Image.new("RGB", (size * min(count, 4), size * -(-count // 4)), "white")
+    for place, picture in enumerate(pictures):
+        sheet.paste(
+            Image.fromarray(scenes.draw(picture.scene, size=size)), (size * (place % 4), size * (place // 4))
+        )
+        # A different annotator describes each picture, to show all five habits.
+        typer.echo(f"{place + 1}. {picture.captions[place % len(picture.captions)].text}")
     with write_atomically(out) as file:
-        figure.savefig(file, format="png")
+        sheet.save(file, format="png")
     typer.echo(f"wrote {out}")
 
 

@@ -1,0 +1,211 @@
+"""`python -m course`: run and show the notebooks, build the book, make and grade learners' copies."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vsecore import cli, paths, stopping, threads
+from vsecore.cli.options import Seed, check_writable
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="The course on visual-semantic embedding: its notebooks and its book.",
+    rich_markup_mode=None,
+)
+app.callback()(cli.everywhere)
+
+
+@app.command()
+def course(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
+    ] = None,
+    tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "lesson",
+    data: Annotated[str, typer.Option(help="scenes, flickr8k, flickr30k or coco.")] = "scenes",
+    data_root: Annotated[str, typer.Option(help="The folder of a photograph collection.")] = "",
+    seed: Seed = 0,
+) -> None:
+    """Run the notebooks into build/notebooks, then build the book."""
+    if tier != "full":  # two notebooks at a time, so one thread here and in each of them
+        os.environ.update(threads.one_thread(os.environ))
+    from course import batch
+    from course.lesson import begin
+    from coursebook import build_book
+
+    begin(tier, data, data_root, seed)  # refuses a wrong parameter now, not after the first notebook
+    executed = paths.ROOT / "build" / "notebooks"
+    parameters = {
+        "tier": tier,
+        "data": data,
+        "data_root": str(Path(data_root).resolve()) if data_root else "",
+        "seed": seed,
+    }
+    chosen = batch.notebooks(notebooks or ())
+    at_once = 1 if tier == "full" else 2
+    if data == "scenes" and len(chosen) > 1:
+        typer.echo("making the embedded world, unless it is in the cache")
+        batch.make_world(tier)
+    batch.run(chosen, executed, parameters, typer.echo, at_once)
+    if notebooks:
+        typer.echo(f"executed: {executed}")
+        return
+    typer.echo(f"open {build_book(executed, typer.echo)}")
+
+
+@app.command()
+def book(
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also print it as one PDF; needs Chromium.")] = False,
+) -> None:
+    """Build the book from the stored notebooks."""
+    from coursebook import build_book, find_chromium, print_book
+
+    if pdf:
+        find_chromium()  # if it is missing, say so before the book is built
+    title_page = build_book(paths.ROOT / "notebooks", typer.echo)
+    typer.echo(f"open {title_page}")
+    if pdf:
+        printed = paths.ROOT / "book" / "_build" / "book.pdf"
+        typer.echo(f"printed {print_book(title_page.parent, printed, typer.echo)}")
+
+
+@app.command()
+def slides(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the decks go. [default: build/slides]")] = None,
+) -> None:
+    """Make slides of the stored notebooks: each deck is one file that needs no network."""
+    from coursebook import SLIDES_FOLDER, write_slides
+
+    folder = out or SLIDES_FOLDER
+    check_writable("--out", folder)
+    for path in write_slides(notebooks or (), folder):
+        typer.echo(f"open {path}")
+
+
+@app.command()
+def refresh(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
+    ] = None,
+    results: Annotated[
+        bool, typer.Option("--results", help="Only the cells that draw from records: seconds.")
+    ] = False,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Also record time and memory; on a quiet machine.")
+    ] = False,
+) -> None:
+    """Rebuild the stored notebooks from their texts (for authors)."""
+    from course import batch
+
+    if results:
+        batch.refresh_results(notebooks or (), typer.echo)
+    else:
+        batch.refresh(notebooks or (), cost=cost, tell=typer.echo)
+
+
+@app.command()
+def learner(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the copies go. [default: build/learner]")] = None,
+    solutions: Annotated[
+        bool, typer.Option(help="Fold a solution beneath each exercise, or leave all of them out.")
+    ] = True,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite also what somebody has worked in.")
+    ] = False,
+    package: Annotated[
+        bool, typer.Option("--package", help="Add the package itself, without tests and notebooks.")
+    ] = False,
+) -> None:
+    """Write copies of the notebooks to work in: the parts that a learner writes are cut out.
+
+    Given again, it brings new notebooks and newer versions, and leaves alone what somebody has worked in.
+    """
+    from course.grading import LEARNER_FOLDER, Fate, write_learner_copies, write_package
+    from course.grading.plain import counted
+
+    folder = out or LEARNER_FOLDER
+    check_writable("--out", folder)
+    fates = write_learner_copies(notebooks or (), folder, solutions=solutions, force=force)
+    typer.echo(f"{counted(len(fates), 'notebook')} to work in: {folder}")
+    for path, fate in fates.items():
+        typer.echo(f"  {path.stem}: {fate}")
+    program = f'"{sys.executable}" -m course'
+    if behind := [path.stem[:2] for path, fate in fates.items() if fate is Fate.BEHIND]:
+        beside = folder.with_name(f"{folder.name}-newer")
+        options = "" if solutions else " --no-solutions"
+        typer.echo(
+            f'newer versions, beside yours: {program} learner {" ".join(behind)} --out "{beside}"{options}'
+        )
+    if package:
+        made = write_package(folder)
+        typer.echo(f"the package: {made.name}; learners install it with pip install '{made.name}[course]'")
+    typer.echo(f'open them: {program} lab "{next(iter(fates))}"')
+
+
+@app.command()
+def lab(
+    notebook: Annotated[
+        Path | None, typer.Argument(help="The notebook to open. [default: the first of build/learner]")
+    ] = None,
+) -> None:
+    """Open your copies of the notebooks in JupyterLab."""
+    from course.lab import open_lab
+
+    open_lab(notebook)
+
+
+@app.command()
+def grade(
+    folder: Annotated[
+        Path, typer.Argument(help="A learner's notebooks, or a class: one subfolder per learner.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the reports go. [default: grades, in the folder]")
+    ] = None,
+    homework: Annotated[
+        list[str] | None,
+        typer.Option(help="What was set: 04, or one exercise, 04.step. Repeatable. [default: all handed in]"),
+    ] = None,
+    tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "smoke",
+    minutes: Annotated[float, typer.Option(help="The limit for each notebook.")] = 10.0,
+    roster: Annotated[
+        Path | None, typer.Option(help="A CSV file of the class: id, name, perhaps folder and handed_in.")
+    ] = None,
+    deadline: Annotated[str, typer.Option(help="Such as 2026-11-20T18:00; what is later is marked so.")] = "",
+    jobs: Annotated[int, typer.Option(min=1, help="How many learners at a time.")] = 1,
+) -> None:
+    """Run learners' notebooks and report every exercise. This runs their code: do it in a container.
+
+    What was marked before and has not changed is not run again, so a run that was stopped goes on.
+    """
+    os.environ.update(threads.one_thread(os.environ))
+    from course.grading import Grading, grade_folder
+
+    check_writable("--out", out)
+    grading = Grading(tier, minutes, tuple(homework or ()), roster, deadline, jobs)
+    page = grade_folder(folder, out, grading, typer.echo)
+    typer.echo(f"open {page}")
+
+
+def main() -> None:
+    """Run the command line; it can be stopped tidily."""
+    stopping.stop_tidily()
+    try:
+        cli.main(app, "course")
+    except stopping.Stopped as stopped:
+        stopping.end(int(stopped.code or 0))
+
+
+if __name__ == "__main__":
+    main()

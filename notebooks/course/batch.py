@@ -1,0 +1,331 @@
+"""Run notebooks in batch, each in a process of its own.
+
+`run` executes them with papermill into another folder, never over the stored ones; `refresh` is the authors'
+command that rebuilds the stored ones from their texts.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbformat
+import psutil
+from nbclient import NotebookClient
+
+from course.lesson import LESSON_RECORDS, SMOKE_SIZES
+from vsecore import records, scenes
+from vsecore.data.files import holds, write_atomically
+from vsecore.data.splits import FeatureKind
+from vsecore.paths import ROOT
+from vsecore.scenes.build import NETWORK_OF, SIZES, WORLD_VERSION
+from vsecore.threads import one_thread, whole_machine
+
+RESULTS = "results"
+"""The tag of cells that draw from records."""
+
+
+class CourseError(ChildProcessError):
+    """A notebook or the book failed; the message says which, and where to look."""
+
+
+def notebooks(names: Iterable[str] = ()) -> list[Path]:
+    """List the stored notebooks in reading order, or those whose names begin with one of `names`.
+
+    Raises:
+        ValueError: no notebook begins with one of the names.
+    """
+    return _fitting(sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")), names)
+
+
+def _fitting(paths: list[Path], names: Iterable[str]) -> list[Path]:
+    """Return the paths whose names begin with one of `names`, or all if there are no names."""
+    chosen: list[Path] = []
+    for name in names:
+        fitting = [path for path in paths if path.stem.startswith(name)]
+        if not fitting:
+            raise ValueError(
+                f"no notebook begins with {name!r}; there are {', '.join(path.stem for path in paths)}"
+            )
+        chosen.extend(fitting)
+    return sorted(set(chosen)) if chosen else paths
+
+
+@dataclass(frozen=True)
+class NotebookRun:
+    """How one notebook's batch run went: seconds of wall time, megabytes of its kernel's peak memory."""
+
+    name: str
+    seconds: float
+    peak_megabytes: float
+
+
+def make_world(tier: str, kinds: Iterable[FeatureKind] = tuple(NETWORK_OF)) -> None:
+    """Put the embedded world and some kinds of features of it into the cache, unless they are there.
+
+    Otherwise, notebooks that run side by side would each make it.
+    """
+    sizes = SMOKE_SIZES if tier == "smoke" else SIZES
+    for split, count in sizes.items():
+        scenes.pictures(split, count)  # drawn on all cores; then the kinds of features two at a time
+    with ThreadPoolExecutor(2) as pool:
+        for made in [pool.submit(scenes.load, **sizes, features=kind) for kind in kinds]:
+            made.result()
+
+
+def run(
+    paths: Iterable[Path],
+    folder: Path,
+    parameters: dict[str, Any],
+    tell: Callable[[str], None] = print,
+    at_once: int = 1,
+) -> list[NotebookRun]:
+    """Execute notebooks with papermill, each in a process of its own.
+
+    Args:
+        paths: the stored notebooks, which stay as they are.
+        folder: where the executed copies go.
+        parameters: papermill parameters, the same for each.
+        tell: called with a line about each notebook.
+        at_once: how many run side by side, each on one thread. Alone, a notebook has all cores.
+
+    Returns:
+        One `NotebookRun` per notebook, in order, also written to `folder/run.json`.
+
+    Raises:
+        CourseError: a cell failed; the message names notebook and error, and the half-run copy stays in
+            `folder`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = whole_machine(os.environ) if at_once == 1 else one_thread(os.environ)
+
+    def run_one(path: Path) -> NotebookRun:
+        output = folder / path.name
+        command = ["papermill", str(path), str(output), "--cwd", str(path.parent), "--kernel", "python3"]
+        command += ["--no-log-output", "--parameters_yaml", json.dumps(parameters)]
+        tell(f"running {path.stem}")
+        # Papermill's bar is for someone at a terminal; several would overwrite each other.
+        entry = _execute(command, output, environment, bar=at_once == 1 and sys.stderr.isatty())
+        tell(f"  {path.stem}: {entry.seconds:.0f} s, {entry.peak_megabytes:.0f} MB")
+        return entry
+
+    # The longest first: started last, it would still run when the others are done.
+    costs = {entry.name: entry.seconds for entry in records.find(LESSON_RECORDS)}
+    paths = list(paths)
+    with ThreadPoolExecutor(at_once) as pool:
+        order = sorted(paths, key=lambda path: costs.get(path.stem, 0.0), reverse=at_once > 1)
+        begun = {path: pool.submit(run_one, path) for path in order}
+        try:
+            runs = [begun[path].result() for path in paths]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    with write_atomically(folder / "run.json", "w") as report:
+        json.dump([vars(entry) for entry in runs], report, indent=2)
+    return runs
+
+
+def refresh(
+    names: Iterable[str], *, cost: bool = False, tell: Callable[[str], None] = print
+) -> list[NotebookRun]:
+    """Rebuild stored notebooks from their texts: run every cell at tier lesson, keep the outputs.
+
+    Args:
+        names: beginnings of the texts' names, such as "04"; none: all.
+        cost: also record each notebook's time and memory, which its card must match: on a quiet machine.
+        tell: called with a line about each notebook.
+
+    Raises:
+        CourseError: a cell failed; the stored notebook is as it was.
+        ValueError: no text begins with one of the names.
+    """
+    runs: list[NotebookRun] = []
+    for text in _texts(names):
+        output = ROOT / "build" / "refresh" / f"{text.stem}.ipynb"
+        output.parent.mkdir(parents=True, exist_ok=True)
+        tell(f"running {text.stem}")
+        # Rebuilt from the text, so that nothing of an older run, or of a learner's, stays in it.
+        jupytext.write(jupytext.read(text), output)
+        command = ["jupyter", "execute", "--inplace", str(output)]
+        runs.append(_execute(command, output, one_thread(os.environ)))
+        tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
+        _store(text.stem, _steady(json.loads(output.read_text(encoding="utf-8"))))
+        if cost:
+            records.write(_cost(runs[-1]), LESSON_RECORDS)
+    return runs
+
+
+def refresh_results(names: Iterable[str], tell: Callable[[str], None] = print) -> None:
+    """Run again only the cells that draw from records (see `results_cells`), and store their outputs.
+
+    Args:
+        names: beginnings of the texts' names; none: all.
+        tell: called with a line about each notebook that changed.
+
+    Raises:
+        CellExecutionError: a cell failed; the stored notebook is as it was.
+        ValueError: no text begins with one of the names.
+    """
+    os.environ.update(one_thread(os.environ) | {"VSECORE_BATCH": "1"})  # the kernels get it
+    for text in _texts(names):
+        stored = nbformat.read(ROOT / "notebooks" / f"{text.stem}.ipynb", as_version=4)
+        chosen = results_cells(stored)
+        if not chosen:
+            continue
+        small = nbformat.v4.new_notebook(cells=copy.deepcopy(chosen), metadata=stored.metadata)
+        NotebookClient(small, resources={"metadata": {"path": str(ROOT / "notebooks")}}).execute()
+        for cell, run in zip(chosen, small.cells, strict=True):
+            if RESULTS in cell.metadata.get("tags", ()):
+                cell.outputs = run.outputs
+                for output in cell.outputs:
+                    if "execution_count" in output:
+                        output.execution_count = cell.execution_count
+        if _store(text.stem, json.loads(nbformat.writes(stored))):
+            tell(f"{text.stem}: new results")
+
+
+def results_cells(notebook: Any) -> list[Any]:
+    """Return what draws a notebook's results: its parameters, its imports, the cells tagged "results".
+
+    Training and results are apart: these cells need nothing else of the notebook, and nothing else needs
+    them. They carry the tag "nbval-ignore-output" too, so that a new record turns no stored notebook red.
+    """
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    results = [cell for cell in code if RESULTS in cell.metadata.get("tags", ())]
+    return [*code[:2], *results] if results else []
+
+
+def _texts(names: Iterable[str]) -> list[Path]:
+    return _fitting(sorted((ROOT / "notebooks" / "text").glob("[0-9][0-9]_*.py")), names)
+
+
+def _store(name: str, notebook: dict[str, Any]) -> bool:
+    """Make an executed notebook the stored one; return whether that changed it."""
+    text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+    stored = ROOT / "notebooks" / f"{name}.ipynb"
+    if holds(stored, text):
+        return False
+    with write_atomically(stored, "w") as file:
+        file.write(text)
+    return True
+
+
+def _steady(notebook: dict[str, Any]) -> dict[str, Any]:
+    """Remove from an executed notebook what is new in each run, so that a diff shows what changed.
+
+    That is the time of each cell, and the random names of cells and widgets; widgets are numbered in the
+    order in which they appear on the page.
+    """
+    for number, cell in enumerate(notebook["cells"]):
+        cell["id"] = f"cell-{number:03}"
+        cell["metadata"].pop("execution", None)
+    state = notebook["metadata"].get("widgets", {}).get(_WIDGET_STATE, {}).get("state", {})
+    names: dict[str, str] = {}
+
+    def number_from(model: str) -> None:
+        if model in state and model not in names:
+            names[model] = f"widget-{len(names):03}"
+            for part in re.findall(r"IPY_MODEL_(\w+)", json.dumps(state[model], sort_keys=True)):
+                number_from(part)
+
+    for cell in notebook["cells"]:
+        for output in cell.get("outputs", []):
+            number_from(output.get("data", {}).get(_WIDGET_VIEW, {}).get("model_id", ""))
+
+    def told(model: str) -> str:
+        content = json.dumps(state[model], sort_keys=True)
+        return re.sub(r"IPY_MODEL_(\w+)", lambda part: names.get(part[1], ""), content)
+
+    # What no page shows connects others, such as a link between two widgets: sorted by what it connects.
+    for model in sorted(state.keys() - names.keys(), key=told):
+        number_from(model)
+    if names:
+        state_text = json.dumps(state)
+        for model, name in names.items():
+            state_text = state_text.replace(model, name)
+        notebook["metadata"]["widgets"][_WIDGET_STATE]["state"] = dict(sorted(json.loads(state_text).items()))
+        for cell in notebook["cells"]:
+            for output in cell.get("outputs", []):
+                if _WIDGET_VIEW in output.get("data", {}):
+                    view = output["data"][_WIDGET_VIEW]
+                    view["model_id"] = names.get(view["model_id"], view["model_id"])
+    return notebook
+
+
+_WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+_WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def _cost(run: NotebookRun) -> records.Record:
+    return records.record(
+        run.name,
+        config={"tier": "lesson"},
+        config_hash="",
+        data={"name": "scenes", "version": WORLD_VERSION},
+        seed=0,
+        metrics={"minutes": round(run.seconds / 60, 2), "gigabytes": round(run.peak_megabytes / 1024, 2)},
+        seconds=run.seconds,
+        note="what the whole notebook takes, its kernel's start included",
+    )
+
+
+def _execute(
+    command: list[str], output: Path, environment: Mapping[str, str], bar: bool = False
+) -> NotebookRun:
+    """Run a Jupyter program that executes a notebook into `output`, and measure it.
+
+    Its memory is that of the program, its kernel and whatever they start, together, sampled five times a
+    second: shorter peaks are missed.
+    """
+    log = output.with_suffix(".log")
+    started, peak, returned = time.perf_counter(), 0, None
+    with log.open("wb") as lines:
+        # In batch: otherwise the bars inside the notebook would end up in the book.
+        quiet = {**environment, "VSECORE_BATCH": "1"}
+        program = [str(Path(sysconfig.get_path("scripts")) / command[0]), *command[1:]]
+        process = subprocess.Popen(program, env=quiet, stderr=None if bar else lines)
+        while returned is None:
+            peak = max(peak, _memory(process.pid))
+            with suppress(subprocess.TimeoutExpired):
+                returned = process.wait(timeout=0.2)
+    if returned != 0:
+        raise CourseError(
+            f"{output.stem} stopped: {_first_error(output) or 'see ' + str(log)} (half-run copy: {output})"
+        )
+    log.unlink()
+    return NotebookRun(output.stem, time.perf_counter() - started, peak / 2**20)
+
+
+def _memory(process: int) -> int:
+    """Bytes of memory that a process and all its descendants have at this moment."""
+    total = 0
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(process)
+        for member in (parent, *parent.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):  # it ended while we looked
+                total += member.memory_info().rss
+    return total
+
+
+def _first_error(path: Path) -> str:
+    """Return name and message of the first error stored in a notebook, or an empty string."""
+    if not path.is_file():
+        return ""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            if output["output_type"] == "error":
+                return f"{output['ename']}: {output['evalue']}"
+    return ""

@@ -1,0 +1,89 @@
+"""Whether an answer is the learner's own: not left empty, and not carried by what does the work already."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Collection, Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+_EMPTY = {"RESUME", "NOP", "COPY", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP"}
+
+
+def is_stub(answer: Any) -> bool:
+    """Whether an answer was left as handed out: dots, None, or a function that returns nothing else."""
+    if isinstance(answer, FunctionType):
+        return _does_nothing(answer.__code__)
+    if isinstance(answer, tuple | list):
+        return any(is_stub(part) for part in answer)
+    return answer is None or holds_dots(answer)
+
+
+def holds_dots(value: Any) -> bool:
+    """Whether a value is `...` or `NotImplemented`, or a tuple or list that holds one."""
+    if isinstance(value, tuple | list):
+        return any(holds_dots(part) for part in value)
+    return value is ... or value is NotImplemented
+
+
+def _does_nothing(code: CodeType) -> bool:
+    """Whether a function only passes None and dots on, perhaps under names of its own."""
+    steps = list(dis.get_instructions(code))
+    given = {step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")}
+    named = [step for step in steps if step.opname.startswith(("LOAD_FAST", "STORE_FAST"))]
+    names: set[str] = set()  # newer Pythons join two steps, which then have two names
+    names.update(*([step.argval] if isinstance(step.argval, str) else step.argval for step in named))
+    taken = inspect.getargs(code)
+    return (
+        all(step.opname in _EMPTY or step in named for step in steps)
+        and given <= {None, ...}
+        and names.isdisjoint({*taken.args, taken.varargs, taken.varkw})
+    )
+
+
+def borrowed(answer: Any, defined_above: Collection[str] = (), instead: Collection[str] = ()) -> str:
+    """The name of what an answer uses in place of doing the work itself; "" if it uses nothing of the kind.
+
+    A friendly reminder by name, and no guard: only the names in the answer's own code are read.
+
+    Args:
+        answer: a function, a class, or a container of such; anything else borrows nothing.
+        defined_above: names of the notebook that an answer may not use. Functions, classes and modules of
+            `vsecore` may not be used either, but for the course's own, which draw and tell.
+        instead: names of other libraries' functions and classes that already do the work. The learner's own
+            functions may have these names.
+    """
+    parts = list(answer.values()) if isinstance(answer, dict) else answer
+    for part in parts if isinstance(parts, list | tuple) else [answer]:
+        if _of_the_package(part):
+            return str(getattr(part, "__name__", type(part).__name__))
+        for function in _functions(part):
+            for name in sorted(names_in(function.__code__) - {function.__qualname__.split(".")[0]}):
+                thing = function.__globals__.get(name)
+                own = getattr(thing, "__module__", None) == function.__module__
+                if name in defined_above or (name in instead and not own) or _of_the_package(thing):
+                    return name
+                if name.split(".")[0] == "vsecore" and thing is None:  # imported inside
+                    return name
+    return ""
+
+
+def names_in(code: CodeType) -> set[str]:
+    """The names that code uses, other than its own variables; those of functions inside it too."""
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return set(code.co_names).union(*map(names_in, inner))
+
+
+def _functions(answer: Any) -> Iterator[FunctionType]:
+    """A function itself, or those of a class."""
+    members = vars(answer).values() if isinstance(answer, type) else (answer,)
+    return (member for member in members if isinstance(member, FunctionType))
+
+
+def _of_the_package(thing: Any) -> bool:
+    """Whether the package made something that can be called, or a module."""
+    if not (callable(thing) or isinstance(thing, ModuleType)):
+        return False
+    home = str(thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", ""))
+    return home.split(".")[0] == "vsecore" and not home.startswith("course")

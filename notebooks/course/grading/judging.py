@@ -1,0 +1,146 @@
+"""Judge an answer that lies in another process, by calling it there: no code of a learner runs here."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course.checks.borrowed import is_stub, names_in
+from course.checks.exercise import (
+    Exercise,
+    Judgement,
+    judge_by_trials,
+    not_answered,
+    refused,
+)
+from course.grading import values
+from course.grading.kernel import Filed
+
+
+def judge_filed(task: Exercise, filed: Filed) -> Judgement:
+    """Judge an answer that a learner's kernel has filed.
+
+    A number, text or tensor is read. A function is called in the kernel, as often as the trials call it. What
+    it returns is read as a plain value, and so are gradients, so the most that a learner's code can do about
+    its points is to return what a right answer would.
+    """
+
+    def function(number: int) -> Callable[..., Any]:
+        return Distant(filed.ask, number)
+
+    try:
+        answer = values.decode(filed.form, function)
+        if isinstance(answer, Distant):
+            return _of_function(task, answer, filed)
+    except Exception as error:  # whatever the form is
+        hint = f"{task.trials[0].hint} (Your answer could not be read: {error}.)"
+        return Judgement(task.title, 0, len(task.trials), hint)
+    return not_answered(task, answer) if is_stub(answer) else judge_by_trials(task, answer)
+
+
+def _of_function(task: Exercise, answer: Distant, filed: Filed) -> Judgement:
+    """Judge a function, and give the cells below a right one if it is not."""
+    refuses = f"{list(task.defined_above)!r}, {list(task.instead)!r}"
+    match filed.ask(f"own_work({answer.number}, {refuses})"):
+        case [True, str()]:
+            judgement = not_answered(task)
+        case [bool(), str(helper)] if helper:
+            judgement = refused(task, helper)
+        case _ if task.caller:
+            called = filed.ask(f"call_through({_source(task.caller)}, {answer.number})")
+            if not isinstance(called, int):
+                raise ValueError("it says what makes no sense")
+            judgement = judge_by_trials(task, Distant(filed.ask, called))
+        case _:
+            judgement = judge_by_trials(task, answer)
+    if task.reference and not judgement.passed:
+        with suppress(ConnectionError, TimeoutError, ValueError):
+            filed.ask(f"go_on_with({_source(task.reference)}, {answer.number})")
+    return judgement
+
+
+def _source(function: Callable[..., Any]) -> str:
+    """A function's code and what it uses of other modules, as the arguments of `inside.made_from`."""
+    imports = {}
+    for name in names_in(function.__code__):
+        used = function.__globals__.get(name)
+        if isinstance(used, ModuleType):
+            imports[name] = used.__name__
+        elif callable(used):
+            imports[name] = f"{used.__module__}:{used.__qualname__}"
+    return f"{inspect.getsource(function)!r}, {imports!r}"
+
+
+class Distant:
+    """A function in another process. It passes on gradients.
+
+    Once a call has taken too long, or the process is gone, no other call is tried.
+    """
+
+    def __init__(self, ask: Callable[[str], Any], number: int) -> None:
+        self._ask, self.number = ask, number
+        self._broken: Exception | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function on plain values, and return its result."""
+        inputs: list[Tensor] = []
+        form = values.write(values.encode(list(arguments), tensors=inputs))
+        outputs = 0
+
+        def joined(tensor: Tensor) -> Tensor:
+            nonlocal outputs
+            outputs += 1
+            return _Joined.apply(self._backward, outputs - 1, tensor, *inputs) if inputs else tensor
+
+        return values.decode(
+            self._asked(f"call({self.number}, {form!r})"), lambda other: Distant(self._ask, other), joined
+        )
+
+    def _backward(self, output: int, gradient: Tensor) -> list[Tensor | None]:
+        form = values.write(values.encode(gradient))
+        return list(values.decode(self._asked(f"backward({output}, {form!r})")))
+
+    def _asked(self, call: str) -> Any:
+        if self._broken:
+            raise self._broken
+        try:
+            said = self._ask(call)
+        except (ConnectionError, TimeoutError) as error:
+            self._broken = error
+            raise
+        match said:
+            case {"result": result}:
+                return result
+            case {"stopped": [str(name), str(why)]}:
+                raise _exception(name)(why)
+        raise ValueError("it says what makes no sense")
+
+
+def _exception(name: str) -> type[Exception]:
+    """Python's own exception of a name, or else one that only has the name."""
+    known = getattr(builtins, name, None)
+    if isinstance(known, type) and issubclass(known, Exception) and not issubclass(known, UnicodeError):
+        return known
+    return type(name, (Exception,), {})
+
+
+class _Joined(torch.autograd.Function):
+    """Joins the result of a call in another process to its inputs here."""
+
+    @staticmethod
+    def forward(
+        context: Any, backward: Callable[..., Any], output: int, result: Tensor, *inputs: Tensor
+    ) -> Tensor:
+        context.backward, context.output = backward, output
+        return result.clone()
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Any, ...]:
+        return None, None, None, *context.backward(context.output, gradient)

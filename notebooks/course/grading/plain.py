@@ -1,0 +1,201 @@
+"""Turn the book's Markdown (MyST) into the plain Markdown that every notebook program shows.
+
+The stored notebooks are also the pages of the book, so their text holds what only the book understands:
+exercises, boxes, and references to papers.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pybtex.database import Entry, parse_file
+from pybtex.richtext import Text
+
+from course.checks import EXERCISES
+from vsecore.paths import ROOT
+
+BOXES = (
+    "admonition",
+    "attention",
+    "caution",
+    "danger",
+    "error",
+    "hint",
+    "important",
+    "note",
+    "tip",
+    "warning",
+)
+
+_FENCE = re.compile(r"(?P<fence>`{3,}|~{3,}|:{3,})\s*(?:\{(?P<name>[\w:-]+)\})?(?P<argument>[^`]*)")
+_BOOK_PAGE = re.compile(r"\[([^\]]+)\]\(\.\./[\w/]+\.md(?:#[\w-]*)?\)")
+_ROLE = re.compile(r"(?<!`)\{(cite(?::[pt])?|ref|numref|eq|doc|term|math|prf:ref)\}`([^`]+)`")
+
+
+@dataclass(frozen=True)
+class Directive:
+    """A fenced block of a Markdown text: of MyST if it has a name, of code or nothing if not.
+
+    Attributes:
+        name: such as "admonition"; "" for a plain fence.
+        argument: what stands behind the name.
+        options: the `:name: value` lines at its beginning.
+        body: the lines between the fences, without the options.
+        source: the block as it was written.
+    """
+
+    name: str
+    argument: str
+    options: dict[str, str]
+    body: tuple[str, ...]
+    source: str
+
+
+def blocks(text: str) -> Iterator[str | Directive]:
+    """Split a Markdown text into stretches of text and fenced blocks, in order.
+
+    A fence that is never closed reaches to the end of the text, as in CommonMark.
+    """
+    lines = text.split("\n")
+    row = begun = 0  # begun: the first line that was not yet given
+    while row < len(lines):
+        opening = _FENCE.fullmatch(lines[row])
+        if opening is None:
+            row += 1
+            continue
+        if row > begun:
+            yield "\n".join(lines[begun:row])
+        last = row + 1
+        while last < len(lines) and not _closes(lines[last], opening["fence"]):
+            last += 1
+        yield _directive(opening, lines[row + 1 : last], "\n".join(lines[row : last + 1]))
+        row = begun = last + 1
+    if row > begun:
+        yield "\n".join(lines[begun:])
+
+
+def _directive(opening: re.Match[str], body: list[str], source: str) -> Directive:
+    options = {}
+    if opening["name"]:
+        while body and (option := re.fullmatch(r":([\w-]+):\s*(.*)", body[0])):
+            options[option[1]] = option[2]
+            body = body[1:]
+    name, argument = opening["name"] or "", opening["argument"].strip()
+    return Directive(name, argument, options, tuple(body), source)
+
+
+def _closes(line: str, fence: str) -> bool:
+    line = line.rstrip()
+    return len(line) >= len(fence) and set(line) == {fence[0]}
+
+
+def plain_markdown(text: str, cite: Callable[[str], str]) -> str:
+    """Say a text of the book in plain Markdown.
+
+    Args:
+        text: MyST, without solutions.
+        cite: turns the keys of a citation into words, such as `citations(...)`.
+
+    Returns:
+        The text in which exercises have a heading, boxes are quoted blocks, citations are what `cite` makes
+        of them and other references are words, those to the book's own pages too. What it does not know stays
+        as it is; a link to another notebook does, which JupyterLab opens.
+    """
+    made: list[str] = []
+    for block in blocks(text):
+        if isinstance(block, str):
+            said = _ROLE.sub(lambda role: _words(role[1], " ".join(role[2].split()), cite), block)
+            made.append(_BOOK_PAGE.sub(r"\1 of the book", said))
+        elif block.name == "exercise":
+            body = plain_markdown("\n".join(block.body), cite)
+            made += [*_exercise_heading(block), *([body] if body.strip() else [])]
+        elif block.name in BOXES:
+            title = block.argument if block.name == "admonition" else block.name.capitalize()
+            body = plain_markdown("\n".join(block.body), cite)
+            if "dropdown" in block.options.get("class", ""):
+                made.append(folded(title, body))
+            else:
+                made += [f"> {line}".rstrip() for line in f"**{title}**\n\n{body}".split("\n")]
+        else:
+            made.append(block.source)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(made)).strip("\n")
+
+
+def folded(title: str, body: str) -> str:
+    """Markdown that opens at a click on its title."""
+    return f"<details>\n<summary>{html.escape(title)}</summary>\n\n{body.strip()}\n\n</details>"
+
+
+def key_of_label(label: str) -> str:
+    """The key of an exercise by its label in the book: that of "ex-10-token" is "10.token"."""
+    return label.strip().removeprefix("ex-").replace("-", ".", 1)
+
+
+def facts_of(key: str) -> str:
+    """An exercise's key, what it asks for, how hard it is, its minutes and what it is worth, in a line."""
+    task = EXERCISES[key]
+    minutes, points = counted(task.minutes, "minute"), counted(len(task.trials), "point")
+    return f"*{key}: {task.kind}, {task.difficulty}; about {minutes}; {points}.*"
+
+
+def _exercise_heading(block: Directive) -> list[str]:
+    """The lines that head an exercise: its title and its facts."""
+    key = key_of_label(block.options.get("label", ""))
+    facts = [facts_of(key), ""] if key in EXERCISES else []
+    return [f"### Exercise: {block.argument}", "", *facts]
+
+
+def counted(count: int, noun: str) -> str:
+    """A count and what is counted: "1 remark", "2 remarks"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _words(role: str, content: str, cite: Callable[[str], str]) -> str:
+    """What a role says without the book: `{ref}`the title <label>`` is "the title"."""
+    if role.startswith("cite"):
+        return cite(content)
+    if role == "math":
+        return f"${content}$"
+    return re.sub(r"\s*<[^>]*>$", "", content)
+
+
+def citations(bibliography: Path = ROOT / "book" / "references.bib") -> Callable[[str], str]:
+    """Read a BibTeX file; return what turns keys into words: "(Chen et al., 2020; Yan, 2019)".
+
+    Each paper is a link to where it can be read, if the file says where. The returned function takes the keys
+    of one citation, parted by commas.
+
+    Raises:
+        ValueError: by that function, for a key that the file does not have.
+    """
+    entries = parse_file(str(bibliography), bib_format="bibtex").entries
+
+    def cite(keys: str) -> str:
+        said = []
+        for key in (part.strip() for part in keys.split(",")):
+            if key not in entries:
+                raise ValueError(f"{bibliography.name} has no entry {key!r}, which a notebook cites")
+            people = entries[key].persons.get("author") or entries[key].persons.get("editor") or []
+            who = _people([" ".join([*person.prelast_names, *person.last_names]) for person in people])
+            words = ", ".join(part for part in (who, entries[key].fields.get("year", "")) if part)
+            address = address_of(entries[key])
+            said.append(f"[{words}]({address})" if address else words)
+        return f"({'; '.join(said)})"
+
+    return cite
+
+
+def address_of(entry: Entry) -> str:
+    """Where a paper can be read: its URL, or by its DOI; "" if its entry has neither."""
+    doi = entry.fields.get("doi", "")
+    return str(entry.fields.get("url", "")) or (f"https://doi.org/{doi}" if doi else "")
+
+
+def _people(names: list[str]) -> str:
+    """Family names as a citation gives them, with LaTeX's accents and braces undone."""
+    said = [str(Text.from_latex(name)) for name in names]
+    return f"{said[0]} et al." if len(said) > 2 else " and ".join(said)

@@ -1,0 +1,170 @@
+"""Mark each learner in a process of its own, so that nobody's code ends the grading of others."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import nbformat
+
+from course.grading.marks import HandedIn, NotebookMarks, run_and_mark
+from course.grading.parts import in_quotes
+from course.grading.processes import end_with_parent
+from course.grading.room import COURSE
+from vsecore.data.files import read_json, write_atomically
+from vsecore.data.splits import FeatureKind
+from vsecore.scenes.build import NETWORK_OF
+
+MARKS = "marks.json"
+SLACK = 900  # seconds beyond a learner's own limits, for kernels to come up
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be done for a learner.
+
+    Attributes:
+        learner: what the learner is called while it is done.
+        place: the folder of reports.
+        notebooks: what was handed in.
+        tier: the tier that the notebooks are run at.
+        seconds: the limit for each.
+        wanted: the numbers of the notebooks that count; none: all.
+    """
+
+    learner: str
+    place: Path
+    notebooks: tuple[HandedIn, ...]
+    tier: str
+    seconds: float
+    wanted: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Changes with what was handed in, how it is run, and how it is judged."""
+        folders = [COURSE / name for name in ("checks", "grading")]
+        grader = [path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))]
+        handed_in = [(one.name, one.digest) for one in self.notebooks]
+        content = [self.tier, self.seconds, self.wanted, grader, handed_in]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+    @property
+    def features(self) -> set[FeatureKind] | None:
+        """The kinds of features that its code names; None if no notebook begins as the course's own do."""
+        sources = [cell.source for one in self.notebooks if one.notebook for cell in one.notebook.cells]
+        if not any("course.begin(" in source for source in sources):
+            return None
+        return {kind for kind in NETWORK_OF if any(in_quotes(kind, source) for source in sources)}
+
+
+@dataclass(frozen=True)
+class Marked:
+    """What became of it, kept in `marks.json`.
+
+    Attributes:
+        digest: of the work.
+        date: year-month-day.
+        notebooks: how each file went.
+    """
+
+    digest: str
+    date: str
+    notebooks: tuple[NotebookMarks, ...]
+
+
+def known(work: Work) -> Marked | None:
+    """What an earlier run has found, if nothing has changed since then."""
+    try:
+        stored: Marked = read_json(work.place / MARKS, Marked)
+    except (ValueError, OSError):
+        return None
+    return stored if stored.digest == work.digest else None
+
+
+def mark_all(works: Sequence[Work], jobs: int, done: Callable[[Work, Marked], None]) -> None:
+    """Do all work. What is done is kept at once, so that a stopped run can go on later.
+
+    A process that does not end well is tried once more, alone: another's code may have ended it.
+
+    Args:
+        works: the learners' work.
+        jobs: how many learners at a time.
+        done: called when a learner is done.
+    """
+    for work in _tried(_tried(works, jobs, done), 1, done):
+        remark = "Not marked: the process that marked it was ended twice, or did not end. Read the code."
+        lost = tuple(NotebookMarks(one.name, 0.0, (), (remark,)) for one in work.notebooks)
+        done(work, _keep(work, lost))
+
+
+def _tried(works: Sequence[Work], jobs: int, done: Callable[[Work, Marked], None]) -> list[Work]:
+    """Do work, and return what did not succeed."""
+    waiting, failed = list(works), []
+    running: dict[BaseProcess, tuple[Work, float]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                limit = SLACK + 2 * waiting[0].seconds * len(waiting[0].notebooks)
+                process = _CONTEXT.Process(target=_mark, args=(waiting[0],))
+                process.start()
+                running[process] = waiting.pop(0), time.monotonic() + limit
+            wait([process.sentinel for process in running], timeout=1)
+            for process, (work, until) in list(running.items()):
+                if process.is_alive() and time.monotonic() < until:
+                    continue
+                process.kill()
+                process.join()
+                del running[process]
+                if marked := known(work):
+                    done(work, marked)
+                else:
+                    failed.append(work)
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.join(3)
+    return failed
+
+
+def _mark(work: Work) -> None:
+    """Mark a learner's notebooks, and keep the marks and the executed copies in the place of the reports."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one says when to stop
+    signal.signal(signal.SIGTERM, _stop)
+    end_with_parent()
+    marked = []
+    for one in work.notebooks:
+        marked.append(run_and_mark(one, work.tier, work.seconds, work.wanted))
+        if one.notebook is not None and marked[-1].marks:
+            with write_atomically(work.place / "executed" / one.name, "w") as file:
+                nbformat.write(one.notebook, file)
+    _keep(work, tuple(marked))
+
+
+def _keep(work: Work, notebooks: tuple[NotebookMarks, ...]) -> Marked:
+    marked = Marked(work.digest, datetime.now(UTC).date().isoformat(), notebooks)
+    with write_atomically(work.place / MARKS, "w") as file:
+        json.dump(asdict(marked), file, indent=1)
+    return marked
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+# Processes that are forked from one that has imported PyTorch begin at once.
+_CONTEXT: Any = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
+if sys.platform != "win32":
+    _CONTEXT.set_forkserver_preload([__name__])

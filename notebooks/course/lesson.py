@@ -1,0 +1,298 @@
+"""What every notebook's first cell calls.
+
+A notebook has one source and three tiers. `begin` checks its four parameters and turns them into a `Lesson`,
+which picks each tier's sizes, opens the data, trains, and asserts what the text says of the results.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import numpy as np
+import psutil
+import torch
+
+from course.attention import Seen
+from course.datasets import DATASETS, open_dataset, picture_files, read_pixels
+from course.meanings import why_unread
+from vsecore import records, scenes, threads
+from vsecore.data.files import cache_folder, locked
+from vsecore.data.karpathy import find_annotations
+from vsecore.data.splits import Dataset, FeatureKind, Split
+from vsecore.paths import results
+from vsecore.recipes import Recipe
+from vsecore.scenes.build import SIZES, boxes_of
+from vsecore.scenes.facts import SIDE
+from vsecore.scenes.networks import NETWORKS, weights_file
+from vsecore.training import RESULTS_VERSION, Run, fit
+
+Tier = Literal["smoke", "lesson", "full"]
+TIERS: tuple[Tier, ...] = ("smoke", "lesson", "full")
+SMOKE_SIZES = {"train": 600, "dev": 100, "test": 200}
+LESSON_RECORDS = results() / "lesson"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One notebook's checked parameters. Made by `begin`.
+
+    Attributes:
+        tier: "smoke" (seconds, to see that all runs), "lesson" (2 CPU cores, the default) or "full" (GPUs).
+        data: "scenes" or a photograph collection, one of `course.datasets.DATASETS`.
+        data_root: the collection's folder; None for scenes.
+        seed: seeds everything that is random.
+    """
+
+    tier: Tier
+    data: str
+    data_root: Path | None
+    seed: int
+
+    def pick(self, *, smoke: T, lesson: T, full: T) -> T:
+        """Return this tier's value."""
+        return {"smoke": smoke, "lesson": lesson, "full": full}[self.tier]
+
+    def finding(self, statement: str, holds: bool) -> None:
+        """Assert what the text says of numbers that come out of a training.
+
+        Such numbers differ between processors, so a cell shows them without comparing them with a stored
+        run, and asserts what does not differ: an order, a sign, a factor. Elsewhere than at tier lesson, on
+        the scenes and from seed 0 nothing is promised, and a finding that fails is only told.
+
+        Args:
+            statement: the finding in words.
+            holds: whether this run agrees.
+
+        Raises:
+            AssertionError: it does not, though the text is about this very run.
+        """
+        if holds:
+            return
+        if (self.tier, self.data, self.seed) == ("lesson", "scenes", 0):
+            raise AssertionError(f"the text says: {statement}. In this run it is not so")
+        print(f"The text says: {statement}. In this run it is not so.")
+
+    def dataset(self, features: FeatureKind = "grid") -> Dataset:
+        """Open the data at this tier's size.
+
+        Scenes have 600/100/200 pictures at tier smoke and 4000/500/1000 otherwise. Photographs come whole,
+        but at tier smoke only the first 600/100/200 pictures of the splits are used.
+        """
+        sizes = SMOKE_SIZES if self.tier == "smoke" else None
+        return open_dataset(self.data, self.data_root, features=features, sizes=sizes)
+
+    def test_split(self, features: FeatureKind = "grid") -> Split:
+        """Open the test split alone: of the scenes, that saves drawing what is trained on."""
+        if self.data != "scenes":
+            return self.dataset(features).test
+        count = SMOKE_SIZES["test"] if self.tier == "smoke" else SIZES["test"]
+        return scenes.load(train=1, dev=1, test=count, features=features).test
+
+    def pictures(self, split: str, rows: Sequence[int]) -> list[np.ndarray]:
+        """Return pictures of a split to look at, each uint8 (height, width, 3)."""
+        if self.data == "scenes":
+            made = scenes.pictures(split, self._count(split))
+            return [scenes.draw(made[row].scene, size=224) for row in rows]
+        assert self.data_root is not None  # begin checked it
+        files = picture_files(self.data_root, split)
+        return read_pixels([files[row] for row in rows])
+
+    def seen(self, dataset: Dataset, split: str, row: int) -> Seen:
+        """Return one picture for people and for a model, as `plots.attend` takes it.
+
+        Args:
+            dataset: what `dataset` gave; its features decide whether the picture has cells or boxes.
+            split: "train", "dev" or "test".
+            row: which of the split's pictures.
+
+        Raises:
+            ValueError: regions of photographs, whose boxes are not kept, or a row that there is not.
+        """
+        boxes = None
+        if dataset.feature_kind == "region":
+            if self.data != "scenes":
+                raise ValueError(f"dataset has regions of {self.data}: their boxes are not kept")
+            boxes = boxes_of(scenes.pictures(split, self._count(split))[row].scene) / SIDE
+        return Seen.of_row(getattr(dataset, split), row, self.pictures(split, [row])[0], boxes)
+
+    def true_of(
+        self, sentence: str, split: str, rows: Sequence[int] | None = None
+    ) -> tuple[list[bool] | None, str]:
+        """Judge which pictures a learner's own sentence is true of.
+
+        Args:
+            sentence: in the world's words.
+            split: whose pictures.
+            rows: which of them; None: all.
+
+        Returns:
+            A judgement for each row and an empty remark; or None and why it cannot be judged: the pictures
+            are photographs, or the world's grammar cannot read the sentence.
+        """
+        if self.data != "scenes":
+            return None, ""
+        try:
+            form = scenes.parse(sentence)
+        except ValueError as unread:
+            return None, f"\n(not judged: {why_unread(str(unread), sentence)})"
+        made = scenes.pictures(split, self._count(split))
+        chosen = made if rows is None else [made[row] for row in rows]
+        return [scenes.holds(form, picture.scene) for picture in chosen], ""
+
+    def relevance(self, split: str) -> np.ndarray | None:
+        """Return which caption is true of which picture, bool (Nc, Ni); None for photographs."""
+        if self.data != "scenes":
+            return None
+        made = scenes.pictures(split, self._count(split))
+        captions = [caption for picture in made for caption in picture.captions]
+        return scenes.relevance(captions, [picture.scene for picture in made])
+
+    def trained(self, recipe: Recipe, dataset: Dataset) -> Run:
+        """Train a recipe once; later it comes from the cache, as long as nothing about it changes.
+
+        If another notebook is already training it, this one waits for the result.
+        """
+        key = f"{recipe.hash()}-{dataset.fingerprint()[:12]}-{RESULTS_VERSION}-{self.seed}"
+        folder = cache_folder("runs", key)
+        with locked(folder, "is training in"):  # around the lock of `fit`, which refuses to wait
+            return fit(recipe, dataset, folder=folder / "run", resume=True, seed=self.seed)
+
+    def _count(self, split: str) -> int | None:
+        return SMOKE_SIZES[split] if self.tier == "smoke" else None
+
+
+def begin(tier: str = "lesson", data: str = "scenes", data_root: str = "", seed: int = 0) -> Lesson:
+    """Check a notebook's parameters and make its run repeatable.
+
+    Args:
+        tier: one of `TIERS`.
+        data: one of `course.datasets.DATASETS`.
+        data_root: the folder of a photograph collection (its pictures and captions, or extracted features).
+        seed: a whole number >= 0; torch's generator is seeded with it.
+
+    Raises:
+        ValueError: a parameter has an invalid value.
+        FileNotFoundError: `data_root` is not a folder, or holds no collection.
+    """
+    if tier not in TIERS:
+        raise ValueError(f"tier is {tier!r}; it must be one of {', '.join(TIERS)}")
+    if data not in DATASETS:
+        raise ValueError(f"data is {data!r}; it must be one of {', '.join(DATASETS)}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed is {seed!r}; it must be a whole number, 0 or more and less than 2 to the 63")
+    if not isinstance(data_root, str):
+        raise ValueError(f"data_root is {data_root!r}; it must be the name of a folder, or empty")
+    if data == "scenes":
+        if data_root:
+            raise ValueError(
+                f"data_root is {data_root!r}, but the scenes are generated and have no folder; leave it empty"
+            )
+        root = None
+    else:
+        if not data_root:
+            raise ValueError(
+                f"data is {data!r}, so data_root must name the folder with its pictures and captions"
+            )
+        root = Path(data_root).expanduser()
+        if not root.is_dir():
+            raise FileNotFoundError(
+                f"data_root is {data_root!r}, and there is no such folder; name the folder of {data}"
+            )
+        if not (root / "train_ims.npy").exists():
+            find_annotations(root)
+    if tier != "full" and threads.COUNT not in os.environ:  # this kernel was started by hand
+        torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    return Lesson(tier, data, root, seed)
+
+
+def numbers(measured: Mapping[str, float]) -> None:
+    """Print numbers below each other, each with its name and one decimal."""
+    width = max(map(len, measured))
+    print("\n".join(f"{name:<{width}}  {value:10.1f}" for name, value in measured.items()))
+
+
+def published(*systems: str, data: str = "") -> str:
+    """Return what papers report about some systems, as a Markdown table made from `assets/published.json`.
+
+    A recall that was not found is a dash. The rsum is added up from the recalls; where some are missing, it
+    is the printed one.
+
+    Args:
+        systems: their names.
+        data: only rows whose data begins with this, such as "coco".
+
+    Raises:
+        ValueError: a system is unknown.
+    """
+    entries = records.published()
+    known = {entry.system for entry in entries}
+    if unknown := set(systems) - known:
+        raise ValueError(
+            f"nothing published is known about {min(unknown)!r}; there are {', '.join(sorted(known))}"
+        )
+    heads = ["system", "backbone", "models", "pre-training pairs", "data"]
+    heads += ["picture to text", "text to picture", "rsum", "source", "read in"]
+    lines = [f"| {' | '.join(heads)} |", f"| {' | '.join(['---'] * len(heads))} |"]
+    for entry in entries:
+        if entry.system not in systems or not entry.data.startswith(data) or entry.rsum is None:
+            continue
+        shown = [f"{entry.metrics[name]:.1f}" if name in entry.metrics else "–" for name in records.RECALLS]
+        cells = [
+            entry.system,
+            entry.backbone,
+            str(entry.models),
+            entry.pairs_before,
+            entry.data,
+            " / ".join(shown[:3]),
+            " / ".join(shown[3:]),
+            f"{entry.rsum:.1f}",
+            entry.source,
+            entry.read_in + (f"; misprint: {entry.misprint}" if entry.misprint else ""),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def check_machine(least_gigabytes: float = 6.0) -> None:
+    """Check what the course needs and print a line for each thing, with what to do if it is missing."""
+    memory = psutil.virtual_memory().total / 2**30
+    room = shutil.disk_usage(cache_folder()).free / 2**30
+    lines = {
+        "Python 3.11 or newer": (
+            sys.version_info >= (3, 11),
+            "rebuild the environment with a newer Python",
+        ),
+        "PyTorch 2.11 or newer": (
+            _version(torch.__version__) >= (2, 11),
+            "install what requirements.lock names",
+        ),
+        "memory": (
+            memory >= least_gigabytes,
+            f"{memory:.0f} GB found; close other programs, or use tier smoke",
+        ),
+        "room for the cache": (
+            room >= 2,
+            f"{room:.1f} GB free; VSECORE_CACHE can name a folder on another disk",
+        ),
+        "networks of the world": (
+            all(weights_file(name).is_file() for name in NETWORKS),
+            "run: vse scenes pretrain scenes-cnn, and scenes-vit",
+        ),
+    }
+    for name, (present, remedy) in lines.items():
+        print(f"✓ {name}" if present else f"✗ {name}: {remedy}")
+    if all(present for present, _ in lines.values()):
+        print("This machine is ready.")
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, minor, *_ = text.split(".")
+    return int(major), int(minor)

@@ -1,0 +1,114 @@
+"""The systems of the course in one picture: which part each takes at each stage, read from its recipe."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from course.plots import COLOURS
+from vsecore.experiments import get_experiment
+from vsecore.recipes import Part, Recipe, get
+
+SYSTEMS: dict[str, tuple[str, str]] = {
+    "VSE++": ("cross_attention", "VSE++"),
+    "SCAN": ("cross_attention", "SCAN t2i"),
+    "VSRN": ("cross_attention", "VSRN"),
+    "PVSE": ("set_similarities", "PVSE"),
+    "BFAN": ("cross_attention", "BFAN prob"),
+    "thesis": ("relational_losses", "pooling"),
+    "TERN": ("cross_attention", "TERN"),
+    "AOQ": ("offline_losses", "VSRN + AdapOffQuin"),
+    "PCME": ("set_similarities", "PCME"),
+    "VSE∞": ("2ad_systems", "VSE∞"),
+    "2AD": ("2ad_systems", "VSE+2AD"),
+    "DivE": ("set_similarities", "DivE"),
+    "LTD": ("latent_targets", "BL + LTD, constraint"),
+}
+"""Each system as one arm of an experiment, in the order of their years."""
+STAGES = ("encode", "pool", "compare", "learn")
+
+
+def recipe_of(system: str) -> Recipe:
+    """Return the recipe of one of `SYSTEMS`, at full size and on regions."""
+    experiment, arm = SYSTEMS[system]
+    (candidates,) = get_experiment(experiment).systems(arm, "region")
+    return get(candidates.recipes[0])
+
+
+def choices(recipe: Recipe) -> dict[str, str]:
+    """Say which parts a recipe takes at each stage, by the names that its own fields have.
+
+    The first line of "encode" is about pictures, the second about captions. So it is of "pool" if the two
+    differ.
+    """
+    encoders = (
+        (recipe.image.encoder, recipe.image.reasoner, recipe.shared),
+        (recipe.text.encoder, recipe.text.reasoner, recipe.shared),
+    )
+    pools = ["none" if pool is None else _told(pool) for pool in (recipe.image.pool, recipe.text.pool)]
+    losses = " + ".join(
+        ("" if part.weight == 1 else f"{part.weight:g} ") + _told(part) for part in recipe.losses
+    )
+    return {
+        "encode": "\n".join(", ".join(_told(part) for part in tower if part) for tower in encoders),
+        "pool": "\n".join(dict.fromkeys(pools)),
+        "compare": _told(recipe.similarity),
+        "learn": losses + (", in two rounds" if recipe.first_round else ""),
+    }
+
+
+def _told(part: Part) -> str:
+    layers = f"{part.options['layers']}-layer " if "layers" in part.options else ""
+    return layers + part.name.replace("_", " ")
+
+
+def picture(recipes: Mapping[str, Recipe]) -> Figure:
+    """Draw systems as rows and stages as columns; what differs from the first row is coloured.
+
+    Args:
+        recipes: by the name of the system, at least one.
+    """
+    rows = {name: choices(recipe) for name, recipe in recipes.items()}
+    first = next(iter(rows.values()))
+    widths = (0.85, 3.1, 1.15, 1.5, 2.7)
+    starts = [sum(widths[:place]) for place in range(len(widths))]
+    figure, axes = plt.subplots(figsize=(9.2, 0.9 + 0.48 * len(rows)))
+    for place, (name, row) in enumerate(rows.items()):
+        axes.text(starts[0], place, name, va="center", weight="bold", fontsize=9)
+        for stage, start, width in zip(STAGES, starts[1:], widths[1:], strict=True):
+            new = row[stage] != first[stage]
+            colour = COLOURS[STAGES.index(stage)] if new else "0.8"
+            box = plt.Rectangle((start, place - 0.44), width - 0.08, 0.88, fc=colour, alpha=0.22, lw=0)
+            axes.add_patch(box)
+            lines = row[stage] if "\n" in row[stage] else textwrap.fill(row[stage], round(15 * width))
+            axes.text(
+                start + 0.06,
+                place,
+                lines,
+                va="center",
+                fontsize=8,
+                linespacing=1.05,
+                color="black" if new else "0.35",
+            )
+    for stage, start in zip(STAGES, starts[1:], strict=True):
+        axes.text(start, -0.75, stage, weight="bold")
+    axes.set(xlim=(0, sum(widths)), ylim=(len(rows) - 0.5, -1.1))
+    axes.axis("off")
+    return figure
+
+
+def words_for(recipes: Mapping[str, Recipe]) -> str:
+    """Say what `picture` shows, for a reader who cannot see it: where each system leaves the first."""
+    rows = {name: choices(recipe) for name, recipe in recipes.items()}
+    (base, first), *others = rows.items()
+    told = (
+        f"{name}: {', '.join(stage for stage in STAGES if row[stage] != first[stage]) or 'nothing'}"
+        for name, row in others
+    )
+    return (
+        f"A row for each system, with its parts to encode, pool, compare and learn. Coloured is what differs "
+        f"from {base}. {'; '.join(told)}."
+    )
