@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -320,16 +321,16 @@ def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(
     said = run(*command, "--arm", "all", "--arm", "without AdOpt")
     for seed in (0, 1):
         assert f"all, seed {seed}: rsum" in said and f"without AdOpt, seed {seed}: rsum" in said
-    assert "| all | 426.9 | 1 |" in said and "| without AdOpt | 417.9 | 2 |" in said
+    assert re.search(r"\| all \| 2 \| [\d.]+ ± [\d.]+ \|.*\| 426.9 \|", said) and "| 417.9 |" in said
     again = run(*command, "--arm", "all", "--arm", "without AdOpt")
-    assert ": rsum" not in again and "recorded already" in again and "| all | 426.9 | 1 |" in again
+    assert ": rsum" not in again and "recorded already" in again and "| 426.9 |" in again
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("".join(f"{word} {'0.5 ' * 7}0.1\n" for word in ("caption", "picture", "the", "of")))
     other = ["--record", tmp_path / "other", "--seeds", 1, "--arm", "all", "--vectors", vectors]
     other += ["--scale", "lesson"]
     said = run("experiment", "2ad_parts", "--data", features, *other, *SMALL, "--set", "training.epochs=2")
-    assert "all, seed 0: rsum" in said and "|" not in said  # of other settings there is no table
-    (record,) = (json.loads(path.read_text()) for path in (tmp_path / "other").glob("2ad*"))
+    assert "all, seed 0: rsum" in said and "| all | 1 |" in said and "426.9" not in said  # another system
+    (record,) = (json.loads(path.read_text()) for path in (tmp_path / "other").glob("2ad*.json"))
     assert record["data"]["vectors"] and record["config"]["training"]["epochs"] == 2
 
 

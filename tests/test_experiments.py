@@ -3,6 +3,7 @@
 import math
 import statistics
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from vsecore.experiments import (
     table,
     tuning,
 )
+from vsecore.experiments.comparison import Comparison
 from vsecore.experiments.experiment import title_of
 from vsecore.experiments.gates import FIRST_PLACE
 from vsecore.experiments.ledger import printed_difference, printed_sums
@@ -422,14 +424,8 @@ def test_what_is_unknown_is_answered_with_what_there_is(tmp_path):
     for reads in (measured, table):
         with pytest.raises(ValueError, match="experiment '2ad_poolings' is unknown"):
             reads("2ad_poolings", "small")
-        with pytest.raises(ValueError, match=r"no scale is known for data 'large': there are scenes, "):
-            reads("2ad_pooling", "large")
     with pytest.raises(ValueError, match=r"training\.learning_rate is set, but the scale 'fair' chooses it"):
         run("2ad_pooling", small_data, settings=SMALL, folder=tmp_path)
-    data = small_data()
-    large = Dataset("large", data.train, data.dev, data.test, "grid")
-    with pytest.raises(ValueError, match="no scale is known for data 'large'"):
-        in_a_lesson("2ad_pooling", lambda kind: large, folder=tmp_path)
 
 
 @pytest.fixture
@@ -558,7 +554,7 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
 
 def test_records_of_different_data_are_not_set_side_by_side(tmp_path):
     for arm, seed in (("AdPool", 0), ("mean", 1)):
-        entries = run(
+        (entries,) = run(
             "2ad_pooling",
             lambda kind, s=seed: small_data(kind, s),
             seeds=[0],
@@ -566,7 +562,7 @@ def test_records_of_different_data_are_not_set_side_by_side(tmp_path):
             scale="lesson",
             folder=tmp_path,
             tell=silent,
-        )
+        ).values()
         assert [entry.seed for entry in entries] == [0]
         found = studied("2ad_pooling", "small", scale="lesson", folder=tmp_path, beside=entries)
         assert list(found) == [arm]
@@ -622,7 +618,7 @@ def test_the_best_of_several_is_the_one_that_does_best_on_dev(tmp_path, monkeypa
     for path in some[1:]:
         path.unlink()
     assert "simple, chosen on dev" not in measured("2ad_pooling", "small", folder=folder), "one is not tried"
-    with pytest.raises(ValueError, match="only the scale 'fair' chooses it"):
+    with pytest.raises(ValueError, match="chosen on dev"):
         in_a_lesson("2ad_pooling", small_data, arms=["simple, chosen on dev"], folder=tmp_path)
 
 
@@ -651,3 +647,31 @@ def test_on_the_scenes_the_truth_counts_and_the_oracle_is_recorded_too(tmp_path,
     assert on_truth(truth.T.float(), small_data().test, "small") == {}
     other = replace(data.test, captions=list(reversed(data.test.captions)))
     assert on_truth(truth.T.float(), other, "scenes") == {}
+
+
+# ---------------------------------------------------------------- on anybody's data
+
+
+def test_at_the_papers_scale_recipes_are_as_they_are_and_any_data_will_do(tmp_path, monkeypatch, trainings):
+    data, said = small_data(), []
+    anybodys = Dataset("coco", data.train, data.dev, data.test, "grid")
+    arms = {"one": Arm(), "best": Arm(best_of=("+mean", "+gpo")), "region": Arm(members=(Member("region"),))}
+    monkeypatch.setitem(EXPERIMENTS, "own", Experiment("?", "nobody", "2ad_{features}_gru", arms))
+    monkeypatch.setattr(running, "plan", lambda *given, **options: SimpleNamespace(seconds=60.0))
+    settings = SMALL | {"training.epochs": 1}
+    options = {"scale": "paper", "settings": settings, "folder": tmp_path, "tell": said.append}
+    assert run("own", lambda kind: anybodys, seeds=[0, 1], dry_run=True, **options) == {} and not trainings
+    assert said[0].startswith("one: 2 trainings, 2.0 minutes") and not list(tmp_path.iterdir())
+    found = run("own", lambda kind: anybodys, seeds=[0, 1], **options)
+    assert list(found) == ["one", "best"], "the data have no regions"
+    assert [name for name, *_ in trainings][:2] == ["2ad_grid_gru+mean", "2ad_grid_gru+gpo"], "tried on dev"
+    assert all(entry.data["name"] == "coco" for entries in found.values() for entry in entries)
+
+    comparison = Comparison.of(found, {"one": 400.0}, "COCO 5K")
+    sums = {row.name: row.rsum for row in comparison.rows}
+    assert sums == {arm: statistics.mean(entry.metrics["rsum"] for entry in found[arm]) for arm in found}
+    assert list(sums.values()) == sorted(sums.values(), reverse=True)
+    markdown, csv, drawn = (path.read_text() for path in comparison.write(tmp_path, "own"))
+    assert "rsum in the paper, COCO 5K" in markdown and "| 400.0 |" in markdown
+    assert len(csv.splitlines()) == 1 + 2 * 2 and "<svg" in drawn
+    assert found["one"][0].metrics["parameters"] > found["one"][0].config["dim"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,6 +19,9 @@ from vsecore.cli.options import (
     read_settings,
     spoken,
 )
+
+if TYPE_CHECKING:
+    from vsecore.data.splits import Dataset, FeatureKind
 
 
 def baselines(
@@ -75,25 +79,43 @@ def experiment(
     name: Annotated[
         str, typer.Argument(help="An experiment's name; an unknown one lists them all.", show_default=False)
     ] = "",
-    data: DataOption = "scenes",
-    features: Annotated[
-        Literal["grid", "region", "patch"] | None,
-        typer.Option(help="What an element is. [default: what the experiment is about]"),
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            help="As for vse train. Repeatable: arms may read several kinds of features. [default: scenes]",
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each arm, from the seeds 0, 1, ...")] = 5,
+    features: Annotated[
+        Literal["grid", "region", "patch", "pixels"] | None,
+        typer.Option(help="What an element is. [default: what the experiment is about, or the data hold]"),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Runs of each arm, from the seeds 0, 1, ... [default: 5, and 1 at the paper's scale]"
+        ),
+    ] = None,
     scale: Annotated[
-        Literal["fair", "lesson"], typer.Option(help="Each tuned and trained to the end, or in minutes.")
-    ] = "fair",
+        Literal["paper", "fair", "lesson"] | None,
+        typer.Option(
+            help="As the paper trained; or each tuned and trained to the end at one width; or in minutes. "
+            "[default: fair on scenes, paper elsewhere]"
+        ),
+    ] = None,
     arms: Annotated[
         list[str] | None, typer.Option("--arm", help="Only this arm. Repeatable. [default: all]")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A field of all arms, in place of the scale's own. Repeatable."),
+        typer.Option("--set", help="A field of all arms, over the scale's own. Repeatable."),
     ] = None,
     vectors: VectorsOption = None,
     record: Annotated[
-        Path | None, typer.Option("--record", help="The folder of records. [default: the repository's]")
+        Path | None,
+        typer.Option(
+            "--record", help="The folder of records. [default: the repository's for scenes, else experiments]"
+        ),
     ] = None,
     missing: Annotated[
         bool, typer.Option("--missing", help="In place of a name: train what the claims still lack.")
@@ -103,7 +125,8 @@ def experiment(
         typer.Option("--claim", help="Only a work's claims, or that with this statement. Repeatable."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what the claims lack, on scenes and Flickr8k.")
+        bool,
+        typer.Option("--dry-run", help="Only say what would be trained, and how long it takes here."),
     ] = False,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Arms at once, each on one core. [default: all cores]")
@@ -112,30 +135,59 @@ def experiment(
     """Train the arms of an experiment that are not recorded yet; print all beside the paper's numbers."""
     from vsecore import experiments
     from vsecore.data.word_vectors import load_vectors
+    from vsecore.experiments.comparison import Comparison
+    from vsecore.experiments.ledger import printed_rows
 
-    folder = record or experiments.RESULTS
+    on_scenes = not data or data[0] in experiments.WORLDS
+    folder = record or (experiments.RESULTS if on_scenes or missing else Path("experiments"))
     check_writable("--record", folder)
-    if missing or dry_run:
-        _missing(data, folder, chosen or [], dry_run, jobs or os.cpu_count() or 1)
+    if missing or (dry_run and not name):
+        _missing(data[0] if data else "scenes", folder, chosen or [], dry_run, jobs or os.cpu_count() or 1)
         return
-    data = experiments.get_experiment(name).data_named(data)
+    compared = experiments.get_experiment(name)
+    scale = scale or ("fair" if on_scenes else "paper")
+    open_data = _opener([compared.data_named(one) for one in data or ["scenes"]], compared.recipe)
     found = experiments.run(
         name,
-        lambda kind: open_dataset(data, kind),
+        open_data,
         features=features,
-        seeds=range(seeds),
+        seeds=range(seeds or (1 if scale == "paper" else 5)),
         arms=arms or (),
         scale=scale,
         settings=read_settings(settings) if settings else None,
         vectors=None if vectors is None else lambda tokenizer: load_vectors(vectors, tokenizer)[0],
         folder=folder,
         tell=typer.echo,
+        dry_run=dry_run,
     )
+    if dry_run:
+        return
+    dataset = open_data(features or compared.features)
+    paper = ({}, "") if settings else printed_rows(compared, dataset.name, len(dataset.test))
+    comparison = Comparison.of(found, *paper)
+    typer.echo(comparison.markdown())
     if settings:
-        typer.echo(f"records: {folder} (no table: with --set the arms are not those of the paper's table)")
-    else:
-        named = open_dataset(data, features or experiments.get_experiment(name).features).name
-        typer.echo(experiments.table(name, experiments.collection_of(named), features, scale, folder, found))
+        typer.echo("without the paper's numbers: with --set these are not its systems")
+    if not on_scenes:
+        typer.echo(f"written: {', '.join(map(str, comparison.write(folder, name)))}")
+
+
+def _opener(named: list[str], recipe: str) -> Callable[[FeatureKind], Dataset]:
+    """Return what opens the data that hold features of a kind, or if none do the first.
+
+    Args:
+        named: worlds of scenes, which have all kinds, or folders.
+        recipe: the experiment's; if it reads pixels, it says how photographs are cut.
+    """
+
+    def opened(kind: FeatureKind) -> Dataset:
+        from vsecore.recipes import get
+
+        view = get(recipe.format(features=kind)).view() if kind == "pixels" else None
+        every = [open_dataset(one, kind, view) for one in named]
+        return next((one for one in every if one.feature_kind == kind), every[0])
+
+    return opened
 
 
 def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool, jobs: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,7 +56,8 @@ class Candidates:
         """Return the changes to its recipes, from those that all systems of the experiment share."""
         if self.times_as_wide == 1:
             return shared
-        return {**shared, "dim": self.times_as_wide * shared["dim"]}
+        dim = int(shared.get("dim", get(self.recipes[0]).dim))
+        return {**shared, "dim": self.times_as_wide * dim}
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,19 @@ class Experiment:
         """
         return self.world if data in WORLDS else data
 
-    def trains_on(self, arm: str, data: str) -> bool:
+    def trains_on(self, arm: str, data: str, kinds: Collection[FeatureKind] = ()) -> bool:
         """Whether an arm can be trained on some data: they must have its features, and the truth if it asks.
 
         One that leaves out true negatives must know them.
+
+        Args:
+            arm: the arm's name.
+            data: the name of the data.
+            kinds: the kinds of features that they have; none: see `ONE_KIND`, and all where it names none.
         """
-        chosen, kind = self.arms[arm], ONE_KIND.get(data)
-        has_features = kind is None or all(member.features == kind for member in chosen.members)
+        kinds = kinds or {kind for name, kind in ONE_KIND.items() if name == data}
+        chosen = self.arms[arm]
+        has_features = not kinds or all(member.features in kinds for member in chosen.members)
         return has_features and (not chosen.only_false or data in WORLDS)
 
     def features_on(self, data: str) -> FeatureKind:

@@ -176,6 +176,21 @@ def table(
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
+def printed_rows(experiment: Experiment, data: str, pictures: int) -> tuple[dict[str, float], str]:
+    """Return the rsum that papers print for each arm, and the test pictures that it is of.
+
+    Args:
+        experiment: whose arms.
+        data: the name of our data. If papers print arms on as many test pictures of the same, these are
+            taken, and else those with the most arms; see `printed_sums`.
+        pictures: how many test pictures our data have.
+    """
+    sums = _printed_by_data({arm: entry.published for arm, entry in experiment.arms.items()}, "both ways")
+    same = f"{data}, {pictures:,} test pictures"
+    chosen = same if same in sums else _fullest(sums) if sums else same
+    return sums.get(chosen, {}), _TEST_PICTURES[chosen] if chosen in sums else ""
+
+
 def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str, float]:
     """Return the rsum that papers print for each arm, all on the same test pictures; or add up the recalls.
 

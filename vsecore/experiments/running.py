@@ -8,7 +8,7 @@ import json
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -27,7 +27,15 @@ from vsecore.evaluation import cross_retrieval_ranks, ensemble, evaluate
 from vsecore.experiments import constraint, tuning
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.constraint import CONTRAST, asked_of
-from vsecore.experiments.experiment import Candidates, Experiment, Member, Mined, PlannedTraining, title_of
+from vsecore.experiments.experiment import (
+    Candidates,
+    Experiment,
+    Member,
+    Mined,
+    PlannedTraining,
+    at_scale,
+    title_of,
+)
 from vsecore.experiments.first_round import mine_for, shares_true
 from vsecore.experiments.gates import FIRST_PLACE
 from vsecore.experiments.graded import GRADED, graded
@@ -44,6 +52,7 @@ from vsecore.paths import results
 from vsecore.recipes import FirstRound, Recipe
 from vsecore.training import Event, Run, describe_data, fit_in_rounds, score_split
 from vsecore.training.distributed import best_device, make_accelerator, precision_of
+from vsecore.training.planning import plan, spoken
 
 RULES: tuple[Rule, ...] = ("released", "printed")
 RESULTS = results() / "experiments"
@@ -51,6 +60,11 @@ MADE = ("negatives", "weights", "targets")
 """What comes from the recipe, the data and the seed, and so does not tell two trainings apart: what the first
 of two rounds leaves, and sentence targets, whose last digits differ from one processor to another."""
 
+EXTRACTED: tuple[FeatureKind, ...] = ("grid", "region", "patch")
+"""The kinds of features that a folder may hold."""
+
+PROBE = 3.0
+"""How many seconds the steps of a recipe are tried to say how long its training will take."""
 PATIENCE = 10
 """How many seconds pass before a training that another process is at is asked for again."""
 
@@ -67,32 +81,35 @@ def run(
     vectors: Callable[[Any], Tensor] | None = None,
     folder: Path = RESULTS,
     tell: Callable[[str], None] = print,
-) -> list[records.Record]:
+    dry_run: bool = False,
+) -> dict[str, list[records.Record]]:
     """Train every arm from every seed and record the test split; what is recorded already is left as it is.
 
-    At the scale "fair", each system's learning rate is chosen first, on the development split (see `tuning`).
-    The baseline that the arms must beat is recorded too: a ridge regression on the same features.
+    At the scale "fair", each system's learning rate is chosen first, on the development split (see `tuning`);
+    and where an arm is the best of several recipes, so is the recipe, at the scale "paper" too. The baseline
+    that the arms must beat is recorded as well: a ridge regression on the same features.
 
     Args:
         name: the experiment's name.
-        open_data: opens the data with the kind of features that it is given; scenes in the experiment's
-            own world, and with its name.
+        open_data: opens the data with the kind of features that it is given, or with what kind they have;
+            scenes in the experiment's own world, and with its name.
         features: the features for arms that do not name their own; None: the experiment's.
         seeds: one run each, seed by seed, so that an interrupted experiment has complete comparisons.
         arms: only these; empty: all that can be trained at this scale and on these data.
-        scale: "fair" or "lesson".
-        settings: changes to all arms' recipes in place of the scale's own.
+        scale: "paper", "fair" or "lesson".
+        settings: changes to all arms' recipes, over those of the scale.
         vectors: makes the word vectors from the tokenizer; None: they start as noise.
         folder: the folder of records.
-        tell: called with a line about each result.
+        tell: called with a line about each result; at the scale "paper", first with what will be trained, and
+            how long that takes on this machine.
+        dry_run: only tell that.
 
     Returns:
-        The records of all arms, seed by seed.
+        The records of each arm, seed by seed; none from a dry run.
 
     Raises:
-        ValueError: the experiment or an arm is unknown, there is no scale for this data, the scenes are those
-            of another world, an arm leaves out true negatives where the truth is not known, or a learning
-            rate is set although it is to be chosen.
+        ValueError: the experiment or an arm is unknown, the scenes are those of another world, an arm asks
+            for features or a truth that the data lack, or a learning rate is set although it is to be chosen.
     """
     experiment = get_experiment(name)
     if scale == "fair" and settings is not None and "training.learning_rate" in settings:
@@ -100,41 +117,58 @@ def run(
     for arm in arms:
         experiment.systems(arm, features or experiment.features)  # raises before the data are opened
     opened = cache(open_data)
-    data = opened(experiment.features).name
-    features = features or experiment.features_on(data)
-    chosen = arms or [arm for arm in experiment.arms if experiment.trains_on(arm, data)]
+    first = opened(features or experiment.features)
+    data, features = first.name, first.feature_kind
+    kinds: list[FeatureKind] = []  # scenes have all
+    if data not in WORLDS:
+        kinds = [
+            features,
+            *(kind for kind in EXTRACTED if features != "pixels" and opened(kind).feature_kind == kind),
+        ]
+    chosen = arms or [arm for arm in experiment.arms if experiment.trains_on(arm, data, kinds)]
     systems = {arm: experiment.systems(arm, features) for arm in chosen}
-    _check_data(experiment, chosen, data)
-    changes = changes_of(scale, collection_of(data)) if settings is None else settings
-    folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
+    _check_data(experiment, chosen, data, kinds)
+    changes = {**changes_of(scale, collection_of(data)), **(settings or {})}
+    seeds = list(seeds)
     workshop = _Workshop(opened, vectors, folder, tell, experiment)
+    if dry_run or scale == "paper":
+        again = len(seeds) + (len(tuning.FIRST) if scale == "fair" else 0)
+        workshop.announce(systems, changes, again)
+    if dry_run:
+        return {}
+    folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
     for kind in dict.fromkeys(part.member.features for parts in systems.values() for part in parts):
         record_references(opened(kind), folder, tell)
 
     def recipe_of(candidates: Candidates) -> Recipe | None:
-        if scale == "lesson":
-            return recipe_at(candidates, changes)
-        return tuning.tuned(candidates, changes, lambda name: workshop.tune(name, candidates, changes))
+        if scale == "fair":
+            return tuning.tuned(candidates, changes, lambda name: workshop.tune(name, candidates, changes))
+        if scale == "paper":
+            return workshop.best_of(candidates, changes)
+        return recipe_at(candidates, changes)
 
     planned = {arm: experiment.trainings(arm, features, recipe_of) for arm in systems}
     if not arms:  # a lesson's scale cannot choose between recipes
         planned = {arm: trainings for arm, trainings in planned.items() if trainings}
     for arm, trainings in planned.items():
         if not trainings:
-            raise ValueError(f"arm {arm!r} is the best of several on dev: only the scale 'fair' chooses it")
-    found = []
+            raise ValueError(f"arm {arm!r} is the best of several on dev: the scale 'lesson' chooses none")
+    found: dict[str, list[records.Record]] = {arm: [] for arm in planned}
     for seed in seeds:
-        found += [workshop.record(arm, trainings, seed) for arm, trainings in planned.items()]
+        for arm, trainings in planned.items():
+            found[arm].append(workshop.record(arm, trainings, seed))
         workshop.forget()  # the systems that several ensembles of a seed shared
     return found
 
 
-def _check_data(experiment: Experiment, arms: Iterable[str], data: str) -> None:
+def _check_data(
+    experiment: Experiment, arms: Iterable[str], data: str, kinds: Collection[FeatureKind]
+) -> None:
     """Refuse scenes of another world, and arms that need a truth that is not known."""
     if data in WORLDS and data != experiment.world:
         raise ValueError(f"the data are {data!r}: this experiment must have {experiment.world!r}")
     for arm in arms:
-        if not experiment.trains_on(arm, data):
+        if not experiment.trains_on(arm, data, kinds):
             raise ValueError(
                 f"arm {arm!r} leaves out true negatives, but the truth of data {data!r} is not known"
                 if experiment.arms[arm].only_false
@@ -180,6 +214,31 @@ class _Workshop:
         self.lists: dict[tuple[str, FeatureKind, int, int, int], OfflineNegatives] = {}
         self.tuned: dict[tuple[str, FeatureKind, str, int], dict[float, float]] = {}
 
+    def announce(
+        self, systems: Mapping[str, Sequence[Candidates]], changes: Mapping[str, Any], times: int
+    ) -> None:
+        """Tell what will be trained, and how long it takes on this machine if nothing of it is recorded yet.
+
+        Args:
+            systems: those of each arm.
+            changes: to all recipes.
+            times: how often each is trained.
+        """
+        seconds: dict[tuple[str, FeatureKind], float] = {}
+        for arm, parts in systems.items():
+            of_arm = 0.0
+            for candidates in parts:
+                for name in candidates.recipes:
+                    recipe = at_scale(name, candidates.changes(changes))
+                    key = recipe.hash(), candidates.member.features
+                    if key not in seconds:
+                        data = self._data(PlannedTraining(recipe, candidates.member))
+                        seconds[key] = plan(recipe, data, seconds=PROBE).seconds
+                    of_arm += times * seconds[key]
+            count = times * sum(len(part.recipes) for part in parts)
+            self.tell(f"{arm}: {count} training{'s' if count > 1 else ''}, {spoken(of_arm)}")
+        self.tell(f"in all, systems that arms share once: {spoken(times * sum(seconds.values()))}")
+
     def tune(self, name: str, candidates: Candidates, changes: Mapping[str, Any]) -> dict[float, float]:
         """Return the best rsum on dev at each learning rate that a recipe must be tried at, from one seed."""
         mined, features, own = candidates.mined, candidates.member.features, candidates.changes(changes)
@@ -199,6 +258,20 @@ class _Workshop:
             f"{', '.join(f'{rate:g}' for rate in sorted(results))}"
         )
         return results
+
+    def best_of(self, candidates: Candidates, changes: Mapping[str, Any]) -> Recipe:
+        """Return the recipe of a system, the best on dev if there are several, each trained from one seed."""
+        own = candidates.changes(changes)
+        recipes = [at_scale(name, own) for name in candidates.recipes]
+        if len(recipes) == 1:
+            return recipes[0]
+
+        def rsum_on_dev(recipe: Recipe) -> float:
+            planned = PlannedTraining(recipe, candidates.member, candidates.mined)
+            entry = self.record(recipe.name, [planned], tuning.SEED, for_tuning=True)
+            return max(tuning.development_curve(entry))
+
+        return max(recipes, key=rsum_on_dev)
 
     def record(
         self, title: str, trainings: Sequence[PlannedTraining], seed: int, *, for_tuning: bool = False
@@ -390,6 +463,7 @@ def _recorded(
     """Make the record of an arm: of its one system, or of the mean of its members' similarities."""
     scores = ensemble(*(part.scores for part in parts))
     metrics = evaluate(scores, test.owner) | on_truth(scores, test, _data(sources)["name"])
+    metrics["parameters"] = sum(weight.numel() for part in parts for weight in part.run.model.parameters())
     metrics[FIRST_PLACE] = 100 * float((cross_retrieval_ranks(scores, test.owner) == 0).double().mean())
     pairs, told = [part.pairs for part in parts if part.pairs is not None], ""
     if pairs:

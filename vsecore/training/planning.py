@@ -76,13 +76,13 @@ class Cost:
         """Return what the cost is made of, in words, for a table."""
         rows = {"processor": self.device}
         if self.first_round is not None:
-            rows["first round"] = _spoken(self.first_round.seconds)
-            rows["mining"] = _spoken(self.mining_seconds)
+            rows["first round"] = spoken(self.first_round.seconds)
+            rows["mining"] = spoken(self.mining_seconds)
         rows |= {
             "steps": f"{self.steps:,} an epoch, {self.epochs} epochs",
             "a step": f"{self.step_seconds:.3g} s",
-            "an evaluation": f"{_spoken(self.evaluation_seconds)}, after each epoch",
-            "in all": _spoken(self.seconds),
+            "an evaluation": f"{spoken(self.evaluation_seconds)}, after each epoch",
+            "in all": spoken(self.seconds),
             "memory": f"{self.memory_bytes / 1e9:.1f} GB",
         }
         if self.gpu_memory_bytes:
@@ -92,7 +92,7 @@ class Cost:
         return rows | {"the run on disk": f"{self.run_bytes / 1e9:.2f} GB"}
 
 
-def _spoken(seconds: float) -> str:
+def spoken(seconds: float) -> str:
     """Say how long something takes, in a unit that suits it."""
     for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
         if seconds >= 2 * size:
