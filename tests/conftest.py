@@ -75,6 +75,24 @@ def album(make_album: Callable[..., Path], tmp_path: Path) -> Callable[..., Path
     return partial(make_album, tmp_path)
 
 
+@pytest.fixture
+def tiny() -> "Backbone":  # noqa: F821
+    """A grid of 4 × 4 cells whose features are the mean colours of its pixels, times a little matrix."""
+    import torch
+    from torch import nn
+
+    from vsecore.data.backbones import Backbone
+
+    class Halve(nn.Module):
+        """uint8 to numbers from 0 to 2, so that a cell's feature can be told by hand."""
+
+        def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+            return pictures.float() / 127.5
+
+    torch.manual_seed(0)
+    return Backbone("tiny", nn.Sequential(nn.AvgPool2d(8), nn.Conv2d(3, 5, 1)), Halve(), 32)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test that takes the photographs, so that `-m "not photographs"` leaves it out.
 

@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -14,35 +13,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from accelerate.state import PartialState
 from PIL import Image
-from torch import Tensor, nn
 
 from coco import SPLITS, make_coco
+from test_extraction import contents
 from vsecore.data.backbones import Backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
 from vsecore.scenes.backbones import find_backbone
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
-
-
-class Halve(nn.Module):
-    """uint8 to numbers from 0 to 2."""
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        return pictures.float() / 127.5
-
-
-@pytest.fixture
-def tiny() -> Backbone:
-    torch.manual_seed(0)
-    return Backbone("tiny", nn.Sequential(nn.AvgPool2d(8), nn.Conv2d(3, 5, 1)), Halve(), 32)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
 
 
 def free_port() -> int:
@@ -119,8 +100,7 @@ def test_the_folder_is_what_one_process_writes(album: Callable, tiny: Backbone, 
     assert again.join() == [0, 0] and not any(again.seen)
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-@pytest.mark.parametrize("at", [0, 2])
+@pytest.mark.parametrize(("victim", "at"), [(0, 0), (1, 2)])
 def test_whichever_is_killed_nothing_is_lost_and_nothing_done_twice(
     album: Callable, tiny: Backbone, tmp_path: Path, victim: int, at: int
 ) -> None:
@@ -133,65 +113,28 @@ def test_whichever_is_killed_nothing_is_lost_and_nothing_done_twice(
 
     first = Crew(2, splits, tiny, folder, kill)
     assert -signal.SIGKILL in first.join()
-    with pytest.raises(ValueError, match="unfinished extraction"):
+    with pytest.raises(ValueError, match="unfinished"):
         open_precomp(folder)
-    made = sum(int((np.load(path)["row"] != 0).any(1).sum()) for path in folder.glob("*_sums.npy"))
+    made = sum(int((np.load(path) != 0).sum()) for path in folder.glob("*_made.npy"))
     second = Crew(3, splits, tiny, folder)  # with more processes than before
     assert second.join() == [0, 0, 0]
     assert contents(folder) == contents(whole)
     assert sum(second.seen) == (6 + 1 + 1) - -(-made // 2)  # batches of two
 
 
-def test_one_process_continues_what_several_began(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
-    splits, folder = load_karpathy(album(train=11)), tmp_path / "killed"
-    whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
-
-    def kill(index: int, batch: int) -> None:
-        if (index, batch) == (1, 1):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    Crew(2, splits, tiny, folder, kill).join()
-    extract(splits, tiny, folder, batch_size=2, device="cpu")
-    assert contents(folder) == contents(whole)
-
-
-def test_killed_at_random_moments_it_ends_the_same(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
-    splits, folder, dice = load_karpathy(album(train=30)), tmp_path / "killed", random.Random(0)
-    whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
-    for _ in range(4):
-        crew = Crew(2, splits, tiny, folder, lambda index, batch: time.sleep(0.02))
-        time.sleep(dice.uniform(0.05, 0.5))
-        crew.processes[dice.randrange(2)].kill()
-        crew.join()
-    assert Crew(2, splits, tiny, folder).join() == [0, 0]
-    assert contents(folder) == contents(whole)
-
-
-@pytest.mark.parametrize("broken", ["train0.jpg", "train3.jpg"])
 def test_a_picture_that_no_process_can_read_is_named(
-    album: Callable, tiny: Backbone, tmp_path: Path, broken: str, capfd: pytest.CaptureFixture
+    album: Callable, tiny: Backbone, tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
-    folder = album(train=11)
+    folder, broken = album(train=11), "train3.jpg"
     splits = load_karpathy(folder)
     path = folder / "images" / broken
     good = path.read_bytes()
     path.write_bytes(good[: len(good) // 2])
     assert 1 in Crew(2, splits, tiny, tmp_path / "features").join()
-    assert f"{broken} cannot be read as a picture" in capfd.readouterr().err
+    assert broken in capfd.readouterr().err
     path.write_bytes(good)
     assert Crew(2, splits, tiny, tmp_path / "features").join() == [0, 0]
     assert check_precomp(tmp_path / "features").problems == []
-
-
-def test_a_folder_of_other_features_is_refused_by_all(
-    album: Callable, tiny: Backbone, tmp_path: Path, capfd: pytest.CaptureFixture
-) -> None:
-    splits = load_karpathy(album())
-    folder = extract(splits, tiny, tmp_path / "features", batch_size=2, device="cpu", dtype="float32")
-    before = contents(folder)
-    assert 1 in Crew(2, splits, tiny, folder).join()
-    assert "dtype was 'float32' and is now 'float16'" in capfd.readouterr().err
-    assert contents(folder) == before
 
 
 def test_a_little_coco_by_torchrun(tmp_path: Path) -> None:

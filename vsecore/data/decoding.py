@@ -1,7 +1,7 @@
 """Decode pictures in threads while a network works on the ones before them."""
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,13 +10,18 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from vsecore.data.feature_rows import digest_of
 from vsecore.data.picture_files import open_picture
+
+_FRAME = 32
+"""A frame's sides are multiples of this, so that every layer of a detector divides them evenly."""
+
+_Decoded = tuple[np.ndarray, tuple[int, int]]
+"""A picture (h, w, 3) uint8, and height and width of its file."""
 
 
 def look_ahead(
-    batches: list[list[Path]], size: int, pool: ThreadPoolExecutor, longest: int | None = None
-) -> Iterator[tuple[Tensor, Tensor, list[bytes]]]:
+    batches: Sequence[Sequence[Path]], size: int, pool: ThreadPoolExecutor, longest: int | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Decode batches of pictures, at most two ahead.
 
     Args:
@@ -26,57 +31,32 @@ def look_ahead(
         longest: if given, pictures keep their proportions: see `decode_in_proportion`.
 
     Yields:
-        Pictures (B, 3, H, W) uint8, each at the top left of a frame that holds the largest; height and width
-        of each in there, and of its file, (B, 4) int64; and the sha256 of each file.
+        Pictures (B, 3, H, W) uint8, each at the top left of a frame that holds the largest; and height and
+        width of each in there, and of its file, (B, 4) int64.
     """
-    waiting: collections.deque[list[Future[_Looked]]] = collections.deque()
-    for batch in batches:
-        waiting.append([pool.submit(_look_at, path, size, longest) for path in batch])
-        if len(waiting) > 2:
-            yield _stack(waiting.popleft())
-    while waiting:
-        yield _stack(waiting.popleft())
+
+    def decode(path: Path) -> _Decoded:
+        if longest is None:
+            return decode_picture(path, size), (size, size)
+        return decode_in_proportion(path, size, longest)
+
+    waiting: collections.deque[list[Future[_Decoded]]] = collections.deque()
+    for batch in [*batches, [], []]:
+        waiting.append([pool.submit(decode, path) for path in batch])
+        if len(waiting) > 2 and (ready := waiting.popleft()):
+            yield _stack([future.result() for future in ready])
 
 
-_Looked = tuple[np.ndarray, tuple[int, int], bytes]
-"""A picture (h, w, 3) uint8, height and width of its file, and the file's sha256."""
-
-_FRAME = 32
-"""A frame's sides are multiples of this, so that every layer of a detector divides them evenly."""
-
-
-def _stack(futures: list[Future[_Looked]]) -> tuple[Tensor, Tensor, list[bytes]]:
-    pictures, files, digests = zip(*(future.result() for future in futures), strict=True)
-    sizes = np.array([picture.shape[:2] for picture in pictures])  # (B, 2)
-    if (sizes == sizes[0]).all():
-        frames = np.stack(pictures)
-    else:
-        height, width = -(-sizes.max(0) // _FRAME) * _FRAME
-        frames = np.zeros((len(pictures), height, width, 3), np.uint8)
-        for frame, picture in zip(frames, pictures, strict=True):
-            frame[: picture.shape[0], : picture.shape[1]] = picture
-    both = torch.from_numpy(np.concatenate([sizes, np.array(files)], 1))
-    return torch.from_numpy(frames).permute(0, 3, 1, 2), both, list(digests)
-
-
-def _look_at(path: Path, size: int, longest: int | None) -> _Looked:
-    before = _stamp(path)
-    if longest is None:
-        pixels, shape = decode_picture(path, size), (size, size)
-    else:
-        pixels, shape = decode_in_proportion(path, size, longest)
-    digest = digest_of(path)
-    if _stamp(path) != before:
-        raise ValueError(f"{path} changed while it was read: run the same extraction again")
-    return pixels, shape, digest
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Return something that changes when a file is written or replaced."""
-    if not path.exists():
-        return ()
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns, status.st_ino
+def _stack(decoded: list[_Decoded]) -> tuple[Tensor, Tensor]:
+    sizes = np.array([picture.shape[:2] for picture, _ in decoded])  # (B, 2)
+    height, width = sizes.max(0)
+    if (sizes != sizes[0]).any():
+        height, width = -(-height // _FRAME) * _FRAME, -(-width // _FRAME) * _FRAME
+    frames = np.zeros((len(decoded), height, width, 3), np.uint8)
+    for frame, (picture, _) in zip(frames, decoded, strict=True):
+        frame[: picture.shape[0], : picture.shape[1]] = picture
+    both = np.concatenate([sizes, np.array([file for _, file in decoded])], 1)
+    return torch.from_numpy(frames).permute(0, 3, 1, 2), torch.from_numpy(both)
 
 
 def decode_picture(path: Path, size: int) -> np.ndarray:

@@ -1,314 +1,234 @@
-"""The rows of a folder of features on disk, each with a checksum.
+"""The rows of one split in a folder of features, written in any order, also by several processes at once.
 
-A checksum covers the numbers of a row and its boxes, the picture that they were made from, and the settings.
-So the order of writing does not matter, and nothing on disk is simply trusted: after a kill, a power cut,
-damage, or a new picture under an old name, the rows that do not match their checksums are made again.
+Until all rows of a split are there, its files are hidden. `{split}_made.npy` says which rows are there, and
+how large the file was that each was made from, so that a picture that has changed is noticed. Once the split
+is whole, each `BLOCK` rows have a digest in `checksums.json`, so that later damage is noticed.
 """
 
-import contextlib
-import errno
 import hashlib
-import io
-import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 
 from vsecore.data import files
+from vsecore.data.memory_map import MappedPictures
 
-CHECKSUMS = np.dtype([("picture", "u1", 32), ("row", "u1", 32)])
-"""Kept for each row: a sha256 of the picture's file, and one of row, picture and settings together."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Which rows of a split on disk can be used."""
-
-    missing: np.ndarray
-    """(n,) bool: the rows that must be made, for whatever reason."""
-    changed: list[int]
-    """The rows whose picture is now a different one."""
-    damaged: list[int]
-    """The rows whose numbers or checksums are not what was written."""
-    whole: bool
-    """Whether no row is missing, and the files have their real names, headers and sizes."""
-
-
-class _Column:
-    """A `.npy` file with one array for each row: a hidden file until all rows are made.
-
-    Args:
-        path: the file's name when it is whole.
-        dtype: the type of its numbers.
-        shape: of all rows together.
-    """
-
-    def __init__(self, path: Path, dtype: str, shape: tuple[int, ...]) -> None:
-        self.finished = path
-        self.partial = path.with_name(f".{path.name}.part")
-        self.header = _header(np.dtype(dtype), shape)
-        self.row_bytes = math.prod(shape[1:]) * np.dtype(dtype).itemsize
-        self.size = len(self.header) + shape[0] * self.row_bytes
-
-    @property
-    def path(self) -> Path:
-        """Where its rows are now."""
-        return self.finished if self.finished.exists() else self.partial
-
-    def place(self, row: int) -> int:
-        """Return where a row begins, in bytes."""
-        return len(self.header) + row * self.row_bytes
+BLOCK = 256
+"""How many rows share a digest."""
 
 
 class FeatureRows:
-    """The rows of one split: `{name}_ims.npy`, a hidden file until it is whole, and `{name}_sums.npy`.
+    """The rows of one split: `{name}_ims.npy`, and for regions `{name}_boxes.npy`, (n, N, 4) float32.
 
-    Regions also have `{name}_boxes.npy`, (n, N, 4) float32: left, top, right and bottom of each, in pixels of
-    the picture.
+    Boxes are left, top, right and bottom in pixels of the picture.
 
     Args:
         folder: the folder of features.
         name: the name of the split.
         shape: (n, N, F).
         dtype: the type of the numbers on disk.
-        settings: whatever else determines the numbers, such as the network, as any text.
         boxes: whether each element has a box.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        name: str,
-        shape: tuple[int, int, int],
-        dtype: str,
-        settings: str,
-        boxes: bool = False,
+        self, folder: Path, name: str, shape: tuple[int, int, int], dtype: str, boxes: bool = False
     ) -> None:
-        self.name = name
-        self._features = _Column(folder / f"{name}_ims.npy", dtype, shape)
-        self._columns = [self._features]
+        self.name, self.count = name, shape[0]
+        self.finished = folder / f"{name}_ims.npy"
+        self.made = folder / f"{name}_made.npy"
+        self._arrays = {self.finished: (np.dtype(dtype), shape)}
         if boxes:
-            self._columns.append(_Column(folder / f"{name}_boxes.npy", "float32", (*shape[:2], 4)))
-        self.checksums = folder / f"{name}_sums.npy"
-        self._settings = hashlib.sha256(settings.encode()).digest()
-        self._count = shape[0]
-        self._sums_header = _header(CHECKSUMS, shape[:1])
-        self.sums_size = len(self._sums_header) + self._count * CHECKSUMS.itemsize
+            self._arrays[folder / f"{name}_boxes.npy"] = np.dtype(np.float32), (*shape[:2], 4)
+        self._unmarked: list[tuple[int, np.ndarray]] = []
 
     @property
-    def finished(self) -> Path:
-        """The file of features under its real name."""
-        return self._features.finished
+    def paths(self) -> list[Path]:
+        """Every file that is written, under both its names."""
+        return [*self._arrays, *map(_hidden, self._arrays), self.made]
 
-    def inspect(self, pictures: Sequence[Path] | None = None) -> Verdict:
-        """Check every row on disk against its checksum, and every picture's file too.
+    @property
+    def are_whole(self) -> bool:
+        """Whether the files have their real names, shapes and sizes."""
+        return all(map(self._fits, self._arrays))
+
+    def missing(self, sizes: np.ndarray, digests: Mapping[str, list[str]]) -> np.ndarray:
+        """Return which rows must be made, (n,) bool.
 
         Args:
-            pictures: the file of each row; None: pictures are not looked at.
-
-        Raises:
-            ValueError: something other than a file is where one should be.
+            sizes: (n,) the bytes of the file that each row is made from, each at least 1.
+            digests: what `checksums.json` says of a finished folder.
         """
-        refuse_all_but_files(*self._files())
-        missing = np.ones(self._count, bool)
-        changed: list[int] = []
-        damaged: list[int] = []
-        has_its_name = self.finished.exists()
-        if not self._features.path.exists():
-            return Verdict(missing, changed, damaged, whole=False)
-        sums, sums_are_whole = self._read_sums()
-        there = [column for column in self._columns if column.path.exists()]
-        with contextlib.ExitStack() as stack:
-            opened = [(stack.enter_context(column.path.open("rb")), column) for column in there]
-            begin_well = all(file.read(len(column.header)) == column.header for file, column in opened)
-            for row in files.progress(range(self._count), desc=f"verify {self.name}", unit="row"):
-                picture, checksum = sums["picture"][row].tobytes(), sums["row"][row].tobytes()
-                if not (has_its_name or any(checksum)):
-                    continue  # the row was never made
-                numbers = b""
-                for file, column in opened:
-                    file.seek(column.place(row))
-                    numbers += file.read(column.row_bytes)
-                if checksum != self._checksum(picture, numbers):
-                    damaged.append(row)
-                elif pictures is not None and picture != digest_of(pictures[row]):
-                    changed.append(row)
-                else:
-                    missing[row] = False
-        whole = begin_well and sums_are_whole and self.have_their_sizes()
-        return Verdict(missing, changed, damaged, whole and not missing.any())
+        if not all(self._fits(path) or self._fits(_hidden(path)) for path in self._arrays):
+            return np.ones(self.count, bool)
+        if self.are_whole and not self.made.exists():  # extracted before there was this file: taken as it is
+            missing = np.zeros(self.count, bool)
+        else:
+            missing = np.asarray(self._read_made() != sizes)
+        if self.are_whole:
+            for _, start in self.damaged(digests):
+                missing[start : start + BLOCK] = True
+        return missing
 
-    def are_on_disk(self) -> bool:
-        """Whether there is a file of the rows, whatever it holds."""
-        return self._features.path.exists()
+    def damaged(self, digests: Mapping[str, list[str]]) -> Iterator[tuple[Path, int]]:
+        """Yield the file and the first row of each block of a finished split that is not what was written."""
+        for path in self._arrays:
+            known = digests.get(path.name)
+            for block, digest in enumerate(self._digests(path) if known else ()):
+                if known and known[block : block + 1] != [digest]:
+                    yield path, block * BLOCK
 
-    def missing_checksums(self) -> str:
-        """Say that the checksums are missing; "" if they are there."""
-        lacking = "is missing, and without it nothing shows whether the rows are whole"
-        return "" if self.checksums.exists() else f"{self.checksums} {lacking}"
+    def digests(self) -> dict[str, list[str]]:
+        """Return the digest of each block of each file of a finished split."""
+        return {path.name: list(self._digests(path)) for path in self._arrays}
 
-    def have_their_sizes(self) -> bool:
-        """Whether the files with the real names are there, neither cut off nor too long."""
-        return all(
-            column.finished.is_file() and _size(column.finished) == column.size for column in self._columns
-        )
+    def bytes_missing(self, missing: np.ndarray) -> int:
+        """Return how many bytes the rows that are missing will take."""
+        row = sum(_row_bytes(dtype, shape) for dtype, shape in self._arrays.values())
+        return row * int(missing.sum()) + 8 * self.count
 
-    def bytes_to_take(self) -> int:
-        """Return how many bytes the disk must still have room for."""
-        pairs = [(column.path, column.size) for column in self._columns]
-        pairs.append((self.checksums, self.sums_size))
-        return sum(max(0, size - _bytes_on_disk(path)) for path, size in pairs)
+    def begin(self, missing: np.ndarray) -> None:
+        """Hide the files until they are whole again, and forget the rows that are missing.
 
-    def reserve(self) -> None:
-        """Reserve room on disk for all rows and checksums; rows that are there already stay as they are.
-
-        A file that had its real name loses it. A process that has it mapped sees rows change when they are
-        made again, but copying 30 GB for the sake of one row would be worse.
-
-        Raises:
-            ValueError: a link, or something other than a file, is where a file should be.
-            OSError: there is not enough room.
+        A process that has a finished file mapped sees rows change when they are made again; but to copy 30 GB
+        for the sake of one row would be worse.
         """
-        refuse_all_but_files(*self._files(), links=False)
-        places = [(column.partial, column.header, column.size) for column in self._columns]
-        for column in self._columns:
-            if column.finished.exists():
-                column.finished.replace(column.partial)
-        for path, header, size in (*places, (self.checksums, self._sums_header, self.sums_size)):
-            path.touch()
-            with path.open("r+b") as file:  # not for appending: where a disk cannot reserve, that fails
-                _take_room(file.fileno(), size)
-                file.truncate(size)
-                file.write(header)
+        made = self._read_made()
+        for path, (dtype, shape) in self._arrays.items():
+            if path.exists():
+                path.replace(_hidden(path))
+            if not self._fits(_hidden(path)):
+                missing = np.ones(self.count, bool)
+                np.lib.format.open_memmap(_hidden(path), "w+", dtype, shape)
+        with files.write_atomically(self.made) as file:
+            np.save(file, np.where(missing, 0, made))
 
-    def discard(self) -> None:
-        """Remove what `reserve` has made."""
-        for column in self._columns:
-            column.partial.unlink(missing_ok=True)
-        self.checksums.unlink(missing_ok=True)
-
-    def write(
-        self, start: int, rows: np.ndarray, pictures: Sequence[bytes], boxes: np.ndarray | None = None
-    ) -> None:
-        """Write some rows, and then their checksums. A process that is killed loses at most these.
-
-        Several processes may write at once, each its own rows.
+    def write(self, start: int, arrays: Sequence[np.ndarray], sizes: np.ndarray) -> None:
+        """Write some rows. They count as made after `mark`. Several processes may write, each its own rows.
 
         Args:
             start: the index of the first of these rows.
-            rows: (m, N, F), in the type of the file.
-            pictures: for each, the sha256 of the picture that it was made from.
-            boxes: (m, N, 4) float32; None: elements have no boxes.
+            arrays: (m, N, F) in the type of the file, and (m, N, 4) if elements have boxes.
+            sizes: (m,) the bytes of the file that each was made from.
 
         Raises:
             OSError: they cannot be written.
         """
-        arrays = [rows] if boxes is None else [rows, boxes]
-        sums = np.zeros(len(rows), CHECKSUMS)
-        for place, picture in enumerate(pictures):
-            numbers = b"".join(array[place].tobytes() for array in arrays)
-            sums["picture"][place] = np.frombuffer(picture, np.uint8)
-            sums["row"][place] = np.frombuffer(self._checksum(picture, numbers), np.uint8)
-        written = [
-            (column.partial, column.place(start), array)
-            for column, array in zip(self._columns, arrays, strict=True)
-        ]
-        # Written, not mapped, so that a full disk raises an error and does not kill the process silently.
-        for path, offset, content in (
-            *written,
-            (self.checksums, len(self._sums_header) + start * CHECKSUMS.itemsize, sums),
-        ):
-            try:
-                with path.open("r+b") as file:
-                    file.seek(offset)
-                    file.write(content.tobytes())
-            except OSError as error:
-                raise OSError(
-                    f"{path} cannot be written ({error.strerror}): once that is solved, the same "
-                    "extraction goes on from there"
-                ) from error
+        for (path, (_, shape)), rows in zip(self._arrays.items(), arrays, strict=True):
+            _overwrite(_hidden(path), start, shape[0], rows)
+        self._unmarked.append((start, sizes))
+
+    def mark(self) -> None:
+        """Mark what was written as made, after it has reached the disk."""
+        if self._unmarked:
+            _flush(*map(_hidden, self._arrays))
+        for start, sizes in self._unmarked:
+            _overwrite(self.made, start, self.count, sizes.astype(np.int64))
+        self._unmarked.clear()
 
     def finish(self) -> None:
-        """Give the files their real names, once everything is on the disk; the features get theirs last."""
-        for path in (*(column.partial for column in self._columns), self.checksums):
-            with path.open("r+b") as file:
-                os.fsync(file.fileno())
-        for column in reversed(self._columns):
-            column.partial.replace(column.finished)
+        """Give the files their real names, once everything is on the disk; the features get theirs last.
 
-    def _files(self) -> list[Path]:
-        """Return every file that is written, under both its names."""
-        names = [path for column in self._columns for path in (column.finished, column.partial)]
-        return [*names, self.checksums]
+        Raises:
+            OSError: a row is not there: a network disk may lose what other processes write.
+        """
+        if not self._read_made().all():
+            raise OSError(f"{self.finished} lacks rows that were written: run the same extraction again")
+        _flush(*map(_hidden, self._arrays), self.made)
+        for path in reversed(self._arrays):
+            _hidden(path).replace(path)
 
-    def _read_sums(self) -> tuple[np.ndarray, bool]:
-        """Return (n,) CHECKSUMS, zeros where there are none, and whether the file is as it should be."""
-        content = b""
-        if self.checksums.exists():
-            with self.checksums.open("rb") as file:
-                content = file.read(self.sums_size)
-        whole = content.startswith(self._sums_header) and _size(self.checksums) == self.sums_size
-        sums = np.frombuffer(content.ljust(self.sums_size, b"\0"), CHECKSUMS, offset=len(self._sums_header))
-        return sums, whole
+    def _fits(self, path: Path) -> bool:
+        dtype, shape = self._arrays[path.with_name(path.name.removeprefix(".").removesuffix(".part"))]
+        try:
+            found = MappedPictures(path)
+        except (ValueError, OSError):
+            return False
+        return (found.dtype, found.shape) == (dtype, shape)
 
-    def _checksum(self, picture: bytes, row: bytes) -> bytes:
-        digest = hashlib.sha256(self._settings + picture)
-        digest.update(row)
-        return digest.digest()
+    def _read_made(self) -> np.ndarray:
+        """Return (n,) int64: the bytes of the file that each row was made from; 0: the row is not there."""
+        try:
+            made = np.load(self.made, allow_pickle=False)
+            if made.shape == (self.count,) and made.dtype == np.int64:
+                return np.asarray(made)
+        except Exception:  # a damaged header fails in as many ways as Python code can
+            pass
+        return np.zeros(self.count, np.int64)
 
-
-def digest_of(path: Path) -> bytes:
-    """Return the sha256 of a file's content; b"" for anything but a file."""
-    if not path.is_file():  # a pipe would make us wait for its other end
-        return b""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
-def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """Return the header of a `.npy` file of these numbers."""
-    begin = io.BytesIO()
-    description = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    npy.write_array_header_1_0(begin, description)
-    return begin.getvalue()
+    def _digests(self, path: Path) -> Iterator[str]:
+        rows = MappedPictures(path)
+        blocks = range(0, self.count, BLOCK)
+        for start in files.progress(blocks, desc=f"verify {path.stem}", unit="block"):
+            yield hashlib.sha256(np.asarray(rows[start : start + BLOCK]).tobytes()).hexdigest()
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+def first_not_finite(features: np.ndarray) -> int | None:
+    """Return the first row of (n, ...) that holds NaN or infinity."""
+    bad = ~np.isfinite(features).all(tuple(range(1, features.ndim)))
+    return int(bad.argmax()) if bad.any() else None
 
 
-def _bytes_on_disk(path: Path) -> int:
-    """Return the room that a file takes, which is less than its size if some of it was never written."""
-    if not path.exists():
-        return 0
-    status = path.stat()
-    blocks = getattr(status, "st_blocks", None)  # Windows counts none
-    return status.st_size if blocks is None else 512 * blocks
+def as_stored(features: np.ndarray, dtype: str, names: Sequence[Any]) -> np.ndarray:
+    """Return features (m, N, F) in the type that they are stored in.
+
+    Args:
+        features: floats.
+        dtype: "float16" or "float32".
+        names: what each row was made from, for the message.
+
+    Raises:
+        ValueError: one is not finite, or too large for the type.
+    """
+    with np.errstate(over="ignore"):
+        stored = features.astype(dtype)
+    bad = first_not_finite(stored)
+    if bad is not None:
+        raise ValueError(
+            f'features of {names[bad]} are not finite in {dtype}: set dtype="float32", or use other weights'
+        )
+    return stored
 
 
-def _take_room(file: int, size: int) -> None:
-    """Reserve room on disk for a file, so that a full disk is noticed before any row is written."""
-    reserve = getattr(os, "posix_fallocate", None)  # macOS and Windows have none
-    if reserve is None:
-        return
-    try:
-        reserve(file, 0, size)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):  # some disks cannot reserve
-            raise
-
-
-def refuse_all_but_files(*paths: Path, links: bool = True) -> None:
+def refuse_all_but_files(*paths: Path) -> None:
     """Refuse a path where a file is to be written if anything but a file is there.
 
     Raises:
-        ValueError: something else is there.
+        ValueError: a link, a folder or something else is there.
     """
     for path in paths:
-        if (path.exists() and not path.is_file()) or (path.is_symlink() and not links):
-            kind = "a link" if path.is_symlink() else "not a file"
-            raise ValueError(f"{path} is {kind}: move it away, or name another folder for the features")
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise ValueError(f"{path} is not a plain file: move it away, or name another folder")
+
+
+def _hidden(path: Path) -> Path:
+    """Return what a file is called until it is whole."""
+    return path.with_name(f".{path.name}.part")
+
+
+def _row_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape[1:])) * dtype.itemsize
+
+
+def _overwrite(path: Path, start: int, count: int, rows: np.ndarray) -> None:
+    """Write rows into a `.npy` file of `count` rows.
+
+    They are written, not mapped: a full disk then raises an error and does not kill the process silently.
+    """
+    place = (start - count) * _row_bytes(rows.dtype, rows.shape)  # from the end: the header's length is open
+    try:
+        with path.open("r+b") as file:
+            file.seek(place, os.SEEK_END)
+            file.write(rows.tobytes())
+    except OSError as error:
+        raise OSError(
+            f"{path} cannot be written ({error.strerror}): once that is solved, the same command goes on"
+        ) from error
+
+
+def _flush(*paths: Path) -> None:
+    for path in paths:
+        with path.open("r+b") as file:
+            os.fsync(file.fileno())

@@ -15,15 +15,8 @@ from pydantic import Field
 from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, DatasetName, expanded, read_lines
 from vsecore.data.backbones import Backbone, load_backbone
-from vsecore.data.extraction import (
-    CAPTION_IDS,
-    META,
-    UNFINISHED,
-    extract,
-    find_damage,
-    first_not_finite,
-    has_checksums,
-)
+from vsecore.data.extraction import CAPTION_IDS, CHECKSUMS, META, UNFINISHED, extract, find_damage
+from vsecore.data.feature_rows import first_not_finite
 from vsecore.data.karpathy import DataReport, lines_sha256
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, FeatureKind, Split
@@ -101,8 +94,8 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
 def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
     """Check a folder of features, reading every number, and list every problem.
 
-    A folder that `extract` has written has a checksum for each row, so that a single wrong bit is found. If
-    rows of a split are damaged, nothing else of it is checked: extracting again repairs its text files too.
+    A folder that `extract` has written has checksums, so that a single wrong bit is found. If rows of a split
+    are damaged, nothing else of it is checked: extracting again repairs its text files too.
 
     Args:
         folder: as for `open_precomp`.
@@ -118,7 +111,7 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
         if (folder / META).exists():
             report.facts.append(f"{meta.dataset}: {meta.kind} features of {meta.backbone}")
         damage: dict[str, str] = {}
-        if has_checksums(folder):
+        if (folder / CHECKSUMS).exists():
             with report.noting():
                 damage = find_damage(folder)
         else:

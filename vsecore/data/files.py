@@ -102,6 +102,14 @@ def read_text(path: str | Path) -> bytes:
     return path.read_bytes()
 
 
+def digest_of(path: Path) -> bytes:
+    """Return the sha256 of a file's content; b"" for anything but a file."""
+    if not path.is_file():  # a pipe would make us wait for its other end
+        return b""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
 def holds(path: Path, text: str) -> bool:
     """Whether a file holds exactly this text."""
     content = text.encode()

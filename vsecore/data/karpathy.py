@@ -19,7 +19,6 @@ import numpy as np
 
 from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, Entry, expanded, read_annotations
-from vsecore.data.feature_rows import digest_of
 from vsecore.data.picture_files import open_picture
 from vsecore.data.receipts import losses
 from vsecore.data.sources import COLLECTIONS
@@ -244,7 +243,7 @@ def _shared(present: dict[str, list[Path]]) -> Iterator[str]:
     times = Counter(size for some in sizes.values() for size in set(some))
     by_content: dict[str, dict[bytes, Path]] = {
         name: {
-            digest_of(path): path
+            files.digest_of(path): path
             for path, size in zip(paths, sizes[name], strict=True)
             if times[size] > 1  # another split has this size too
         }

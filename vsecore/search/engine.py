@@ -22,9 +22,8 @@ from vsecore.data.backbones import Backbone, MirroredBackbone
 from vsecore.data.boxes import NUMBERS, places_of, with_boxes
 from vsecore.data.decoding import decode_in_proportion, decode_picture
 from vsecore.data.extraction import META, Settings
-from vsecore.data.feature_rows import digest_of
 from vsecore.data.features import open_precomp
-from vsecore.data.files import read_json, write_atomically
+from vsecore.data.files import digest_of, read_json, write_atomically
 from vsecore.data.picture_files import open_picture
 from vsecore.data.words import Tokenizer
 from vsecore.embedding import Embedding

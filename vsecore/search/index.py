@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vsecore.data.feature_rows import digest_of
-from vsecore.data.files import locked, progress
+from vsecore.data.files import digest_of, locked, progress
 from vsecore.search.engine import Engine
 from vsecore.search.store import Entry, Facts, Store
 from vsecore.search.vectors import MEAN, Vectors

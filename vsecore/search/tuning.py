@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vsecore.data.feature_rows import digest_of
+from vsecore.data.files import digest_of
 from vsecore.data.karpathy import CaptionSplit
 from vsecore.data.photographs import from_files
 from vsecore.data.picture_files import open_picture
