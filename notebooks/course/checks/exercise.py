@@ -1,5 +1,7 @@
 """How an answer is judged: trials, easiest first, each with a hint for those who fail it.
 
+How an exercise is written down is told in `engine`.
+
 Any right answer passes, however it is written: trials look at what an answer does, never at how. So what it
 returns may be an array, or lists, or of another dtype: it is first brought into the form of the right answer.
 Only an answer that leaves the work to the package, or to a function of the notebook or of another library
@@ -11,7 +13,7 @@ function that does nothing, gives dots back, or stops because it tried to work w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -33,17 +35,43 @@ Difficulty = Literal["easy", "medium", "hard"]
 NOT_ANSWERED = "Not answered yet: put your answer in place of the dots."
 
 
+class Check:
+    """Something that may be true of an answer, and wrong answers that show it.
+
+    Attributes:
+        wrong: for a trial, answers that pass the trials before it and fail this one; for a known mistake,
+            answers that make it. Tests take them from here.
+    """
+
+    def __init__(self, predicate: Callable[[Any], Any], wrong: Sequence[Any] = ()) -> None:
+        self.predicate, self.wrong = predicate, wrong
+
+    def holds(self, task: Exercise, answer: Any) -> bool:
+        """Whether it is true of this answer to this exercise."""
+        return bool(self.predicate(answer))
+
+    def examples(self, task: Exercise) -> Sequence[Any]:
+        """The wrong answers."""
+        return self.wrong
+
+
 @dataclass(frozen=True)
 class Trial:
-    """One truth about a right answer.
+    """One truth about a right answer, or about one with a known mistake.
 
     Attributes:
         passes: given the answer, whether this truth holds. An exception counts as "no".
-        hint: what to tell a learner whose answer fails here: where to look, not what to write.
+        hint: what to tell a learner whose answer fails here, or makes this mistake: where to look, not what
+            to write.
     """
 
-    passes: Callable[[Any], bool]
+    passes: Callable[[Any], bool] | Check
     hint: str
+
+    @property
+    def check(self) -> Check:
+        """What is tried."""
+        return self.passes if isinstance(self.passes, Check) else Check(self.passes)
 
 
 @dataclass(frozen=True)
@@ -67,6 +95,9 @@ class Exercise:
             the answer and plain values it builds them, calls the answer and returns plain values. The trials
             get this call in place of the answer, and the grader has it made where the answer lies. It holds
             no right answer, and uses nothing of its own module.
+        inputs: makes the arguments that trials hand to an answer, anew for each call. Called with nothing it
+            makes a typical input, on which known mistakes show.
+        solution: a right answer that is no function.
     """
 
     title: str
@@ -80,12 +111,23 @@ class Exercise:
     instead: tuple[str, ...] = ()
     message: str = "Right."
     caller: Callable[..., Any] | None = None
+    inputs: Callable[..., tuple[Any, ...]] | None = None
+    solution: Any = None
 
     def __post_init__(self) -> None:
         """Refuse an unknown kind or difficulty."""
         for field, kinds in (("kind", ExerciseKind), ("difficulty", Difficulty)):
             if (value := getattr(self, field)) not in get_args(kinds):
                 raise ValueError(f"{field} is {value!r}: it must be one of {', '.join(get_args(kinds))}")
+
+    def called(self, function: Any) -> Any:
+        """What trials call in place of a function: the function itself, or the caller with it."""
+        return partial(self.caller, function) if self.caller else function
+
+    def wrong_answers(self) -> Iterator[tuple[Any, Trial]]:
+        """All wrong answers that are known, each with the trial or the mistake whose hint it must get."""
+        for trial in (*self.trials, *self.mistakes):
+            yield from ((answer, trial) for answer in trial.check.examples(self))
 
 
 @dataclass(frozen=True)
@@ -121,7 +163,7 @@ def judge_answer(task: Exercise, answer: Any) -> Judgement:
         return not_answered(task, answer)
     if helper := borrowed(answer, task.defined_above, task.instead):
         return refused(task, helper)
-    return judge_by_trials(task, partial(task.caller, answer) if task.caller else answer)
+    return judge_by_trials(task, task.called(answer))
 
 
 def not_answered(task: Exercise, answer: Any = ...) -> Judgement:
@@ -147,10 +189,10 @@ def judge_by_trials(task: Exercise, answer: Any) -> Judgement:
         with suppress(ValueError):
             answer = float(answer)
     if callable(answer):
-        right = partial(task.caller, task.reference) if task.caller else task.reference
-        answer = _stopped_by_dots(_in_the_right_form(answer, right) if right else answer)
+        form = _in_the_right_form(answer, task.called(task.reference)) if task.reference else answer
+        answer = _stopped_by_dots(form)
     for points, trial in enumerate(task.trials):
-        passed, trouble = _tried(trial, answer)
+        passed, trouble = _tried(task, trial, answer)
         if isinstance(trouble, _DotsLeftError):
             return Judgement(task.title, points, possible, NOT_ANSWERED)
         if isinstance(trouble, NameError):
@@ -243,10 +285,10 @@ def _speaks_of_dots(error: Exception) -> bool:
     )
 
 
-def _tried(trial: Trial, answer: Any) -> tuple[bool, Exception | None]:
+def _tried(task: Exercise, trial: Trial, answer: Any) -> tuple[bool, Exception | None]:
     """Whether an answer passes a trial, and what stopped the learner's code, if anything did."""
     try:
-        return bool(trial.passes(partial(_call, answer) if callable(answer) else answer)), None
+        return trial.check.holds(task, partial(_call, answer) if callable(answer) else answer), None
     except Exception as error:  # whatever a learner's code raises is an answer, not the end of the lesson
         return False, error
 
@@ -271,7 +313,7 @@ _GRADIENT_LOST = {
 
 def _advice(task: Exercise, trial: Trial, answer: Any, trouble: Exception | None) -> str:
     """What to tell a learner whose answer fails a trial: what stopped it, if anything did; where to look."""
-    known = [mistake.hint for mistake in task.mistakes if _tried(mistake, answer)[0]]
+    known = [mistake.hint for mistake in task.mistakes if _tried(task, mistake, answer)[0]]
     hint = known[0] if known else trial.hint
     if trouble is None:
         return hint

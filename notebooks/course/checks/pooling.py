@@ -2,87 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, inf, nan, nn
 
-from course.checks.exercise import Exercise, Trial, near
-from course.checks.samples import EXPLORED, NOTED, gradient_of, one_of
+from course.checks.comparing import agrees, between, equals, gradient, holds, like, same, shape
+from course.checks.engine import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
+from course.checks.samples import normal, padded
 from vsecore.pooling import GPO, AdPool, KMaxPool, SoftPool
 
-# ---------------------------------------------------------------- 10.weights
 
-_SORTED = torch.tensor([[3.0, 2.0], [1.0, 2.0], [0.0, 1.0]])  # (N, D)   the rows of 10.weights
-
-
-def _theta(answer: Any) -> Tensor:
-    """What the answer's two vectors make of the sorted rows, (2, 3)."""
-    return (torch.as_tensor(answer, dtype=torch.float64) @ _SORTED.double().T).softmax(1)
+def theta(answer: Any, longer: float = 1) -> Tensor:
+    """What the answer's two vectors make of the sorted rows of 10.weights, (2, 3)."""
+    rows = torch.tensor([[3, 2], [1, 2], [0, 1]]).double()  # (N, D)
+    return (longer * torch.as_tensor(answer, dtype=torch.float64) @ rows.T).softmax(1)
 
 
-def _two_vectors(answer: Any) -> bool:
-    given = torch.as_tensor(answer, dtype=torch.float64)
-    return given.shape == (2, 2) and bool(given.isfinite().all())
+WEIGHTS = {
+    "Two vectors of two numbers each: W for the maximum, then W for 2-max.": holds(
+        lambda answer: torch.as_tensor(answer).shape == (2, 2) and bool(theta(answer).isfinite().all()),
+        wrong=[[10.0, 0.0]],
+    ),
+    "The maximum: the first row's logit must be far above the others'. By which number do the first two rows "
+    "differ?": holds(lambda answer: theta(answer)[0, 0] > 0.99, wrong=[[[0, 10], [0, 20]]]),
+    "2-max: the first two rows must have the same logit. They differ only in the first dimension.": holds(
+        lambda answer: abs(theta(answer)[1, 0] - theta(answer)[1, 1]) < 0.01, wrong=[[[10, 0], [20, 0]]]
+    ),
+    "2-max: the first two rows have the same logit; the third row's must be far below it.": holds(
+        lambda answer: theta(answer)[1, 2] < 0.01, wrong=[[[10, 0], [0, -20]]]
+    ),
+    "These look like the weights θ of three rows. Give W: the softmax turns its products into θ.": like(
+        [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]], when=lambda answer: torch.as_tensor(answer).shape == (2, 3)
+    ),
+    "W = 0 gives all rows the same weight: that is the mean.": like(torch.zeros(2, 2)),
+    "The direction is right, but the softmax still gives weight to every row: make W longer.": like(
+        [[1, 0], [0, 1]],
+        when=lambda answer: agrees(theta(answer, 100), torch.tensor([[1, 0, 0], [0.5, 0.5, 0]]), 0.01),
+    ),
+}
 
 
-def _right_if_longer(answer: Any) -> bool:
-    theta = _theta(100 * torch.as_tensor(answer, dtype=torch.float64))  # (2, 3)
-    return torch.allclose(theta, torch.tensor([[1, 0, 0], [0.5, 0.5, 0]]).double(), atol=0.01)
-
-
-# ---------------------------------------------------------------- 10.kmax
-
-
-def _k_max(x: Tensor, mask: Tensor, k: int) -> Tensor:
+def k_max(x: Tensor, mask: Tensor, k: int) -> Tensor:
     return KMaxPool(k)(x, mask)
 
 
-def _sets(counts: list[int], elements: int, filler: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Negative values (B, N, D), among which a forgotten zero is the largest, and the mask (B, N)."""
-    generator = torch.Generator().manual_seed(seed)
-    x = -1 - torch.rand(len(counts), elements, 4, generator=generator)
-    mask = torch.arange(elements) < torch.tensor(counts)[:, None]
-    return x.masked_fill(~mask[..., None], filler), mask
+def elements(
+    counts: Sequence[int] = (5, 4), k: int = 2, filler: float = 0.0, scale: float = 1, flipped: bool = False
+) -> tuple[Tensor, Tensor, int]:
+    x, mask = padded(counts, max(counts), 4, filler, seed=k)
+    return (scale * x.flip(1), mask.flip(1), k) if flipped else (scale * x, mask, k)
 
 
-def _same_as_kmax(
-    pool: Callable[..., Any], counts: list[int], elements: int, k: int, filler: float = 0.0, scale: float = 1
-) -> bool:
-    x, mask = _sets(counts, elements, filler, seed=k)
-    x = scale * x
-    return torch.allclose(pool(x, mask, k), KMaxPool(k)(x, mask), atol=1e-5)
+def hidden_by(x: Tensor, mask: Tensor, k: int, low: float = -inf, all_count: bool = False) -> Tensor:
+    top = torch.where(mask[..., None], x, low).topk(min(k, x.shape[1]), dim=1).values
+    return top.where(top > low, 0).sum(1) / (top.shape[1] if all_count else (top > low).sum(1))
 
 
-def _hides_too_high(pool: Callable[..., Any]) -> bool:
-    """Whether it is right only if values are near zero: it hides the padding by a number such as -5."""
-    small, large = (_same_as_kmax(pool, [6, 1, 2], 6, 4, scale=scale) for scale in (1, 1000))
-    return small and not large
+def multiplied(x: Tensor, mask: Tensor, k: int) -> Tensor:
+    return hidden_by(x * mask[..., None] - 1e9 * ~mask[..., None], mask | True, k, -1e8)
 
 
-def _right_in_any_place(pool: Callable[..., Any]) -> bool:
-    x, mask = _sets([4, 2, 6], 6, 0.0, seed=3)
-    return torch.allclose(pool(x.flip(1), mask.flip(1), 3), KMaxPool(3)(x, mask), atol=1e-5)
+def counted_from_the_left(x: Tensor, mask: Tensor, k: int) -> Tensor:
+    rows = zip(x, mask.sum(1).tolist(), strict=True)
+    return torch.stack([row[:n].sort(0, descending=True).values[:k].mean(0) for row, n in rows])
 
 
-def _has_gradient(pool: Callable[..., Any]) -> bool:
-    x, mask = _sets([5, 3], 5, 0.0, seed=4)
-    gradient = gradient_of(lambda elements: pool(elements, mask, 2), x)
-    return near(gradient.sum(), 2 * 4)  # each pooled value passes on 1
+KMAX = {
+    "Return one vector for each row of the batch, (B, D).": shape(counts=[5, 5, 5]),
+    "Without padding and with enough elements: the mean of each dimension's k largest values.": same(
+        {"k": 1}, {"k": 3}, counts=[5, 5], wrong=[lambda x, mask, k: x.mean(1)]
+    ),
+    "A zero from the padding came out on top: all the real values here are below zero.": same(
+        wrong=[lambda x, mask, k: x.topk(min(k, x.shape[1]), dim=1).values.mean(1)]
+    ),
+    "No set of five has seven largest values: take the mean of the five.": same(
+        counts=[5, 5], k=7, wrong=[lambda x, mask, k: k_max(x, mask, k) * min(k, x.shape[1]) / k]
+    ),
+    "A row with one real element and k = 4: only real values count, in the sum and in the number that "
+    "divides it.": same(
+        *({"scale": scale} for scale in (1, 1000)),
+        counts=[6, 1, 2],
+        k=4,
+        wrong=[partial(hidden_by, all_count=True)],
+    ),
+    "Padding may be anywhere: use the mask, do not count from the left.": same(
+        counts=[6, 4, 2], k=3, flipped=True, wrong=[counted_from_the_left]
+    ),
+    "A value of the padding got into the result: zero times NaN is NaN. Try torch.where or "
+    "masked_fill.": same({"filler": nan}, {"filler": inf}, counts=[6, 1, 3], k=4, wrong=[multiplied]),
+    NO_GRADIENT: gradient(counts=[5, 3]),
+    "Values between -2 and -1 come out right, values between -2000 and -1000 do not: what hides the padding "
+    "must be lower than any value.": like(
+        partial(hidden_by, low=-5.0),
+        right_on={"counts": [6, 1, 2], "k": 4},
+        wrong_on={"counts": [6, 1, 2], "k": 4, "scale": 1000},
+    ),
+}
 
 
-# ---------------------------------------------------------------- 10.gpo
-
-
-def _gpo_weights(places: Tensor, gru: nn.GRU, linear: nn.Linear) -> Tensor:
+def gpo_weights(places: Tensor, gru: nn.GRU, linear: nn.Linear) -> Tensor:
     pool = GPO(gru.input_size, gru.hidden_size)
     pool.gru, pool.linear = gru, linear
     return pool.weights(torch.tensor([len(places)]))[0]
 
 
-def _weights_of_places(weights: Callable[..., Any], count: int) -> tuple[Any, Tensor | None]:
+def weights_of_places(weights: Callable[..., Any], count: int) -> tuple[Any, Tensor | None]:
     """What is made of the code of some places, of GPO's network and of its linear layer.
 
     Returns:
@@ -100,358 +127,161 @@ def _weights_of_places(weights: Callable[..., Any], count: int) -> tuple[Any, Te
     return theta, gradient
 
 
-def _same_as_gpo(called: Callable[..., Any], count: int, sharper: float = 1.0) -> bool:
-    """Whether it weighs as GPO does, with its logits multiplied by a number."""
-    expected = _weights_of_places(_gpo_weights, count)[0]
-    if sharper != 1:
-        expected = (expected.log() * sharper).softmax(0)
-    return torch.allclose(called(count)[0], expected, atol=1e-5)
+def sharpened(factor: float, parts: slice = slice(2)) -> Callable[..., Tensor]:
+    """Make weights whose logits are multiplied by a number, of one or both directions."""
+
+    def weights(places: Tensor, gru: nn.GRU, linear: nn.Linear) -> Tensor:
+        states = gru(places)[0].unflatten(-1, (2, -1))[:, parts].mean(1)
+        return (factor * linear(states)[:, 0]).softmax(0)
+
+    return weights
 
 
-def _adds_up(called: Callable[..., Any]) -> bool:
-    theta = called(6)[0].detach()
-    return bool((theta >= 0).all()) and near(theta.sum(), 1.0)
+GPO_TABLE = {
+    "Return one weight for each place, (N,). The linear layer leaves a last dimension of size one.": shape(
+        by=0, wrong=[lambda *given: gpo_weights(*given)[:, None]]
+    ),
+    "Weights are not negative and add up to 1 over the places: which function makes them so?": same(
+        by=lambda made: made[0].sum(), wrong=[lambda *given: gpo_weights(*given).log()]
+    ),
+    "The network returns both directions side by side, (N, 64). The linear layer takes 32 numbers: the mean "
+    "of the two directions.": holds(
+        lambda answer: any(
+            agrees(answer(6)[0], weights_of_places(sharpened(factor), 6)[0]) for factor in (1, 10)
+        ),
+        wrong=[sharpened(5)],
+    ),
+    "The weights are too even: divide the numbers by 0.1 before the softmax.": same(
+        *({"count": count} for count in (1, 6, 9)), by=0, wrong=[sharpened(1)]
+    ),
+    NO_GRADIENT.replace("arrives", "arrives at the linear layer"): same(
+        count=5, by=1, wrong=[lambda *given: gpo_weights(*given).detach()]
+    ),
+    "That is only one of the two directions. Both of them count.": like(
+        sharpened(10, slice(1)), sharpened(10, slice(1, 2)), by=0
+    ),
+    "These weights are too sharp: you added the directions; take their mean.": like(sharpened(20), by=0),
+    "These weights are much too even: you multiplied by 0.1; divide by it.": like(sharpened(0.1), by=0),
+}
 
 
-def _of_one_direction(called: Callable[..., Any]) -> bool:
-    """Whether the network's forward or backward half alone was used."""
-
-    def of_half(places: Tensor, gru: nn.GRU, linear: nn.Linear, half: int) -> Tensor:
-        return (linear(gru(places)[0].chunk(2, -1)[half]).squeeze(-1) / 0.1).softmax(0)
-
-    theta = called(6)[0]
-    halves = [_weights_of_places(partial(of_half, half=half), 6)[0] for half in (0, 1)]
-    return any(torch.allclose(theta, wrong, atol=1e-5) for wrong in halves)
-
-
-def _layer_learns(called: Callable[..., Any]) -> bool:
-    gradient = called(5)[1]
-    return gradient is not None and bool(gradient.abs().sum() > 0)
-
-
-# ---------------------------------------------------------------- 10.token
-
-
-def _token_level(u: Tensor, mask: Tensor, W_tok: Tensor) -> Tensor:
+def token_level(u: Tensor, mask: Tensor, W_tok: Tensor) -> Tensor:
     pool = AdPool(u.shape[2], token_share=1.0).to(u)
     pooled: Tensor = torch.func.functional_call(pool, {"token.weight": W_tok.T}, (u, mask))
     return pooled
 
 
-def _rows(counts: list[int], elements: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sorted rows (B, N, 4) below zero, then padding of zeros; which rows are real; a vector W (4, 1)."""
-    x, mask = _sets(counts, elements, -torch.inf, seed=elements)
-    u = x.sort(1, descending=True).values
-    generator = torch.Generator().manual_seed(elements)
-    return u.masked_fill(~mask[..., None], 0.0), mask, torch.randn(4, 1, generator=generator)
+def rows(counts: Sequence[int] = (5, 2, 1), scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    """Sorted rows (B, 5, 4) below zero, then padding of zeros; which rows are real; a vector W (4, 1)."""
+    x, mask = padded(counts, 5, 4, -inf)
+    u = x.sort(1, descending=True).values.masked_fill(~mask[..., None], 0.0)
+    return u, mask, scale * normal((4, 1))[0]
 
 
-def _same_as_token_level(level: Callable[..., Any], counts: list[int], elements: int, scale: float) -> bool:
-    u, mask, W_tok = _rows(counts, elements)
-    return torch.allclose(level(u, mask, scale * W_tok), _token_level(u, mask, scale * W_tok), atol=1e-5)
+TOKEN = {
+    "Return one vector for each set, (B, D): the rows are summed away.": shape(counts=[5, 5, 5]),
+    "With W = 0 all rows have the same weight, and the result is their mean. Over which dimension does the "
+    "softmax go?": same(
+        counts=[5, 5], scale=0.0, wrong=[lambda u, mask, W: ((u * W.T).softmax(2) * u).sum(1)]
+    ),
+    "Each row has one logit: its product with W. The softmax of the logits weighs the rows.": same(
+        counts=[5, 5], wrong=[lambda u, mask, W: u.mean(1)]
+    ),
+    "A set with padding: a padded row must have the weight 0, and the real ones must add up to 1. Which "
+    "logit gives that?": same(
+        wrong=[
+            lambda u, mask, W: token_level(u, mask | True, W),
+            lambda u, mask, W: ((u @ W).softmax(1) * mask[..., None] * u).sum(1),
+        ]
+    ),
+    no_gradient_at("W"): gradient(of=2, counts=[5, 3]),
+}
 
 
-def _token_level_learns(level: Callable[..., Any]) -> bool:
-    u, mask, W_tok = _rows([5, 3], 5)
-    expected = gradient_of(lambda weight: _token_level(u, mask, weight), W_tok.clone())
-    return torch.allclose(gradient_of(lambda weight: level(u, mask, weight), W_tok), expected, atol=1e-5)
-
-
-# ---------------------------------------------------------------- 10.balance
-
-
-def _adpool(token: Tensor, x: Tensor, mask: Tensor, W_bal: Tensor) -> Tensor:
+def adpool(token: Tensor, x: Tensor, mask: Tensor, W_bal: Tensor) -> Tensor:
     both = torch.stack([token, SoftPool()(x, mask)], 1)  # (B, 2, D)
     return ((both @ W_bal).softmax(1) * both).sum(1)  # (B, D)
 
 
-def _levels(counts: list[int], filler: float = 0.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """A result of the token level (B, 4), elements (B, N, 4), their mask and a vector W (4, 1)."""
-    x, mask = _sets(counts, 6, filler, seed=6)
-    generator = torch.Generator().manual_seed(6)
-    return torch.randn(len(counts), 4, generator=generator), x, mask, torch.randn(4, 1, generator=generator)
+def levels(
+    counts: Sequence[int] = (6, 4), scale: float = 1.0, filler: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A result of the token level (B, 4), elements (B, 6, 4), their mask and a vector W (4, 1)."""
+    token, W_bal = normal((len(counts), 4), (4, 1), seed=6)
+    return token, *padded(counts, 6, 4, filler), scale * W_bal
 
 
-def _same_as_adpool(
-    pool: Callable[..., Any], counts: list[int], scale: float = 1.0, filler: float = 0.0
-) -> bool:
-    token, x, mask, W_bal = _levels(counts, filler)
-    answer = pool(token, x, mask, scale * W_bal)
-    return torch.allclose(answer, _adpool(token, x, mask, scale * W_bal), atol=1e-5)
+def pooled_over(dim: int, low: float = -99) -> Callable[..., Tensor]:
+    """Make an AdPool whose embedding level takes a softmax over this dimension, and lowers the padding."""
+
+    def pool(token: Tensor, x: Tensor, mask: Tensor, W_bal: Tensor) -> Tensor:
+        both = torch.stack([token, (torch.where(mask[..., None], x, x + low).softmax(dim) * x).sum(1)], 1)
+        return ((both @ W_bal).softmax(1) * both).sum(1)
+
+    return pool
 
 
-def _swapped(pool: Callable[..., Any]) -> bool:
-    """Whether each level has the part of the other."""
-    token, x, mask, W_bal = _levels([6, 4])
-    return torch.allclose(pool(token, x, mask, W_bal), _adpool(token, x, mask, -W_bal), atol=1e-5)
-
-
-def _balance_learns(pool: Callable[..., Any]) -> bool:
-    token, x, mask, W_bal = _levels([6, 2])
-    return bool(gradient_of(lambda weight: pool(token, x, mask, weight), W_bal).abs().sum() > 0)
-
-
-# ---------------------------------------------------------------- 10.double and 10.explore
-
-
-EXERCISES: dict[str, Exercise] = {
-    "10.weights": Exercise(
-        "Be the maximum, be 2-max",
-        "compute",
-        8,
-        (
-            Trial(_two_vectors, "Two vectors of two numbers each: W for the maximum, then W for 2-max."),
-            Trial(
-                lambda answer: float(_theta(answer)[0, 0]) > 0.99,
-                "The maximum: the first row's logit must be far above the others'. By which number do "
-                "the first two rows differ?",
-            ),
-            Trial(
-                lambda answer: near(_theta(answer)[1, 0] - _theta(answer)[1, 1], 0, 0.01),
-                "2-max: the first two rows must have the same logit. They differ only in the first "
-                "dimension.",
-            ),
-            Trial(
-                lambda answer: float(_theta(answer)[1, 2]) < 0.01,
-                "2-max: the first two rows have the same logit; the third row's must be far below it.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: torch.as_tensor(answer).shape == (2, 3),
-                "These look like the weights θ of three rows. Give W: the softmax turns its products into θ.",
-            ),
-            Trial(
-                lambda answer: bool((torch.as_tensor(answer) == 0).all()),
-                "W = 0 gives all rows the same weight: that is the mean.",
-            ),
-            Trial(
-                _right_if_longer,
-                "The direction is right, but the softmax still gives weight to every row: make W longer.",
-            ),
-        ),
+BALANCE = {
+    "Return one vector for each set, (B, D).": shape(counts=[6, 6, 6]),
+    "With W = 0 each level has half. The embedding level takes a softmax over the elements, in each "
+    "dimension by itself.": same(counts=[6, 6], scale=0.0, wrong=[pooled_over(2)]),
+    "Each level has one logit: its product with W. A softmax over the two logits gives their parts.": same(
+        counts=[6, 6], wrong=[lambda token, x, mask, W: adpool(token, x, mask, 0 * W)]
     ),
-    "10.kmax": Exercise(
-        "k-max under a mask",
-        "code",
-        12,
-        (
-            Trial(
-                lambda answer: (
-                    isinstance(made := answer(*_sets([5, 5, 5], 5, 0.0, seed=0), 2), Tensor)
-                    and made.shape == (3, 4)
-                ),
-                "Return one vector for each row of the batch, (B, D).",
-            ),
-            Trial(
-                lambda answer: _same_as_kmax(answer, [5, 5], 5, 1) and _same_as_kmax(answer, [5, 5], 5, 3),
-                "Without padding and with enough elements: the mean of each dimension's k largest values.",
-            ),
-            Trial(
-                lambda answer: _same_as_kmax(answer, [5, 4], 5, 2),
-                "A zero from the padding came out on top: all the real values here are below zero.",
-            ),
-            Trial(
-                lambda answer: _same_as_kmax(answer, [5, 5], 5, 7),
-                "No set of five has seven largest values: take the mean of the five.",
-            ),
-            Trial(
-                lambda answer: all(
-                    _same_as_kmax(answer, [6, 1, 2], 6, 4, scale=scale) for scale in (1, 1000)
-                ),
-                "A row with one real element and k = 4: only real values count, in the sum and in the number "
-                "that divides it.",
-            ),
-            Trial(_right_in_any_place, "Padding may be anywhere: use the mask, do not count from the left."),
-            Trial(
-                lambda answer: (
-                    _same_as_kmax(answer, [6, 1, 3], 6, 4, float("nan"))
-                    and _same_as_kmax(answer, [6, 1, 3], 6, 4, float("inf"))
-                ),
-                "A value of the padding got into the result: zero times NaN is NaN. Try torch.where or "
-                "masked_fill.",
-            ),
-            Trial(
-                _has_gradient,
-                "No gradient arrives: stay with torch's operations, without .item(), detach or numpy.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                _hides_too_high,
-                "Values between -2 and -1 come out right, values between -2000 and -1000 do not: what hides "
-                "the padding must be lower than any value.",
-            ),
-        ),
-        reference=_k_max,
-        message="Right. It gives what vsecore.pooling.KMaxPool gives.",
+    "A set with padding: it has a share in the embedding level's softmax. Hide it first.": same(
+        counts=[6, 3, 1], wrong=[pooled_over(1, low=0)]
     ),
-    "10.gpo": Exercise(
+    "Padding may hold anything, also large values, infinity and NaN: it must have no share and add nothing. "
+    "Zero times NaN is NaN.": same(
+        *({"filler": filler} for filler in (7.0, nan, inf)),
+        counts=[6, 3, 1],
+        wrong=[pooled_over(1, low=-15), pooled_over(1)],
+    ),
+    NO_GRADIENT.replace("arrives", "arrives at W"): gradient(of=3, counts=[6, 2]),
+    "Each level has the part of the other: in which order did you stack them?": like(
+        lambda token, x, mask, W: adpool(token, x, mask, -W)
+    ),
+}
+
+BREAK = {
+    "It lies between the padding's 0 and the largest value.": between(0, 2, wrong=[4]),
+    "Each row's share is proportional to 2 to the power of its value. How many rows are padding, and what is "
+    "the share of a zero?": equals(10 / 12),
+    "That is the caption by itself: now six rows of padding get shares too.": like(10 / 6),
+    "Eight rows in all: two are real, so how many are padding?": like(10 / 14),
+    "That is the mean over all eight rows; W is not zero, so the rows have different shares.": like(3 / 8),
+    "That is the mean of the two words: it leaves out both W and the padding.": like(1.5),
+}
+
+EXERCISES = {
+    "10.weights": compute("Be the maximum, be 2-max", 8, WEIGHTS, solution=[[10, 0], [0, 20]]),
+    "10.kmax": code("k-max under a mask", 12, KMAX, k_max, elements, gives="vsecore.pooling.KMaxPool"),
+    "10.gpo": code(
         "GPO's weights",
-        "code",
         10,
-        (
-            Trial(
-                lambda answer: isinstance(made := answer(6)[0], Tensor) and made.shape == (6,),
-                "Return one weight for each place, (N,). The linear layer leaves a last dimension of size "
-                "one.",
-            ),
-            Trial(
-                _adds_up,
-                "Weights are not negative and add up to 1 over the places: which function makes them so?",
-            ),
-            Trial(
-                lambda answer: _same_as_gpo(answer, 6) or _same_as_gpo(answer, 6, 0.1),
-                "The network returns both directions side by side, (N, 64). The linear layer takes 32 "
-                "numbers: the mean of the two directions.",
-            ),
-            Trial(
-                lambda answer: (
-                    _same_as_gpo(answer, 1) and _same_as_gpo(answer, 6) and _same_as_gpo(answer, 9)
-                ),
-                "The weights are too even: divide the numbers by 0.1 before the softmax.",
-            ),
-            Trial(
-                _layer_learns,
-                "No gradient arrives at the linear layer: stay with torch's operations, without .item(), "
-                "detach or numpy.",
-            ),
-        ),
-        mistakes=(
-            Trial(_of_one_direction, "That is only one of the two directions. Both of them count."),
-            Trial(
-                lambda answer: _same_as_gpo(answer, 6, 2.0),
-                "These weights are too sharp: you added the directions; take their mean.",
-            ),
-            Trial(
-                lambda answer: _same_as_gpo(answer, 6, 0.01),
-                "These weights are much too even: you multiplied by 0.1; divide by it.",
-            ),
-        ),
-        reference=_gpo_weights,
-        caller=_weights_of_places,
-        message="Right. It gives what vsecore.pooling.GPO gives.",
+        GPO_TABLE,
+        gpo_weights,
+        lambda count=6: (count,),
+        caller=weights_of_places,
+        gives="vsecore.pooling.GPO",
     ),
-    "10.double": Exercise(
-        "Every cell twice",
-        "predict",
-        3,
-        one_of("mean", "5-max", "AdPool", "GPO"),
-        difficulty="easy",
-        message=NOTED,
-    ),
-    "10.token": Exercise(
+    "10.double": predict("Every cell twice", 3, "mean", "5-max", "AdPool", "GPO"),
+    "10.token": code(
         "The token level",
-        "code",
         10,
-        (
-            Trial(
-                lambda answer: (
-                    isinstance(made := answer(*_rows([5, 5, 5], 5)), Tensor) and made.shape == (3, 4)
-                ),
-                "Return one vector for each set, (B, D): the rows are summed away.",
-            ),
-            Trial(
-                lambda answer: _same_as_token_level(answer, [5, 5], 5, 0.0),
-                "With W = 0 all rows have the same weight, and the result is their mean. Over which "
-                "dimension does the softmax go?",
-            ),
-            Trial(
-                lambda answer: _same_as_token_level(answer, [5, 5], 5, 1.0),
-                "Each row has one logit: its product with W. The softmax of the logits weighs the rows.",
-            ),
-            Trial(
-                lambda answer: _same_as_token_level(answer, [5, 2, 1], 5, 1.0),
-                "A set with padding: a padded row must have the weight 0, and the real ones must add up to "
-                "1. Which logit gives that?",
-            ),
-            Trial(
-                _token_level_learns,
-                "No gradient, or a wrong one, arrives at W: stay with torch's operations, without .item(), "
-                "detach or numpy.",
-            ),
-        ),
-        reference=_token_level,
-        message="Right. It gives what AdPool(token_share=1.0) of vsecore.pooling gives.",
+        TOKEN,
+        token_level,
+        rows,
+        gives="AdPool(token_share=1.0) of vsecore.pooling",
     ),
-    "10.balance": Exercise(
+    "10.balance": code(
         "The embedding level and the balance",
-        "code",
         12,
-        (
-            Trial(
-                lambda answer: (
-                    isinstance(made := answer(*_levels([6, 6, 6])), Tensor) and made.shape == (3, 4)
-                ),
-                "Return one vector for each set, (B, D).",
-            ),
-            Trial(
-                lambda answer: _same_as_adpool(answer, [6, 6], scale=0.0),
-                "With W = 0 each level has half. The embedding level takes a softmax over the elements, in "
-                "each dimension by itself.",
-            ),
-            Trial(
-                lambda answer: _same_as_adpool(answer, [6, 6]),
-                "Each level has one logit: its product with W. A softmax over the two logits gives their "
-                "parts.",
-            ),
-            Trial(
-                lambda answer: _same_as_adpool(answer, [6, 3, 1]),
-                "A set with padding: it has a share in the embedding level's softmax. Hide it first.",
-            ),
-            Trial(
-                lambda answer: all(
-                    _same_as_adpool(answer, [6, 3, 1], filler=filler)
-                    for filler in (7.0, float("nan"), float("inf"))
-                ),
-                "Padding may hold anything, also large values, infinity and NaN: it must have no share and "
-                "add nothing. Zero times NaN is NaN.",
-            ),
-            Trial(
-                _balance_learns,
-                "No gradient arrives at W: stay with torch's operations, without .item(), detach or numpy.",
-            ),
-        ),
-        mistakes=(
-            Trial(_swapped, "Each level has the part of the other: in which order did you stack them?"),
-        ),
-        reference=_adpool,
+        BALANCE,
+        adpool,
+        levels,
         message="Right. With your token level, this is vsecore.pooling.AdPool.",
     ),
-    "10.break": Exercise(
-        "Break it",
-        "break",
-        8,
-        (
-            Trial(
-                lambda answer: 0 < float(answer) < 2, "It lies between the padding's 0 and the largest value."
-            ),
-            Trial(
-                lambda answer: near(answer, 10 / 12, 1e-3),
-                "Each row's share is proportional to 2 to the power of its value. How many rows are padding, "
-                "and what is the share of a zero?",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: near(answer, 10 / 6, 1e-3),
-                "That is the caption by itself: now six rows of padding get shares too.",
-            ),
-            Trial(
-                lambda answer: near(answer, 10 / 14, 1e-3),
-                "Eight rows in all: two are real, so how many are padding?",
-            ),
-            Trial(
-                lambda answer: near(answer, 3 / 8, 1e-3),
-                "That is the mean over all eight rows; W is not zero, so the rows have different shares.",
-            ),
-            Trial(
-                lambda answer: near(answer, 1.5, 1e-3),
-                "That is the mean of the two words: it leaves out both W and the padding.",
-            ),
-        ),
-    ),
-    "10.explore": Exercise(
-        "What moves the balance", "explore", 20, EXPLORED, difficulty="hard", message="Noted."
-    ),
+    "10.break": break_it("Break it", 8, BREAK),
+    "10.explore": explore("What moves the balance", 20, difficulty="hard"),
 }

@@ -1,0 +1,221 @@
+"""Checks of an answer: that it does what the reference does, is a number, or makes a known mistake.
+
+`engine` tells how exercises are made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course.checks.exercise import Check, Exercise
+from course.checks.samples import gradient_of
+
+Given = Mapping[str, Any]
+"""Keywords for an exercise's maker of inputs."""
+
+By = Callable[[Any], Any] | int | None
+"""What of a result is compared: a function of it, the number of a part, or all of it."""
+
+
+def agrees(made: Any, expected: Any, tolerance: float = 1e-5) -> bool:
+    """Whether two results are the same up to rounding: numbers, tensors, arrays, texts, or several of these.
+
+    NaN agrees with NaN; tensors must have the same shape, but not the same dtype.
+    """
+    if isinstance(expected, Tensor | np.ndarray):
+        made, expected = (torch.as_tensor(one).double() for one in (made, expected))
+        return made.shape == expected.shape and torch.allclose(made, expected, 1e-5, tolerance, True)
+    if isinstance(expected, tuple | list):
+        return len(made) == len(expected) and all(
+            agrees(*parts, tolerance) for parts in zip(made, expected, strict=True)
+        )
+    if expected is None or isinstance(expected, str | bool):
+        return bool(made == expected)
+    return abs(float(made) - expected) <= tolerance
+
+
+class Compared(Check):
+    """Whether something seen of the answer agrees with the same of the reference, on each of some inputs.
+
+    Attributes:
+        see: given a function and its arguments, what is compared.
+        cases: what the maker of inputs is given, for each of the inputs.
+        inputs: the maker, if it is not the exercise's.
+        tolerance: how far numbers may be apart.
+        damage: makes a wrong answer of the exercise's reference.
+    """
+
+    def __init__(
+        self,
+        see: Callable[[Callable[..., Any], Sequence[Any]], Any],
+        cases: Sequence[Given],
+        inputs: Callable[..., Any] | None,
+        tolerance: float = 0.0,
+        wrong: Sequence[Any] = (),
+        damage: Callable[..., Any] | None = None,
+    ) -> None:
+        self.see, self.cases, self.inputs, self.tolerance = see, cases, inputs, tolerance
+        self.wrong, self.damage = wrong, damage
+
+    def holds(self, task: Exercise, answer: Any) -> bool:
+        make, right = self.inputs or task.inputs or tuple, task.called(task.reference)
+        return all(
+            agrees(self.see(answer, make(**given)), self.see(right, make(**given)), self.tolerance)
+            for given in self.cases
+        )
+
+    def examples(self, task: Exercise) -> Sequence[Any]:
+        if self.wrong or not self.damage:
+            return self.wrong
+        return [lambda *given: self.damage(task.reference, given)]
+
+
+def same(
+    *cases: Given,
+    by: By = None,
+    inputs: Callable[..., Any] | None = None,
+    tolerance: float = 1e-5,
+    wrong: Sequence[Any] = (),
+    **given: Any,
+) -> Check:
+    """The answer returns what the reference returns.
+
+    Args:
+        cases: what `inputs` is given, for each of several inputs; one input if there are none.
+        by: what of the result is compared: a function of it, or the number of a part; by default all of it.
+        inputs: makes the arguments, in place of the exercise's maker.
+        tolerance: how far numbers may be apart.
+        wrong: answers that pass the trials before this one, and fail it.
+        given: what `inputs` is given in all cases.
+    """
+    return Compared(partial(_result, by=by), _joined(cases, given), inputs, tolerance, wrong)
+
+
+def shape(
+    *cases: Given,
+    by: int | None = None,
+    inputs: Callable[..., Any] | None = None,
+    wrong: Sequence[Any] = (),
+    **given: Any,
+) -> Check:
+    """The answer returns tensors of the reference's shapes. Without `wrong`, the tests reduce its result."""
+
+    def see(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        return _form(_result(function, arguments, by))
+
+    def damage(reference: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        result = reference(*arguments)
+        return result.sum() if isinstance(result, Tensor) and result.ndim else torch.zeros(2, 3, 4, 5)
+
+    return Compared(see, _joined(cases, given), inputs, 0.0, wrong, damage)
+
+
+def gradient(
+    *cases: Given,
+    of: int = 0,
+    exact: bool = True,
+    by: By = None,
+    inputs: Callable[..., Any] | None = None,
+    tolerance: float = 1e-4,
+    wrong: Sequence[Any] = (),
+    **given: Any,
+) -> Check:
+    """The sum of the result, or of `by(result)`, has the right gradient by the argument in the place `of`.
+
+    If it need not be `exact`, any that is finite and not zero will do. Without `wrong`, the tests detach that
+    argument.
+    """
+
+    def see(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        before, after = arguments[:of], arguments[of + 1 :]
+        found = gradient_of(lambda x: _result(function, (*before, x, *after), by), arguments[of])
+        return found if exact else bool(found.isfinite().all() and found.any())
+
+    def damage(reference: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        return reference(*arguments[:of], arguments[of].detach(), *arguments[of + 1 :])
+
+    return Compared(see, _joined(cases, given), inputs, tolerance, wrong, damage)
+
+
+def _joined(cases: Sequence[Given], given: Given) -> list[dict[str, Any]]:
+    return [{**given, **case} for case in cases or [{}]]
+
+
+def _result(function: Callable[..., Any], arguments: Sequence[Any], by: By) -> Any:
+    result = function(*arguments)
+    return result if by is None else (itemgetter(by) if isinstance(by, int) else by)(result)
+
+
+def _form(result: Any) -> Any:
+    """What `shape` compares: the shape of a tensor or a number, or the forms of several parts."""
+    if isinstance(result, tuple | list):
+        return [_form(part) for part in result]
+    if isinstance(result, Tensor | np.ndarray | np.number | int | float):
+        return tuple(np.shape(result))
+    return type(result).__name__
+
+
+def holds(predicate: Callable[[Any], Any], wrong: Sequence[Any] = ()) -> Check:
+    """Anything else that is true of a right answer. `wrong` passes the trials before it and fails it."""
+    return Check(predicate, wrong)
+
+
+def between(low: float, high: float, wrong: Sequence[Any] = ()) -> Check:
+    """The answer is a number between two others, and none of them."""
+    return Check(lambda answer: low < float(answer) < high, wrong)
+
+
+class equals(Check):
+    """The answer is this number, or these numbers, or this text."""
+
+    def __init__(self, value: Any, tolerance: float = 1e-3, wrong: Sequence[Any] = ()) -> None:
+        super().__init__(lambda answer: agrees(answer, value, tolerance), wrong)
+        self.value = value
+
+
+class like(Check):
+    """A known mistake: the answer is, or returns on an input, the same as one of some wrong answers.
+
+    Args:
+        wrong: functions, or values.
+        when: knows the mistake by something broader than the comparison.
+        right_on: what `inputs` is given where who makes the mistake is right, although wrong on `wrong_on`.
+        wrong_on: see `right_on`.
+        by: what of the result is compared: a function of it, or the number of a part; by default all of it.
+        tolerance: how far numbers may be apart; 1e-3 for values and 1e-5 for what functions return.
+        given: what `inputs` is given for the comparison; nothing by default, for a typical input.
+    """
+
+    def __init__(
+        self,
+        *wrong: Any,
+        when: Callable[[Any], Any] | None = None,
+        right_on: Given | None = None,
+        wrong_on: Given | None = None,
+        by: By = None,
+        tolerance: float | None = None,
+        **given: Any,
+    ) -> None:
+        self.wrong, self.when, self.tolerance, self.given = wrong, when, tolerance, given
+        self.right_on, self.wrong_on, self.by = right_on, wrong_on, by
+
+    def holds(self, task: Exercise, answer: Any) -> bool:
+        if self.when:
+            return bool(self.when(answer))
+        if self.right_on is not None and self.wrong_on is not None:
+            return same(self.right_on).holds(task, answer) and not same(self.wrong_on).holds(task, answer)
+        if not callable(answer):
+            return any(agrees(answer, value, self.tolerance or 1e-3) for value in self.wrong)
+        make = partial(task.inputs or tuple, **self.given)
+        made = _result(answer, make(), self.by)
+        return any(
+            agrees(made, _result(task.called(wrong), make(), self.by), self.tolerance or 1e-5)
+            for wrong in self.wrong
+        )

@@ -1,0 +1,150 @@
+"""How exercises are written down: as data, from which both the judging and the tests are made.
+
+A module holds the exercises of one notebook. For each there is a reference, a maker of inputs, and a table
+`hint -> check`::
+
+    def k_max(x, mask, k):                                     # the reference: a right answer
+        return KMaxPool(k)(x, mask)
+
+    def elements(counts=(5, 4), k=2, filler=0.0):              # the inputs: a tuple of an answer's arguments;
+        return *padded(counts, 5, 4, filler), k                # its defaults are the typical input
+
+    KMAX = {                                                   # named as the key
+        "Return one vector for each row of the batch, (B, D).": shape(),
+        "Without padding: the mean of each ...": same({"k": 1}, {"k": 3}, counts=[5, 5], wrong=[mean]),
+        "A zero from the padding came out on top: ...": same(wrong=[zero_padded]),
+        NO_GRADIENT: gradient(),
+        "You divided by k, also where there are fewer elements.": like(divided_by_k, counts=[5, 1]),
+        "You took one of the two directions.": like(rows_only, columns_only),
+    }
+
+    EXERCISES = {
+        "10.kmax": code("k-max under a mask", 12, KMAX, k_max, elements, gives="vsecore.pooling.KMaxPool"),
+        "10.break": break_it("Break it", 8, BREAK),
+        "10.double": predict("Every cell twice", 3, "mean", "5-max", "AdPool", "GPO"),
+        "10.explore": explore("What moves the balance", 20),
+    }
+
+`code`, `compute`, `break_it`, `predict` and `explore` make exercises of the five kinds. The checks are in
+`comparing`; makers of inputs that several modules need are in `samples`.
+
+**Trials** are all checks but `like`, easiest first; each is worth a point. The answer must do what the
+reference does: return the `same`, or something of the same `shape`, or pass on the same `gradient`. Their
+keywords go to the maker of inputs, which is called anew for each call of an answer, since an answer may
+write into its arguments; a trial on several inputs has a dictionary for each. `by=` compares something made
+of the result: `same(by=lambda A: A.sum(1))` says "the shares add up to one" before the shares themselves
+are compared. For answers that are values there are `equals` and `between`; for all else `holds(lambda
+answer: ...)`. Write a predicate only where no input makes the same point.
+
+**Known mistakes** are `like(...)` of wrong functions or values. An answer makes the mistake if it returns
+the same as one of them on the typical input, or on another, `like(wrong, counts=[6])`. Where many wrong
+functions make one mistake, tell what they share: `like(wrong, right_on={"scale": 1}, wrong_on={"scale":
+1000})`, or `like(wrong, when=lambda answer: ...)`. Whichever trial failed, the first mistake that fits
+gives its hint.
+
+**Wrong answers** are data of the tests too. `tests/test_exercises.py` sees that the reference gets all
+points; that each answer of a `like` fails and is told its hint; that each answer in a trial's `wrong=[...]`
+passes the trials before it, fails this one and is told its hint; and that each trial is the first that some
+wrong answer fails. `shape` and `gradient` make a wrong answer of the reference by themselves. So
+`tests/answers` holds right answers alone, written differently from the reference.
+
+**The grader** sends a reference or a `caller` to another process as its source. So these are undecorated
+functions of the module that use other modules only, and answers are called by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from course.checks.comparing import equals, holds, like
+from course.checks.exercise import Check, Exercise, ExerciseKind, Trial
+
+Table = Mapping[str, Check]
+"""Checks by the hint for those who fail them or, if it is `like`, for those who make the mistake."""
+
+STAY = "stay with torch's operations, without .item(), detach or numpy."
+NO_GRADIENT = f"No gradient arrives: {STAY}"
+
+NOTED = "Noted. Now run the next cell and compare."
+"""What is said of a prediction; whether it was right, the cell below it tells."""
+
+
+def no_gradient_at(what: str) -> str:
+    """The hint where a gradient at something is missing or wrong."""
+    return f"No gradient, or a wrong one, arrives at {what}: {STAY}"
+
+
+def code(
+    title: str,
+    minutes: int,
+    table: Table,
+    reference: Callable[..., Any],
+    inputs: Callable[..., Any] | None = None,
+    gives: str = "",
+    **rest: Any,
+) -> Exercise:
+    """An exercise in writing a function, which gives what `gives` does. For `rest`, see `Exercise`."""
+    if gives:
+        rest["message"] = f"Right. It gives what {gives} gives."
+    return _exercise("code", title, minutes, table, reference=reference, inputs=inputs, **rest)
+
+
+def compute(title: str, minutes: int, table: Table, **rest: Any) -> Exercise:
+    """An exercise in working out a number, or several: its last `equals` holds them, or else `solution`."""
+    return _exercise("compute", title, minutes, table, **rest)
+
+
+def break_it(title: str, minutes: int, table: Table, **rest: Any) -> Exercise:
+    """An exercise in breaking something: an `equals`, `solution` or `reference` holds a right answer."""
+    return _exercise("break", title, minutes, table, **rest)
+
+
+def predict(title: str, minutes: int, *options: str, **rest: Any) -> Exercise:
+    """A prediction, before a cell is run: any of the options counts, in whatever case."""
+    known, quoted = {option.lower() for option in options}, (f'"{option}"' for option in options)
+    one_of = holds(
+        lambda answer: isinstance(answer, str | int) and str(answer).strip(" ().").lower() in known,
+        wrong=["none of these", -1, list(options), ""],
+    )
+    table = {f"Answer {' or '.join(quoted)}.": one_of}
+    settings = {"difficulty": "easy", "message": NOTED, "solution": options[0]}
+    return _exercise("predict", title, minutes, table, **settings | rest)
+
+
+EXPLORED = {
+    "Two texts are wanted: what you expect, and what you found.": holds(
+        lambda answer: (
+            isinstance(answer, tuple | list)
+            and len(answer) == 2
+            and all(isinstance(text, str) for text in answer)
+        ),
+        wrong=[3, (1, 2), "It gets worse.", ("It will go up a bit",)],
+    ),
+    "Say what you expect, before you run it, and why. Use at least three words.": holds(
+        lambda answer: _says(answer[0]), wrong=[("yes", "it went up early"), ("", "it did get worse")]
+    ),
+    "Say what came out of it. Use at least three words, and not those of your expectation.": holds(
+        lambda answer: _says(answer[1]) and answer[0] != answer[1],
+        wrong=[("it will go up", "up"), ("it will go up", "it will go up")],
+    ),
+}
+
+
+def _says(text: str) -> bool:
+    return len(text.split()) >= 3
+
+
+def explore(title: str, minutes: int, **rest: Any) -> Exercise:
+    """A change of the learner's own, told as an expectation and a finding. A person reads it."""
+    settings = {"message": "Noted.", "solution": ("I expect no change.", "It was a little better.")}
+    return _exercise("explore", title, minutes, EXPLORED, **settings | rest)
+
+
+def _exercise(kind: ExerciseKind, title: str, minutes: int, table: Table, **rest: Any) -> Exercise:
+    trials = tuple(Trial(check, hint) for hint, check in table.items() if not isinstance(check, like))
+    mistakes = tuple(Trial(check, hint) for hint, check in table.items() if isinstance(check, like))
+    for check in table.values():
+        if isinstance(check, equals):
+            rest = {"solution": check.value} | rest
+    return Exercise(title, kind, minutes, trials, mistakes, **rest)
