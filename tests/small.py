@@ -1,5 +1,11 @@
 """What tests of training share: a dataset of a few random pictures, and recipes small enough for it."""
 
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -75,6 +81,44 @@ def train(a_recipe=None, data=None, **options):
 
 class StopError(Exception):
     """Raised by a callback to end a run."""
+
+
+def stop_at(step, kind="step"):
+    """A callback that ends a run at a step, or at an evaluation."""
+
+    def callback(event):
+        if event.kind == kind and event.step == step:
+            raise StopError
+
+    return callback
+
+
+def assert_same_run(one, other):
+    """The same bits: history and weights."""
+    assert one.history == other.history
+    mine, theirs = one.model.state_dict(), other.model.state_dict()
+    assert mine.keys() == theirs.keys()
+    for name, weight in mine.items():
+        assert torch.equal(weight, theirs[name]), name
+
+
+def start(module, function, *arguments, **environment):
+    """Run a function of a test module in another process."""
+    code = f"import {module} as here; here.{function}(*{list(map(str, arguments))!r})"
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": paths} | environment
+    )
+
+
+def start_two(module, function, *arguments):
+    """Run a function of a test module in two processes that know each other, and wait for both."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    both = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    workers = [start(module, function, *arguments, RANK=rank, LOCAL_RANK=rank, **both) for rank in "01"]
+    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
 
 
 def assert_resumes_with_the_same_bits(tmp_path, a_recipe, data=None, stop=6, **options):

@@ -3,9 +3,6 @@
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from small import SMALL, recipe, small_data, small_split, train
+from small import (
+    SMALL,
+    StopError,
+    assert_same_run,
+    recipe,
+    small_data,
+    small_split,
+    start,
+    start_two,
+    stop_at,
+    train,
+)
 from vsecore import mining
 from vsecore.data.files import locked
 from vsecore.data.offline_negatives import OfflineNegatives
@@ -24,20 +32,9 @@ from vsecore.recipes import get
 from vsecore.training import fit_in_rounds, load_run, rounds
 from vsecore.training.checkpoints import CHECKPOINT
 from vsecore.training.identity import read_identity
-from vsecore.training.loop import Beginning
 
 SYSTEM = "aoq_vsepp_grid_gru"
 LAST = 12  # steps of a round of three epochs, four batches each
-
-
-@pytest.fixture(autouse=True)
-def one_quiet_thread(monkeypatch):
-    """The same bits need the same number of threads."""
-    monkeypatch.setenv("VSECORE_BATCH", "1")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def in_rounds(name=SYSTEM, data=None, changes=None, **options):
@@ -51,30 +48,7 @@ def in_rounds(name=SYSTEM, data=None, changes=None, **options):
 def whole(tmp_path_factory):
     """A training that nothing has stopped, and its folder."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    run = in_rounds(folder=folder)
-    torch.set_num_threads(before)
-    return run, folder
-
-
-def assert_same_run(one, other):
-    """The same bits: history and weights."""
-    assert one.history == other.history
-    for name, weight in one.model.state_dict().items():
-        assert torch.equal(weight, other.model.state_dict()[name]), name
-
-
-class StopError(Exception):
-    """Raised to end a training."""
-
-
-def stop_at(step, kind="step"):
-    def callback(event):
-        if event.kind == kind and event.step == step:
-            raise StopError
-
-    return callback
+    return in_rounds(folder=folder), folder
 
 
 def test_the_second_round_learns_from_what_the_first_has_mined(whole):
@@ -146,7 +120,6 @@ HALF_MINED = 3  # pictures, fewer than each caption gets
 
 def killed_worker(place, folder):
     """What the process that is killed runs: it dies at once and cannot tidy up."""
-    torch.set_num_threads(1)
 
     def die(*_, **__):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -174,14 +147,6 @@ def killed_worker(place, folder):
     in_rounds(folder=folder, save_every=2, **{PLACES[place]: die_at})
 
 
-def start(function, *arguments, **environment):
-    """Run a function of this file in another process."""
-    code = f"import test_rounds; test_rounds.{function}(*{list(map(str, arguments))!r})"
-    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    inherited = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "VSECORE_BATCH": "1"}
-    return subprocess.Popen([sys.executable, "-c", code], env=inherited | environment)
-
-
 @pytest.mark.parametrize("place", PLACES)
 def test_a_training_killed_by_the_system_and_resumed_ends_with_the_same_bits(
     tmp_path, whole, place, monkeypatch
@@ -195,7 +160,7 @@ def test_a_training_killed_by_the_system_and_resumed_ends_with_the_same_bits(
     monkeypatch.setattr(MiningState, "resume", note)
     if place == "half mined":
         monkeypatch.setattr(VSE, "block", (HALF_MINED, 8))  # as in the other process
-    assert start("killed_worker", place, tmp_path).wait() == -signal.SIGKILL
+    assert start("test_rounds", "killed_worker", place, tmp_path).wait() == -signal.SIGKILL
     assert (tmp_path / "first_round" / CHECKPOINT).is_file()
     assert (tmp_path / CHECKPOINT).is_file() is (place == "second")
     assert_same_run(in_rounds(folder=tmp_path, resume=True), whole[0])
@@ -279,7 +244,7 @@ def test_the_training_split_is_mined(monkeypatch):
 def test_a_training_begins_with_the_weights_that_it_is_given():
     chosen = recipe(training__epochs=1, training__learning_rate=1e-9)
     begun = {name: weight + 0.1 for name, weight in train(chosen).model.state_dict().items()}
-    run = train(chosen, begin=Beginning(5.0, begun))
+    run = train(chosen, weights=begun, seconds=5.0)
     for name, weight in run.model.state_dict().items():
         torch.testing.assert_close(weight, begun[name], atol=1e-6, rtol=0)
     assert run.timings["seconds"] > 5
@@ -329,7 +294,6 @@ def test_each_system_learns_in_the_second_round(name):
 
 def distributed_worker(out):
     """What each process runs; the first leaves its history in a file."""
-    torch.set_num_threads(1)
     run = in_rounds(folder=Path(out) / "run" if "RANK" in os.environ else None)
     told = {"losses": [entry["loss"] for entry in run.history], "negatives": run.data["negatives"]}
     (Path(out) / f"{os.environ.get('RANK', 'alone')}.json").write_text(json.dumps(told))
@@ -338,13 +302,8 @@ def distributed_worker(out):
 
 
 def test_two_processes_train_in_rounds_as_one_does(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    together = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    workers = [start("distributed_worker", tmp_path, RANK=rank, LOCAL_RANK=rank, **together) for rank in "01"]
+    start_two("test_rounds", "distributed_worker", tmp_path)
     distributed_worker(tmp_path)
-    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
     told = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in ("alone", "0", "1")]
     assert told[1] == told[2]
     assert told[0]["negatives"] == told[1]["negatives"], "the same lists, although rounding differs"

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
+from vsecore.encoding import Captions
 from vsecore.mining import mine
 from vsecore.model import VSE
 from vsecore.training import score_split
-from vsecore.training.embedding import Captions
 
 SHARES = ("mined_true_texts", "mined_true_pictures")
 """What `shares_true` gives."""

@@ -52,7 +52,7 @@ from vsecore.paths import results
 from vsecore.recipes import FirstRound, Recipe
 from vsecore.training import Event, Run, describe_data, fit_in_rounds, score_split
 from vsecore.training.distributed import best_device, make_accelerator, precision_of
-from vsecore.training.planning import plan, spoken
+from vsecore.training.planning import duration, plan
 
 RULES: tuple[Rule, ...] = ("released", "printed")
 RESULTS = results() / "experiments"
@@ -236,8 +236,8 @@ class _Workshop:
                         seconds[key] = plan(recipe, data, seconds=PROBE).seconds
                     of_arm += times * seconds[key]
             count = times * sum(len(part.recipes) for part in parts)
-            self.tell(f"{arm}: {count} training{'s' if count > 1 else ''}, {spoken(of_arm)}")
-        self.tell(f"in all, systems that arms share once: {spoken(times * sum(seconds.values()))}")
+            self.tell(f"{arm}: {count} training{'s' if count > 1 else ''}, {duration(of_arm)}")
+        self.tell(f"in all, systems that arms share once: {duration(times * sum(seconds.values()))}")
 
     def tune(self, name: str, candidates: Candidates, changes: Mapping[str, Any]) -> dict[float, float]:
         """Return the best rsum on dev at each learning rate that a recipe must be tried at, from one seed."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 
 from vsecore.data.splits import Split
+from vsecore.encoding import Captions, encode
 from vsecore.model import VSE
 from vsecore.sets import circular_variance
-from vsecore.training.embedding import Captions, encode
 
 LOG_VARIANCES = ("log_variance_pictures", "log_variance_texts")
 """What `log_variances` gives."""

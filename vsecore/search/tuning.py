@@ -31,7 +31,6 @@ from vsecore.recipes import Recipe, get
 from vsecore.search.engine import Engine, keep_source
 from vsecore.training import Event, Run, evaluate_split, fit, load_run
 from vsecore.training.checkpoints import CHECKPOINT
-from vsecore.training.loop import Beginning
 from vsecore.typed import short
 
 SPLITS = ("train", "dev", "test")
@@ -139,14 +138,13 @@ def tune(
             assert event.metrics is not None
             tell(f"epoch {event.epoch + 1}: dev rsum {event.metrics['rsum']:.1f}")
 
-    begin = None if weights is None else Beginning(0.0, weights)
     run = fit(
         recipe,
         data,
         folder=folder,
         resume=resume,
         tokenizer=engine.tokenizer,
-        begin=begin,
+        weights=weights,
         callback=look,
         seed=seed,
     )
@@ -215,10 +213,9 @@ def check_overfit(
             if reached[-1] >= LEARNED:
                 raise _LearnedError
 
-    begin = None if weights is None else Beginning(0.0, weights)
     try:
         pairs_alone = Dataset("pairs", pairs, pairs, pairs, recipe.features)
-        fit(plain, pairs_alone, tokenizer=tokenizer, begin=begin, callback=look, seed=seed)
+        fit(plain, pairs_alone, tokenizer=tokenizer, weights=weights, callback=look, seed=seed)
     except _LearnedError:
         return reached[-1]
     raise ValueError(

@@ -1,9 +1,10 @@
 """Training: one loop for every recipe (`fit`), in one or two rounds; its result; a model's evaluation."""
 
-from vsecore.encoding import encode
-from vsecore.training.embedding import evaluate_split, score_split
-from vsecore.training.loop import Event, Run, describe_data, fit, load_run
+from vsecore.encoding import encode, evaluate_split, score_split
+from vsecore.training.identity import describe_data
+from vsecore.training.loop import fit, load_run
 from vsecore.training.rounds import fit_in_rounds
+from vsecore.training.run import Event, Run, Settings
 from vsecore.training.system import System
 
 RESULTS_VERSION = 1
@@ -14,6 +15,7 @@ __all__ = [
     "RESULTS_VERSION",
     "Event",
     "Run",
+    "Settings",
     "System",
     "describe_data",
     "encode",

@@ -22,23 +22,16 @@ from vsecore.processes import PATIENCE
 def make_accelerator(
     device: Literal["auto", "cpu"] = "auto",
     precision: Literal["auto", "float32", "bfloat16"] = "auto",
-    some_rest: bool = False,
+    find_unused_parameters: bool = False,
 ) -> Accelerator:
     """Make the `Accelerator` for this machine: a CPU, a GPU, or as many of them as there are processes.
 
     Args:
         device: "auto" uses a GPU if there is one.
         precision: "auto" uses bfloat16 if the GPU has it in hardware, else float32.
-        some_rest: whether some weights rest in some epochs: several processes then must not wait for their
-            gradients.
-
-    Raises:
-        ValueError: another device or precision.
+        find_unused_parameters: whether some weights get no gradient in some epochs, for which several
+            processes then must not wait.
     """
-    if device not in ("auto", "cpu"):
-        raise ValueError(f'device is {device!r}: wanted "auto" or "cpu"')
-    if precision not in ("auto", "float32", "bfloat16"):
-        raise ValueError(f'precision is {precision!r}: wanted "auto", "float32" or "bfloat16"')
     if not dist.is_initialized():
         # accelerate keeps its first settings as long as the process lives; a notebook may need others.
         AcceleratorState._reset_state(reset_partial_state=True)
@@ -51,7 +44,7 @@ def make_accelerator(
         step_scheduler_with_optimizer=False,
         kwargs_handlers=[
             InitProcessGroupKwargs(timeout=PATIENCE),
-            DistributedDataParallelKwargs(find_unused_parameters=some_rest),
+            DistributedDataParallelKwargs(find_unused_parameters=find_unused_parameters),
         ],
     )
 

@@ -10,20 +10,25 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
+from torch import Tensor
 
+from vsecore.data.offline_negatives import OfflineNegatives
+from vsecore.data.splits import Dataset
 from vsecore.data.words import Tokenizer
 from vsecore.recipes import Recipe
 from vsecore.typed import from_json, short
 
 RUN = "run.json"
-AGAIN = "put the run's own file back, or train again in another folder"
-ENCODERS = ("image_encoder", "text_encoder")  # a run's folder keeps the architecture of each
+START_OVER_HINT = "put the run's own file back, or train again in another folder"
+ENCODERS = ("image_encoder", "text_encoder")
+"""Subfolders in which a run keeps its encoders' architectures."""
 
 
 @dataclass(frozen=True)
 class DataIdentity:
-    """The data that a run was trained on, see `training.describe_data`."""
+    """The data that a run was trained on, see `describe_data`; an older run may lack what has a default."""
 
     name: str
     fingerprint: str
@@ -38,7 +43,7 @@ class DataIdentity:
 
 @dataclass(frozen=True)
 class Identity:
-    """The types of what `run.json` holds; an older version's file may lack fields that have a default."""
+    """The types of what `run.json` holds."""
 
     recipe: dict[str, Any]
     data: DataIdentity
@@ -46,15 +51,38 @@ class Identity:
     precision: Literal["float32", "bfloat16"] = "float32"
 
 
-DIGESTS = {
-    "data.fingerprint": "the data's pictures, features or captions",
-    "data.tokenizer": "the tokenizer's words",
-    "data.vectors": "word vectors",
-    "data.targets": "targets of the captions",
-    "data.negatives": "offline negatives",
-    "data.weights": "weights of an earlier round",
-}
-"""Fields that keep only a digest, and the plain names of what they stand for."""
+def describe_data(
+    data: Dataset,
+    tokenizer: Tokenizer,
+    vectors: Tensor | None = None,
+    negatives: OfflineNegatives | None = None,
+    weights: Mapping[str, Tensor] | None = None,
+) -> dict[str, Any]:
+    """Describe the data of a run for its record: names, and digests of everything that is read.
+
+    Args:
+        data: what the run is trained on.
+        tokenizer: for its captions.
+        vectors: initial word vectors; None: there are none.
+        negatives: offline negatives; None: there are none.
+        weights: the weights that it begins with; None: new ones.
+    """
+    described = {
+        "name": data.name,
+        "fingerprint": data.fingerprint(),
+        "feature_kind": data.feature_kind,
+        "feature_dim": data.feature_dim,
+        "tokenizer": tokenizer_digest(tokenizer),
+        "vectors": "" if vectors is None else digest(vectors.detach().float().cpu().numpy().tobytes()),
+    }
+    if data.train.targets is not None:
+        described["targets"] = digest(np.ascontiguousarray(data.train.targets).tobytes())
+    if negatives is not None:
+        described["negatives"] = digest(negatives.texts.tobytes() + negatives.pictures.tobytes())
+    if weights is not None:
+        content = (weights[name].detach().cpu().numpy().tobytes() for name in sorted(weights))
+        described["weights"] = digest(b"".join(content))
+    return described
 
 
 def read_identity(folder: Path) -> dict[str, Any]:
@@ -67,8 +95,7 @@ def read_identity(folder: Path) -> dict[str, Any]:
     path = folder / RUN
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no run (it has no {RUN}): name the folder of a training")
-    identity: Identity = from_json(str(path), path.read_bytes(), Identity)
-    content = asdict(identity)
+    content = asdict(from_json(str(path), path.read_bytes(), Identity))
     for field in fields(DataIdentity):  # as `describe_data` writes them: without what the run did not have
         if content["data"][field.name] == field.default:
             del content["data"][field.name]
@@ -91,22 +118,17 @@ def read_recipe(folder: Path, identity: Mapping[str, Any]) -> Recipe:
 
 
 def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
-    """Return a digest of the files beside a checkpoint. The checkpoint stores it, so a mix-up is noticed.
+    """Return a digest of the files beside a checkpoint. The checkpoint holds it, so a mix-up is noticed.
 
-    It covers `run.json`, which names the tokenizer's digest, and the architectures of the encoders. Fields
+    It covers `run.json`, which names the tokenizer's digest, and the architectures of the encoders. Settings
     that a later version adds do not change it as long as they have their defaults.
     """
     recipe = read_recipe(folder, identity)
-    told = [
-        recipe.name,
-        recipe.source,
-        recipe.hash(),
-        *(identity[field] for field in ("data", "seed", "precision")),
-    ]
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    content = [recipe.name, recipe.source, recipe.hash(), identity["data"], identity["seed"]]
+    found = hashlib.sha256(json.dumps([*content, identity["precision"]], sort_keys=True).encode())
     for path in sorted(path for name in ENCODERS for path in (folder / name).glob("*")):
-        digest.update(_content(path))
-    return digest.hexdigest()
+        found.update(_read(path))
+    return found.hexdigest()
 
 
 def tokenizer_digest(tokenizer: Tokenizer, kept: Path | None = None) -> str:
@@ -114,18 +136,7 @@ def tokenizer_digest(tokenizer: Tokenizer, kept: Path | None = None) -> str:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(folder)
         paths = sorted(Path(folder).iterdir())
-        return digest(b"".join(_content((kept or path.parent) / path.name) for path in paths))
-
-
-def _content(path: Path) -> bytes:
-    if not path.is_file():  # reading a pipe would wait for its other end
-        raise FileNotFoundError(f"no file {path}: copy the run's whole folder again")
-    return path.read_bytes()
-
-
-def digest(content: bytes) -> str:
-    """Return twelve hexadecimal digits that change with the content."""
-    return hashlib.sha256(content).hexdigest()[:12]
+        return digest(b"".join(_read((kept or path.parent) / path.name) for path in paths))
 
 
 def check_tokenizer(folder: Path, tokenizer: Tokenizer, identity: Mapping[str, Any]) -> None:
@@ -136,7 +147,18 @@ def check_tokenizer(folder: Path, tokenizer: Tokenizer, identity: Mapping[str, A
         ValueError: it is another tokenizer, which gives words other numbers.
     """
     if tokenizer_digest(tokenizer, folder) != identity["data"]["tokenizer"]:
-        raise ValueError(f"{folder} holds another tokenizer than its {RUN} names: {AGAIN}")
+        raise ValueError(f"{folder} holds another tokenizer than its {RUN} names: {START_OVER_HINT}")
+
+
+def digest(content: bytes) -> str:
+    """Return twelve hexadecimal digits that change with the content."""
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file():  # reading a pipe would wait for its other end
+        raise FileNotFoundError(f"no file {path}: copy the run's whole folder again")
+    return path.read_bytes()
 
 
 def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -148,27 +170,17 @@ def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
     # Settings that were added since then, and options that are left out, have their defaults in both.
     then = flatten({**before, "recipe": read_recipe(folder, before).portable()})
     today = flatten(now)
-    differences = [
-        _difference(name, then, today)
-        for name in sorted(then.keys() | today.keys())
-        if then.get(name) != today.get(name)
-    ]
+    differences = []
+    for name in sorted(then.keys() | today.keys()):
+        if then.get(name) != today.get(name):
+            had, has = (short(side[name]) if name in side else "not set" for side in (then, today))
+            option = name.removeprefix("recipe.").replace(".options.", ".")  # the name that --set uses
+            differences.append(f"{option}: {had} in the run, {has} now")
     if differences:
         raise ValueError(
             f"{folder} holds another run ({'; '.join(differences)}): resume with the same, or choose another "
             "folder"
         )
-
-
-def _difference(name: str, then: Mapping[str, Any], today: Mapping[str, Any]) -> str:
-    """Say how a setting of a run differs from today's, such as "seed: 0 in the run, 5 now"."""
-    if name in DIGESTS:
-        had, has = ("some" if settings.get(name) else "none" for settings in (then, today))
-        how = "not the same" if had == has else f"{had} in the run, {has} now"
-        return f"{DIGESTS[name]}: {how}"
-    had, has = (short(settings[name]) if name in settings else "not set" for settings in (then, today))
-    # The name that --set uses.
-    return f"{name.removeprefix('recipe.').replace('.options.', '.')}: {had} in the run, {has} now"
 
 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

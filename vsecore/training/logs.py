@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vsecore.losses import LagrangeMultiplier
-from vsecore.training.loop import Event
+from vsecore.training.run import Event
 
 
 class TensorBoardLog:

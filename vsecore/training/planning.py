@@ -15,18 +15,18 @@ from vsecore.data.files import progress, without_progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
-from vsecore.encoding import encode
+from vsecore.encoding import encode, evaluate_split
 from vsecore.memory import peak_memory
 from vsecore.mining import mine
 from vsecore.model import VSE
 from vsecore.recipes import Recipe
 from vsecore.training.distributed import hardware
-from vsecore.training.embedding import evaluate_split
-from vsecore.training.loop import Event, fit
+from vsecore.training.loop import fit
+from vsecore.training.run import Event
 
-WARMING = 3
+WARMUP_STEPS = 3
 """The first steps are slower and do not count: memory is taken, caches are filled."""
-FEWEST = 5
+FEWEST_STEPS = 5
 """Steps that count, however long they take."""
 PROBED = 256
 """Pictures that are evaluated to know what all of them take."""
@@ -76,13 +76,13 @@ class Cost:
         """Return what the cost is made of, in words, for a table."""
         rows = {"processor": self.device}
         if self.first_round is not None:
-            rows["first round"] = spoken(self.first_round.seconds)
-            rows["mining"] = spoken(self.mining_seconds)
+            rows["first round"] = duration(self.first_round.seconds)
+            rows["mining"] = duration(self.mining_seconds)
         rows |= {
             "steps": f"{self.steps:,} an epoch, {self.epochs} epochs",
             "a step": f"{self.step_seconds:.3g} s",
-            "an evaluation": f"{spoken(self.evaluation_seconds)}, after each epoch",
-            "in all": spoken(self.seconds),
+            "an evaluation": f"{duration(self.evaluation_seconds)}, after each epoch",
+            "in all": duration(self.seconds),
             "memory": f"{self.memory_bytes / 1e9:.1f} GB",
         }
         if self.gpu_memory_bytes:
@@ -92,7 +92,7 @@ class Cost:
         return rows | {"the run on disk": f"{self.run_bytes / 1e9:.2f} GB"}
 
 
-def spoken(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Say how long something takes, in a unit that suits it."""
     for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
         if seconds >= 2 * size:
@@ -100,17 +100,16 @@ def spoken(seconds: float) -> str:
     return f"{seconds:.1f} seconds"
 
 
-class _Enough(Exception):
+class _EnoughError(Exception):
     """Ends a training of which enough steps have been seen."""
 
 
-class _Watch:
+class _StepTimer:
     """A callback that times the steps of a training, and ends it after some seconds, which `bar` shows."""
 
     def __init__(self, seconds: float, bar: Any) -> None:
         self.seconds, self.bar, self.took = seconds, bar, list[float]()
-        self.model: VSE | None = None
-        self.weights = 0
+        self.event: Event | None = None
         self._before: float | None = None
 
     def __call__(self, event: Event) -> None:
@@ -121,21 +120,12 @@ class _Watch:
             return
         if self._before is not None:
             self.took.append(now - self._before)
-        self.model = event.model
-        self.weights = sum(weight.numel() for weight in event.system.parameters())
-        counted = self.took[WARMING:]
+        self.event = event
+        counted = self.took[WARMUP_STEPS:]
         self.bar.update(min(sum(counted), self.seconds) - self.bar.n)
-        if len(counted) >= FEWEST and sum(counted) >= self.seconds:
-            raise _Enough
+        if len(counted) >= FEWEST_STEPS and sum(counted) >= self.seconds:
+            raise _EnoughError
         self._before = time.perf_counter()
-
-    @property
-    def step_seconds(self) -> float:
-        """The mean of the steps that count."""
-        counted = self.took[WARMING:] or self.took
-        if not counted:
-            raise ValueError("the training ended before two steps: nothing could be timed")
-        return sum(counted) / len(counted)
 
 
 def plan(
@@ -156,64 +146,53 @@ def plan(
         recipe: what will be trained.
         data: what on. A `data.rehearsal` of the same shape will do where the data are not there yet, as long
             as memory and disk have room for the real ones.
-        seconds: how long to take steps, of each round.
-        device: as for `fit`.
-        precision: as for `fit`.
-        workers: as for `fit`.
+        seconds: how long to take steps, of each round, > 0.
+        device: as for `fit`, like `precision` and `workers`.
+        precision: see there.
+        workers: see there.
 
     Returns:
         The cost. Other programs on this machine make it larger, and so does a disk that is slower than memory
         if the features do not fit there.
 
     Raises:
-        ValueError: recipe and data do not fit, or seconds is not above 0.
+        ValueError: recipe and data do not fit, seconds is not above 0, or there are no two steps to time.
     """
     if not seconds > 0:
         raise ValueError(f"seconds is {seconds}: wanted above 0")
     if recipe.predicts_targets and data.train.targets is None:
         data = _with_drawn_targets(data)
-    tokenizer = recipe.tokenizer(data.train.captions)
-    negatives = _some_negatives(data.train) if recipe.learns_offline else None
+    options: dict[str, Any] = {"device": device, "precision": precision, "workers": workers}
     first = None
     if recipe.first_round is not None:
-        first = plan(
-            recipe.of_first_round(),
-            data,
-            seconds=seconds,
-            device=device,
-            precision=precision,
-            workers=workers,
-        )
+        first = plan(recipe.of_first_round(), data, seconds=seconds, **options)
         # The weights of a first round take no longer to train than new ones.
         recipe = replace(recipe, first_round=None)
-    shown = progress(total=seconds, desc=f"trying steps of {recipe.name}", bar_format=BAR)
-    watch = _Watch(seconds, shown)
-    with shown, without_progress(), contextlib.suppress(_Enough):
-        fit(
-            recipe,
-            data,
-            tokenizer=tokenizer,
-            negatives=negatives,
-            callback=watch,
-            device=device,
-            precision=precision,
-            workers=workers,
-        )
-    assert watch.model is not None
-    model, settings = watch.model, recipe.training
+    tokenizer = recipe.tokenizer(data.train.captions)
+    negatives = _some_negatives(data.train) if recipe.learns_offline else None
+    bar = progress(total=seconds, desc=f"trying steps of {recipe.name}", bar_format=BAR)
+    timer = _StepTimer(seconds, bar)
+    with bar, without_progress(), contextlib.suppress(_EnoughError):
+        fit(recipe, data, tokenizer=tokenizer, negatives=negatives, callback=timer, **options)
+    took = timer.took[WARMUP_STEPS:] or timer.took
+    if timer.event is None or not took:
+        raise ValueError("the training ended before two steps: nothing could be timed")
+    system, settings = timer.event.system, recipe.training
     examples = len(data.train.captions) if settings.batches == "pairs" else len(data.train)
-    splits = (data.train, data.dev, data.test)
+    pictures = [split.pictures for split in (data.train, data.dev, data.test)]
+    feature_bytes = sum(int(np.prod(x.shape, dtype=np.int64)) * x.dtype.itemsize for x in pictures)
     return Cost(
-        device=hardware(next(model.parameters()).device),
+        device=hardware(next(system.parameters()).device),
         steps=examples // settings.batch_size,
         epochs=settings.epochs,
-        step_seconds=watch.step_seconds,
-        evaluation_seconds=_seconds_of(evaluate_split, model, data.dev, tokenizer),
+        step_seconds=sum(took) / len(took),
+        evaluation_seconds=_seconds_of(evaluate_split, system.model, data.dev, tokenizer),
         memory_bytes=peak_memory(),
         gpu_memory_bytes=torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0,
-        feature_bytes=0 if data.feature_kind == "pixels" else sum(map(_bytes_of, splits)),
-        run_bytes=4 * 4 * watch.weights,  # weights, their best, and two moments of each, in float32
-        mining_seconds=0.0 if first is None else _seconds_of(mine, model, data.train, tokenizer),
+        feature_bytes=0 if data.feature_kind == "pixels" else feature_bytes,
+        # Weights, their best, and two moments of each, in float32.
+        run_bytes=4 * 4 * sum(weight.numel() for weight in system.parameters()),
+        mining_seconds=0.0 if first is None else _seconds_of(mine, system.model, data.train, tokenizer),
         first_round=first,
     )
 
@@ -249,18 +228,12 @@ def _some_negatives(split: Split, count: int = 4) -> OfflineNegatives:
 
 def _with_drawn_targets(data: Dataset) -> Dataset:
     """Return the data with one and the same target for each caption."""
-
-    def with_target(split: Split) -> Split:
-        target = np.full(TARGET_DIM, TARGET_DIM**-0.5, np.float32)
-        return replace(split, targets=np.broadcast_to(target, (len(split.captions), TARGET_DIM)))
-
-    return replace(
-        data, train=with_target(data.train), dev=with_target(data.dev), test=with_target(data.test)
+    target = np.full(TARGET_DIM, TARGET_DIM**-0.5, np.float32)
+    train, dev, test = (
+        replace(split, targets=np.broadcast_to(target, (len(split.captions), TARGET_DIM)))
+        for split in (data.train, data.dev, data.test)
     )
-
-
-def _bytes_of(split: Split) -> int:
-    return int(np.prod(split.pictures.shape, dtype=np.int64)) * split.pictures.dtype.itemsize
+    return replace(data, train=train, dev=dev, test=test)
 
 
 def _finish_on_gpu() -> None:

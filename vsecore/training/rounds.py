@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
-
-from torch import Tensor
+from typing import Any
 
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset
-from vsecore.data.words import Tokenizer
 from vsecore.mining import mine
 from vsecore.processes import from_main_process
 from vsecore.recipes import FirstRound, Recipe
-from vsecore.training.checkpoints import held, refuse_to_overwrite
+from vsecore.training.checkpoints import locked, refuse_to_overwrite
 from vsecore.training.distributed import best_device, make_accelerator
 from vsecore.training.identity import RUN, compare, read_identity
-from vsecore.training.loop import Beginning, Event, Run, fit
+from vsecore.training.loop import fit
+from vsecore.training.run import Callback, Run, Settings
 
 FIRST_ROUND = "first_round"
 NEGATIVES = "negatives"
@@ -28,19 +25,10 @@ NEGATIVES = "negatives"
 def fit_in_rounds(
     recipe: Recipe,
     data: Dataset,
+    settings: Settings | None = None,
     *,
-    folder: str | Path | None = None,
-    resume: bool = False,
-    tokenizer: Tokenizer | None = None,
-    vectors: Tensor | None = None,
-    negatives: OfflineNegatives | None = None,
-    callback: Callable[[Event], None] | None = None,
-    first_callback: Callable[[Event], None] | None = None,
-    seed: int = 0,
-    device: Literal["auto", "cpu"] = "auto",
-    precision: Literal["auto", "float32", "bfloat16"] = "auto",
-    workers: int = 0,
-    save_every: int | None = None,
+    first_callback: Callback | None = None,
+    **keywords: Any,
 ) -> Run:
     """Train a recipe in as many rounds as it has: one, as `fit` does, or two with mining between them.
 
@@ -55,19 +43,10 @@ def fit_in_rounds(
     Args:
         recipe: what to train.
         data: what to train on.
-        folder: where the second run is kept; its subfolder `first_round` keeps the first run, and
-            `negatives` what was mined. None: nowhere.
-        resume: continue wherever the training in the folder was stopped.
-        tokenizer: for the captions; None: the recipe makes one from the training captions.
-        vectors: initial word vectors, (len(tokenizer), width).
-        negatives: hard negatives that another model has found; then there is no first round.
-        callback: called with the events of the last round, see `fit`.
+        settings: how, see `fit`. In the folder, the subfolder `first_round` keeps the first run, and
+            `negatives` what was mined. With negatives that another model has found, there is no first round.
         first_callback: called with the events of the first round.
-        seed: decides the initial weights, the order, and what is dropped.
-        device: "auto" uses a GPU if there is one.
-        precision: "auto" uses bfloat16 if the GPU has it in hardware, else float32.
-        workers: processes that prepare batches ahead.
-        save_every: save after every so many steps too; None: every ten minutes.
+        keywords: settings by name, in place of the object's.
 
     Returns:
         The run of the last round. Its seconds are those of both rounds and of mining; the first round's own
@@ -80,54 +59,46 @@ def fit_in_rounds(
 
     Source: Chen, Deng and Luo 2020 (AOQ), section 3.2.
     """
-    folder = None if folder is None else Path(folder)
-    tokenizer = tokenizer or recipe.tokenizer(data.train.captions)
-    settings: dict[str, Any] = {
-        "resume": resume,
-        "tokenizer": tokenizer,
-        "vectors": vectors,
-        "seed": seed,
-        "device": device,
-        "precision": precision,
-        "workers": workers,
-        "save_every": save_every,
-    }
-    begin = None
-    if recipe.first_round is not None and negatives is None:
-        if folder is not None:
-            _check_folder(folder, resume, recipe, seed)
-        make_accelerator(device, precision)  # from here on, several processes know of each other
-        with held(folder):
-            first_folder = None if folder is None else folder / FIRST_ROUND
-            first = fit(
-                recipe.of_first_round(), data, folder=first_folder, callback=first_callback, **settings
-            )
-            began = time.perf_counter()
-            negatives = from_main_process(partial(_mine, first, recipe.first_round, data, folder, device))
-            seconds = first.timings["seconds"] + time.perf_counter() - began
-        weights = dict(first.model.cpu().state_dict()) if recipe.first_round.keeps_weights else None
-        begin = Beginning(seconds, weights)
-    return fit(recipe, data, folder=folder, negatives=negatives, begin=begin, callback=callback, **settings)
-
-
-def _mine(
-    run: Run, settings: FirstRound, data: Dataset, folder: Path | None, device: str
-) -> OfflineNegatives:
-    """Find the negatives of the training split, or read them, if they have been found."""
-    return mine(
-        run.model.to("cpu" if device == "cpu" else best_device()),
-        data.train,
-        run.tokenizer,
-        settings.texts,
-        settings.pictures,
-        folder=None if folder is None else folder / NEGATIVES,
-        recipe=f"{run.recipe.name} {run.recipe.hash()}",
+    settings = Settings.of(settings, keywords)
+    first_round, folder = recipe.first_round, settings.folder
+    if first_round is None or settings.negatives is not None:
+        return fit(recipe, data, settings)
+    if folder is not None:  # what the last round would refuse, before the first one is trained
+        refuse_to_overwrite(folder, settings.resume)
+        if (folder / RUN).is_file():
+            before = read_identity(folder)
+            compare(folder, before, {**before, "recipe": recipe.portable(), "seed": settings.seed})
+    if settings.tokenizer is None:
+        settings = replace(settings, tokenizer=recipe.tokenizer(data.train.captions))
+    make_accelerator(settings.device, settings.precision)  # several processes know of each other now
+    with locked(folder):
+        first = fit(
+            recipe.of_first_round(),
+            data,
+            settings,
+            folder=None if folder is None else folder / FIRST_ROUND,
+            callback=first_callback,
+        )
+        began = time.perf_counter()
+        negatives = from_main_process(partial(_mine, first, first_round, data, settings))
+    return fit(
+        recipe,
+        data,
+        settings,
+        negatives=negatives,
+        weights=dict(first.model.cpu().state_dict()) if first_round.keeps_weights else None,
+        seconds=first.timings["seconds"] + time.perf_counter() - began,
     )
 
 
-def _check_folder(folder: Path, resume: bool, recipe: Recipe, seed: int) -> None:
-    """Refuse a folder that the last round would refuse, before the first one is trained."""
-    refuse_to_overwrite(folder, resume)
-    if (folder / RUN).is_file():
-        before = read_identity(folder)
-        compare(folder, before, {**before, "recipe": recipe.portable(), "seed": seed})
+def _mine(run: Run, first_round: FirstRound, data: Dataset, settings: Settings) -> OfflineNegatives:
+    """Find the negatives of the training split, or read them, if they have been found."""
+    return mine(
+        run.model.to("cpu" if settings.device == "cpu" else best_device()),
+        data.train,
+        run.tokenizer,
+        first_round.texts,
+        first_round.pictures,
+        folder=None if settings.folder is None else settings.folder / NEGATIVES,
+        recipe=f"{run.recipe.name} {run.recipe.hash()}",
+    )
