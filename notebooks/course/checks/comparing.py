@@ -29,6 +29,8 @@ def agrees(made: Any, expected: Any, tolerance: float = 1e-5) -> bool:
 
     NaN agrees with NaN; tensors must have the same shape, but not the same dtype.
     """
+    if made is None:
+        return expected is None
     if isinstance(expected, Tensor | np.ndarray):
         made, expected = (torch.as_tensor(one).double() for one in (made, expected))
         return made.shape == expected.shape and torch.allclose(made, expected, 1e-5, tolerance, True)

@@ -50,6 +50,11 @@ wrong answer fails. `shape` and `gradient` make a wrong answer of the reference 
 
 **The grader** sends a reference or a `caller` to another process as its source. So these are undecorated
 functions of the module that use other modules only, and answers are called by position.
+
+Mind that two equal hints in one table are one entry; that `gradient` compares with the reference's, so say
+`exact=False` where right answers may have another one (a reference that also normalises, say); that answers
+may be of integers, lists or arrays, so a predicate begins with `torch.as_tensor(answer).double()`; and that
+points, keys, hints and what is said of a right answer are the learner's, and stay as they are.
 """
 
 from __future__ import annotations
