@@ -26,7 +26,7 @@ from vsecore import mining
 from vsecore.data.files import locked
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.experiments import running
-from vsecore.mining.state import MiningState
+from vsecore.mining.folder import MiningState
 from vsecore.model import VSE
 from vsecore.recipes import get
 from vsecore.training import fit_in_rounds, load_run, rounds

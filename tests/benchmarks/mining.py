@@ -47,7 +47,7 @@ def invented(pictures: int, captions: int, dim: int, device: str) -> tuple[Tenso
 
 def product(v: Tensor, t: Tensor) -> None:
     """Multiply in the blocks that mining takes, and keep nothing."""
-    rows, columns = _block(None, len(v), len(t), BUDGET)
+    rows, columns = _block(None, BUDGET, len(v), len(t))
     memory = v.new_empty(rows * columns)
     for top in range(0, len(v), rows):
         some = v[top : top + rows]

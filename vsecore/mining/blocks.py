@@ -4,15 +4,73 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from vsecore.mining.again import Score, search_again
-from vsecore.mining.best import NOTHING, Best
-from vsecore.mining.pairs import Own
-from vsecore.mining.threads import on_threads
+from vsecore.mining.topk import EMPTY, TopK, descending, keys_of, largest
+
+CHUNK = 2**24
+"""Numbers computed at a time for anchors that are compared with all items again."""
+Rows = slice | Tensor
+"""Which pictures, or which captions."""
+Score = Callable[[Rows, Rows], Tensor]
+"""Computes the scores of b pictures with c captions, (b, c) row after row; they may be overwritten, by the
+caller and by the next call in the same thread."""
+
+
+class TruePairs:
+    """Which captions are a picture's own, to be left out.
+
+    Args:
+        owner: the picture of each caption, (Nc,), in any order.
+        pictures: how many pictures there are.
+        captions: how many captions there are.
+
+    Raises:
+        ValueError: owner is not one whole number for each caption, or names a picture that is not there.
+    """
+
+    def __init__(self, owner: Tensor | np.ndarray, pictures: int, captions: int) -> None:
+        owner = torch.as_tensor(owner).detach().cpu()
+        if owner.shape != (captions,) or owner.is_floating_point() or owner.is_complex():
+            raise ValueError(
+                f"owner is {owner.dtype} {tuple(owner.shape)}: wanted whole numbers ({captions},)"
+            )
+        if int(owner.min()) < 0 or int(owner.max()) >= pictures:
+            raise ValueError(
+                f"owner names pictures {int(owner.min())} to {int(owner.max())}: wanted 0 to {pictures - 1}"
+            )
+        self.owner, self.pictures, self.captions = owner.long(), pictures, captions
+
+    def at_most(self, texts: int, pictures: int) -> tuple[int, int]:
+        """Cut the wanted numbers of negatives to what every picture, and every caption, has.
+
+        Raises:
+            ValueError: a number is below one, or a picture has no negative.
+        """
+        for name, number in (("texts", texts), ("pictures", pictures)):
+            if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+                raise ValueError(f"{name} is {number!r}: wanted a whole number, at least 1")
+        captions = self.captions - int(self.owner.bincount(minlength=self.pictures).max())
+        if captions < 1 or self.pictures < 2:
+            raise ValueError(
+                f"there are {self.pictures} pictures with {self.captions} captions: negatives need at "
+                "least two pictures that have captions"
+            )
+        return min(int(texts), captions), min(int(pictures), self.pictures - 1)
+
+    def leave_out(self, scores: Tensor, pictures: range, captions: range) -> None:
+        """Set the true pairs in a block of scores (b, c), of these rows, to -inf, in place."""
+        place = self.owner[captions.start : captions.stop : captions.step] - pictures.start  # (c,)
+        inside = (place >= 0) & (place < pictures.stop - pictures.start) & (place % pictures.step == 0)
+        caption = inside.nonzero().squeeze(1)
+        row = place[caption] // pictures.step
+        scores[row.to(scores.device), caption.to(scores.device)] = -torch.inf
 
 
 class Search:
@@ -23,61 +81,47 @@ class Search:
 
     Args:
         score: computes a block of scores; several threads call it at the same time.
-        own: the true pairs.
+        pairs: the true pairs.
         kept: how many captions each picture keeps, and how many pictures each caption.
         block: how many pictures, and captions, are compared at a time.
         device: where the scores are.
-        checked: whether scores may be NaN or infinite, so that each block is looked through.
-        advice: what to do about such scores, for the error.
 
     Attributes:
         texts: keys of the captions that were found, (Ni, k), in the order of the blocks.
-        best_pictures: the best pictures so far of the captions, in the order of the blocks.
+        pictures: the best pictures so far of the captions, in the order of the blocks.
         done: how many pictures have been compared with all captions; the first rows of `texts` are theirs.
     """
 
     def __init__(
         self,
         score: Score,
-        own: Own,
+        pairs: TruePairs,
         kept: tuple[int, int],
         block: tuple[int, int],
         device: torch.device,
-        checked: bool,
-        advice: str,
     ) -> None:
-        self.score, self.own, self.kept, self.block = score, own, kept, block
-        self.device, self.checked, self.advice = device, checked, advice
-        self.tops, self.lefts = deal(own.pictures, block[0]), deal(own.captions, block[1])
-        self.texts = torch.full((own.pictures, kept[0]), NOTHING, dtype=torch.int64, device=device)
-        self.best_pictures = Best(own.captions, kept[1], device, dealt=own.pictures)
+        self.score, self.pairs, self.kept, self.device = score, pairs, kept, device
+        self.block = min(block[0], pairs.pictures), min(block[1], pairs.captions)
+        self.tops, self.lefts = deal(pairs.pictures, block[0]), deal(pairs.captions, block[1])
+        self.texts = torch.full((pairs.pictures, kept[0]), EMPTY, dtype=torch.int64, device=device)
+        self.pictures = TopK(pairs.captions, kept[1], pairs.pictures, device)
         self.done = 0
 
-    def restore(self, texts: Tensor, pictures: Tensor, floor: Tensor) -> None:
-        """Go on from where an earlier search with the same blocks stood.
+    def state(self) -> dict[str, Any]:
+        """Return what `restore` needs to go on from here: numpy arrays."""
+        found = {
+            "texts": self.texts[: self.done],
+            "pictures": self.pictures.best(),
+            "floor": self.pictures.floor,
+        }
+        return {name: numbers.cpu().numpy() for name, numbers in found.items()}
 
-        Args:
-            texts: the first rows of its `texts`, of the pictures that were done.
-            pictures: what its `best_pictures.keep()` returned.
-            floor: its `best_pictures.floor` after that.
-
-        Raises:
-            ValueError: these do not come from such a search.
-        """
-        best = self.best_pictures
-        wanted = [(len(texts), self.kept[0]), (self.own.captions, best.k), (self.own.captions,)]
-        found = [texts, pictures, floor]
-        kinds = [torch.int64, torch.int64, torch.float32]
-        if (
-            len(texts) not in _starts(self.tops)
-            or [tuple(numbers.shape) for numbers in found] != wanted
-            or [numbers.dtype for numbers in found] != kinds
-        ):
-            raise ValueError("these numbers come from another search, or are damaged")
-        if len(texts):
-            self.texts[: len(texts)] = texts.to(self.device)
-            best.restore(pictures, floor)
-            self.done = len(texts)
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from where an earlier search of the same pairs, with the same blocks, stood."""
+        texts, pictures, floor = (torch.from_numpy(state[name]) for name in ("texts", "pictures", "floor"))
+        self.done = len(texts)
+        self.texts[: self.done] = texts.to(self.device)
+        self.pictures.restore(pictures, floor)
 
     def run(self, workers: int, after: Callable[[], None] = lambda: None) -> tuple[Tensor, Tensor]:
         """Search on from where the search stands.
@@ -89,56 +133,100 @@ class Search:
         Returns:
             The keys of the best captions of each picture (Ni, k), and of the best pictures of each caption
             (Nc, k), best first.
-
-        Raises:
-            ValueError: a score is NaN or infinite, and scores are checked.
         """
-        starts = _starts(self.tops)
-        locks = [threading.Lock() for _ in self.lefts]
+        starts, locks = _starts(self.tops), [threading.Lock() for _ in self.lefts]
         for begin in range(starts.index(self.done), len(self.tops), workers):
             numbers = range(begin, min(begin + workers, len(self.tops)))
-
-            def work(worker: int, workers: int, numbers: range = numbers) -> Iterator[None]:
-                shift = worker * len(self.lefts) // workers  # so that workers are rarely at the same captions
-                return self._compare(numbers[worker], starts, shift, locks)
-
-            on_threads(work, len(numbers))
+            self._compare_on_threads(numbers, starts, locks)
             self.done = starts[numbers.stop]
             after()
         texts = _in_order(self.texts, self.tops)
-        pictures = _in_order(self.best_pictures.keep(), self.lefts)
-        for found, of_pictures in ((texts, True), (pictures, False)):
-            unfilled = (found[:, -1] == NOTHING).nonzero().squeeze(1)
-            search_again(found, unfilled, self.score, self.own, self.block, of_pictures)
+        pictures = _in_order(self.pictures.best(), self.lefts)
+        for keys, of_pictures in ((texts, True), (pictures, False)):
+            self.search_again(keys, (keys[:, -1] == EMPTY).nonzero().squeeze(1), of_pictures)
         return texts, pictures
 
+    def _compare_on_threads(self, numbers: range, starts: list[int], locks: list[threading.Lock]) -> None:
+        """Compare some blocks of pictures with all captions, each in a thread of its own.
+
+        A product of matrices keeps all threads busy, but what is done with its numbers keeps only one. When a
+        thread fails, or the user interrupts, the others stop after their block of captions.
+        """
+        workers, threads, stopped = len(numbers), torch.get_num_threads(), threading.Event()
+        if workers == 1:  # in this thread, with its device and its stream
+            self._compare(numbers[0], starts, 0, locks, stopped)
+            return
+
+        @torch.inference_mode()  # each thread has a mode of its own
+        def part(worker: int) -> None:
+            torch.set_num_threads(max(1, threads // workers))  # in this thread
+            shift = worker * len(self.lefts) // workers  # so that workers are rarely at the same captions
+            self._compare(numbers[worker], starts, shift, locks, stopped)
+
+        try:
+            with ThreadPoolExecutor(workers) as pool:
+                try:
+                    parts = [pool.submit(part, worker) for worker in range(workers)]
+                    wait(parts, return_when=FIRST_EXCEPTION)
+                finally:
+                    stopped.set()
+                for done in parts:
+                    done.result()
+        finally:
+            torch.set_num_threads(threads)  # each worker has changed what threads that begin later get
+
     def _compare(
-        self, number: int, starts: list[int], shift: int, locks: list[threading.Lock]
-    ) -> Iterator[None]:
+        self,
+        number: int,
+        starts: list[int],
+        shift: int,
+        locks: list[threading.Lock],
+        stopped: threading.Event,
+    ) -> None:
         """Compare a block of pictures with all captions."""
         top, places = self.tops[number], _starts(self.lefts)
-        best_texts = Best(len(top), self.kept[0], self.device, dealt=self.own.captions)
+        texts = TopK(len(top), self.kept[0], self.pairs.captions, self.device)
         for turn in range(len(self.lefts)):
+            if stopped.is_set():
+                return
             here = (shift + turn) % len(self.lefts)
             left = self.lefts[here]
             scores = self.score(_rows(top), _rows(left))  # (b, c)
-            # The sum is fast, and not finite if a score is not, though it may be too large otherwise.
-            if self.checked and not scores.sum().isfinite() and not scores.isfinite().all():
-                raise ValueError(
-                    f"scores of pictures {top[0]} to {top[-1]} are not finite numbers: {self.advice}"
-                )
-            self.own.leave_out(scores, top, left)
-            best_texts.add(scores, 0, left)
+            self.pairs.leave_out(scores, top, left)
+            texts.add(scores, 0, left)
             with locks[here]:
-                self.best_pictures.add(scores, places[here], top, dim=0)
-            yield
-        self.texts[starts[number] : starts[number + 1]] = best_texts.keep()
+                self.pictures.add(scores, places[here], top, dim=0)
+        self.texts[starts[number] : starts[number + 1]] = texts.best()
+
+    def search_again(self, keys: Tensor, anchors: Tensor, of_pictures: bool) -> None:
+        """Compare some anchors (s,) with every item, and put the keys of their best into `keys` (n, k)."""
+        if not len(anchors):
+            return
+        owner, own = self.pairs.owner.to(keys.device), torch.arange(self.pairs.pictures, device=keys.device)
+        items = self.pairs.captions if of_pictures else self.pairs.pictures
+        if not of_pictures:
+            owner, own = own, owner  # of which picture an item is, and an anchor
+        for part in anchors.split(max(1, min(self.block[0 if of_pictures else 1], CHUNK // items))):
+            best = keys.new_empty(len(part), 0)
+            size = max(1, min(self.block[0] * self.block[1], CHUNK) // len(part))
+            for rows in torch.arange(items, device=keys.device).split(size):
+                here = slice(int(rows[0]), int(rows[-1]) + 1)
+                scores = self.score(part, here) if of_pictures else self.score(here, part).T  # (p, c)
+                scores = scores.masked_fill(owner[here] == own[part, None], -torch.inf)
+                best = torch.cat([best, keys_of(scores, rows)], 1)
+                best = largest(best, min(keys.shape[1], best.shape[1]))
+            keys[part] = descending(best)
 
 
 def deal(rows: int, size: int) -> list[range]:
     """Deal rows like cards into as few blocks of at most `size` as possible: each is a fair sample."""
     blocks = -(-rows // size)
     return [range(first, rows, blocks) for first in range(blocks)]
+
+
+def workers_on(device: torch.device) -> int:
+    """Return how many threads keep a device busy: one on a GPU, on a CPU as many as torch has."""
+    return torch.get_num_threads() if device.type == "cpu" else 1
 
 
 def _rows(block: range) -> slice:

@@ -1,23 +1,29 @@
-"""A folder of mined negatives: two arrays, and what made them."""
+"""A folder of mined negatives: two arrays and what made them; before that, how far the search has got."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+import platform
+import sys
+import time
+import zipfile
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 from pydantic import Field
 
 from vsecore.data.files import read_json, write_atomically
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
+from vsecore.mining.blocks import Search
 
 NEGATIVES = "negatives.json"
-AGAIN = "mine again, into another folder"
+STATE = "mining.npz"
+MINE_AGAIN = "mine again, into another folder"
 Whole = Annotated[int, Field(ge=1)]
 
 
@@ -50,21 +56,7 @@ class _Stored:
     versions: dict[str, str] = field(default_factory=dict)
 
 
-SPOKEN = {
-    "model": "the model",
-    "recipe": "recipe",
-    "split": "split",
-    "data": "the data's pictures, features or captions",
-    "tokenizer": "the tokenizer's words",
-    "texts": "texts",
-    "pictures": "pictures",
-}
-"""How a message calls each field; those that begin with "the" keep only a digest."""
-
-
-def save_negatives(
-    folder: Path, negatives: OfflineNegatives, identity: NegativesIdentity, versions: Mapping[str, str]
-) -> None:
+def save_negatives(folder: Path, negatives: OfflineNegatives, identity: NegativesIdentity) -> None:
     """Write mined negatives. `negatives.json` comes last, so that a folder with it is whole."""
     digests = {}
     for name in ("texts", "pictures"):
@@ -72,8 +64,9 @@ def save_negatives(
         with write_atomically(folder / f"{name}.npy") as file:
             np.save(file, rows, allow_pickle=False)
         digests[name] = _digest(rows)
+    versions = {"python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__}
     with write_atomically(folder / NEGATIVES, "w") as file:
-        json.dump(asdict(_Stored(identity, digests, dict(versions))), file, indent=2)
+        json.dump(asdict(_Stored(identity, digests, versions)), file, indent=2)
 
 
 def load_negatives(
@@ -97,13 +90,20 @@ def load_negatives(
             the message names what differs.
     """
     folder = Path(folder)
-    stored = _read(folder)
-    if expected is not None:
-        _compare(folder, stored.identity, expected, [field.name for field in fields(NegativesIdentity)])
-    told = stored.identity
-    if (told.split, told.data) != (split.name, split.fingerprint()):
-        wanted = NegativesIdentity(**{**asdict(told), "split": split.name, "data": split.fingerprint()})
-        _compare(folder, told, wanted, ["split", "data"])
+    if not (folder / NEGATIVES).is_file():
+        raise FileNotFoundError(
+            f"{folder} holds no finished mining (it has no {NEGATIVES}): name a folder that vse mine wrote"
+        )
+    stored: _Stored = read_json(folder / NEGATIVES, _Stored)
+    found = stored.identity
+    for wanted in (expected or found, replace(found, split=split.name, data=split.fingerprint())):
+        if found != wanted:
+            differences = "; ".join(
+                f"{name}: {value} in the folder, {getattr(wanted, name)} now"
+                for name, value in asdict(found).items()
+                if value != getattr(wanted, name)
+            )
+            raise ValueError(f"{folder} holds other negatives ({differences}): {MINE_AGAIN}")
     negatives = OfflineNegatives(
         *(_array(folder / f"{name}.npy", stored.arrays.get(name, "")) for name in ("texts", "pictures"))
     )
@@ -111,30 +111,15 @@ def load_negatives(
     return negatives
 
 
-def stored_identity(folder: Path) -> NegativesIdentity | None:
-    """Return what the finished negatives of a folder depend on; None: there are none."""
-    return _read(folder).identity if (folder / NEGATIVES).is_file() else None
-
-
-def _read(folder: Path) -> _Stored:
-    path = folder / NEGATIVES
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{folder} holds no finished mining (it has no {NEGATIVES}): name a folder that vse mine wrote"
-        )
-    stored: _Stored = read_json(path, _Stored)
-    return stored
-
-
 def _array(path: Path, digest: str) -> np.ndarray:
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}: {AGAIN}")
     try:
         rows = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no file {path}: {MINE_AGAIN}") from None
     except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"{path} is damaged ({error}): {AGAIN}") from error
+        raise ValueError(f"{path} is damaged ({error}): {MINE_AGAIN}") from error
     if not isinstance(rows, np.ndarray) or rows.dtype != np.int32 or _digest(rows) != digest:
-        raise ValueError(f"{path} is damaged (it has changed since it was mined): {AGAIN}")
+        raise ValueError(f"{path} is damaged (it has changed since it was mined): {MINE_AGAIN}")
     return rows
 
 
@@ -144,19 +129,39 @@ def _digest(rows: np.ndarray) -> str:
     return digest.hexdigest()
 
 
-def _compare(folder: Path, found: NegativesIdentity, wanted: NegativesIdentity, names: list[str]) -> None:
-    differences = [
-        difference(name, getattr(found, name), getattr(wanted, name))
-        for name in names
-        if getattr(found, name) != getattr(wanted, name)
-    ]
-    if differences:
-        raise ValueError(f"{folder} holds other negatives ({'; '.join(differences)}): {AGAIN}")
+class MiningState:
+    """How far a search has got, so that one that was stopped goes on: a file that is replaced as a whole.
 
+    Args:
+        path: the file.
+        identity: what the search depends on; it goes on only with the same.
+        seconds: how often it is written.
+    """
 
-def difference(name: str, found: Any, wanted: Any) -> str:
-    """Say how a field differs."""
-    spoken = SPOKEN[name]
-    if spoken.startswith("the "):
-        return f"{spoken}: not the same"
-    return f"{spoken}: {found!r} in the folder, {wanted!r} now"
+    def __init__(self, path: Path, identity: NegativesIdentity, seconds: float) -> None:
+        self.path, self.seconds = path, seconds
+        self.identity = json.dumps(asdict(identity), sort_keys=True)
+        self.saved = time.monotonic()
+
+    def resume(self, search: Search) -> None:
+        """Let the search go on from the file, if there is one that belongs to it."""
+        if not self.path.is_file():
+            return
+        try:
+            with np.load(self.path, allow_pickle=False) as stored:
+                if (str(stored["identity"]), tuple(stored["block"])) == (self.identity, search.block):
+                    search.restore({name: stored[name] for name in ("texts", "pictures", "floor")})
+                    return
+            why = "belongs to another model, other data, other numbers or other blocks"
+        except (ValueError, TypeError, OSError, EOFError, KeyError, zipfile.BadZipFile):
+            why = "is damaged"
+        print(f"{self.path} {why}: mining starts over", file=sys.stderr)
+
+    def keep(self, search: Search) -> None:
+        """Write how far the search has got, if the last time was long enough ago."""
+        if time.monotonic() - self.saved < self.seconds:
+            return
+        stored: dict[str, Any] = {"identity": np.array(self.identity), "block": np.array(search.block)}
+        with write_atomically(self.path) as file:
+            np.savez(file, **stored, **search.state())
+        self.saved = time.monotonic()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import platform
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,13 +16,16 @@ from vsecore.data.splits import Split
 from vsecore.data.words import TokenizedCaptions
 from vsecore.embedding import Embedding
 from vsecore.encoding import Captions, encode
-from vsecore.mining.again import Rows
-from vsecore.mining.best import rows_of
-from vsecore.mining.blocks import Search
-from vsecore.mining.folder import NegativesIdentity, load_negatives, save_negatives, stored_identity
-from vsecore.mining.pairs import Own, whole
-from vsecore.mining.state import STATE, MiningState
-from vsecore.mining.threads import workers_on
+from vsecore.mining.blocks import Rows, Search, TruePairs, workers_on
+from vsecore.mining.folder import (
+    NEGATIVES,
+    STATE,
+    MiningState,
+    NegativesIdentity,
+    load_negatives,
+    save_negatives,
+)
+from vsecore.mining.topk import rows_of
 from vsecore.mining.vectors import BUDGET, BYTES, ROWS
 from vsecore.model import VSE
 from vsecore.similarity import Cosine
@@ -75,24 +77,21 @@ def mine(
         ValueError: a score is NaN or infinite, there are no negatives, or the folder holds others.
         BlockingIOError: another process mines into the folder.
     """
-    tokens = tokenizer
-    if not isinstance(tokens, TokenizedCaptions):
-        tokens = TokenizedCaptions.encode(tokens, split.captions)
-    own = Own(split.owner, len(split), len(split.captions))
-    kept = own.most(texts, pictures)
-    folder = None if folder is None else Path(folder)
-    identity = None if folder is None else negatives_identity(model, split, tokens, texts, pictures, recipe)
-    if folder is not None and stored_identity(folder) is not None:
+    pairs = TruePairs(split.owner, len(split), len(split.captions))
+    kept = pairs.at_most(texts, pictures)
+    tokens = _tokenized(tokenizer, split)
+    if folder is None:
+        return _search(model, split, tokens, pairs, kept, batch_size, budget, None)
+    folder = Path(folder)
+    identity = negatives_identity(model, split, tokens, texts, pictures, recipe)
+    if (folder / NEGATIVES).is_file():
         return load_negatives(folder, split, expected=identity)
-
-    if folder is None or identity is None:
-        return _search(model, split, tokens, own, kept, batch_size, budget, None)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, "is mining into", wait=False):
         state = MiningState(folder / STATE, identity, save_seconds)
-        found = _search(model, split, tokens, own, kept, batch_size, budget, state)
-        save_negatives(folder, found, identity, _versions())
-        state.remove()
+        found = _search(model, split, tokens, pairs, kept, batch_size, budget, state)
+        save_negatives(folder, found, identity)
+        state.path.unlink(missing_ok=True)
     return found
 
 
@@ -100,7 +99,7 @@ def _search(
     model: VSE,
     split: Split,
     tokens: TokenizedCaptions,
-    own: Own,
+    pairs: TruePairs,
     kept: tuple[int, int],
     batch_size: int,
     budget: int,
@@ -108,7 +107,8 @@ def _search(
 ) -> OfflineNegatives:
     """Compare all pictures with all captions, or those that an earlier search has not come to."""
     device = next(model.parameters()).device
-    block = _block(model, budget)
+    rows = max(1, min(model.block[0], ROWS, budget // BYTES))
+    block = rows, max(1, min(model.block[1], budget // (BYTES * rows)))
     v, t = encode(model, split, tokens, batch_size)
 
     def taken(side: Embedding, rows: Rows) -> Embedding:
@@ -116,40 +116,36 @@ def _search(
         return side[rows.cpu() if isinstance(rows, Tensor) else rows].to(device)
 
     def score(pictures: Rows, captions: Rows) -> Tensor:
-        return model.scores(taken(v, pictures), taken(t, captions)).float().contiguous()  # (b, c)
+        scores = model.scores(taken(v, pictures), taken(t, captions)).float().contiguous()  # (b, c)
+        # The sum is fast, and not finite if a score is not, though it may be too large otherwise.
+        if not scores.sum().isfinite() and not scores.isfinite().all():
+            raise ValueError("some scores are not finite numbers: look for NaN in the model's weights")
+        return scores
 
-    search = Search(score, own, kept, block, device, True, "look for NaN in the model's weights")
+    search = Search(score, pairs, kept, block, device)
     if state is not None:
         state.resume(search)
-    bar = progress(total=len(v), initial=search.done, desc="mining", unit="picture")
-
-    def after() -> None:
-        bar.update(search.done - bar.n)
-        if state is not None:
-            state.keep(search)
-
     # Comparing single vectors is one product, after which only one thread would select. What compares
     # elements or sets keeps all threads busy by itself, and needs much more memory.
     workers = workers_on(device) if isinstance(model.similarity, Cosine) else 1
-    texts, pictures = search.run(workers, after)
-    bar.close()
+    with contextlib.closing(
+        progress(total=len(v), initial=search.done, desc="mining", unit="picture")
+    ) as bar:
+
+        def after() -> None:
+            bar.update(search.done - bar.n)
+            if state is not None:
+                state.keep(search)
+
+        texts, pictures = search.run(workers, after)
     return OfflineNegatives(rows_of(texts).cpu().numpy(), rows_of(pictures).cpu().numpy())
-
-
-def _block(model: VSE, budget: int) -> tuple[int, int]:
-    """Return how many pictures and captions to compare at a time: at most what the similarity asks for."""
-    rows, columns = model.block
-    rows = max(1, min(rows, ROWS, budget // BYTES))
-    return rows, max(1, min(columns, budget // (BYTES * rows)))
 
 
 def negatives_identity(
     model: VSE, split: Split, tokenizer: Captions, texts: int = 300, pictures: int = 60, recipe: str = ""
 ) -> NegativesIdentity:
     """Return what the negatives that `mine` would find depend on, for `load_negatives(expected=...)`."""
-    tokens = tokenizer
-    if not isinstance(tokens, TokenizedCaptions):
-        tokens = TokenizedCaptions.encode(tokens, split.captions)
+    tokens = _tokenized(tokenizer, split)
     words = hashlib.sha256(tokens.lengths.astype("<i8").tobytes() + tokens.numbers.astype("<i4").tobytes())
     return NegativesIdentity(
         model=_model_digest(model),
@@ -157,9 +153,15 @@ def negatives_identity(
         split=split.name,
         data=split.fingerprint(),
         tokenizer=words.hexdigest(),
-        texts=whole("texts", texts),
-        pictures=whole("pictures", pictures),
+        texts=int(texts),
+        pictures=int(pictures),
     )
+
+
+def _tokenized(tokenizer: Captions, split: Split) -> TokenizedCaptions:
+    if isinstance(tokenizer, TokenizedCaptions):
+        return tokenizer
+    return TokenizedCaptions.encode(tokenizer, split.captions)
 
 
 def _model_digest(model: VSE) -> str:
@@ -176,19 +178,14 @@ def _model_digest(model: VSE) -> str:
 
 def _settings(module: torch.nn.Module) -> dict[str, Any]:
     """Return the numbers and words that a module keeps beside its weights, such as the k of k-max pooling."""
+
+    def plain(value: Any) -> Any:  # equal settings are written alike: 1 and 1.0, say
+        if isinstance(value, tuple):
+            return tuple(map(plain, value))
+        return float(value) if isinstance(value, int | float) else str(value)
+
     return {
-        name: _plain(value)
+        name: plain(value)
         for name, value in sorted(vars(module).items())
         if not name.startswith("_") and name not in PASSING and isinstance(value, str | int | float | tuple)
     }
-
-
-def _plain(value: Any) -> Any:
-    """Return a setting such that equal ones are written alike: 1 and 1.0, say."""
-    if isinstance(value, tuple):
-        return tuple(map(_plain, value))
-    return float(value) if isinstance(value, int | float) else str(value)
-
-
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__}
