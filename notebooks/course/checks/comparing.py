@@ -51,7 +51,7 @@ class Compared(Check):
         cases: what the maker of inputs is given, for each of the inputs.
         inputs: the maker, if it is not the exercise's.
         tolerance: how far numbers may be apart.
-        damage: makes a wrong answer of the exercise's reference.
+        damages: each makes a wrong answer of the exercise's reference, if no other is known.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Compared(Check):
         inputs: Callable[..., Any] | None,
         tolerance: float = 0.0,
         wrong: Sequence[Any] = (),
-        damage: Callable[..., Any] | None = None,
+        damages: Sequence[Callable[..., Any]] = (),
     ) -> None:
         self.see, self.cases, self.inputs, self.tolerance = see, cases, inputs, tolerance
-        self.wrong, self.damage = wrong, damage
+        self.wrong, self.damages = wrong, damages
 
     def holds(self, task: Exercise, answer: Any) -> bool:
         make, right = self.inputs or task.inputs or tuple, task.called(task.reference)
@@ -74,9 +74,11 @@ class Compared(Check):
         )
 
     def examples(self, task: Exercise) -> Sequence[Any]:
-        if self.wrong or not self.damage:
-            return self.wrong
-        return [lambda *given: self.damage(task.reference, given)]
+        return self.wrong or [partial(_damaged, damage, task.reference) for damage in self.damages]
+
+
+def _damaged(damage: Callable[..., Any], reference: Any, *given: Any) -> Any:
+    return damage(reference, given)
 
 
 def same(
@@ -116,7 +118,7 @@ def shape(
         result = reference(*arguments)
         return result.sum() if isinstance(result, Tensor) and result.ndim else torch.zeros(2, 3, 4, 5)
 
-    return Compared(see, _joined(cases, given), inputs, 0.0, wrong, damage)
+    return Compared(see, _joined(cases, given), inputs, 0.0, wrong, [damage])
 
 
 def gradient(
@@ -132,7 +134,7 @@ def gradient(
     """The sum of the result, or of `by(result)`, has the right gradient by the argument in the place `of`.
 
     If it need not be `exact`, any that is finite and not zero will do. Without `wrong`, the tests detach that
-    argument.
+    argument, and bend the gradient without changing the result.
     """
 
     def see(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
@@ -140,10 +142,14 @@ def gradient(
         found = gradient_of(lambda x: _result(function, (*before, x, *after), by), arguments[of])
         return found if exact else bool(found.isfinite().all() and found.any())
 
-    def damage(reference: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    def detached(reference: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         return reference(*arguments[:of], arguments[of].detach(), *arguments[of + 1 :])
 
-    return Compared(see, _joined(cases, given), inputs, tolerance, wrong, damage)
+    def bent(reference: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        result = reference(*arguments)
+        return result.detach() + (2 if exact else 0) * (result - result.detach())
+
+    return Compared(see, _joined(cases, given), inputs, tolerance, wrong, [detached, bent])
 
 
 def _joined(cases: Sequence[Given], given: Given) -> list[dict[str, Any]]:
