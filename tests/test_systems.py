@@ -7,8 +7,7 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
 from course import systems, tally
-from coursebook.findings import DATA
-from coursebook.verdict_tables import counted, in_short
+from coursebook.evidence import DATA, counted, in_short
 from studies import ridge, study
 from vsecore import records
 from vsecore.experiments import EXPERIMENTS, claims, missing, outcomes, side_by_side, studied

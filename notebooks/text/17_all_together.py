@@ -45,9 +45,7 @@ import course
 from vsecore import experiments, records
 from course import plots, systems
 from course import dots, tally
-from coursebook.evidence import WORKS
-from coursebook.findings import DATA
-from coursebook.verdict_tables import in_short
+from coursebook.evidence import DATA, WORKS, in_short
 from coursebook.wording import mean, table
 from vsecore.experiments.gates import MARGIN, measures_of
 from vsecore.experiments.missing import missing, usual_seconds

@@ -1,28 +1,61 @@
-"""The page of a paper in the book: its claims, our measurements and the verdicts, all from the records."""
+"""The pages of evidence in the book: for each paper what came out, figure by figure, all from the records."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
-from coursebook.comparators import comparators
-from coursebook.findings import DATA, Findings, is_fair, printed_kinds
-from coursebook.measurements import experiments, judged_too_early
-from coursebook.multipliers import multipliers
-from coursebook.negatives import negatives
-from coursebook.probes import probes
-from coursebook.relations import relations
-from coursebook.sets import sets
-from coursebook.verdict_tables import shut_gates, verdicts
-from coursebook.wording import CAPTIONS, table, trainings
+import matplotlib.pyplot as plt
+
+from course import dots
+from course.grading.plain import folded
+from course.plots import house_style
+from coursebook.wording import mean, seeds, signed, spread, table, trainings
 from vsecore import records
-from vsecore.experiments import RESULTS, departures, get_experiment
-from vsecore.experiments.gates import LEVELLED, LOSS_MARGIN, MARGIN, SEEDS, SEEDS_ELSEWHERE
+from vsecore.experiments import (
+    EXPERIMENTS,
+    RESULTS,
+    Claim,
+    Experiment,
+    Outcome,
+    Studied,
+    departures,
+    epochs_to_pass,
+    get_experiment,
+    missing,
+    outcomes,
+    studied,
+)
+from vsecore.experiments.catalogue import BY_WORK
+from vsecore.experiments.constraint import ABOVE_BOUND, CONTRAST, HIGHEST, LEFT, RETURNS
+from vsecore.experiments.first_round import SHARES
+from vsecore.experiments.gates import (
+    EARLY,
+    FIRST_PLACE,
+    LEVELLED,
+    LOSS_MARGIN,
+    MARGIN,
+    SEEDS,
+    SEEDS_ELSEWHERE,
+)
+from vsecore.experiments.graded import GRADED
+from vsecore.experiments.ledger import printed_difference
+from vsecore.experiments.missing import Survey, usual_seconds
+from vsecore.experiments.pairs import METRICS as PAIRS
+from vsecore.experiments.probe import FACTS, probe_metric
+from vsecore.experiments.references import ORACLE
+from vsecore.experiments.set_elements import SIDES, alone, without
+from vsecore.experiments.set_variance import LOG_VARIANCES
 from vsecore.experiments.tuning import FIRST
-from vsecore.experiments.worlds import AMBIGUOUS, NEAR_DUPLICATES, SCENES, WORLDS
-from vsecore.recipes import get
-from vsecore.records import Record
+from vsecore.experiments.verdicts import Judgement
+
+DATA = {"scenes": "drawn scenes", "flickr8k": "Flickr8k"}
+"""The data that papers are tried on, and what a reader calls them."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +63,16 @@ class Work:
     """A paper that has a page."""
 
     title: str
-    cited: str  # entries in the book's references, with commas between them
-    source: str  # how `assets/published.json` names the paper whose tables are looked at for misprints
-    notebooks: tuple[str, ...]  # that teach it
-    recipe: str  # of its own system at full size
-    setting: str  # where the papers train; "{dim}" and "{epochs}" stand for the recipe's
-    code: str  # on released code
+    cited: str
+    """Entries in the book's references, with commas between them."""
+    source: str
+    """How `assets/published.json` names the paper whose tables are looked at for misprints."""
+    notebooks: tuple[str, ...]
+    """Those that teach it."""
+    summary: str
+    """What came out, in three sentences; {0} is the difference in rsum of the first claim in `rests_on`."""
+    rests_on: tuple[tuple[str, Judgement], ...]
+    """The claims that the summary speaks of, by their statements, with their verdicts on the scenes."""
 
 
 WORKS = {
@@ -44,215 +81,502 @@ WORKS = {
         "zhang2022adpool",
         "Zhang et al. 2022",
         ("10_pooling", "11_how_many_negatives", "12_ensembles_and_speed"),
-        "2ad_region_gru",
-        "The paper trains on COCO and Flickr30K, at width {dim} and for {epochs} epochs.",
-        "The authors released their code, and it answers much that a paper has no room for. Here are the "
-        "places where the two differ, or where we chose something else. The README of the code carries "
-        "another title than the paper, *Adaptive Context-aware Pooling and "
-        "Adaptive Clustering Objective*, so some differences may come from another version of the work.",
+        "AdPool beats the mean by {0:.0f} and the pair of pools that the paper tuned by hand by {1:.0f}; "
+        "whether it also beats GPO, or the best simple pool, five seeds leave open. AdOpt ends {2:.0f} above "
+        "the hardest triplet and learns much faster early in training, but keeping all negatives always does "
+        "so too, and on the scenes the pool matters more than the loss, where the paper says the reverse. An "
+        "average of systems on regions and on a grid is better than one on regions.",
+        (
+            ("AdPool is better than the mean", "reproduced"),
+            ("AdPool is better than 5-max for pictures and the mean for captions", "reproduced"),
+            ("AdOpt ends higher than the hardest triplet", "reproduced"),
+            ("AdPool is better than GPO", "undecided"),
+            ("AdPool is better than the simple pool that is best on the development split", "undecided"),
+            ("early in training, AdOpt is ahead of the hardest triplet", "reproduced"),
+            ("early in training, AdOpt is ahead of the same loss with all negatives always", "undecided"),
+            ("AdOpt matters more than AdPool", "contradicted"),
+            ("regions and grid together are better than regions", "reproduced"),
+        ),
     ),
     "relational": Work(
         "Relations and cross-attention: what the papers claim, and what we measured",
         "yan2019relational,lee2018scan,li2019vsrn",
         "Yan 2019",
         ("05_relations", "06_structural_alignment", "07_cross_attention"),
-        "thesis_grid",
-        "The thesis trains on COCO, at width {dim} and for {epochs} epochs; the other papers train on COCO "
-        "and Flickr30K, at a width of 1,024 or 2,048.",
-        "We know of no released code for the thesis. The authors of SCAN, BFAN, VSRN and TERN released "
-        "theirs. Here are the places where a paper and its code differ, or where we had to choose.",
+        "With Transformers a caption finds its picture more often than with the towers of VSE++; that they "
+        "lose at finding captions, as in the thesis, does not show here. Neither of the thesis's structural "
+        "losses helps on the scenes, and node pooling makes it harder to find captions. Cross-attention is "
+        "{0:.0f} above one vector a side; VSRN, with one vector, reaches a higher rsum than SCAN, but ranks "
+        "pictures less well when all that is true counts.",
+        (
+            ("cross-attention is better than one vector for each side", "reproduced"),
+            ("Transformers are better than the towers of VSE++ at image retrieval", "reproduced"),
+            ("the towers of VSE++ are better than Transformers at caption retrieval", "undecided"),
+            ("the system is no worse without node pooling", "reproduced"),
+            ("the system is no worse without node cross-attention", "reproduced"),
+            ("node pooling improves caption retrieval", "contradicted"),
+            ("VSRN is better than SCAN", "mixed"),
+        ),
     ),
     "aoq": Work(
         "Offline quintuplets: what the paper claims, and what we measured",
         "chen2020aoq",
         "Chen et al. 2020 (AOQ)",
         ("08_offline_negatives", "09_quintuplet"),
-        "aoq_vsrn_region",
-        "The paper trains on COCO and Flickr30K; its VSRN has width {dim} and takes {epochs} epochs in the "
-        "second round.",
-        "The authors released their code, built on that of VSRN and BFAN. Here are the places where paper "
-        "and code differ, or where we chose something else.",
+        "None of the paper's claims is judged yet: its lists of offline negatives were far too long for a "
+        "training set of the scenes' size, and trainings with lists in proportion have only begun.",
+        (),
     ),
     "dive": Work(
         "Sets of embeddings: what the paper claims, and what we measured",
         "kim2023dive",
         "Kim et al. 2023",
         ("13_sets", "14_slots"),
-        "dive_region_gru",
-        "The paper trains on COCO and Flickr30K; on regions, at width {dim} and for {epochs} epochs.",
-        "The authors released their code. Here are the places where paper and code differ, where the paper "
-        "leaves something open, or where we chose something else.",
+        "None of the paper's claims is judged yet: with the paper's share of words and elements left out, "
+        "its system learns too little on the scenes, so that its arms are tuned anew.",
+        (),
     ),
     "ltd": Work(
         "Latent targets: what the paper claims, and what we measured",
         "bleeker2023ltd",
         "Bleeker et al. 2023 (LTD)",
         ("15_feature_suppression", "16_latent_targets"),
-        "ltd_region_gru",
-        "The paper trains on COCO and Flickr30K, at width {dim} and for {epochs} epochs.",
-        "The authors released their code. Here are the places where paper and code differ, or where we chose "
-        "something else.",
+        "A latent target that is kept as a constraint adds {0:.0f} to the rsum, and is {1:.0f} above the "
+        "same target as a second loss. The multiplier λ falls back to 0 once its bound of 0.2 is met. The "
+        "reconstruction loss does not stop at that bound, as the paper saw it do, but falls well below it.",
+        (
+            ("a latent target as a constraint helps", "reproduced"),
+            ("the constraint is better than the second loss", "reproduced"),
+            ("λ falls back to 0 once the bound of 0.2 is met", "reproduced"),
+            ("the reconstruction loss converges to its bound of 0.2", "contradicted"),
+        ),
     ),
 }
 """The papers that have a page, by key."""
 
 
 def lay_evidence(folder: Path, kept: Path = RESULTS) -> None:
-    """Write the page of each paper, and its figures beside it.
+    """Write the page of each paper with its figures, how a verdict comes about, and what papers report.
 
     Args:
         folder: of the pages.
-        kept: the folder of records. Where there are none, the page says so.
+        kept: the folder of records; without records, a page says that all is open.
 
     Raises:
-        ValueError: a record or a claim is damaged, or records do not fit together.
+        ValueError: a record or a claim is damaged, or the experiments of a paper have different worlds.
     """
     folder.mkdir(parents=True)
+    (folder / "verdicts.md").write_text(_RULES, encoding="utf-8")
+    (folder / "published.md").write_text(comparators() + "\n", encoding="utf-8")
     for work in WORKS:
-        text = page(work, kept, folder)
-        (folder / f"{work}.md").write_text(text, encoding="utf-8")
+        (folder / f"{work}.md").write_text(page(work, kept, folder), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the records say of a paper; by data, and then by experiment."""
+
+    outcomes: Mapping[str, Sequence[Outcome]]
+    fair: Mapping[str, Mapping[str, Mapping[str, Studied]]]
+    oracle: Mapping[str, float]
+    """The rsum of the oracle, where the truth is known."""
+    surveys: Mapping[str, Survey]
+
+    @classmethod
+    def read(cls, work: str, kept: Path) -> Findings:
+        """Read all records of a paper.
+
+        Raises:
+            ValueError: a record is damaged, or the paper's experiments have different worlds of scenes.
+        """
+        names = list(BY_WORK[work])
+        worlds = {get_experiment(name).world for name in names}
+        if len(worlds) != 1:
+            raise ValueError(f"the worlds of {work!r} are {sorted(worlds)}: its experiments must share one")
+        found = records.find(kept, name=ORACLE) if kept.is_dir() else []
+        return cls(
+            {data: outcomes(work, data, folder=kept) for data in DATA},
+            {data: {name: studied(name, data, folder=kept) for name in names} for data in DATA},
+            dict([("scenes", entry.metrics["rsum"]) for entry in found if entry.data["name"] in worlds]),
+            {data: Survey.of(work, data, kept) for data in DATA},
+        )
 
 
 def page(work: str, kept: Path, figures: Path) -> str:
-    """A paper's page, in MyST Markdown.
+    """Return a paper's page in MyST Markdown, and draw its figures.
 
     Args:
         work: the paper's key.
         kept: the folder of records.
-        figures: where to draw what the page shows.
+        figures: where the figures go.
     """
-    found = Findings.read(work, kept)
+    paper, found = WORKS[work], Findings.read(work, kept)
+    taught = ", ".join(f"[](../notebooks/{notebook}.ipynb)" for notebook in paper.notebooks)
+    by_statement = {outcome.claim.statement: outcome for outcome in found.outcomes["scenes"]}
+    differences = [
+        statistics.mean(by_statement[statement].differences.get("rsum") or [math.nan])
+        for statement, _ in paper.rests_on
+    ]
     parts = [
-        _introduction(work, found),
-        verdicts(found),
-        experiments(found, figures),
-        relations(found),
-        negatives(found),
-        sets(found),
-        probes(found),
-        multipliers(found),
-        judged_too_early(found),
-        shut_gates(found),
+        f"# {paper.title}",
+        paper.summary.format(*differences) if _any(found.fair) else "No training is recorded yet.",
+        counted(found.outcomes),
+        f"The claims are those of {{cite:t}}`{paper.cited}`; {taught} teach the methods. Our systems are "
+        "smaller than the papers' and see less data, so that only differences can be compared, not sums. "
+        "Building the book makes this page from the records of the trainings: "
+        "[how a verdict comes about](verdicts.md). Sums of many systems are on the page "
+        "[what papers report](published.md).",
+        *(_asked(name, found, figures) for name in BY_WORK[work]),
         _departures(work),
-        _misprints(work),
-        comparators(),
+        still_open(found),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _introduction(work: str, found: Findings) -> str:
-    paper = WORKS[work]
-    taught = ", ".join(f"[](../notebooks/{notebook}.ipynb)" for notebook in paper.notebooks)
-    lines = [
-        f"# {paper.title}",
-        f"This page sets the claims of {{cite:t}}`{paper.cited}` beside our own measurements. Building the "
-        "book makes it from the records of the trainings, so none of our numbers was typed by hand. "
-        f"The methods themselves are taught in {taught}.",
-        "## What was trained",
+def _any(fair: Mapping[str, Mapping[str, Mapping[str, Studied]]]) -> bool:
+    return any(arms for of_data in fair.values() for arms in of_data.values())
+
+
+def counted(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+    """Return how often each verdict came out, by data."""
+    counts = {data: Counter(outcome.judgement for outcome in outcomes[data]) for data in DATA}
+    said = [verdict for verdict in get_args(Judgement) if any(counts[data][verdict] for data in DATA)]
+    rows = [[verdict, *(str(counts[data][verdict]) for data in DATA)] for verdict in said]
+    return table(["verdict", *(f"claims, on {name}" for name in DATA.values())], rows)
+
+
+# ---- an experiment -----------------------------------------------------------------------------------------
+
+
+def _asked(name: str, found: Findings, figures: Path) -> str:
+    """Return a question with its figures, its judged claims and what else was measured; "" if untrained."""
+    experiment = EXPERIMENTS[name]
+    lines = []
+    for data, called in DATA.items():
+        arms, oracle = found.fair[data][name], found.oracle.get(data)
+        if arms:
+            picture = f"{name}-{data}.svg"
+            with plt.rc_context():
+                house_style()
+                figure = dots.compared(arms, data, oracle)
+                figure.savefig(figures / picture)
+                plt.close(figure)
+            words = dots.words_for(arms, called, oracle)
+            lines.append(
+                f":::{{div}} wide-frame\n```{{image}} {picture}\n:alt: {words}\n:class: figure\n```\n:::"
+            )
+    if not lines:
+        return ""
+    judged = [
+        one
+        for one in zip(*(found.outcomes[data] for data in DATA), strict=True)
+        if one[0].claim.experiment == name and any(map(is_judged, one))
     ]
-    if not found.trained:
-        return "\n\n".join(
-            [*lines, "No training is recorded yet. `vse experiment` trains and records.", _RULES]
-        )
-    hours, printed = sum(entry.seconds for entry in found.trained) / 3600, get(paper.recipe)
-    lines += [
-        f"{paper.setting.format(dim=printed.dim, epochs=printed.training.epochs)} We train smaller systems "
-        "on less data, and so our sums cannot be compared with the paper's. What can be compared is which of "
-        "two systems is better. In all, "
-        f"{trainings(len(found.trained))} took {hours:.1f} hours by the clock, pauses included. At the "
-        "*fair* scale, each system has a learning rate of its own and trains long enough for most systems to "
-        "level off; only these trainings are judged."
-        + (
-            " Trainings at the *lesson* scale take a few minutes each. The notebooks show some of them; the "
-            "sums of all are at the end of the section *Judged too early*."
-            if any(early for of_data in found.lesson.values() for early in of_data.values())
-            else ""
+    if judged:
+        lines.append(_claims_table(judged))
+    for measured in MEASURED:
+        if rows := measured.rows(experiment, found.fair["scenes"][name]):
+            lines += [measured.words, table([*measured.heads, "trained from"], rows)]
+    return "\n\n".join([f"## {experiment.question}", f"{experiment.source}.", *lines])
+
+
+def is_judged(outcome: Outcome) -> bool:
+    """Whether all gates of a claim were open."""
+    return outcome.judgement not in ("too small to say", "not tried")
+
+
+def _claims_table(judged: Sequence[Sequence[Outcome]]) -> str:
+    """Return claims, each with the paper's words, its difference, and ours on each data that has one."""
+    seen = [place for place, _ in enumerate(DATA) if any(is_judged(one[place]) for one in judged)]
+    rows, quoted = [], ("", "")
+    for one in judged:
+        claim = one[0].claim
+        same = (claim.words, claim.place) == quoted
+        quoted = claim.words, claim.place
+        words = f"“{claim.words}”<br>{claim.place}" if claim.words else f"our question: {claim.place}"
+        ours = [_ours(one[place]) if is_judged(one[place]) else "–" for place in seen]
+        rows.append([claim.statement, "as above" if same and claim.words else words, _paper(claim), *ours])
+    named = [list(DATA.values())[place] for place in seen]
+    return table(["claim", "in the paper's words", "its difference", *named], rows, "verdicts")
+
+
+def in_short(title: str, outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+    """Return all claims of a paper in one table, without their words, which opens at a click on its title."""
+    rows = [
+        [
+            f"{one[0].claim.statement}{'' if one[0].claim.words else '?'}<br>*{one[0].claim.place}*",
+            _paper(one[0].claim),
+            *map(_ours, one),
+        ]
+        for one in zip(*(outcomes[data] for data in DATA), strict=True)
+    ]
+    return folded(title, table(["claim, or our question", "the paper", *DATA.values()], rows))
+
+
+def _paper(claim: Claim) -> str:
+    """Return the difference that the paper prints."""
+    printed = printed_difference(claim)
+    return "–" if printed is None else f"{signed(printed[0])} ({printed[1]})"
+
+
+def _ours(outcome: Outcome) -> str:
+    """Return the verdict and the differences that it rests on."""
+    lines = [f"**{outcome.told}**"]
+    for measure, values in outcome.differences.items():
+        if values:
+            said = f": {outcome.by_measure[measure]}" if measure in outcome.by_measure else ""
+            digits = 3 if measure in CONTRAST else 1
+            difference = signed(statistics.mean(values), digits) + spread(values, digits)
+            lines.append(f"{CALLED[measure]} {difference}{said}")
+    if count := max((len(values) for values in outcome.differences.values()), default=0):
+        lines.append(seeds(count))
+    return "<br>".join(lines)
+
+
+CALLED = {
+    "rsum": "rsum",
+    "i2t_map_at_r": "mAP@R to text",
+    "t2i_map_at_r": "mAP@R to picture",
+    EARLY: "early rsum",
+    "i2t_rsum": "recalls to text",
+    "t2i_rsum": "recalls to picture",
+    FIRST_PLACE: "first both ways",
+    "pairs_t2i": "right picture of two",
+    "pairs_i2t": "right caption of two",
+    "log_variance_pictures": "log variance, pictures",
+    "log_variance_texts": "log variance, captions",
+    **dict(zip(CONTRAST, ("contrastive loss", "contrastive loss at the end"), strict=True)),
+    ABOVE_BOUND: "above its bound",
+    LEFT: "λ left",
+    RETURNS: "returns",
+}
+"""What a reader calls a measure."""
+
+# ---- what else was measured --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Measures of some experiments beside retrieval, one row a system that has them."""
+
+    words: str
+    heads: Sequence[str]
+    rows: Callable[[Experiment, Mapping[str, Studied]], list[list[str]]]
+    """Of an experiment and its systems by arm; empty if none has been measured so."""
+
+
+def _means(
+    metrics: Sequence[str], digits: int = 1
+) -> Callable[[Experiment, Mapping[str, Studied]], list[list[str]]]:
+    """Return what makes rows of means with their intervals, for the systems that have all of some metrics."""
+
+    def rows(_: Experiment, arms: Mapping[str, Studied]) -> list[list[str]]:
+        having = [one for one in arms.values() if {*metrics} <= one.results.keys()]
+        return [
+            [
+                one.arm,
+                *(mean(list(one.results[metric].values()), digits) for metric in metrics),
+                seeds(len(one.seeds)),
+            ]
+            for one in having
+        ]
+
+    return rows
+
+
+def _elements(_: Experiment, arms: Mapping[str, Studied]) -> list[list[str]]:
+    """For each side of each system of sets: whole, its best and worst vector alone, and without one."""
+    rows = []
+    for one in arms.values():
+        for side, called in zip(SIDES, ("pictures", "captions"), strict=True):
+            found = [
+                [
+                    one.results[metric(side, number)]
+                    for number in range(1, 7)
+                    if metric(side, number) in one.results
+                ]
+                for metric in (alone, without)
+            ]
+            if not found[0]:
+                continue
+            shared = sorted(found[0][0])
+            cells = [
+                mean([end(sums[seed] for sums in each) for seed in shared])
+                for each in found
+                for end in (max, min)
+            ]
+            whole = mean([one.results["rsum"][seed] for seed in shared])
+            rows.append([one.arm, called, whole, *cells, seeds(len(shared))])
+    return rows
+
+
+def _passing(experiment: Experiment, arms: Mapping[str, Studied]) -> list[list[str]]:
+    """For each system that learns from mined negatives: the epochs in which it passes the one that mined."""
+    rows = []
+    for arm, one in experiment.arms.items():
+        if arm in arms and (miner := one.mined_by) in arms:
+            passed = epochs_to_pass(arms[arm], arms[miner], "rsum").values()
+            epochs = ", ".join("never" if one is None else str(one) for one in passed)
+            rows.append([arm, miner, epochs or "–", seeds(len(arms[arm].seeds))])
+    return rows
+
+
+MEASURED = (
+    Measured(
+        "**Who sees relations?** Some scenes stand in pairs that hold the same things and differ in one "
+        "relation alone, so that the captions of either are false of the other. A system chooses the right "
+        "picture of two for a caption, and the right caption of two for a picture: 50 % is chance. The last "
+        "two columns divide the first by the relation. Means in percent, with 95 % intervals.",
+        (
+            "system",
+            "right picture of two",
+            "right caption of two",
+            "told by left or right",
+            "told by another",
         ),
-        *_other_world(found),
-        _trained_table(found),
-        *_left_out(found),
-        *_other_features(found),
-        _RULES,
+        _means(PAIRS),
+    ),
+    Measured(
+        "**How many mined negatives are true?** All captions but a picture's own count as negatives, and "
+        "some are true of it all the same; on the scenes we know which. Percent of what was mined, with 95 % "
+        "intervals.",
+        ("system", "captions true of the picture", "pictures the caption is true of"),
+        _means(SHARES),
+    ),
+    Measured(
+        "**How soon is the best of the first round passed?** For each seed, the first epoch of the second "
+        "round in which the rsum on the development split is above the best of the system that mined (figure "
+        "4 of the paper).",
+        ("system", "mined by", "epochs"),
+        _passing,
+    ),
+    Measured(
+        "**Do the sets collapse?** The logarithm of a set's circular variance: the further below 0, the more "
+        "its vectors look the same. With 95 % intervals.",
+        ("system", "pictures", "captions"),
+        _means(LOG_VARIANCES, 2),
+    ),
+    Measured(
+        "**One vector at a time** (table 5 of the paper). Of one side, each set keeps one vector, or loses "
+        "one; the other side stays whole. Each seed numbers its slots in its own order, so the best and the "
+        "worst of each seed are taken. Rsum, with 95 % intervals.",
+        (
+            "system",
+            "vectors of",
+            "whole sets",
+            "the best alone",
+            "the worst alone",
+            "without the least needed",
+            "without the most needed",
+        ),
+        _elements,
+    ),
+    Measured(
+        "**What captions' vectors still know.** A linear probe reads from a caption's vector whether the "
+        "caption names a thing, a colour, a size, a relation, a place: the area under the ROC curve in "
+        "percent, 50 is chance. Beside it R-precision to text and nDCG to picture (the first 25, relevance "
+        "by ROUGE-L). With 95 % intervals.",
+        ("system", "things", "colours", "sizes", "relations", "places", "R-precision", "nDCG"),
+        _means((*map(probe_metric, FACTS), *GRADED)),
+    ),
+    Measured(
+        "**What the multiplier did** (figure 3 of the paper). At the end of training: the contrastive loss; "
+        "how far the reconstruction loss is above its bound, in percent of it; the highest λ, what is left "
+        "of it in percent, and how often it rose again from 0. With 95 % intervals.",
+        ("system", "contrastive loss", "above the bound", "highest λ", "λ left", "returns from 0"),
+        _means((CONTRAST[-1], ABOVE_BOUND, HIGHEST, LEFT, RETURNS), 2),
+    ),
+)
+
+# ---- beside our own numbers --------------------------------------------------------------------------------
+
+
+def _departures(work: str) -> str:
+    """Return where paper, released code and course differ, and which printed numbers do not fit together."""
+    rows = [[one.place, one.printed, one.released, one.here] for one in departures(work)]
+    misprints = [
+        [row.system, row.data, row.misprint, row.read_in]
+        for row in records.published()
+        if row.misprint and WORKS[work].source in row.read_in
     ]
+    lines = ["## Where the paper, its code and this course differ"]
+    if rows:
+        lines.append(table(["where", "the paper", "its code", "here"], rows))
+    if misprints:
+        heads = ["system", "data", "what does not fit", "where"]
+        lines.append(_dropdown("Printed numbers that do not fit together", table(heads, misprints)))
+    return "\n\n".join(lines) if lines[1:] else ""
+
+
+COLLECTIONS = {
+    "flickr30k": "Flickr30K, 1,000 test pictures",
+    "coco, mean of five": "COCO 1K, the mean of five folds",
+    "coco, 5,000": "COCO 5K",
+    "coco, 1,000": "COCO, 1,000 test pictures as the thesis chose them",
+}
+"""How the names of their data in `assets/published.json` begin, and what a reader calls them."""
+
+
+def comparators() -> str:
+    """Return the page of all published sums, a table for each collection, the highest first."""
+    lines = [
+        "# What papers report",
+        "The highest sum stands first. A system that was trained on millions of pairs before, an average of "
+        "two models and a single small model cannot be ranked against each other, so each row says what it "
+        "is. Where we found all six recalls, we added them up ourselves.",
+    ]
+    for begins, title in COLLECTIONS.items():
+        summed = [(row.rsum, row) for row in records.published() if row.data.startswith(begins)]
+        ranked = sorted(((rsum, row) for rsum, row in summed if rsum is not None), key=lambda one: -one[0])
+        cells = [
+            [row.system, row.backbone, str(row.models), row.pairs_before, f"{rsum:.1f}", row.read_in]
+            for rsum, row in ranked
+        ]
+        heads = ["system", "pictures and captions", "models", "pairs before", "rsum", "read in"]
+        lines += [f"## {title}", table(heads, cells)]
     return "\n\n".join(lines)
 
 
-def _left_out(found: Findings) -> list[str]:
-    """How many trainings cannot be compared with the others."""
-    if not found.left_out:
-        return []
-    return [
-        f"Of these, {trainings(len(found.left_out))} used other extracted features, other word vectors "
-        "or another precision than most of their experiment. The tables and verdicts below leave them out."
+def _dropdown(title: str, text: str) -> str:
+    return f"::::{{dropdown}} {title}\n\n{text}\n\n::::"
+
+
+def still_open(found: Findings) -> str:
+    """Return the claims that are not judged yet, each with the gates that are shut, and what opens them."""
+    lines = [
+        "## Still open",
+        "These claims are not judged yet. Beside each stand the gates that are shut, the trainings that "
+        "would open them, and the hours that those take on the same device as before; a training that "
+        "several claims need is counted in each of their rows.",
     ]
+    for data, called in DATA.items():
+        if not any(found.fair[data].values()):
+            lines.append(f"On {called} nothing is trained at the fair scale yet.")
+            continue
+        rows = []
+        for outcome in found.outcomes[data]:
+            name, arms = outcome.claim.experiment, found.fair[data][outcome.claim.experiment]
+            taken = usual_seconds(arms.values())
+            if math.isnan(taken):
+                taken = usual_seconds(arm for others in found.fair[data].values() for arm in others.values())
+            shut = missing(outcome, arms, data, taken, found.surveys[data].entries[name])
+            if shut:
+                hours = sum(gate.seconds for gate in shut) / 3600
+                why = "<br>".join(f"*{gate.gate}*: {gate.why}" for gate in shut)
+                count = str(sum(gate.trainings for gate in shut))
+                rows.append(
+                    [outcome.claim.statement, why, count, "–" if math.isnan(hours) else f"{hours:.1f}"]
+                )
+        if rows:
+            lacking = found.surveys[data].trainings
+            hours = sum(lacking.values()) / 3600
+            total = "" if math.isnan(hours) else f", about {hours:.0f} hours"
+            title = f"On {called}: {len(rows)} claims, together {trainings(len(lacking))}{total}"
+            lines.append(_dropdown(title, table(["claim", "shut, and why", "trainings", "hours"], rows)))
+    return "\n\n".join(lines) if lines[2:] else ""
 
 
-def _other_features(found: Findings) -> list[str]:
-    """In which experiments the paper's systems see regions, and ours, so far, the cells of a grid."""
-    unlike = [
-        experiment
-        for name in found.experiments
-        if printed_kinds(experiment := get_experiment(name)) == {"region"}
-        and experiment.features == "grid"
-        and any(len(found.fair[data][name]) > 1 for data in DATA)
-        and not any("region" in found.elsewhere[data][name] for data in DATA)
-    ]
-    if not unlike:
-        return []
-    listed = "\n".join(
-        f"- {experiment.question} ({experiment.source.partition('), ')[2]})" for experiment in unlike
-    )
-    return [
-        "The features differ too. In these experiments of the paper, the systems see detected regions; in "
-        "the trainings of ours that are judged so far, they see the cells of a grid:",
-        listed,
-        "Some cells show only background, and the mean counts them like all others. So a pooler that can "
-        "leave them out may be worth more on a grid than on regions, and beside it a loss may seem to matter "
-        "less.",
-    ]
-
-
-def _other_world(found: Findings) -> list[str]:
-    """What is unusual about the drawn scenes of a page."""
-    share = 100 * WORLDS[NEAR_DUPLICATES]["near_duplicates"]
-    unlike = {
-        NEAR_DUPLICATES: f"{share:.0f} % of the pictures differ from an earlier one in exactly one fact, so "
-        "that there are hard negatives to find",
-        AMBIGUOUS: "the captions say less, so that most of them fit several pictures",
-    }
-    if found.named[SCENES] not in unlike:
-        return []
-    return [
-        f"The drawn scenes of this page are not those of the other pages: {unlike[found.named[SCENES]]}. The "
-        "ridge regression and the oracle below belong to the same scenes."
-    ]
-
-
-def _trained_table(found: Findings) -> str:
-    """What was trained, by data, encoders, scale and device."""
-    groups: dict[tuple[str, ...], list[Record]] = defaultdict(list)
-    slots = {name: data for data, name in found.named.items()}
-    for entry in found.trained:
-        training, data = entry.config["training"], slots[entry.data["name"]]
-        groups[
-            DATA[data],
-            entry.data["feature_kind"],
-            CAPTIONS[entry.config["text"]["encoder"]["name"]],
-            "fair" if is_fair(entry.config, data) else "lesson",
-            str(training["epochs"]),
-            str(entry.config["dim"]),
-            str(training["batch_size"]),
-            f"{entry.device}, {entry.cpus} cores",
-        ].append(entry)
-    rows = [
-        [*group, str(len(entries)), f"{sum(entry.seconds for entry in entries) / 3600:.1f}", device]
-        for (*group, device), entries in sorted(groups.items())
-    ]
-    heads = ["data", "features", "captions", "scale", "epochs", "width", "batch"]
-    return table([*heads, "trainings", "hours", "device"], rows)
-
-
-_RULES = f"""## How a verdict comes about
+_RULES = f"""# How a verdict comes about
 
 An unfinished training tells us nothing about a method. So a claim is judged only when these gates are open:
 
@@ -284,32 +608,5 @@ a tie, which refutes a claim of "better" too; a claim that two are the same is t
 (two measures disagree); *undecided* (these seeds leave it open); *too small to say* (a gate is shut); *not
 tried* (at least one of the two systems has no training at the fair scale yet, though it may have some at the
 lesson scale). To a question that is ours and not the paper's, the answer is *yes* or *no* in place of
-*reproduced* or *contradicted*."""
-
-
-def _departures(work: str) -> str:
-    rows = [[one.place, one.printed, one.released, one.here] for one in departures(work)]
-    return "\n\n".join(
-        [
-            "## Where the paper, its code and this course differ",
-            WORKS[work].code,
-            table(["where", "the paper", "its code", "here"], rows) if rows else "We know of no such place.",
-        ]
-    )
-
-
-def _misprints(work: str) -> str:
-    rows = [
-        [row.system, row.data, row.misprint, row.read_in]
-        for row in records.published()
-        if row.misprint and WORKS[work].source in row.read_in
-    ]
-    return "\n\n".join(
-        [
-            "## Numbers that do not fit together",
-            "Few papers with hundreds of numbers are free of misprints. Here are those that we noticed, and "
-            "places where a sentence and a table, or two papers, say different things. Some of these may "
-            "have a reason that we do not see.",
-            table(["system", "data", "what does not fit", "where"], rows) if rows else "We know of none.",
-        ]
-    )
+*reproduced* or *contradicted*.
+"""
