@@ -11,7 +11,7 @@ import pytest
 from vsecore import records
 from vsecore.experiments import EXPERIMENTS
 from vsecore.recipes import get
-from vsecore.records import RECALLS, Published, find, read, record, record_run, table, write
+from vsecore.records import RECALLS, Published, find, read, record, record_run, write
 from vsecore.training import Run
 
 
@@ -113,28 +113,6 @@ def test_a_path_in_a_record_is_refused(note):
     dataclasses.replace(a_record(), note="R@1/5/10 of picture/text, 1,000 / 5,000")
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), "high", None])
-def test_a_metric_is_a_finite_number(value):
-    with pytest.raises(ValueError, match=r"metrics\.rsum"):
-        record_run(a_run(), {"rsum": value})
-
-
-def test_files_that_are_no_records_are_refused_by_name(tmp_path):
-    path = tmp_path / "odd.json"
-    with pytest.raises(FileNotFoundError, match="odd"):
-        read(path)
-    content = dataclasses.asdict(a_record())
-    path.write_text(json.dumps(content | {"colour": "red"}))
-    with pytest.raises(ValueError, match=r'odd\.json has the unknown field "colour"'):
-        read(path)
-    path.write_text(json.dumps(content | {"seed": "zero"}))
-    with pytest.raises(ValueError, match=r"odd\.json: seed is 'zero': wanted a whole number"):
-        read(path)
-    path.write_text("{")
-    with pytest.raises(ValueError, match=r"odd\.json is not JSON"):
-        find(tmp_path)
-
-
 def test_the_same_thing_run_again_takes_the_place_of_the_first(tmp_path):
     write(a_record(rsum=250.0), tmp_path)
     write(a_record(rsum=251.0), tmp_path)
@@ -154,17 +132,6 @@ def test_find_picks_by_value(tmp_path):
         find(tmp_path, colour="red")
     with pytest.raises(FileNotFoundError, match="nowhere"):
         find(tmp_path / "nowhere")
-
-
-def test_a_table_shows_what_is_asked_for():
-    shown = table(
-        [a_record()], ["name", "data.name", "config.image.pool.name", "metrics.rsum", "metrics.ndcg"]
-    )
-    assert shown.splitlines() == [
-        "| name | data.name | image.pool.name | rsum | ndcg |",
-        "| --- | --- | --- | --- | --- |",
-        "| vsepp_grid_gru | small | mean | 250.0 | – |",
-    ]
 
 
 def test_anything_that_gives_numbers_has_a_record(tmp_path):
@@ -255,57 +222,23 @@ def test_recalls_add_up_to_the_printed_rsum_but_for_misprints_that_are_named():
         assert sum(back[name] for name in RECALLS) == pytest.approx(row.printed_rsum, abs=0.01)
 
 
-def test_what_two_papers_print_of_a_system_agrees():
-    for one, other in (
-        ("VSE∞, regions, BiGRU", "VSE∞ (R, BiGRU)"),
-        ("VSE∞, regions, BERT", "VSE∞ (R, BERT)"),
-        ("VSE∞, regions and grid, BERT", "VSE∞ (RG, BERT)"),
-    ):
-        for row in [row for row in PUBLISHED if row.system == one]:
-            same = the_row(other, row.data)
-            assert (row.metrics, row.backbone, row.models) == (same.metrics, same.backbone, same.models)
-
-
-def test_ensembles_are_marked():
+def test_a_single_model_is_never_better_than_its_ensemble_and_ensembles_are_marked():
     for row in PUBLISHED:
-        if "(RG" in row.system:
-            assert row.models == (3 if "(RGP" in row.system else 2), row.system
-        if "Bleeker" not in row.read_in and (  # which trains VSRN anew, one model
-            row.system.startswith(("DSRAN (", "SGRAF", "NAAF", "ESA", "VSRN", "DivE, ResNeXt-101"))
-            or "AOQ" in row.system
-        ):
-            assert row.models == 2, row.system
-        if "two models" in row.system:
-            assert row.models == 2, row.system
+        if ", one model" in row.system:
+            assert row.rsum < the_row(row.system.replace(", one model", ""), row.data).rsum
         if "one model" in row.system or row.system.startswith(("VSE++", "CLIP")):
             assert row.models == 1, row.system
-
-
-def test_a_single_model_is_never_better_than_its_ensemble():
-    for row in [row for row in PUBLISHED if ", one model" in row.system]:
-        assert row.rsum < the_row(row.system.replace(", one model", ""), row.data).rsum
-
-
-def test_what_was_trained_on_pairs_from_elsewhere_says_so():
-    for row in PUBLISHED:
-        pretrained = row.system.startswith(
-            ("CLIP", "SigLIP", "ALIGN", "BLIP", "UNITER", "OSCAR", "ViLBERT", "MVP")
-        )
-        assert (row.pretraining_pairs != 0) == pretrained, row.system
+        if "two models" in row.system:
+            assert row.models == 2, row.system
 
 
 def test_a_damaged_published_row_is_told_by_place(tmp_path, monkeypatch):
     path = tmp_path / "published.json"
     monkeypatch.setattr(records, "PUBLISHED", path)
     row = dataclasses.asdict(PUBLISHED[0])
-    for change, message in (
-        ({"models": "two"}, r"\[1\]\.models is 'two': wanted a whole number"),
-        ({"rsum": 409.8}, r'\[1\] has the unknown field "rsum"'),
-        ({"metrics": {"i2t_r1": "high"}}, r"\[1\]\.metrics\.i2t_r1 is 'high': wanted a number"),
-    ):
-        path.write_text(json.dumps([row, row | change]))
-        with pytest.raises(ValueError, match=rf"published\.json: {message}"):
-            records.published()
+    path.write_text(json.dumps([row, row | {"models": "two"}]))
+    with pytest.raises(ValueError, match=r"published\.json: \[1\]\.models"):
+        records.published()
 
 
 def test_every_arm_of_an_experiment_that_names_a_published_system_finds_its_rsum():
@@ -317,19 +250,24 @@ def test_every_arm_of_an_experiment_that_names_a_published_system_finds_its_rsum
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "names"),
     [
-        ({"metrics": {"rsum": "high"}}, r"metrics\.rsum.* is 'high': wanted a (whole )?number"),
-        ({"metrics": {"rsum": float("inf")}}, r"record field metrics\.rsum is inf: wanted a finite number"),
-        ({"config": []}, r"config is \[\]: wanted named values"),
-        ({"versions": {"torch": 2}}, r"versions\.torch is 2: wanted text"),
-        ({"dirty": "no"}, "dirty is 'no': wanted true or false"),
-        ({"note": "see /home/ann/runs"}, "record field note names a path"),
+        ({"metrics": {"rsum": "high"}}, r"metrics\.rsum"),
+        ({"metrics": {"rsum": float("inf")}}, r"metrics\.rsum"),
+        ({"config": []}, "config"),
+        ({"seed": "zero"}, "seed"),
+        ({"versions": {"torch": 2}}, r"versions\.torch"),
+        ({"precision": "float8"}, "precision"),
+        ({"colour": "red"}, "colour"),
+        ({"note": "see /home/ann/runs"}, "note"),
     ],
 )
-def test_a_damaged_record_is_told_by_file_and_place(tmp_path, change, message):
+def test_a_damaged_record_is_told_by_file_and_place(tmp_path, change, names):
     path = tmp_path / "odd.json"
     path.write_text(json.dumps(dataclasses.asdict(a_record()) | change))
-    with pytest.raises(ValueError, match=rf"odd\.json: {message}") as told:
+    with pytest.raises(ValueError, match=rf"odd\.json.*{names}") as told:
         read(path)
     assert "\n" not in str(told.value)
+    path.write_text("{")
+    with pytest.raises(ValueError, match=r"odd\.json"):
+        find(tmp_path)

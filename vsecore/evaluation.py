@@ -23,8 +23,7 @@ def ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tens
     """Return the rank of the best own item, for every picture and for every caption.
 
     A rank counts from 0: it is the number of items, own ones left out, that score at least as high as the
-    best own item. Nothing is sorted and the matrix is never copied: it is read twice, in blocks of rows, so
-    a memory map will do.
+    best own item. The matrix is read in blocks of rows and never copied, so a memory map will do.
 
     Args:
         scores: similarities, (Ni, Nc), of any real type, on any device.
@@ -38,16 +37,9 @@ def ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tens
         ValueError: a shape or type is wrong, an owner is no picture, a picture has no caption, or a score is
             NaN.
     """
-    _check_scores(scores)
-    pictures, captions = scores.shape
-    owner = _check_owner(owner, pictures, captions)
-    own = _own_scores(scores, owner)  # (Nc,)   each caption with its picture
-    device = own.device
-    owner = owner.to(device)
-    best = own.new_empty(pictures).scatter_reduce(0, owner, own, "amax", include_self=False)  # (Ni,)
-
-    i2t = torch.zeros(pictures, dtype=torch.int64, device=device)
-    t2i = torch.zeros(captions, dtype=torch.int64, device=device)
+    owner, own = _check_owner(scores, owner)  # (Nc,) each
+    best = own.new_empty(len(scores)).scatter_reduce(0, owner, own, "amax", include_self=False)  # (Ni,)
+    i2t, t2i = owner.new_zeros(len(scores)), torch.zeros_like(owner)
     for start, block in _score_blocks(scores):  # (b, Nc)
         stop = start + len(block)
         i2t[start:stop] = (block >= best[start:stop, None]).sum(1, dtype=torch.int32)
@@ -69,7 +61,11 @@ def recalls(ranks: Tensor | np.ndarray) -> dict[str, float]:
     Raises:
         ValueError: ranks are not a vector of whole numbers >= 0, or there are none.
     """
-    ranks = _check_ranks(ranks)
+    ranks = torch.as_tensor(ranks).detach().cpu().numpy()
+    if ranks.ndim != 1 or ranks.size == 0 or ranks.dtype.kind not in "iu" or ranks.min() < 0:
+        raise ValueError(
+            f"ranks must be whole numbers >= 0, (n,), at least one, got {ranks.dtype} {ranks.shape}"
+        )
     return {f"r{k}": 100 * float((ranks < k).mean()) for k in (1, 5, 10)}
 
 
@@ -77,26 +73,15 @@ def cross_retrieval_ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarra
     """Return the worse of the two ranks of every pair: among other captions, and among other pictures.
 
     A picture meets more captions than a caption meets pictures, so the rank among captions is divided by how
-    many captions a picture has on average: by five, in the usual collections. Ranks count from 0, and ties
-    count against the model, as in `ranks`; but each pair has ranks of its own, not the best of its picture.
-
-    Args:
-        scores: similarities, (Ni, Nc).
-        owner: the picture each caption belongs to, (Nc,), in any order.
+    many captions a picture has on average: by five, in the usual collections. Arguments, counting from 0 and
+    ties are as in `ranks`; but each pair has ranks of its own, not the best of its picture.
 
     Returns:
         float64 (Nc,), on the CPU: the larger of the two ranks of each caption with its own picture.
 
-    Raises:
-        ValueError: as `ranks`.
-
     Source: Chen, Deng and Luo 2020 (AOQ), section 4.3, where ranks count from 1.
     """
-    _check_scores(scores)
-    pictures, captions = scores.shape
-    owner = _check_owner(owner, pictures, captions)
-    own = _own_scores(scores, owner)  # (Nc,)
-    owner = owner.to(own.device)
+    owner, own = _check_owner(scores, owner)  # (Nc,) each
     among_captions = torch.zeros_like(owner)  # (Nc,)
     among_pictures = torch.full_like(owner, -1)  # a caption's own picture is counted below
     for start, block in _score_blocks(scores):  # (b, Nc)
@@ -106,7 +91,7 @@ def cross_retrieval_ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarra
             others = line[~mine].sort().values
             below = torch.searchsorted(others, own[mine], side="left")
             among_captions[mine] = len(others) - below
-    return torch.maximum(among_captions * (pictures / captions), among_pictures.double()).cpu()
+    return torch.maximum(among_captions * (len(scores) / len(owner)), among_pictures.double()).cpu()
 
 
 def evaluate(
@@ -128,14 +113,12 @@ def evaluate(
     Raises:
         ValueError: as `ranks`, or the pictures cannot be cut into so many equal folds.
     """
-    _check_scores(scores)
-    pictures, captions = scores.shape
-    owner = _check_owner(owner, pictures, captions)
     if folds is None:
         return _table_row(*ranks(scores, owner))
-    if not isinstance(folds, int) or isinstance(folds, bool) or folds < 1 or pictures % folds:
-        raise ValueError(f"folds must be a whole number that divides the {pictures} pictures, got {folds!r}")
-    return _mean_over_folds(scores, owner, torch.arange(pictures).view(folds, -1))
+    owner = _check_owner(scores, owner)[0].cpu()
+    if type(folds) is not int or folds < 1 or len(scores) % folds:
+        raise ValueError(f"folds must be a whole number that divides {len(scores)} pictures, got {folds!r}")
+    return _mean_over_folds(scores, owner, torch.arange(len(scores)).view(folds, -1))
 
 
 def ensemble(*scores: Tensor, weights: Sequence[float] = ()) -> Tensor:
@@ -197,19 +180,7 @@ def map_at_r(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> flo
     """Compute mean average precision at R: `r_precision` that also counts the order within the first R.
 
     1/R · Σ_{i ≤ R} P(i), where P(i) is the precision of the first i items if the i-th is relevant, else 0.
-    Rows are queries. The other direction is the transpose of both matrices.
-
-    Args:
-        scores: similarities, (B, C).
-        relevance: bool, (B, C).
-
-    Returns:
-        The mean over the queries, from 0 to 1.
-
-    Raises:
-        ValueError: a shape or type is wrong, a score is NaN, or a query has nothing relevant.
-
-    Source: Musgrave et al. 2020 (A metric learning reality check); Chun et al. 2022 (ECCV Caption).
+    Everything else is as in `r_precision`.
     """
     total = 0.0
     for gains, count in _first_relevant(scores, relevance):
@@ -238,20 +209,17 @@ def ndcg(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray, k: int = 2
 
     Source: Järvelin and Kekäläinen 2002; k = 25 as in Messina et al. 2020 (TERN).
     """
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+    if type(k) is not int or k < 1:
         raise ValueError(f"k must be a whole number of at least 1, got {k!r}")
     _check_relevance(scores, relevance)
     k = min(k, scores.shape[1])
     total = 0.0
     for (start, block), (_, degrees) in zip(_score_blocks(scores), _blocks(relevance), strict=True):
-        degrees = degrees.to(device=block.device, dtype=torch.float64).nan_to_num(
-            0.0, posinf=torch.inf
-        )  # (b, C)
-        wrong = ((degrees < 0) | degrees.isinf()).any(1).nonzero().flatten()
-        if len(wrong):
-            raise ValueError(
-                f"relevance must be >= 0 and finite, row {start + int(wrong[0])} has another value"
-            )
+        degrees = degrees.to(block.device, torch.float64).nan_to_num(0.0, posinf=torch.inf)  # (b, C)
+        wrong = ((degrees < 0) | degrees.isinf()).any(1)
+        if wrong.any():
+            row = start + int(wrong.nonzero()[0])
+            raise ValueError(f"relevance must be >= 0 and finite, row {row} has another value")
         discount = torch.arange(2, k + 2, device=block.device, dtype=torch.float64).log2()  # (k,)
         gain = ((2 ** _ranked(block, degrees, k) - 1) / discount).sum(1)  # (b,)
         ideal = ((2 ** degrees.topk(k).values - 1) / discount).sum(1)  # (b,)
@@ -351,12 +319,8 @@ def _first_found(
     for start, block in _score_blocks(scores[_side_by_side(torch.from_numpy(asked))]):  # (b, C)
         numbers = queries[asked[start : start + len(block)]].tolist()
         # Two of ECCV's captions are the sixth of their picture, and so not among the 25,000.
-        pairs = [
-            (row, place[item])
-            for row, number in enumerate(numbers)
-            for item in right[number]
-            if item in place
-        ]
+        hits = ((row, item) for row, number in enumerate(numbers) for item in right[number])
+        pairs = [(row, place[item]) for row, item in hits if item in place]
         # Degrees that are larger for right items and differ for all columns, so that `_ranked` gives columns.
         degrees = torch.arange(len(items), dtype=torch.float32).repeat(len(block), 1)  # (b, C)
         degrees[tuple(torch.tensor(pairs).T)] += len(items)
@@ -375,11 +339,9 @@ def _first_relevant(
     for (start, block), (_, relevant) in zip(_score_blocks(scores), _blocks(relevance), strict=True):
         relevant = relevant.to(block.device)
         count = relevant.sum(1)  # (b,)
-        nothing = (count == 0).nonzero().flatten()
-        if len(nothing):
-            raise ValueError(
-                f"relevance must give every query a relevant item, row {start + int(nothing[0])} has none"
-            )
+        if not count.all():
+            row = start + int((count == 0).nonzero()[0])
+            raise ValueError(f"relevance must give every query a relevant item, row {row} has none")
         largest = int(count.max())
         gains = _ranked(block, relevant.to(torch.float64), largest)  # (b, largest)
         inside = torch.arange(largest, device=block.device) < count[:, None]  # (b, largest)
@@ -397,13 +359,9 @@ def _ranked(scores: Tensor, relevance: Tensor, k: int) -> Tensor:
     if int((scores >= last).sum(1, dtype=torch.int32).max()) == k:
         return degrees
     # Among the items that tie with the k-th, topk took any; the least relevant ones belong there.
-    tied = (
-        torch.where(scores == last, relevance, torch.inf).topk(k, largest=False).values
-    )  # (b, k)   ascending
+    tied = torch.where(scores == last, relevance, torch.inf).topk(k, largest=False).values  # (b, k) ascending
     above = (top > last).sum(1, keepdim=True)  # (b, 1)
-    place = (
-        torch.arange(k, device=scores.device) - above
-    )  # (b, k)   place among the tied; negative above them
+    place = torch.arange(k, device=scores.device) - above  # (b, k)   among the tied; negative above them
     return torch.where(place < 0, degrees, tied.gather(1, place.clamp(min=0)))
 
 
@@ -425,14 +383,6 @@ def _score_blocks(scores: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
         if wrong.any():
             raise ValueError(f"scores must not be NaN, row {start + int(wrong.nonzero()[0])} has one")
         yield start, block
-
-
-def _own_scores(scores: Tensor | np.ndarray, owner: Tensor) -> Tensor:
-    """Return the score of each caption with its own picture, (Nc,)."""
-    if isinstance(scores, Tensor):
-        scores = scores.detach()
-        return scores[owner.to(scores.device), torch.arange(len(owner), device=scores.device)]
-    return torch.from_numpy(np.array(scores[owner.numpy(), np.arange(len(owner))]))
 
 
 def _side_by_side(wanted: Tensor) -> slice | np.ndarray:
@@ -457,8 +407,10 @@ def _check_scores(scores: Tensor | np.ndarray) -> None:
         )
 
 
-def _check_owner(owner: Tensor | np.ndarray, pictures: int, captions: int) -> Tensor:
-    """Return the owners as int64 on the CPU, after checking that each picture owns a caption."""
+def _check_owner(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tensor, Tensor]:
+    """Return for each caption its picture and its score with it, (Nc,) each, on the scores' device."""
+    _check_scores(scores)
+    pictures, captions = scores.shape
     owner = torch.as_tensor(owner).detach().cpu()
     if owner.shape != (captions,) or not _is_real(owner) or owner.is_floating_point():
         raise ValueError(
@@ -468,22 +420,15 @@ def _check_owner(owner: Tensor | np.ndarray, pictures: int, captions: int) -> Te
     owner = owner.to(torch.int64)
     if int(owner.min()) < 0 or int(owner.max()) >= pictures:
         raise ValueError(
-            f"owner must name rows of scores, 0 to {pictures - 1}, "
-            f"got {int(owner.min())} to {int(owner.max())}"
+            f"owner must name rows of scores, 0 to {pictures - 1}, got {owner.min()} to {owner.max()}"
         )
     count = owner.bincount(minlength=pictures)
-    if int(count.min()) == 0:
+    if not count.all():
         raise ValueError(f"owner must give every picture a caption, picture {int(count.argmin())} has none")
-    return owner
-
-
-def _check_ranks(ranks: Tensor | np.ndarray) -> np.ndarray:
-    ranks = torch.as_tensor(ranks).detach().cpu().numpy()
-    if ranks.ndim != 1 or ranks.size == 0 or ranks.dtype.kind not in "iu" or ranks.min() < 0:
-        raise ValueError(
-            f"ranks must be whole numbers >= 0, (n,), at least one, got {ranks.dtype} {ranks.shape}"
-        )
-    return ranks
+    if isinstance(scores, Tensor):
+        owner = owner.to(scores.device)
+        return owner, scores.detach()[owner, torch.arange(captions, device=scores.device)]
+    return owner, torch.from_numpy(np.array(scores[owner.numpy(), np.arange(captions)]))
 
 
 def _check_relevance(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> None:

@@ -7,9 +7,8 @@ import psutil
 
 from vsecore.typed import short
 
-BYTES = 4  # bytes of a weight in float32
-COPIES = 4  # of a text while it is read: bytes, characters, lines, and the result
-SMALL = 2**20  # bytes of a text that fits into any memory; asking the system takes longer than reading it
+COPIES = 4
+"""Of a text while it is read: bytes, characters, lines, and the result."""
 
 
 def check_room(what: str, weights: int) -> None:
@@ -23,9 +22,9 @@ def check_room(what: str, weights: int) -> None:
         ValueError: they do not fit.
     """
     memory = psutil.virtual_memory().total
-    if weights * BYTES > memory:
+    if weights * 4 > memory:  # bytes in float32
         raise ValueError(
-            f"{what} has {short(weights)} weights ({weights * BYTES / 2**30:,.0f} GB), but this machine has "
+            f"{what} has {short(weights)} weights ({weights * 4 / 2**30:,.0f} GB), but this machine has "
             f"{memory / 2**30:,.0f} GB of memory: make it smaller"
         )
 
@@ -40,7 +39,7 @@ def check_text(path: Path) -> None:
         ValueError: it is too large.
     """
     size = path.stat().st_size
-    if size < SMALL:
+    if size < 2**20:  # fits anywhere; asking the system takes longer than reading it
         return
     memory = psutil.virtual_memory().total
     if size * COPIES > memory:

@@ -7,18 +7,18 @@ It names no person, no computer and no path, so that it can be shared.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import json
 import math
 import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import ConfigDict
@@ -43,24 +43,38 @@ class Record:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    name: str  # the name of the recipe, or of whatever was measured
-    config: dict[str, Any]  # its settings
+    name: str
+    """The name of the recipe, or of whatever was measured."""
+    config: dict[str, Any]
+    """Its settings."""
     config_hash: str
-    data: dict[str, Any]  # its name and fingerprint, digests of tokenizer and word vectors, and more
+    """Identifies the settings; "" if the name does."""
+    data: dict[str, Any]
+    """What it was measured on: its name and fingerprint, digests of tokenizer and word vectors, and more."""
     seed: int
     metrics: dict[str, int | float]
-    note: str  # in plain words, what the numbers are
-    seconds: float  # wall time
-    peak_memory_gb: float  # the peak of the process, from its start
-    peak_gpu_memory_gb: float  # 0 without a GPU
-    device: str  # the hardware: a GPU, or else the processor
+    note: str
+    """In plain words, what the numbers are."""
+    seconds: float
+    """Wall time."""
+    peak_memory_gb: float
+    """Of the process, from its start."""
+    peak_gpu_memory_gb: float
+    """0 without a GPU."""
+    device: str
+    """The hardware: a GPU, or else the processor."""
     cpus: int
-    commit: str  # the code's; "" outside a git checkout
-    dirty: bool  # whether the code had changes since that commit
+    commit: str
+    """The code's; "" outside a git checkout."""
+    dirty: bool
+    """Whether the code had changes since that commit."""
     versions: dict[str, str]
-    date: str  # year-month-day
-    processes: int = 1  # how many ran together
-    precision: str = "float32"  # that of its matrix products: "float32" or "bfloat16"
+    date: str
+    """year-month-day"""
+    processes: int = 1
+    """How many ran together."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """That of its matrix products."""
 
     def __post_init__(self) -> None:
         """Refuse a record that could not be trusted or shared.
@@ -140,46 +154,22 @@ def record_ensemble(
     )
 
 
-def record(
-    name: str,
-    *,
-    config: dict[str, Any],
-    config_hash: str,
-    data: dict[str, Any],
-    seed: int,
-    metrics: dict[str, float],
-    seconds: float,
-    note: str = "",
-    device: str = "",
-    processes: int = 1,
-    precision: str = "float32",
-) -> Record:
-    """Make a record of anything that gives numbers. You say what was run; the code's version is looked up.
+def record(name: str, *, seconds: float, note: str = "", device: str = "", **facts: Any) -> Record:
+    """Make the record of anything that gives numbers. What was run is said; the code's version is looked up.
 
     Args:
         name: the name of what was measured.
-        config: its settings.
-        config_hash: identifies the settings; "" if the name does.
-        data: what it was measured on: its "name", a "fingerprint" if it has one, and whatever else identifies
-            it.
-        seed: the seed of everything random.
-        metrics: what came out.
         seconds: wall time.
         note: in plain words, what the numbers are.
         device: the name of the hardware (see `distributed.hardware`); "": the GPU if there is one, else the
             processor.
-        processes: how many processes ran together.
-        precision: the precision of its matrix products, "float32" or "bfloat16".
+        facts: the record's `config`, `config_hash`, `data`, `seed` and `metrics`, and if they are not the
+            usual ones `processes` and `precision`.
     """
     commit, dirty = _code()
     gpu = torch.cuda.is_available()
     return Record(
         name=name,
-        config=config,
-        config_hash=config_hash,
-        data=data,
-        seed=seed,
-        metrics=metrics,
         note=note,
         seconds=round(seconds, 3),
         peak_memory_gb=round(peak_memory() / 2**30, 3),
@@ -188,10 +178,9 @@ def record(
         cpus=os.cpu_count() or 1,
         commit=commit,
         dirty=dirty,
-        versions={"python": platform.python_version()} | {package: _version(package) for package in PACKAGES},
+        versions={"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         date=datetime.now(UTC).date().isoformat(),
-        processes=processes,
-        precision=precision,
+        **facts,
     )
 
 
@@ -243,15 +232,10 @@ def find(folder: str | Path, **wanted: Any) -> list[Record]:
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder of records")
     known = [field.name for field in fields(Record)]
-    for field in wanted:
-        if field not in known:
-            raise ValueError(f"record field {field!r} is unknown: there are {', '.join(known)}")
-
-    def has(entry: Record) -> bool:
-        values = vars(entry) | {"data": entry.data.get("name")}
-        return all(values[field] == value for field, value in wanted.items())
-
-    return [entry for path in sorted(folder.glob("*.json")) if has(entry := read(path))]
+    if unknown := wanted.keys() - known:
+        raise ValueError(f"record field {min(unknown)!r} is unknown: there are {', '.join(known)}")
+    found = [read(path) for path in sorted(folder.glob("*.json"))]
+    return [one for one in found if wanted.items() <= (vars(one) | {"data": one.data.get("name")}).items()]
 
 
 @dataclass(frozen=True)
@@ -261,16 +245,25 @@ class Published:
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     system: str
-    data: str  # which collection and how many test pictures, in words
-    backbone: str  # the features of pictures and the text encoder, in words
-    models: int  # how many are averaged: 1, or the size of an ensemble
-    pretraining_pairs: int | None  # image-text pairs seen before this collection; None: not known
-    source: str  # the paper that made the system
-    read_in: str  # where its numbers were read, and whether they were checked
-    metrics: dict[str, float]  # in percent, as far as they were found
+    data: str
+    """Which collection and how many test pictures, in words."""
+    backbone: str
+    """The features of pictures and the text encoder, in words."""
+    models: int
+    """How many are averaged: 1, or the size of an ensemble."""
+    pretraining_pairs: int | None
+    """Image-text pairs seen before this collection; None: not known."""
+    source: str
+    """The paper that made the system."""
+    read_in: str
+    """Where its numbers were read, and whether they were checked."""
+    metrics: dict[str, float]
+    """In percent, as far as they were found."""
     printed_rsum: float | None = None
-    speed: float | None = None  # as a multiple of the slowest system in the same table
-    misprint: str = ""  # where the paper contradicts itself or another paper about this row
+    speed: float | None = None
+    """As a multiple of the slowest system in the same table."""
+    misprint: str = ""
+    """Where the paper contradicts itself or another paper about this row."""
 
     @property
     def rsum(self) -> float | None:
@@ -302,28 +295,6 @@ def _checked_rows(name: str, text: bytes) -> list[Published]:
     return rows
 
 
-def table(records: Iterable[Record], columns: Sequence[str] = ("name", "data.name", "metrics.rsum")) -> str:
-    """Return records as a Markdown table, one row each.
-
-    Args:
-        records: what to show.
-        columns: full names of what to show, such as "config.losses.triplet.weight"; a dash if a record has no
-            such value. Headings leave out "config" and "metrics".
-    """
-    heads = [column.removeprefix("config.").removeprefix("metrics.") for column in columns]
-    rows = [heads, ["---"] * len(columns)]
-    for entry in records:
-        values = flatten(asdict(entry))
-        rows.append([_shown(values.get(column)) for column in columns])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
-
-
 def _code() -> tuple[str, bool]:
     """Return the commit of this checkout, and whether its sources have changed since."""
     root = Path(__file__).parents[1]
@@ -342,6 +313,6 @@ def _code() -> tuple[str, bool]:
 
 def _version(package: str) -> str:
     try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
+        return version(package)
+    except PackageNotFoundError:  # used without being installed
         return ""

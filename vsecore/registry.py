@@ -26,8 +26,7 @@ class Registry:
         methods: class methods whose arguments are options too, such as "tokenizer".
 
     Example:
-        >>> losses = Registry("loss", {"triplet": Triplet})
-        >>> losses.build("triplet", {"margin": 0.1})
+        >>> Registry("loss", {"triplet": Triplet}).build("triplet", {"margin": 0.1})
         Triplet(margin=0.1)
     """
 
@@ -72,11 +71,10 @@ class Registry:
             raise ValueError(f"{self.kind} {name!r} is taken: choose another name")
 
     def read(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Check options, and convert what JSON cannot express, such as tuples.
+        """Check options by the annotations of the class, and convert lists to tuples and the like.
 
         Raises:
-            ValueError: an option is unknown, missing, or of another type. The message names the option and
-                what is wanted.
+            ValueError: an option is unknown, missing, or of another type; the message names it.
         """
         known = self._options(name)
         for option in options:
@@ -86,8 +84,11 @@ class Registry:
         for option, parameter in known.items():
             if parameter.default is inspect.Parameter.empty and option not in options:
                 raise ValueError(f"{self.kind} {name!r} needs the option {option!r}")
+        kinds = {option: known[option].annotation for option in options}
         return {
-            option: _held(f"option {option} of {self.kind} {name!r}", value, known[option].annotation)
+            option: value
+            if kinds[option] is inspect.Parameter.empty
+            else convert(f"option {option} of {self.kind} {name!r}", value, kinds[option])
             for option, value in options.items()
         }
 
@@ -117,23 +118,17 @@ class Registry:
 
     def changed(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options that differ from the class's defaults: they identify a part."""
-        known = self._options(name)
-        return {
-            option: value
-            for option, value in self.read(name, options).items()
-            if known[option].default != value
-        }
+        known, typed = self._options(name), self.read(name, options)
+        return {option: value for option, value in typed.items() if known[option].default != value}
 
     def _options(self, name: str) -> dict[str, inspect.Parameter]:
         """Return a part's options: its parameters besides the context, including those of its methods."""
         entry = self[name]
-        callables = [entry, *(getattr(entry, method) for method in self._methods if hasattr(entry, method))]
+        methods = (getattr(entry, method) for method in self._methods if hasattr(entry, method))
         found: dict[str, inspect.Parameter] = {}
-        for one in callables:
-            for option, parameter in _parameters(one).items():
-                if option not in self._context:
-                    found.setdefault(option, parameter)
-        return found
+        for one in (entry, *methods):
+            found |= {name: kind for name, kind in _parameters(one).items() if name not in found}
+        return {option: kind for option, kind in found.items() if option not in self._context}
 
 
 @functools.cache
@@ -151,10 +146,6 @@ def _parameters(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 def _call(entry: Callable[..., Any], options: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
     given = {**options, **context}
     return entry(**{name: given[name] for name in _parameters(entry) if name in given})
-
-
-def _held(what: str, value: Any, annotation: Any) -> Any:
-    return value if annotation is inspect.Parameter.empty else convert(what, value, annotation)
 
 
 def names_read(part: Any) -> tuple[str, ...]:

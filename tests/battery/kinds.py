@@ -325,9 +325,9 @@ def make_record(folder: Path) -> None:
 def _record(folder: Path, whole: Path) -> bool:
     def read() -> None:
         if found := records.find(folder):
-            print(records.table(found))
+            print(found)
 
-    said = library("records.table", read)
+    said = library("records.find", read)
     return said.works and bool(said.out)
 
 
