@@ -90,7 +90,7 @@ def test_every_package_is_imported_or_called_by_its_name() -> None:
         <= base | course | offline | search
     )
     assert imported("notebooks/text") <= base | course
-    assert {"faiss-cpu", "qdrant-client"} <= course & search  # a notebook builds an index
+    assert "faiss-cpu" in course & search  # a notebook builds an index
     assert imported("vsecore/search") <= base | search
     assert imported("tests") <= base | course | search | dev
     every = {name_of(one) for part in PARTS.values() for one in part}

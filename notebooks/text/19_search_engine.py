@@ -168,15 +168,16 @@ def exact_search(vectors, query, k, block):  # (n, D), (D,) -> (k,) scores, (k,)
 # The result never depends on `block`. Each block is one matrix product, so many queries at once cost little more than one.
 # ````
 #
-# The package keeps an index in one SQLite file and lets Qdrant {cite}`qdrant2025docs`, a database of vectors, search it, inside this process or on a
-# server. FAISS {cite}`johnson2021faiss` is a library of indexes in memory. Here all three searches are exact, so they agree:
+# The package keeps an index in one SQLite file and compares a query with every vector in it. For very many pictures a server of Qdrant
+# {cite}`qdrant2025docs`, a database of vectors, can do that. FAISS {cite}`johnson2021faiss` is a library of indexes in memory. Here all three searches are
+# exact, so they agree:
 
 # %%
 numbers, vectors = index.all_vectors()  # (n,), (n, D)
 query = engine.sentence("two boats on the lake")  # (D,)
 _, rows = exact_search(vectors, query, 10, block=64)
 print(
-    "Qdrant:",
+    "Package:",
     numbers[rows].tolist() == [one.number for one in index.search("two boats on the lake")],
 )
 print("FAISS:  ", rows.tolist() == top(flat(vectors), query[None])[0].tolist())
@@ -959,7 +960,7 @@ Markdown(
 # | exact search | `exact_search` | `vsecore.search.Index` |
 # | inverted file (Sivic and Zisserman) | `search_cells` | `vsecore.search.reference.quantised`, `IVF64,Flat` |
 # | asymmetric distance (Jégou et al., section III) | `scores_from_codes` | `vsecore.search.reference.quantised`, `PQ48x4` |
-# | MaxSim (ColBERT, eq. 3) | the section on sets | `vsecore.similarity.max_sim`; `Index.nearest` has Qdrant propose by it |
+# | MaxSim (ColBERT, eq. 3) | the section on sets | `vsecore.similarity.max_sim`; `Index.nearest` proposes by it |
 #
 # ## Change one thing
 #

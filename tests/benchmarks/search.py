@@ -9,8 +9,8 @@ numbers say what storage and time cost. They do not say that recall is as good f
 
 Two questions:
 - time and recall: seconds to build, bytes a vector, milliseconds a query (one at a time, the median) and the
-  share of the exact ten that is found. Embedded Qdrant is a reference: its client compares a query with every
-  vector in numpy. A server brings a graph (HNSW), and is not measured here; FAISS's HNSW is.
+  share of the exact ten that is found. A Qdrant server brings a graph (HNSW), and is not measured here;
+  FAISS's HNSW is.
 - the trap: codebooks and cells learned from pictures alone, asked by captions and by pictures, beside those
   learned from as many examples of which half are captions.
 
@@ -24,7 +24,6 @@ import os
 import statistics
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,6 @@ from vsecore import records
 from vsecore.data.karpathy import load_karpathy
 from vsecore.search import Engine, Index
 from vsecore.search.reference import flat, quantised, recall, top
-from vsecore.search.vectors import Vectors
 
 ROOT = Path(__file__).resolve().parents[2]
 QUERIES = 200
@@ -49,7 +47,6 @@ KINDS = {
     "hnsw": "HNSW32,Flat",
 }
 HNSW_MOST = 100_000  # its graph of a million takes too long to build here
-QDRANT_MOST = 100_000
 EXAMPLES = 16_384  # the most that codebooks and cells are learned from
 PROBES = 16
 
@@ -97,14 +94,6 @@ def probing(index: Any) -> Any:
     return index
 
 
-def in_qdrant(vectors: np.ndarray) -> tuple[Vectors, float]:
-    """Put vectors into embedded Qdrant; return it and the seconds that this took."""
-    began = time.perf_counter()
-    held = Vectors(vectors.shape[1:], "benchmark")
-    held.put(np.arange(len(vectors)), vectors)
-    return held, time.perf_counter() - began
-
-
 def cost(vectors: np.ndarray, queries: np.ndarray, name: str) -> dict[str, float]:
     """Print a table of one size; return its numbers by name."""
     count = len(vectors)
@@ -116,15 +105,6 @@ def cost(vectors: np.ndarray, queries: np.ndarray, name: str) -> dict[str, float
     ms, exact = one_by_one(lambda query, index=reference: top(index, query), queries)
     rows = {"flat": (built, bytes_a_vector(reference, count), ms, 1.0)}
     del reference
-    if count <= QDRANT_MOST:
-        held, built = in_qdrant(vectors)
-
-        def ask(query: np.ndarray) -> np.ndarray:
-            return np.array([[number for number, _ in held.nearest(query[0], 10)]])
-
-        ms, found = one_by_one(ask, queries)
-        rows["qdrant_embedded"] = built, 4.0 * vectors.shape[1], ms, recall(found, exact)
-        held.close()
     examples = vectors[np.random.default_rng(1).permutation(count)[:EXAMPLES]]
     cells = 2 ** round(np.log2(np.sqrt(count)))
     for kind, told in KINDS.items():
@@ -184,7 +164,6 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="write a record into assets/results")
     options = parser.parse_args()
     os.environ.setdefault("VSECORE_BATCH", "1")
-    warnings.simplefilter("ignore")  # Qdrant's, that a server is better for so many
     began, splits = time.perf_counter(), load_karpathy(options.photographs)
     index = Index.load(options.index)
     pictures = index.all_vectors()[1]
@@ -212,7 +191,7 @@ def main() -> None:
             note="Search over Flickr8k's pictures (real) and over vectors made from them by adding noise "
             "(made_...): seconds to build, bytes a vector, median milliseconds of one query, share of the "
             "exact ten. trap: recall of indexes whose codebooks or cells were learned from pictures alone, "
-            "or from as many examples, half of them captions. Qdrant embedded, no server.",
+            "or from as many examples, half of them captions.",
         )
         print(f"\nWrote {records.write(entry, ROOT / 'assets' / 'results').relative_to(ROOT)}")
 

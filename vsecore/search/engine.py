@@ -120,13 +120,8 @@ class Engine:
                 f"{name} reads features of pictures: name the network that makes them (--features, "
                 "--backbone)"
             )
-        self.model, self.tokenizer, self.name, self.source, self.dtype = (
-            model.eval(),
-            tokenizer,
-            name,
-            source,
-            dtype,
-        )
+        self.model, self.tokenizer, self.name = model.eval(), tokenizer, name
+        self.source, self.dtype = source, dtype
         self.backbone = None if backbone is None else backbone.eval()
         self._lock = threading.Lock()
 

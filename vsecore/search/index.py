@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from vsecore.data.files import digest_of, locked, progress
 from vsecore.search.engine import Engine
 from vsecore.search.store import Entry, Facts, Store
 from vsecore.search.vectors import MEAN, Vectors
+
+if TYPE_CHECKING:
+    from vsecore.search.server import QdrantServer
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 """The endings of picture files."""
@@ -54,7 +57,7 @@ class Index:
     """Pictures, and the vectors by which they are found.
 
     `Index.build` makes one, `Index.load` opens it again. On disk it is a folder with one SQLite file (see
-    `search.store`); the vectors are searched by Qdrant, in this process or on a server.
+    `search.store`); the vectors are searched in this process, or by a Qdrant server.
 
     Args:
         engine: what turned the pictures into vectors, and now turns sentences into them.
@@ -77,9 +80,14 @@ class Index:
             )
         self.engine, self.store, self.url = engine, store, url
         self.report = Report()
-        self._lock = threading.RLock()
-        self.vectors = Vectors(tuple(facts.shape), facts.collection, url)
-        self._fill()
+        self.vectors: Vectors | QdrantServer
+        if url is None:
+            self.vectors = Vectors()
+        else:
+            from vsecore.search.server import QdrantServer
+
+            self.vectors = QdrantServer(tuple(facts.shape), facts.collection, url)
+        self.vectors.synchronise(store)
 
     @classmethod
     def build(
@@ -110,13 +118,8 @@ class Index:
             ValueError: the index was built with another model, or is damaged.
             BlockingIOError: another process is indexing into the folder.
         """
-        facts = Facts(
-            engine.name,
-            engine.fingerprint,
-            list(engine.shape),
-            engine.source,
-            _new_collection(engine.fingerprint),
-        )
+        collection = _new_collection(engine.fingerprint)
+        facts = Facts(engine.name, engine.fingerprint, list(engine.shape), engine.source, collection)
         _list_pictures(Path(pictures).expanduser(), folder)  # before anything is created
         index = cls(engine, Store(None if folder is None else Path(folder).expanduser(), facts), url)
         index.report = index.add(pictures, batch_size=batch_size)
@@ -153,8 +156,7 @@ class Index:
         self.store.copy_to(Path(folder).expanduser(), _new_collection(self.engine.fingerprint))
 
     def close(self) -> None:
-        """Let go of the index's file and of Qdrant."""
-        self.vectors.close()
+        """Let go of the index's file."""
         self.store.close()
 
     def __len__(self) -> int:
@@ -174,21 +176,17 @@ class Index:
         with ExitStack() as stack:
             if self.store.folder is not None:
                 stack.enter_context(locked(self.store.folder, "is indexing into", wait=False))
-            known = {entry.path: entry for entry in self.store.entries() if _is_in(entry.path, root)}
-            broken = {path: told for path, told in self.store.problems().items() if _is_in(path, root)}
+            known = {entry.path: entry for entry in self.store.entries() if entry.path.is_relative_to(root)}
+            broken = {path: told for path, told in self.store.problems().items() if path.is_relative_to(root)}
             files = _list_pictures(root, self.store.folder, may_be_empty=bool(known or broken))
             report, wanted = self._compare(files, known, broken)
             present = set(files)
             gone = [entry.number for path, entry in known.items() if path not in present]
-            self._drop(gone, [path for path in broken if path not in present])
+            self.store.drop(gone, [path for path in broken if path not in present])
             report.removed = len(gone)
             with progress(total=len(wanted), desc="index", unit="picture") as bar:
                 for seen in self.engine.pictures(wanted, batch_size):
-                    now_broken = [
-                        known[one.path].number for one in seen if one.vectors is None and one.path in known
-                    ]
-                    self._drop(now_broken)
-                    self._send(self.store.put(seen))
+                    self.store.put(seen)
                     for one in seen:
                         if one.vectors is None:
                             report.broken[one.path] = one.problem
@@ -197,6 +195,7 @@ class Index:
                         else:
                             report.added += 1
                     bar.update(len(seen))
+            self.vectors.synchronise(self.store)
         return report
 
     def search(self, query: str | Path, k: int = 10) -> list[Found]:
@@ -233,41 +232,36 @@ class Index:
         For sets, MaxSim and the inner product of the sets' means propose at least `PROPOSED` pictures each,
         and the model's own similarity ranks them.
         """
-        with self._lock:
-            wanted = max(k, PROPOSED) if self.engine.has_sets else k
-            proposed = self.vectors.nearest(query, wanted)
-            if self.engine.has_sets and proposed:
-                proposed += self.vectors.nearest(query, wanted, by=MEAN)
-                proposed = self._ranked(query, sorted({number for number, _ in proposed}))
-            paths = {entry.number: entry.path for entry in self.store.some(n for n, _ in proposed[:k])}
-            # Another process may have taken a picture out since this one loaded the index.
-            return [Found(n, paths[n], score) for n, score in proposed[:k] if n in paths]
+        wanted = max(k, PROPOSED) if self.engine.has_sets else k
+        best = self.vectors.nearest(query, wanted)
+        if self.engine.has_sets and best:
+            best += self.vectors.nearest(query, wanted, by=MEAN)
+            best = self._ranked(query, self.store.vectors(sorted({number for number, _ in best})))
+        return self._found(best[:k])
 
     def exact(self, query: np.ndarray, k: int = 10) -> list[Found]:
         """Compare a query with every picture by the model's own similarity: slow, and the reference."""
-        blocks = [(numbers, self.engine.compare(vectors, query)) for numbers, vectors in self.store.vectors()]
-        if not blocks:
-            return []
-        numbers, scores = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        order = np.argsort(-scores, kind="stable")[:k]
-        return [
-            Found(int(numbers[i]), self.store.entry(int(numbers[i])).path, float(scores[i])) for i in order
-        ]
+        return self._found(self._ranked(query, self.store.vectors())[:k])
 
     def all_vectors(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of all pictures, (n,), and their vectors, (n, D) or (n, K, D)."""
-        blocks = list(self.store.vectors())
-        if not blocks:
-            return np.zeros(0, np.int64), np.zeros((0, *self.store.facts.shape), np.float32)
-        numbers, vectors = zip(*blocks, strict=True)
-        return np.concatenate(numbers), np.concatenate(vectors)
+        return self.store.all_vectors()
 
-    def _ranked(self, query: np.ndarray, numbers: Sequence[int]) -> list[tuple[int, float]]:
-        blocks = [
-            (found, self.engine.compare(vectors, query)) for found, vectors in self.store.vectors(numbers)
+    def _ranked(
+        self, query: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]]
+    ) -> list[tuple[int, float]]:
+        """Return the numbers and scores of pictures, best first by the model's own similarity."""
+        scored = [
+            (int(number), float(score))
+            for numbers, vectors in blocks
+            for number, score in zip(numbers, self.engine.compare(vectors, query), strict=True)
         ]
-        scored = [(int(n), float(s)) for found, scores in blocks for n, s in zip(found, scores, strict=True)]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0]))
+
+    def _found(self, best: list[tuple[int, float]]) -> list[Found]:
+        """Return those that are there: another process may have taken some out since this one read them."""
+        paths = {entry.number: entry.path for entry in self.store.entries([number for number, _ in best])}
+        return [Found(number, paths[number], score) for number, score in best if number in paths]
 
     def _compare(
         self, files: list[Path], known: dict[Path, Entry], broken: dict[Path, tuple[int, int, str]]
@@ -297,29 +291,6 @@ class Index:
         self.store.touch(touched)
         return report, wanted
 
-    def _drop(self, numbers: Sequence[int], problems: Sequence[Path] = ()) -> None:
-        """Take pictures out: first of Qdrant, so that a kill in between leaves nothing there alone."""
-        self.vectors.drop(numbers)
-        self.store.drop(numbers, problems)
-
-    def _fill(self) -> None:
-        """Bring Qdrant up to date with the store."""
-        if self.url is None:  # all of the file is read, so that looking through it takes little more
-            self.store.check()
-            for numbers, vectors in self.store.vectors():
-                self.vectors.put(numbers, vectors)
-            return
-        ours, there = {entry.number for entry in self.store.entries()}, self.vectors.numbers()
-        self.vectors.drop(there - ours)
-        self._send(sorted({*self.store.unsent(), *(ours - there)}))
-
-    def _send(self, wanted: Sequence[int]) -> None:
-        """Give Qdrant some pictures; what is sent twice, after a kill, only replaces itself."""
-        for numbers, vectors in self.store.vectors(wanted):
-            self.vectors.put(numbers, vectors)
-            if self.url is not None:
-                self.store.mark_sent(numbers)
-
 
 def _new_collection(fingerprint: str) -> str:
     return f"vse-{fingerprint[:12]}-{secrets.token_hex(4)}"
@@ -332,7 +303,7 @@ def _list_pictures(root: Path, index: str | Path | None, may_be_empty: bool = Fa
         raise FileNotFoundError(f"no folder {root}: name a folder of pictures")
     own = None if index is None else Path(index).expanduser().resolve()
     found = sorted(path for path in _walk(root) if path.suffix.lower() in SUFFIXES)
-    found = [path for path in found if own is None or own == root or not _is_in(path, own)]
+    found = [path for path in found if own is None or own == root or not path.is_relative_to(own)]
     if not found and not may_be_empty:
         raise FileNotFoundError(
             f"{root} holds no pictures ({', '.join(sorted(SUFFIXES))}): name another folder"
@@ -348,7 +319,3 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield from _walk(path)
         elif not path.is_dir():
             yield path
-
-
-def _is_in(path: Path, folder: Path) -> bool:
-    return path.is_relative_to(folder)

@@ -1,8 +1,7 @@
 """What an index keeps on disk: every picture's name, version and vectors, in one SQLite file.
 
 SQLite writes a whole transaction or none of it, whenever the program is killed. The vectors stand in it as
-plain float32 numbers: the embedded Qdrant's own files are pickles, which could hold code, so it is given the
-vectors in memory instead and writes no files.
+plain float32 numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +35,7 @@ CREATE TABLE pictures (
 CREATE TABLE problems (
     path BLOB PRIMARY KEY, size INTEGER NOT NULL, changed INTEGER NOT NULL, problem TEXT NOT NULL);
 """
+_ENTRIES = "SELECT number, path, size, changed, digest FROM pictures"
 _VECTORS = "SELECT number, path, vectors, sum FROM pictures"
 
 
@@ -106,10 +106,10 @@ class Store:
         """Return the number of pictures."""
         return int(self._rows("SELECT count(*) FROM pictures")[0][0])
 
-    def entries(self) -> list[Entry]:
-        """Return every picture, by its number."""
-        found = self._rows("SELECT number, path, size, changed, digest FROM pictures ORDER BY number")
-        return [_entry(row) for row in found]
+    def entries(self, numbers: Sequence[int] | None = None) -> list[Entry]:
+        """Return every picture, by its number; or those of some numbers that are there."""
+        some = "" if numbers is None else f" WHERE number IN ({_marks(numbers)})"
+        return [_entry(row) for row in self._rows(f"{_ENTRIES}{some} ORDER BY number", *numbers or ())]
 
     def entry(self, number: int) -> Entry:
         """Return one picture.
@@ -117,21 +117,10 @@ class Store:
         Raises:
             KeyError: there is no picture of this number.
         """
-        found = self._rows(
-            "SELECT number, path, size, changed, digest FROM pictures WHERE number = ?", number
-        )
+        found = self.entries([number])
         if not found:
             raise KeyError(number)
-        return _entry(found[0])
-
-    def some(self, numbers: Iterable[int]) -> list[Entry]:
-        """Return those of some pictures that are there."""
-        wanted = [int(number) for number in numbers]
-        marks = ",".join("?" * len(wanted))
-        found = self._rows(
-            f"SELECT number, path, size, changed, digest FROM pictures WHERE number IN ({marks})", *wanted
-        )
-        return [_entry(row) for row in found]
+        return found[0]
 
     def problems(self) -> dict[Path, tuple[int, int, str]]:
         """Return every file that could not be read: its length, when it was written, and why not."""
@@ -151,53 +140,50 @@ class Store:
         if lowest is not None and lowest < 1:  # SQLite counts from 1; `vectors` would leave it out
             raise ValueError(f"{self.path} is damaged (a picture has the number {lowest}): {REBUILD}")
 
-    def vectors(self, numbers: Iterable[int] | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def vectors(self, numbers: Sequence[int] | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield pictures' numbers (n,) and vectors (n, D) or (n, K, D) in blocks; None: of all pictures.
 
         Raises:
             ValueError: some are damaged.
         """
         if numbers is not None:
-            wanted = [int(number) for number in numbers]
-            for start in range(0, len(wanted), 500):
-                part = wanted[start : start + 500]
-                marks = ",".join("?" * len(part))
-                yield self._block(self._rows(f"{_VECTORS} WHERE number IN ({marks})", *part))
+            for start in range(0, len(numbers), 500):
+                part = numbers[start : start + 500]
+                yield self._block(self._rows(f"{_VECTORS} WHERE number IN ({_marks(part)})", *part))
             return
         last = 0  # SQLite counts from 1
         while rows := self._rows(f"{_VECTORS} WHERE number > ? ORDER BY number LIMIT 4096", last):
             last = rows[-1][0]
             yield self._block(rows)
 
-    def put(self, seen: Iterable[Seen]) -> list[int]:
-        """Add pictures, or new versions of them, and note broken files: all of them, or none.
+    def all_vectors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of all pictures, (n,), and their vectors, (n, D) or (n, K, D)."""
+        blocks = list(self.vectors())
+        if not blocks:
+            return np.zeros(0, np.int64), np.zeros((0, *self.facts.shape), np.float32)
+        numbers, vectors = zip(*blocks, strict=True)
+        return np.concatenate(numbers), np.concatenate(vectors)
 
-        Returns:
-            The numbers of the pictures, without the broken ones.
-        """
-        numbers = []
+    def put(self, seen: Iterable[Seen]) -> None:
+        """Add pictures, or new versions of them, and note files that are broken now: all of them, or none."""
         with self._transaction():
             for one in seen:
                 path = os.fsencode(one.path)
                 if one.vectors is None:
-                    self._open.execute(
-                        "INSERT OR REPLACE INTO problems VALUES (?, ?, ?, ?)",
-                        (path, one.size, one.changed, _printable(one.problem)),
-                    )
+                    self._open.execute("DELETE FROM pictures WHERE path = ?", (path,))
+                    problem = one.problem.encode(errors="backslashreplace").decode()
+                    values: tuple[Any, ...] = (path, one.size, one.changed, problem)
+                    self._open.execute("INSERT OR REPLACE INTO problems VALUES (?, ?, ?, ?)", values)
                     continue
                 content = np.ascontiguousarray(one.vectors, np.float32).tobytes()
-                values = (one.size, one.changed, one.digest, content, _sum(path, content))
                 self._open.execute("DELETE FROM problems WHERE path = ?", (path,))
-                inserted = self._open.execute(
+                self._open.execute(
                     "INSERT INTO pictures (path, size, changed, digest, vectors, sum)"
                     " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO UPDATE SET"
                     " size = excluded.size, changed = excluded.changed,"
-                    " digest = excluded.digest, vectors = excluded.vectors, sum = excluded.sum, sent = 0"
-                    " RETURNING number",
-                    (path, *values),
+                    " digest = excluded.digest, vectors = excluded.vectors, sum = excluded.sum, sent = 0",
+                    (path, one.size, one.changed, one.digest, content, _sum(path, content)),
                 )
-                numbers.append(int(inserted.fetchall()[0][0]))
-        return numbers
 
     def touch(self, entries: Iterable[tuple[int, int]]) -> None:
         """Note when files were written whose bytes are still the same: (number, changed) each."""
@@ -217,9 +203,7 @@ class Store:
 
     def unsent(self) -> list[int]:
         """Return the pictures that a server does not have yet, or in an older version."""
-        return [
-            number for (number,) in self._rows("SELECT number FROM pictures WHERE sent = 0 ORDER BY number")
-        ]
+        return [number for (number,) in self._rows("SELECT number FROM pictures WHERE sent = 0")]
 
     def mark_sent(self, numbers: Iterable[int]) -> None:
         """Note that the server has these pictures as they are."""
@@ -319,5 +303,5 @@ def _path(name: object) -> Path:
     return Path(os.fsdecode(name))
 
 
-def _printable(text: str) -> str:
-    return text.encode(errors="backslashreplace").decode()
+def _marks(numbers: Sequence[int]) -> str:
+    return ",".join("?" * len(numbers))
