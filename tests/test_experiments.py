@@ -27,7 +27,6 @@ from vsecore.experiments import (
     run,
     running,
     studied,
-    table,
     tuning,
 )
 from vsecore.experiments.comparison import Comparison
@@ -131,10 +130,6 @@ def hand_made(folder, experiment, values, metric="rsum", data="small"):
                 seconds=1.0,
             )
             records.write(entry, folder)
-
-
-def cells(markdown):
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in markdown.splitlines()[2:]]
 
 
 # ---------------------------------------------------------------- the catalogue
@@ -421,9 +416,8 @@ def test_what_is_unknown_is_answered_with_what_there_is(tmp_path):
     with pytest.raises(ValueError, match=r"arm 'GPOO' is unknown: there are AdPool, GPO, "):
         in_a_lesson("2ad_pooling", small_data, arms=["GPOO"], folder=tmp_path)
     assert not list(tmp_path.iterdir())
-    for reads in (measured, table):
-        with pytest.raises(ValueError, match="experiment '2ad_poolings' is unknown"):
-            reads("2ad_poolings", "small")
+    with pytest.raises(ValueError, match="experiment '2ad_poolings' is unknown"):
+        measured("2ad_poolings", "small")
     with pytest.raises(ValueError, match=r"training\.learning_rate is set, but the scale 'fair' chooses it"):
         run("2ad_pooling", small_data, settings=SMALL, folder=tmp_path)
 
@@ -484,26 +478,9 @@ def test_a_record_without_relations_is_made_again_where_they_are_asked_for(tmp_p
 # ---------------------------------------------------------------- tables
 
 
-def test_a_table_has_the_best_first_beside_the_papers_numbers_and_places(tmp_path):
-    values = {
-        "AdPool": {0: 300.0, 1: 310.0, 2: 305.0},
-        "GPO": {0: 320.0},
-        "LIP": {0: 100.0, 1: 104.0},
-        "max": {1: 310.0, 2: 300.0},  # the paper has no number
-    }
-    hand_made(tmp_path, "2ad_pooling", values)
-    assert cells(table("2ad_pooling", "small", scale="lesson", folder=tmp_path)) == [
-        ["GPO", "422.9", "2", "320.0", "–", "1", "1"],
-        ["AdPool", "426.9", "1", "305.0", "5.0", "2", "3"],
-        ["max", "–", "–", "305.0", "7.1", "–", "2"],  # no place there, so none here
-        ["LIP", "414.8", "3", "102.0", "2.8", "3", "2"],
-    ]
-
-
-def test_where_nothing_is_recorded_a_table_is_empty(tmp_path):
+def test_where_nothing_is_recorded_nothing_is_measured(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         assert measured("2ad_pooling", "small", scale="lesson", folder=folder) == {}
-        assert len(table("2ad_pooling", "small", scale="lesson", folder=folder).splitlines()) == 2
 
 
 def test_only_records_of_the_arms_own_settings_data_and_features_count(tmp_path):
@@ -564,8 +541,6 @@ def test_records_of_different_data_are_not_set_side_by_side(tmp_path):
             tell=silent,
         ).values()
         assert [entry.seed for entry in entries] == [0]
-        found = studied("2ad_pooling", "small", scale="lesson", folder=tmp_path, beside=entries)
-        assert list(found) == [arm]
     assert len(measured("2ad_pooling", "small", scale="lesson", folder=tmp_path)) == 1
 
 

@@ -12,7 +12,6 @@ from vsecore.experiments import (
     claims,
     gates,
     ledger,
-    left_out,
     missing,
     outcomes,
     verdicts,
@@ -213,29 +212,8 @@ def test_records_of_other_words_or_precision_are_not_set_side_by_side(tmp_path, 
         "all": {0, 1, 2},
         "without AdOpt": {0, 1, 2, 3, 4},
     }
-    assert sorted(entry.seed for entry in left_out("2ad_parts", "small", folder=tmp_path)) == [3, 4]
     (outcome,) = outcomes("2ad", "small", folder=tmp_path)
     assert outcome.differences == {"rsum": [10.0, 9.0, 11.0]}
-
-
-@pytest.mark.parametrize("change", ELSEWHERE, ids=str)
-def test_a_study_is_shown_beside_records_of_its_own_features(tmp_path, change):
-    """Whoever trains on features of their own sees their own arms, however full the other study is."""
-    study(tmp_path, "2ad_parts", "all", WORSE)
-    study(tmp_path, "2ad_parts", "without AdOpt", WORSE)
-    before = {entry.file_name for entry in records.find(tmp_path)}
-    mine = tmp_path / "mine"
-    study(mine, "2ad_parts", "all", {seed: 400.0 for seed in range(5)})
-    moved(mine, change, range(5))
-    own = records.find(mine)
-    for entry in own:
-        records.write(entry, tmp_path)
-    assert {entry.file_name for entry in records.find(tmp_path)} > before  # none was written over
-    found = ledger.studied("2ad_parts", "small", folder=tmp_path, beside=own[:1])
-    assert {arm: one.rsum for arm, one in found.items()} == {"all": 400.0}
-    assert "400.0" in ledger.table("2ad_parts", "small", folder=tmp_path, beside=own[:1])
-    assert len(ledger.studied("2ad_parts", "small", folder=tmp_path)) == 2  # the fullest
-    assert ledger.studied("2ad_parts", "small", folder=mine, beside=records.find(tmp_path)) == {}
 
 
 def test_of_two_studies_with_as_many_arms_the_one_with_more_trainings_is_taken(tmp_path):
@@ -247,7 +225,6 @@ def test_of_two_studies_with_as_many_arms_the_one_with_more_trainings_is_taken(t
         records.write(entry, tmp_path)
     found = ledger.studied("2ad_parts", "small", folder=tmp_path)
     assert set(found["all"].seeds) == set(BETTER)
-    assert len(left_out("2ad_parts", "small", folder=tmp_path)) == 4  # two rates not taken, two seeds
 
 
 def test_a_difference_is_of_two_trainings_from_the_same_seed():

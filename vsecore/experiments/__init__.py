@@ -1,6 +1,6 @@
 """Experiments: systems side by side on the same data, from several seeds, and what they say about a claim.
 
-An experiment is a recipe and some variants of it, its arms. `run` trains what is not recorded yet; `table`
+An experiment is a recipe and some variants of it, its arms. `run` trains what is not recorded yet; `studied`
 and `verdicts` read the records. The claims that the arms test are in `assets/claims.yml`; what must be so
 before one is judged is in `gates`, and `missing` says what is still to be trained for it. Each paper's
 experiments have a file of their own.
@@ -11,7 +11,7 @@ from vsecore.experiments.claims import Claim, claims
 from vsecore.experiments.departures import Departure, departures
 from vsecore.experiments.experiment import Arm, Candidates, Experiment, Member, PlannedTraining
 from vsecore.experiments.gates import Shut, Studied
-from vsecore.experiments.ledger import left_out, measured, side_by_side, studied, table
+from vsecore.experiments.ledger import measured, side_by_side, studied
 from vsecore.experiments.missing import missing, summary, train_missing
 from vsecore.experiments.pairs import pair_accuracy, pair_scores, relation_pairs, told_by_left_right
 from vsecore.experiments.passing import epochs_to_pass
@@ -42,7 +42,6 @@ __all__ = [
     "departures",
     "epochs_to_pass",
     "get_experiment",
-    "left_out",
     "measured",
     "missing",
     "outcomes",
@@ -53,7 +52,6 @@ __all__ = [
     "side_by_side",
     "studied",
     "summary",
-    "table",
     "told_by_left_right",
     "train_missing",
     "verdicts",

@@ -284,11 +284,6 @@ def is_finished(arm: Studied) -> bool:
     return learning_rate(arm) is None and levelled(arm) is None
 
 
-def is_unfinished(arm: Studied, data: str) -> bool:
-    """Whether an arm lacks something that no comparison can do without."""
-    return not is_finished(arm) or len(arm.seeds) < seeds_wanted(data)
-
-
 def seeds(first: Studied, second: Studied, data: str) -> Shut | None:
     """Check that both arms were trained from the same seeds, five on the scenes, three on photographs."""
     wanted, shared = seeds_wanted(data), first.seeds & second.seeds

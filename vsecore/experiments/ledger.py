@@ -16,7 +16,7 @@ from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.claims import FOLLOWED, About, Claim
 from vsecore.experiments.experiment import Candidates, Experiment, Mined, PlannedTraining, title_of
-from vsecore.experiments.gates import EARLY, ONE_WAY, Studied, Training, is_unfinished, measures_of
+from vsecore.experiments.gates import EARLY, ONE_WAY, Studied, Training, measures_of
 from vsecore.experiments.references import BASELINE, ORACLE
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.scales import Scale, changes_of, recipe_at
@@ -30,13 +30,12 @@ def studied(
     features: FeatureKind | None = None,
     scale: Scale = "fair",
     folder: Path = RESULTS,
-    beside: Sequence[Record] = (),
 ) -> dict[str, Studied]:
     """Collect what is recorded about each arm of an experiment. Arms without a record are left out.
 
     Records are set side by side only if they come from the same features, captions and word vectors, in the
     same precision. If an experiment has several such groups of records, the one with the most arms is
-    taken; on a tie the one with the most trainings, and then the newest. `left_out` has the others.
+    taken; on a tie the one with the most trainings, and then the newest.
 
     Args:
         name: the experiment's name.
@@ -44,13 +43,12 @@ def studied(
         features: the kind of features; None: the experiment's.
         scale: "fair" or "lesson".
         folder: the folder of records.
-        beside: take only what comes from the same features, captions and so on as these records.
 
     Raises:
         ValueError: the experiment is unknown.
     """
     wanted = (name, data, features, scale, _entries(name, data, folder))
-    return _best_study(wanted, _study(*wanted), beside).found
+    return _best_study(wanted, _study(*wanted)).found
 
 
 def used(name: str, data: str, folder: Path = RESULTS) -> list[Record]:
@@ -98,20 +96,6 @@ def side_by_side(
     return max(studies, key=_Study.fullness, default=_Study({}, [])).found
 
 
-def left_out(
-    name: str,
-    data: str,
-    features: FeatureKind | None = None,
-    scale: Scale = "fair",
-    folder: Path = RESULTS,
-) -> list[Record]:
-    """Return the records of an experiment's arms that `studied` does not take; see there."""
-    wanted = (name, data, features, scale, _entries(name, data, folder))
-    everything = _study(*wanted)
-    kept = {id(entry) for entry in _best_study(wanted, everything).used}
-    return [entry for entry in everything.used if id(entry) not in kept]
-
-
 def measured(
     name: str,
     data: str,
@@ -126,54 +110,6 @@ def measured(
         for arm, found in studied(name, data, features, scale, folder).items()
         if metric in found.results
     }
-
-
-def table(
-    name: str,
-    data: str,
-    features: FeatureKind | None = None,
-    scale: Scale = "fair",
-    folder: Path = RESULTS,
-    beside: Sequence[Record] = (),
-) -> str:
-    """Return an experiment as a Markdown table: each arm's rsum and place, the paper's and ours, best first.
-
-    It has the trainings that `studied` takes. The spread is the standard deviation over the seeds. Places
-    count only the systems that both have. At the fair scale, an arm that is not tuned, has not levelled off,
-    or lacks seeds is marked.
-    """
-    experiment, found = get_experiment(name), studied(name, data, features, scale, folder, beside)
-    ours = {arm: seen.rsum for arm, seen in found.items()}
-    paper = {arm: rsum for arm, rsum in printed_sums(experiment).items() if arm in found}
-    shared = {arm: ours[arm] for arm in paper}  # places count only systems that both have
-    places = {
-        whose: {arm: 1 + sum(other > value for other in numbers.values()) for arm, value in numbers.items()}
-        for whose, numbers in (("paper", paper), ("ours", shared))
-    }
-    truths = [measure for measure in measures_of(data) if measure != "rsum"]
-    directions = {"i2t_map_at_r": "mAP@R, picture to text", "t2i_map_at_r": "mAP@R, text to picture"}
-    heads = ["system", "rsum in the paper", "its place there", "rsum here", "spread", "its place here"]
-    if scale == "fair":
-        heads += [*(directions[measure] for measure in truths), "learning rate"]
-    lines = [[*heads, "seeds"], ["---"] * (len(heads) + 1)]
-    for arm in sorted(found, key=lambda arm: -ours[arm]):
-        seen = found[arm]
-        by_seed = list(seen.results["rsum"].values())
-        cells = [
-            f"{arm} (unfinished)" if scale == "fair" and is_unfinished(seen, data) else arm,
-            f"{paper[arm]:.1f}" if arm in paper else "–",
-            str(places["paper"].get(arm, "–")),
-            f"{ours[arm]:.1f}",
-            f"{statistics.stdev(by_seed):.1f}" if len(by_seed) > 1 else "–",
-            str(places["ours"].get(arm, "–")),
-        ]
-        if scale == "fair":
-            for measure in truths:
-                values = seen.results.get(measure)
-                cells.append(f"{statistics.mean(values.values()):.1f}" if values else "–")
-            cells.append(", ".join(f"{tuning.best(training.tried):g}" for training in seen.trainings))
-        lines.append([*cells, str(len(by_seed))])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def printed_rows(experiment: Experiment, data: str, pictures: int) -> tuple[dict[str, float], str]:
@@ -300,14 +236,12 @@ def _entries(name: str, data: str, folder: Path) -> list[Record]:
     return records.find(folder, data=named) if folder.is_dir() else []
 
 
-def _best_study(wanted: _Wanted, everything: _Study, beside: Sequence[Record] = ()) -> _Study:
-    """Return the fullest study whose records may be set side by side, and beside some others."""
+def _best_study(wanted: _Wanted, everything: _Study) -> _Study:
+    """Return the fullest study whose records may be set side by side."""
     origins = _origins(everything.used)
-    fitting = [origin for origin in origins if all(origin.has(entry) for entry in beside)]
-    if fitting == origins and len(origins) < 2:
+    if len(origins) < 2:
         return everything
-    studies = [_study(*wanted, origin=origin) for origin in fitting]
-    return max(studies, key=_Study.fullness, default=_Study({}, []))
+    return max((_study(*wanted, origin=origin) for origin in origins), key=_Study.fullness)
 
 
 def _origins(entries: Iterable[Record]) -> list[_Origin]:
