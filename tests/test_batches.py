@@ -75,13 +75,13 @@ def rows_seen(batches: list[Batch], field: str) -> list[int]:
     return torch.cat([getattr(batch, field) for batch in batches]).tolist()
 
 
-@pytest.mark.parametrize("shuffle", [True, False])
-def test_an_epoch_of_pairs_shows_every_caption_once_with_its_picture(vocabulary, shuffle) -> None:
+def test_an_epoch_of_pairs_shows_every_caption_once_with_its_picture(vocabulary) -> None:
     split = small_split()
-    batches = list(make_loader(split, vocabulary, 8, shuffle=shuffle, drop_last=False))
+    assert len(split.captions) % 19 == 0
+    batches = list(make_loader(split, vocabulary, 19))
     seen = rows_seen(batches, "caption_rows")
     assert sorted(seen) == list(range(len(split.captions)))
-    assert (sorted(seen[:8]) == list(range(8))) is not shuffle
+    assert sorted(seen[:19]) != list(range(19))
     for batch in batches:
         assert torch.equal(batch.picture_rows, torch.from_numpy(split.owner)[batch.caption_rows])
         assert torch.equal(batch.pictures[:, 0, 0], batch.picture_rows.half())
@@ -92,7 +92,7 @@ def test_an_epoch_of_pairs_shows_every_caption_once_with_its_picture(vocabulary,
 
 def test_an_epoch_of_pictures_shows_every_picture_once_with_all_its_captions(vocabulary) -> None:
     split = small_split()
-    batches = list(make_loader(split, vocabulary, 8, mode="pictures", drop_last=False))
+    batches = list(make_loader(split, vocabulary, 23, mode="pictures"))
     assert sorted(rows_seen(batches, "picture_rows")) == list(range(len(split)))
     assert sorted(rows_seen(batches, "caption_rows")) == list(range(len(split.captions)))
     for batch in batches:
@@ -165,8 +165,8 @@ def slow_mask(picture: int, drawn_by: int, split: Split, drop: float) -> list[bo
 @pytest.mark.parametrize("counts", [False, True])
 def test_batches_are_those_that_are_made_row_by_row(vocabulary, mode, world, drops, counts) -> None:
     split = small_split(counts=counts)
-    options = {"mode": mode, "seed": 5, "epoch": 2, "world": world, **drops}
-    loaders = [make_loader(split, vocabulary, 8, rank=rank, **options) for rank in range(world)]
+    options = {"mode": mode, "seed": 5, "epoch": 2, **drops}
+    loaders = [make_loader(split, vocabulary, 8, share=(rank, world), **options) for rank in range(world)]
     epoch = list(slow_epoch(split, vocabulary, 8, mode, world, drops))
     assert len(epoch) == len(loaders[0]) > 1
     for slow, fast in zip(epoch, zip(*loaders, strict=True), strict=True):
@@ -218,7 +218,7 @@ def test_the_same_workers_serve_every_epoch(vocabulary) -> None:
 def test_processes_share_the_joint_batch_and_pad_alike(vocabulary, mode) -> None:
     options = {"mode": mode, "negatives": hard_negatives(small_split()) if mode == "pairs" else None, **DROPS}
     joint = list(make_loader(small_split(), vocabulary, 8, **options))
-    parts = [make_loader(small_split(), vocabulary, 8, rank=rank, world=4, **options) for rank in range(4)]
+    parts = [make_loader(small_split(), vocabulary, 8, share=(rank, 4), **options) for rank in range(4)]
     for batch, *shared in zip(joint, *parts, strict=True):
         for name in ("caption_rows", "picture_rows"):
             together = torch.cat([getattr(part, name) for part in shared])
@@ -275,7 +275,7 @@ def test_half_of_the_dropped_words_are_hidden_and_half_left_out(vocabulary) -> N
     split = Split(
         "train", np.zeros((20, 1, 1), np.float32), long, np.arange(20), [str(row) for row in range(20)]
     )
-    batch = next(iter(make_loader(split, vocabulary, 20, word_drop=0.4, shuffle=False)))
+    batch = next(iter(make_loader(split, vocabulary, 20, word_drop=0.4)))
     words = batch.token_mask.sum(1) - 2
     assert words.float().mean() / 120 == pytest.approx(0.8, abs=0.03)
     assert (batch.tokens == vocabulary.unknown).sum() / (20 * 120) == pytest.approx(0.2, abs=0.03)
@@ -295,14 +295,14 @@ def test_a_word_always_stays(vocabulary) -> None:
 
 def test_what_is_dropped_does_not_depend_on_the_neighbours_in_the_batch(vocabulary) -> None:
     def by_caption(batch_size: int) -> dict[int, tuple]:
-        loader = make_loader(small_split(), vocabulary, batch_size, drop_last=False, **DROPS)
+        loader = make_loader(small_split(), vocabulary, batch_size, **DROPS)
         return {
             int(row): (batch.tokens[i][batch.token_mask[i]].tolist(), batch.picture_mask[i].tolist())
             for batch in loader
             for i, row in enumerate(batch.caption_rows)
         }
 
-    assert by_caption(3) == by_caption(17)
+    assert by_caption(1) == by_caption(19)
 
 
 def test_noise_is_uniform_and_knows_its_place() -> None:
@@ -344,7 +344,7 @@ def test_pixels_make_batches_without_a_mask_and_stay_bytes(vocabulary) -> None:
             assert batch.picture_mask is None and batch.pictures.dtype == torch.uint8
             assert np.array_equal(batch.pictures, split.pictures[batch.picture_rows])
             assert batch.to("cpu").pictures.dtype == torch.uint8
-    with pytest.raises(ValueError, match=r"element_drop is 0\.1: pixels have no elements"):
+    with pytest.raises(ValueError, match="element_drop"):
         make_loader(split, vocabulary, 8, element_drop=0.1)
 
 
@@ -353,7 +353,7 @@ def test_captions_may_come_tokenised(vocabulary) -> None:
     tokenised = TokenizedCaptions.encode(vocabulary, split.captions)
     one, other = (list(make_loader(split, words, 8, **DROPS)) for words in (vocabulary, tokenised))
     assert all(map(same, one, other))
-    with pytest.raises(ValueError, match="tokenised captions: split 'train' has"):
+    with pytest.raises(ValueError, match="captions"):
         make_loader(split.subset(20), tokenised, 8)
 
 
@@ -362,7 +362,7 @@ def test_hard_negatives_are_drawn_from_their_lists_and_never_belong_together(voc
     negatives = hard_negatives(split)
     seen = set()
     for epoch in range(40):
-        for batch in make_loader(split, vocabulary, 8, negatives=negatives, epoch=epoch, drop_last=False):
+        for batch in make_loader(split, vocabulary, 19, negatives=negatives, epoch=epoch):
             texts, pictures = batch.offline
             for side in (texts, pictures):
                 assert torch.equal(side.picture_rows, side.owner_rows)  # each pair belongs together
@@ -387,9 +387,7 @@ def test_hard_negatives_are_a_matter_of_the_pair_alone(vocabulary) -> None:
     split = small_split()
 
     def by_caption(**options) -> dict[int, tuple]:
-        loader = make_loader(
-            split, vocabulary, negatives=hard_negatives(split), drop_last=False, **options, **DROPS
-        )
+        loader = make_loader(split, vocabulary, negatives=hard_negatives(split), **options, **DROPS)
         return {
             int(row): tuple(
                 (
@@ -403,13 +401,13 @@ def test_hard_negatives_are_a_matter_of_the_pair_alone(vocabulary) -> None:
             for r, row in enumerate(batch.caption_rows)
         }
 
-    assert by_caption(batch_size=3) == by_caption(batch_size=17, shuffle=False)
-    assert by_caption(batch_size=3) != by_caption(batch_size=3, epoch=1)
+    assert by_caption(batch_size=1) == by_caption(batch_size=19)
+    assert by_caption(batch_size=1) != by_caption(batch_size=1, epoch=1)
 
 
 def test_words_and_elements_of_hard_negatives_are_dropped_as_those_of_their_own_pair(vocabulary) -> None:
     split = small_split()
-    loader = make_loader(split, vocabulary, 8, negatives=hard_negatives(split), drop_last=False, **DROPS)
+    loader = make_loader(split, vocabulary, 19, negatives=hard_negatives(split), **DROPS)
     batches = list(loader)
 
     def seen(batch: Batch) -> dict[int, tuple]:
@@ -480,60 +478,47 @@ def test_after_ten_draws_another_picture_is_looked_for_in_the_list() -> None:
     assert (picture.picture_rows[batch.owner_rows > 0] >= 401).float().mean() > 0.5
 
 
-@pytest.mark.parametrize(
-    ("side", "damage", "message"),
-    [
-        ("texts", lambda rows, split: rows[1:], "texts of the offline negatives is int64"),
-        ("texts", lambda rows, split: rows[:, :0], "k at least 1"),
-        ("texts", lambda rows, split: rows.astype(float), "texts of the offline negatives is float64"),
-        ("pictures", lambda rows, split: rows[:, 0], "pictures of the offline negatives is int64"),
-        ("pictures", lambda rows, split: np.where(rows == rows[0, 0], 23, rows), "names rows 0 to 23"),
-        ("texts", lambda rows, split: rows - 1000, "texts of the offline negatives names rows -"),
-        (
-            "texts",
-            lambda rows, split: np.where(
-                np.arange(23)[:, None] == 7, split.captions_of(np.array([7]))[0], rows
-            ),
-            "texts of the offline negatives, row 7: one belongs to that picture",
-        ),
-        (
-            "pictures",
-            lambda rows, split: np.where(np.arange(len(rows))[:, None] == 9, split.owner[9], rows),
-            "pictures of the offline negatives, row 9: one belongs to that caption",
-        ),
-    ],
-)
-def test_negatives_that_do_not_fit_the_split_are_refused(vocabulary, side, damage, message) -> None:
+DAMAGES = [
+    ("texts", lambda rows, split: rows[1:]),
+    ("texts", lambda rows, split: rows[:, :0]),
+    ("texts", lambda rows, split: rows.astype(float)),
+    ("pictures", lambda rows, split: rows[:, 0]),
+    ("pictures", lambda rows, split: np.where(rows == rows[0, 0], 23, rows)),
+    ("texts", lambda rows, split: rows - 1000),
+    (
+        "texts",
+        lambda rows, split: np.where(np.arange(23)[:, None] == 7, split.captions_of(np.array([7]))[0], rows),
+    ),  # own
+    ("pictures", lambda rows, split: np.where(np.arange(len(rows))[:, None] == 9, split.owner[9], rows)),
+]
+
+
+@pytest.mark.parametrize(("side", "damage"), DAMAGES, ids=range(len(DAMAGES)))
+def test_negatives_that_do_not_fit_the_split_are_refused(vocabulary, side, damage) -> None:
     split = small_split()
     negatives = hard_negatives(split)
-    negatives.check(split)
+    make_loader(split, vocabulary, 8, negatives=negatives)
     damaged = replace(negatives, **{side: damage(getattr(negatives, side), split)})
-    with pytest.raises(ValueError, match=message):
-        damaged.check(split)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"{side} of the offline negatives"):
         make_loader(split, vocabulary, 8, negatives=damaged)
 
 
-def test_negatives_belong_to_pairs(vocabulary) -> None:
-    with pytest.raises(ValueError, match='use mode "pairs"'):
-        make_loader(small_split(), vocabulary, 8, mode="pictures", negatives=hard_negatives(small_split()))
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({"mode": "triples"}, "mode is 'triples'"),
-        ({"element_drop": 1.0}, "element_drop is 1.0"),
-        ({"word_drop": -0.1}, "word_drop is -0.1"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"batch_size": 1000}, r"batch_size is 1000, more than the \d+ captions"),
-        ({"batch_size": 1000, "mode": "pictures"}, "batch_size is 1000, more than the 23 pictures"),
-        ({"world": 3}, "multiple of world"),
-        ({"rank": 2, "world": 2}, "rank is 2"),
-        ({"world": 2, "drop_last": False}, "drop_last is False"),
-        ({"start": 99}, "start is 99"),
+        {"mode": "triples"},
+        {"element_drop": 1.0},
+        {"word_drop": -0.1},
+        {"batch_size": 0},
+        {"batch_size": 1000},
+        {"batch_size": 24, "mode": "pictures"},
+        {"batch_size": 8, "share": (0, 3)},
+        {"share": (2, 2)},
+        {"start": 99},
+        {"negatives": hard_negatives(small_split()), "mode": "pictures"},
     ],
+    ids=lambda options: " ".join(options),
 )
-def test_options_out_of_range_are_refused(vocabulary, options, message) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_options_out_of_range_are_refused(vocabulary, options) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
         make_loader(small_split(), vocabulary, **{"batch_size": 8, **options})

@@ -650,7 +650,7 @@ def test_two_processes_get_the_gradient_of_one_with_the_joint_batch(tmp_path, mo
 def test_the_share_of_each_process_is_a_slice_of_the_joint_batch():
     split, tokenizer = small_split("train", 20), recipe().tokenizer(small_split("train", 20).captions)
     joint = next(iter(make_loader(split, tokenizer, 10)))
-    shares = [next(iter(make_loader(split, tokenizer, 10, rank=rank, world=2))) for rank in (0, 1)]
+    shares = [next(iter(make_loader(split, tokenizer, 10, share=(rank, 2)))) for rank in (0, 1)]
     rows = [set(share.caption_rows.tolist()) for share in shares]
     assert [len(share) for share in rows] == [5, 5]
     assert rows[0] | rows[1] == set(joint.caption_rows.tolist())

@@ -21,8 +21,7 @@ from battery.attempt import Defect, Said, library, vse
 from small import make_bert
 from towers import make_towers
 from vsecore import records
-from vsecore.data.receipts import Receipt
-from vsecore.data.unpacking import read_members, unpack
+from vsecore.data.unpacking import Receipt, unpack
 
 SHORT = ["--set", "dim=8", "--set", "training.epochs=1", "--set", "training.batch_size=4"]
 SMALL = [*SHORT, "--set", "text.encoder.word_dim=4", "--set", "text.encoder.minimum_count=1"]
@@ -122,7 +121,7 @@ def make_archive(folder: Path) -> None:
 
 def _archive(folder: Path, whole: Path) -> bool:
     archive, out = folder / "pictures.zip", folder / "out"
-    said = library("unpack", lambda: unpack(archive, read_members(archive, ("pictures/",)), out))
+    said = library("unpack", lambda: unpack(archive, ("pictures/",), out))
     if not said.works and out.exists():
         raise Defect("silent: a folder that looks whole, after a refusal")
     if said.works and _contents(out / "pictures") != _contents(whole / "pictures"):
@@ -135,10 +134,10 @@ def make_receipt(folder: Path) -> None:
     make_album(folder)
     (folder / "pictures").mkdir()
     make_archive(folder / "pictures")
-    members = [asdict(one) for one in read_members(folder / "pictures" / "pictures.zip")]
+    members = [asdict(one) for one in unpack(folder / "pictures" / "pictures.zip", ("",), folder / "out")]
     for one in members:
         one["name"] = one["name"].replace("pictures", "images")
-    told = Receipt("http://x/pictures.zip", 1, "ab", None, "server", "first download", [])
+    told = Receipt("http://x/pictures.zip", "ab", [])
     (folder / "pictures.zip.receipt.json").write_text(json.dumps(asdict(told) | {"members": members}))
 
 
@@ -433,7 +432,7 @@ KINDS = [
     Kind("downloaded archives", make_archive, ("*.zip",), _archive),
     Kind("receipts of downloads", make_receipt, ("*.json",), _receipt),
     Kind("feature folders", make_features, ("*",), _features),
-    Kind("unfinished extractions", make_unfinished, ("out/*", "out/.*.part"), _extraction),
+    Kind("unfinished extractions", make_unfinished, ("out/*.json", "out/*_made.npy"), _extraction),
     Kind("finished extractions", make_finished, ("out/*",), _extraction),
     Kind("bottom-up attention (TSV)", make_table, ("table.tsv",), _table),
     Kind("bottom-up attention (arrays)", make_arrays, ("*/*.np[yz]",), _arrays),

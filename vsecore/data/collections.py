@@ -9,17 +9,15 @@ must be the same: that notices a change, but not a file that was wrong from the 
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vsecore.data import files
 from vsecore.data.annotations import expanded
-from vsecore.data.download import ZIP, download
+from vsecore.data.download import download
 from vsecore.data.karpathy import load_karpathy
-from vsecore.data.receipts import Receipt, place_of, read_receipt
 from vsecore.data.sources import COLLECTIONS, Archive, Collection
-from vsecore.data.unpacking import read_members, unpack
-from vsecore.typed import short
+from vsecore.data.unpacking import RECEIPT, Receipt, read_receipt, unpack
 
 
 def get(
@@ -53,30 +51,33 @@ def get(
     if name not in COLLECTIONS:
         raise ValueError(f"the collection is {name!r}: wanted one of {', '.join(COLLECTIONS)}")
     collection = COLLECTIONS[name]
-    archives = _chosen(name, collection, only)
+    names = [archive.name for archive in collection.archives]
+    if unknown := [one for one in only if one not in names]:
+        raise ValueError(f"--only is {unknown[0]!r}: {name} has {', '.join(names)}")
+    archives = [one for one in collection.archives if (one.name in only if only else one.by_default)]
     root = expanded(root)
     root.mkdir(parents=True, exist_ok=True)
-    errand = _Errand(root, f"vse data get {name} --root {root}", base, delete_archives, say)
+    job = _Job(root, f"vse data get {name} --root {root}", base, delete_archives, say)
     with files.locked(root, "is downloading into", wait=False):
         for archive in archives:
             try:
-                errand.bring(archive)
+                job.bring(archive)
             except (OSError, ValueError):  # a server that has moved often answers with a page
                 if archive.holds_pictures:
-                    errand.explain(collection)
+                    job.explain(collection)
                 raise
     if only or any(archive.holds_pictures for archive in archives):
         return True
     try:
         load_karpathy(root, root / collection.captions)
     except FileNotFoundError:
-        errand.explain(collection)
+        job.explain(collection)
         return False
     return True
 
 
 @dataclass(frozen=True)
-class _Errand:
+class _Job:
     """What is the same for all archives of one call."""
 
     root: Path
@@ -92,76 +93,45 @@ class _Errand:
     def bring(self, archive: Archive) -> None:
         """Download an archive and unpack it, as far as that is not done."""
         path = self.root / archive.name
+        receipt = path.with_name(path.name + RECEIPT)
         before = read_receipt(path)
         if before and _covers(before, archive) and not before.lost(self.root):
             self.say(f"{archive.name}: all files are there and whole ({len(before.members)})")
         else:
-            receipt = (
-                self._judge(archive, path, before) if path.is_file() else self._fetch(archive, path, before)
-            )
+            wanted = archive.sha256 or (before.sha256 if before else None)
             try:
-                members = read_members(path, archive.takes)
-                todo = [member for member in members if not member.is_whole(self.root / member.name)]
-                unpack(path, todo, self.root)
+                sha256 = self._fetch(archive, path, wanted)
+                if wanted not in (None, sha256):
+                    raise ValueError(f"{path} has sha256 {sha256}, wanted {wanted}")
+                members = unpack(path, archive.takes, self.root)
             except ValueError as error:
-                raise ValueError(f"{error}. Delete {path}, and give {self.command} again") from None
-            with files.write_atomically(place_of(path), "w") as file:
-                json.dump(asdict(replace(receipt, members=members)), file)
-            self.say(f"{archive.name}: {len(todo)} of {len(members)} files unpacked into {self.root}")
+                wrong = path if path.is_file() else receipt
+                raise ValueError(
+                    f"{error}. If it is another version, delete {wrong}, and give {self.command} again"
+                ) from None
+            with files.write_atomically(receipt, "w") as file:
+                json.dump(asdict(Receipt(archive.address, sha256, members)), file)
+            self.say(f"{archive.name}: {len(members)} files unpacked into {self.root}")
         if self.delete_archives:
             path.unlink(missing_ok=True)
 
-    def _fetch(self, archive: Archive, path: Path, before: Receipt | None) -> Receipt:
-        """Download an archive, and hold it against what its publisher says or an earlier download brought."""
+    def _fetch(self, archive: Archive, path: Path, wanted: str | None) -> str:
+        """Download an archive, or take the one that is in the folder already; return its sha256."""
+        if path.is_file():
+            with path.open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            self.say(f"{archive.name}: found in the folder, sha256 {sha256}")
+            return sha256
         address = archive.address if self.base is None else f"{self.base.rstrip('/')}/{archive.name}"
         self.say(f"{archive.name}: {archive.about}, from {address}")
-        size, sha256 = archive.size, archive.sha256
-        then = f"give {self.command} again"
-        if before and sha256 is None:
-            size, sha256 = before.size, before.sha256
-            then += f" (if the publisher has a new version, delete {place_of(path)} first)"
-        came = download(address, path, size=size, sha256=sha256, start=ZIP, then=then)
-        size_from = "publisher" if archive.size else "server" if came.sized_by_server else "what came"
-        receipt = Receipt(address, came.size, came.sha256, came.etag, size_from, _trust(archive), [])
-        if before or archive.sha256:
+        sha256 = download(address, path, sha256=wanted, begins=b"PK")
+        trust = "written down at this first download; nobody has confirmed it"
+        if wanted:
             trust = "as the publisher says" if archive.sha256 else "as at the first download"
-        else:
-            trust = "written down at this first download; nobody has confirmed it"
-        counted_by = "as the server said" if size_from == "server" else f"from {size_from}"
-        self.say(f"{archive.name}: {came.size:,} bytes ({counted_by}), sha256 {came.sha256} ({trust})")
-        return receipt
-
-    def _judge(self, archive: Archive, path: Path, before: Receipt | None) -> Receipt:
-        """Judge an archive that is in the folder already."""
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        wanted = archive.sha256 or (before.sha256 if before else None)
-        if wanted not in (None, sha256) or archive.size not in (None, size):
-            raise ValueError(
-                f"{path} has {size:,} bytes and sha256 {sha256}, wanted sha256 {wanted}: delete it, and give "
-                f"{self.command} again (if it is a new version, delete {place_of(path)} instead)"
-            )
-        self.say(f"{archive.name}: found in the folder, {size:,} bytes, sha256 {sha256}")
-        if before:
-            return before
-        return Receipt(str(path), size, sha256, None, "what came", _trust(archive), [])
-
-
-def _trust(archive: Archive) -> str:
-    return "publisher" if archive.sha256 else "first download"
+        self.say(f"{archive.name}: {path.stat().st_size:,} bytes, sha256 {sha256} ({trust})")
+        return sha256
 
 
 def _covers(receipt: Receipt, archive: Archive) -> bool:
     """Whether a receipt is for what is wanted now: all collections share Karpathy's archive."""
     return all(any(member.name.startswith(take) for member in receipt.members) for take in archive.takes)
-
-
-def _chosen(name: str, collection: Collection, only: Sequence[str]) -> list[Archive]:
-    names = [archive.name for archive in collection.archives]
-    for one in only:
-        if one not in names:
-            raise ValueError(f"--only is {short(one)}: {name} has {', '.join(names)}")
-    return [
-        archive for archive in collection.archives if (archive.name in only if only else archive.by_default)
-    ]

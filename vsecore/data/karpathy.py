@@ -20,9 +20,9 @@ import numpy as np
 from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, Entry, expanded, read_annotations
 from vsecore.data.picture_files import open_picture
-from vsecore.data.receipts import losses
 from vsecore.data.sources import COLLECTIONS
 from vsecore.data.splits import LONGEST_CAPTION
+from vsecore.data.unpacking import losses
 from vsecore.typed import counted, short
 
 PICTURE_FOLDERS = (

@@ -1,6 +1,6 @@
 """Where the photograph collections are published: their addresses, and what must be asked for in a form.
 
-All addresses of data stand here. A size or sha256 is given only if its publisher gives it, or if the file was
+All addresses of data stand here. A sha256 is given only if its publisher gives it, or if the file was
 read to compute it. None is today: the first download writes what came into a receipt (see
 `vsecore.data.collections`), and every later one is checked against that.
 """
@@ -18,8 +18,6 @@ class Archive:
     """Which members are unpacked: a file's name, or a folder's with "/" at its end."""
     about: str
     """What is in it and how large it is, roughly, for people who have to wait for it."""
-    size: int | None = None
-    """Its bytes; None: nobody we can trust has said."""
     sha256: str | None = None
     """Its digest in hexadecimal; None: nobody we can trust has said."""
     by_default: bool = True

@@ -1,20 +1,18 @@
 """Unpack a zip file that a stranger may have made: nothing outside the folder, and no more than it says.
 
-The whole list of members is read and judged before the first byte is written.
+The whole list of members is judged before the first byte is written. A receipt, NAME.receipt.json, says what
+was in an archive, so that missing and damaged files are noticed later, even when the archive is gone.
 """
 
 import re
 import shutil
 import stat
-import struct
-import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator
 
@@ -24,9 +22,7 @@ from vsecore.typed import short
 CHUNK = 1 << 20
 LARGEST_RATIO = 20
 """How many times larger than the archive its content may be: photographs hardly shrink, text does."""
-MOST_MEMBERS = 1_000_000
-LONGEST_NAME = 500
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+RECEIPT = ".receipt.json"
 # What no name may hold: the start of an absolute path, a drive or a stream, a backslash, control characters.
 _OUTSIDE = re.compile(r"^/|[:\\\x00-\x1f\x7f]|(^|/)\.{1,2}(/|$)|//")
 
@@ -35,12 +31,10 @@ def member_name(name: str) -> str:
     """Return the path of a member if it stays below the folder.
 
     Raises:
-        ValueError: it does not, or is too long for a disk; the message says only what is wanted.
+        ValueError: it does not; the message says only what is wanted.
     """
-    if _OUTSIDE.search(name.removesuffix("/")) or not name.strip("/") or len(name) > LONGEST_NAME:
-        raise ValueError(
-            f'a path inside the folder with at most {LONGEST_NAME} characters, such as "a/b.jpg"'
-        )
+    if _OUTSIDE.search(name.removesuffix("/")) or not name.strip("/") or len(name) > 500:
+        raise ValueError('a path inside the folder with at most 500 characters, such as "a/b.jpg"')
     return name
 
 
@@ -65,163 +59,126 @@ class Member:
         return crc == self.crc
 
 
-def read_members(archive: Path, takes: tuple[str, ...] = ("",), most: int | None = None) -> list[Member]:
-    """Return the files of an archive that are wanted, if all of it can be unpacked safely.
+@dataclass(frozen=True)
+class Receipt:
+    """What came from an archive's address, and what was in it."""
+
+    address: str
+    sha256: str
+    members: list[Member]
+    """The files that were unpacked."""
+
+    def lost(self, root: Path) -> list[Member]:
+        """Return the files that are missing or damaged in a folder."""
+        shown = files.progress(self.members, desc="compare files", unit="file")
+        return [member for member in shown if not member.is_whole(root / member.name)]
+
+
+def read_receipt(archive: Path) -> Receipt | None:
+    """Return the receipt of an archive; None: there is none.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    path = archive.with_name(archive.name + RECEIPT)
+    try:
+        receipt: Receipt | None = files.read_json(path, Receipt) if path.is_file() else None
+    except ValueError as error:
+        raise ValueError(f"{error}. Delete {path}: vse data get makes it again") from None
+    return receipt
+
+
+def losses(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield the name of each file below the root that was downloaded and is missing or damaged, and which.
+
+    Raises:
+        ValueError: a receipt is damaged.
+    """
+    for path in sorted(root.glob("[!.]*.part")):
+        yield path.name, "an unfinished download"
+    for path in sorted(root.glob("*" + RECEIPT)):
+        receipt = read_receipt(path.with_name(path.name.removesuffix(RECEIPT)))
+        for member in receipt.lost(root) if receipt else ():
+            there = (root / member.name).is_file()
+            yield member.name, "damaged: not the bytes that were downloaded" if there else "missing"
+
+
+def unpack(archive: Path, takes: tuple[str, ...], folder: Path, most: int | None = None) -> list[Member]:
+    """Write the members of an archive that are wanted into a folder; each appears whole or not at all.
+
+    They go to a hidden folder beside the archive first, where an interrupted run leaves them for the next.
+    At the end they are moved: a folder that did not exist appears at once with all its files, and in one that
+    existed each file that was missing or damaged is replaced as a whole.
 
     Args:
         archive: a zip file.
         takes: the names of files, or of folders with "/" at their end; "" takes all.
+        folder: where they go, on the disk of the archive.
         most: how many bytes the content may have; None: `LARGEST_RATIO` times the archive's own.
+
+    Returns:
+        All members that are wanted.
 
     Raises:
         ValueError: it is no zip file or a damaged one; a member leads out of the folder, is a link or a
-            device, is encrypted or there twice; the content is too large; or a wanted file is not in it.
-    """
-    with _opened(archive) as opened:
-        packed = archive.stat().st_size
-        most = LARGEST_RATIO * packed if most is None else most
-        entries = opened.infolist()
-        if len(entries) > MOST_MEMBERS:
-            raise ValueError(f"it has {len(entries)} members, wanted at most {MOST_MEMBERS}")
-        for entry in entries:
-            _judge(entry)
-            if not 0 <= entry.header_offset < packed:
-                raise ValueError(f"its member {short(entry.filename)} is not where its list of members says")
-        _refuse_collisions(entries)
-        total = sum(entry.file_size for entry in entries)
-        if total > most:
-            raise ValueError(
-                f"its content has {total:,} bytes, wanted at most {most:,}: such an archive fills the disk"
-            )
-        members = [
-            Member(entry.filename, entry.file_size, entry.CRC)
-            for entry in entries
-            if not entry.is_dir() and any(_belongs(entry.filename, take) for take in takes)
-        ]
-        for take in takes:
-            if not any(_belongs(member.name, take) for member in members):
-                names = ", ".join(short(entry.filename) for entry in entries[:3])
-                raise ValueError(f"it holds no {take}, but {names or 'nothing'}")
-        return members
-
-
-def unpack(archive: Path, members: list[Member], folder: Path) -> None:
-    """Write members of an archive into a folder; each appears whole or not at all.
-
-    They go to a hidden folder beside the archive first, and those that an earlier, interrupted run has left
-    there are kept if they are whole. At the end they are moved: a folder that did not exist appears at once
-    with all its files, and in one that existed each file is replaced as a whole.
-
-    Args:
-        archive: the zip file.
-        members: what `read_members` has found in it, or some of these.
-        folder: where they go, on the disk of the archive.
-
-    Raises:
-        ValueError: a member is damaged, or has more bytes than the archive says.
+            device, or is encrypted; the content is too large; or a wanted file is not in it.
         OSError: the disk is too small.
     """
-    staging = archive.with_name(f".{archive.name}.unpacked")
-    todo = [member for member in members if not member.is_whole(staging / member.name)]
-    need, free = sum(member.size for member in todo), shutil.disk_usage(archive.parent).free
-    if need > free:
-        raise OSError(
-            f"{archive} needs {need:,} bytes unpacked, and {folder} has {free:,} free: make room, and give "
-            "the command again"
-        )
-    with (
-        _opened(archive) as opened,
-        files.progress(total=need, desc=f"unpack {archive.name}", unit="B", unit_scale=True) as bar,
-    ):
-        for member in todo:
-            _write(opened, member, staging / member.name, bar)
-    _move(staging, folder, members)
-
-
-def _write(opened: zipfile.ZipFile, member: Member, path: Path, bar: Any) -> None:
-    """Write one member, counting what really comes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    count = crc = 0
-    with opened.open(member.name) as source, path.open("wb") as file:
-        while chunk := source.read(CHUNK):
-            count, crc = count + len(chunk), zlib.crc32(chunk, crc)
-            if count > member.size:
-                break
-            file.write(chunk)
-            bar.update(len(chunk))
-    if (count, crc) != (member.size, member.crc):
-        raise ValueError(f"its member {short(member.name)} is damaged: other bytes than it was packed with")
-
-
-def _move(staging: Path, folder: Path, members: list[Member]) -> None:
-    """Move what was unpacked to its place: a new folder in one step, else file by file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for top in {member.name.partition("/")[0] for member in members}:
-        if (staging / top).exists() and not (folder / top).exists():
-            (staging / top).replace(folder / top)
-    for member in members:
-        if (staging / member.name).exists():
-            (folder / member.name).parent.mkdir(parents=True, exist_ok=True)
-            (staging / member.name).replace(folder / member.name)
-    shutil.rmtree(staging, ignore_errors=True)
-
-
-def _judge(entry: zipfile.ZipInfo) -> None:
-    """Refuse a member that could write elsewhere, or be something else than a file or a folder."""
-    name = entry.orig_filename  # as it stands in the file: zipfile itself cuts a name at a zero byte
-    kind = stat.S_IFMT(entry.external_attr >> 16)
-    try:
-        member_name(name)
-    except ValueError as error:
-        raise ValueError(f"it has a member {short(name)}, wanted {error}") from None
-    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise ValueError(f"its member {short(name)} is a link or a device, wanted only files and folders")
-    if entry.flag_bits & 1:
-        raise ValueError(f"its member {short(name)} is encrypted")
-    if entry.compress_type not in _METHODS:
-        raise ValueError(
-            f"its member {short(name)} is packed by method {entry.compress_type}, wanted deflate"
-        )
-
-
-def _refuse_collisions(entries: list[zipfile.ZipInfo]) -> None:
-    """Refuse two members that would be one file, also where upper and lower case are the same to the disk."""
-    seen: dict[str, str] = {}
-    for entry in entries:
-        if entry.is_dir():
-            continue
-        name = unicodedata.normalize("NFC", entry.filename).casefold()
-        if name in seen:
-            raise ValueError(f"its members {short(seen[name])} and {short(entry.filename)} are one file")
-        seen[name] = entry.filename
-    for entry in entries:
-        above = unicodedata.normalize("NFC", entry.filename.removesuffix("/")).casefold()
-        while above := above.rpartition("/")[0]:
-            if above in seen:
-                raise ValueError(f"its member {short(seen[above])} is both a file and a folder")
-
-
-def _belongs(name: str, take: str) -> bool:
-    return name == take or ((take.endswith("/") or not take) and name.startswith(take))
-
-
-@contextmanager
-def _opened(archive: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip file; whatever is wrong with it becomes one sentence with its name."""
     if not archive.is_file():  # a pipe would make us wait for its other end
         raise FileNotFoundError(f"no file {archive}: get it, or name another")
+    staging = archive.with_name(f".{archive.name}.unpacked")
     try:
         with zipfile.ZipFile(archive) as opened:
-            yield opened
-    # What zipfile raises for a damaged file depends on the damage.
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-        UnicodeDecodeError,
-        struct.error,
-        ValueError,
-    ) as error:
+            members = _wanted_members(opened, takes, most or LARGEST_RATIO * archive.stat().st_size)
+            todo = [one for one in members if not one.is_whole(folder / one.name)]
+            fresh = [one for one in todo if not one.is_whole(staging / one.name)]
+            need, free = sum(one.size for one in fresh), shutil.disk_usage(archive.parent).free
+            if need > free:
+                raise OSError(f"{archive} needs {need:,} bytes unpacked, and {free:,} are free: make room")
+            for one in files.progress(fresh, desc=f"unpack {archive.name}", unit="file"):
+                (staging / one.name).parent.mkdir(parents=True, exist_ok=True)
+                with opened.open(one.name) as source, (staging / one.name).open("wb") as file:
+                    shutil.copyfileobj(source, file, CHUNK)  # at most its size; its CRC is compared
+    except OSError:
+        raise
+    except Exception as error:  # what zipfile raises for a damaged file depends on the damage
         raise ValueError(f"{archive} cannot be unpacked: {error}") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    for top in {one.name.partition("/")[0] for one in todo}:
+        if (staging / top).exists() and not (folder / top).exists():
+            (staging / top).replace(folder / top)
+    for one in todo:
+        if (staging / one.name).exists():
+            (folder / one.name).parent.mkdir(parents=True, exist_ok=True)
+            (staging / one.name).replace(folder / one.name)
+    shutil.rmtree(staging, ignore_errors=True)
+    return members
+
+
+def _wanted_members(opened: zipfile.ZipFile, takes: tuple[str, ...], most: int) -> list[Member]:
+    """Return the files that are wanted, if all of the archive can be unpacked safely."""
+    entries = opened.infolist()
+    for entry in entries:
+        member_name(
+            entry.orig_filename
+        )  # as it stands in the file: zipfile itself cuts a name at a zero byte
+        if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+            raise ValueError(f"its member {short(entry.filename)} is a link or a device")
+    names = [entry.filename.casefold() for entry in entries]
+    if len(set(names)) < len(names):
+        raise ValueError("two of its members have the same name")
+    total = sum(entry.file_size for entry in entries)
+    if total > most:
+        raise ValueError(f"its content has {total:,} bytes, wanted at most {most:,}: it would fill the disk")
+    members = []
+    for take in takes:
+        own = [
+            Member(entry.filename, entry.file_size, entry.CRC)
+            for entry in entries
+            if not entry.is_dir()
+            and (entry.filename == take or (take[-1:] in ("/", "") and entry.filename.startswith(take)))
+        ]
+        if not own:
+            raise ValueError(f"it holds no {take}, but {short([entry.filename for entry in entries])}")
+        members += own
+    return members

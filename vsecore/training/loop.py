@@ -101,8 +101,7 @@ class _Training:
             word_drop=recipe.text.word_drop,
             negatives=settings.negatives,
             workers=settings.workers,
-            rank=self.accelerator.process_index,
-            world=self.accelerator.num_processes,
+            share=(self.accelerator.process_index, self.accelerator.num_processes),
         )
         self.steps_an_epoch = len(self.batches)
         self.schedule = make_schedule(self.optimizer, how, self.steps_an_epoch)
