@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
+from vsecore.pooling.projected import ProjectedPool
 
 from small import recipe, small_split, train
 from test_seam import assert_resumes_with_the_same_bits
@@ -26,7 +27,6 @@ from vsecore.losses import (
 from vsecore.losses.input_target import InputTarget
 from vsecore.losses.lagrange import Constraint
 from vsecore.losses.latent_target import LatentTarget
-from vsecore.pooling.projected import ProjectedPool
 from vsecore.similarity import Cosine
 
 # ---------------------------------------------------------------- the multiplier

@@ -360,7 +360,7 @@ def mean_of_the_largest() -> None:
 def softmax_without_padding() -> None:
     for width in (1, 6):
         x, mask = elements(width)
-        theirs = pooling.masking.softmax_over_real(x, mask)
+        theirs = masking.softmax_over_real(x, mask)
         torch.testing.assert_close(taught("10")["safe_softmax"](x, mask), theirs)
 
 
@@ -374,7 +374,7 @@ def weights_of_places() -> None:
 def adaptive_pool() -> None:
     x, mask = elements(6)
     pool = pooling.AdPool(6).double()
-    real = pooling.masking.sorted_mask(x, mask)
+    real = masking.sorted_mask(x, mask)
     token = taught("10")["token_level"](pooling.sort_descending(x, mask), real, pool.token.weight.T)
     alone = pooling.AdPool(6, token_share=1.0).double()
     alone.token = pool.token

@@ -59,3 +59,40 @@ def is_number(value: object) -> bool:
 def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:
     """The elements, (B, N, D), with 0 in place of whatever is in the padding, even NaN."""
     return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0)
+
+
+def softmax_over_real(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """A softmax over the elements that gives padding a weight of exactly 0.
+
+    Args:
+        logits: one for each element, (B, N, 1), or for each of its dimensions, (B, N, D).
+        mask: bool, (B, N), or None.
+
+    Returns:
+        Weights of the same shape that add up to 1 over the real elements.
+    """
+    if mask is not None:
+        logits = torch.where(mask.unsqueeze(-1), logits, -torch.inf)
+    return logits.softmax(1)
+
+
+def count_real(x: Tensor, mask: Tensor | None) -> Tensor:
+    """How many real elements each row has, (B,), as whole numbers."""
+    if mask is None:
+        return torch.full((x.shape[0],), x.shape[1], device=x.device)
+    return mask.sum(1)
+
+
+def sorted_mask(x: Tensor, mask: Tensor | None) -> Tensor | None:
+    """Which rows are real once each set is sorted with its padding last, (B, N); None: all are."""
+    if mask is None:
+        return None
+    return torch.arange(x.shape[1], device=x.device) < mask.sum(1, keepdim=True)
+
+
+def real_first(x: Tensor, mask: Tensor | None) -> Tensor:
+    """The real elements of each row in their order, then zeros, (B, N, D)."""
+    if mask is None:
+        return x
+    order = (~mask).to(torch.uint8).argsort(dim=1, stable=True).unsqueeze(-1)  # (B, N, 1)
+    return without_padding(x, mask).gather(1, order.expand_as(x))  # (B, N, D)

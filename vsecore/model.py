@@ -10,12 +10,14 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vsecore.embedding import Embedding, joined
+from vsecore.pooling.set_pools import SetPool
 from vsecore.registry import names_read
 from vsecore.similarity import unit
 
 if TYPE_CHECKING:
     from vsecore.data.batches import Batch
     from vsecore.data.photographs import View
+    from vsecore.encoders import ImageEncoder, TextEncoder
 
 BLOCK = (256, 1024)
 """Pictures and captions that evaluation compares at a time, unless the similarity names its own `block`."""
@@ -42,20 +44,14 @@ class VSE(nn.Module):
         text_reasoner: the same for captions.
         shared: a reasoner that both towers use, after their own: one module, with one set of weights.
 
-    An encoder that holds a pretrained network keeps it in its attribute `backbone`; one that reads pictures
-    says in its attribute `view` how to cut them; and a pool that predicts sets keeps the module that does so
-    in its attribute `predict`. A caption encoder whose tower was trained with the pictures' says in
-    `pretrained_scale` and `pretrained_bias` what their similarities were multiplied by and shifted by, for
-    losses whose constructors take arguments of these names.
-
     Source: Faghri et al. 2018 (VSE++), section 3.1.
     """
 
     def __init__(
         self,
-        image_encoder: nn.Module,
+        image_encoder: ImageEncoder,
         image_pool: nn.Module | None,
-        text_encoder: nn.Module,
+        text_encoder: TextEncoder,
         text_pool: nn.Module | None,
         similarity: nn.Module,
         image_reasoner: nn.Module | None = None,
@@ -124,8 +120,8 @@ class VSE(nn.Module):
 
     @property
     def view(self) -> View | None:
-        """How photographs must be cut for the picture encoder; None: it reads features, or does not say."""
-        return cast("View | None", getattr(self.image_encoder, "view", None))
+        """How photographs must be cut for the picture encoder; None: it reads features."""
+        return self.image_encoder.view
 
     def pretrained_parameters(self, side: Literal["both", "picture"] = "both") -> Iterator[nn.Parameter]:
         """Yield the pretrained weights (BERT, a CNN), which need smaller steps than the rest.
@@ -135,16 +131,14 @@ class VSE(nn.Module):
         """
         encoders = (self.image_encoder, self.text_encoder)
         for encoder in encoders[: 1 if side == "picture" else 2]:
-            backbone = getattr(encoder, "backbone", None)
-            if isinstance(backbone, nn.Module):
-                yield from backbone.parameters()
+            if encoder.backbone is not None:
+                yield from encoder.backbone.parameters()
 
     def set_parameters(self) -> Iterator[nn.Parameter]:
         """Yield the weights that predict sets, which may need other steps than the rest."""
         for pool in (self.image_pool, self.text_pool):
-            predict = getattr(pool, "predict", None)
-            if isinstance(predict, nn.Module):
-                yield from predict.parameters()
+            if isinstance(pool, SetPool):
+                yield from pool.predict.parameters()
 
 
 def _in_parts(

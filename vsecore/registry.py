@@ -10,6 +10,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 from vsecore.typed import convert, short
@@ -133,8 +134,18 @@ class Registry:
 
 @functools.cache
 def _parameters(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return the named parameters of a class or function, their annotations as types rather than text."""
-    hints = typing.get_type_hints(entry.__init__ if inspect.isclass(entry) else entry, include_extras=True)
+    """Return the named parameters of a class or function, their annotations as types rather than text.
+
+    A class with many options keeps them in a dataclass, its attribute `Options`, and takes them by keyword.
+    """
+    if hasattr(entry, "Options"):
+        return _own_parameters(entry) | _own_parameters(entry.Options)
+    return _own_parameters(entry)
+
+
+def _own_parameters(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    plain = inspect.isclass(entry) and not is_dataclass(entry)
+    hints = typing.get_type_hints(entry.__init__ if plain else entry, include_extras=True)
     return {
         name: parameter.replace(annotation=hints.get(name, inspect.Parameter.empty))
         for name, parameter in inspect.signature(entry).parameters.items()

@@ -3,27 +3,83 @@
 Three modules predict such a set. Each reads the elements of a picture or a caption ("local" features) and one
 vector of the whole ("global" feature), and is called as `module(local, global_, mask)` with shapes (B, N, D),
 (B, D) and (B, N). The mask is True where an element is real; neither the values in the padding nor the amount
-of padding changes a result.
-
-Each works in two steps: `slots_of` reads the local features, `with_global` adds the global one. Losses that
-keep the slots of a set apart read them in between.
+of padding changes a result. An option out of its range is refused by a ValueError that names it.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from vsecore.masking import check_dim, check_elements, without_padding
+from vsecore.arguments import Count, Share, checked
+from vsecore.masking import check_elements, without_padding
 
-Positions = Literal["none", "line", "grid"]
+
+class SetPrediction(nn.Module):
+    """What predicts a set: `slots_of` reads the local features, `with_global` adds the global one.
+
+    Losses that keep the slots of a set apart read them in between.
+    """
+
+    dim: int
+    """Width D of the elements and of the set's vectors."""
+    keep_attention = False
+    """Set it to True to keep the attention of each call."""
+    attention: Tensor | None = None
+    """How the last call attended to the elements in each round, (B, T, K, N), without gradient; None: it was
+    not kept."""
+
+    def slots_of(self, local: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Read the elements: (B, N, D) to (B, K, D); raises ValueError as `check_elements`."""
+        raise NotImplementedError
+
+    def with_global(self, slots: Tensor, global_: Tensor | None) -> Tensor:
+        """Add the global feature (B, D) to slots (B, K, D); raises ValueError if it has another shape."""
+        raise NotImplementedError
+
+    def forward(self, local: Tensor, global_: Tensor | None, mask: Tensor | None = None) -> Tensor:
+        """Predict sets (B, K, D); raises ValueError as the two steps do."""
+        return self.with_global(self.slots_of(local, mask), global_)
 
 
-class SlotSetPrediction(nn.Module):
+@dataclass(frozen=True, config=ConfigDict(strict=True))
+class SlotOptions:
+    """The options of `SlotSetPrediction`."""
+
+    slots: Count = 4
+    """K, the number of vectors."""
+    iterations: Count = 4
+    """T, the number of rounds."""
+    hidden: Count | None = 1024
+    """D_h, the width of keys, queries and values, over all heads; None: D."""
+    heads: Count = 1
+    """How many attentions work side by side, each on hidden / heads. Equation 2 has one."""
+    positions: Literal["none", "line", "grid"] = "none"
+    """Sines added to the elements before they become keys: "line" by their place in the order, "grid" by row
+    and column of a square grid. The paper adds them to the cells of a convolutional network."""
+    softmax_over: Literal["slots", "elements"] = "slots"
+    """"slots": each element is shared out among the slots; "elements": each slot weighs the elements by a
+    softmax of its own, as Transformers do, and slots do not compete."""
+    learned_slots: bool = True
+    """False: slots start at random around one learned mean with learned deviations, as in slot attention. In
+    evaluation the same numbers are used for every picture."""
+    residual: bool = True
+    """False: a GRU updates the slots, as in slot attention."""
+    add_global: bool = True
+    """False: the set has no global feature, which is then not read."""
+    drop: Share = 0.0
+    """The share of what a slot receives, and of the MLP's hidden layer, left out in training."""
+    expansion: Count = 4
+    """How many times D the MLP's hidden layer is wide."""
+
+
+class SlotSetPrediction(SetPrediction):
     """K slots compete for the elements, in several rounds with the same weights.
 
     A round shares out each element among the slots (a softmax over the slots), and each slot takes the mean
@@ -35,31 +91,11 @@ class SlotSetPrediction(nn.Module):
 
     Args:
         dim: width D of the elements and of the set's vectors.
-        slots: K, the number of vectors.
-        iterations: T, the number of rounds.
-        hidden: D_h, the width of keys, queries and values, over all heads; None: D.
-        heads: how many attentions work side by side, each on hidden / heads. Equation 2 has one.
-        positions: sines added to the elements before they become keys: "line" by their place in the order,
-            "grid" by row and column of a square grid. The paper adds them to the cells of a convolutional
-            network.
-        softmax_over: "slots": each element is shared out among the slots; "elements": each slot weighs the
-            elements by a softmax of its own, as Transformers do, and slots do not compete.
-        learned_slots: False: slots start at random around one learned mean with learned deviations, as in
-            slot attention. In evaluation the same numbers are used for every picture.
-        residual: False: a GRU updates the slots, as in slot attention.
-        add_global: False: the set has no global feature.
-        drop: the share of what a slot receives, and of the MLP's hidden layer, left out in training.
-        expansion: how many times D the MLP's hidden layer is wide.
+        *args, **options: as `SlotOptions`.
 
     Attributes:
-        keep_attention: set it to True to keep the attention of each call.
-        attention: the shares of the last call in each round, (B, T, K, N), without gradient, averaged over
-            heads: A of equation 2, which is 0 at padding and elsewhere adds up to 1 over the slots. If the
-            softmax is over the elements, its weights. None if nothing was kept.
-
-    Raises:
-        ValueError: a number is not a whole number of at least 1, heads does not divide hidden, drop is not
-            in [0, 1), or an option is unknown.
+        attention: the shares of each round, averaged over heads: A of equation 2, which is 0 at padding and
+            elsewhere adds up to 1 over the slots. If the softmax is over the elements, its weights.
 
     Source: Kim, Kim and Kwak 2023 (DivE), section 3.2, equations 1 to 5; the three changes, appendix B.3.
     Locatello et al. 2020 (slot attention). From the released code: an MLP of width 4 D, dropout, and where
@@ -67,53 +103,32 @@ class SlotSetPrediction(nn.Module):
     slot 1/K of the padding. Here the padding has no weight.
     """
 
+    Options = SlotOptions
     noise: Tensor
 
-    def __init__(
-        self,
-        dim: int,
-        slots: int = 4,
-        iterations: int = 4,
-        hidden: int | None = 1024,
-        heads: int = 1,
-        positions: Positions = "none",
-        softmax_over: Literal["slots", "elements"] = "slots",
-        learned_slots: bool = True,
-        residual: bool = True,
-        add_global: bool = True,
-        drop: float = 0.0,
-        expansion: int = 4,
-    ) -> None:
+    @checked
+    def __init__(self, dim: Count, *args: Any, **options: Any) -> None:
         super().__init__()
-        check_dim(dim)
-        hidden = dim if hidden is None else hidden
-        _check_counts(slots=slots, iterations=iterations, hidden=hidden, heads=heads, expansion=expansion)
-        _check_divides("heads", heads, "hidden", hidden)
-        _check_known("positions", positions, ("none", "line", "grid"))
-        _check_known("softmax_over", softmax_over, ("slots", "elements"))
-        if not 0 <= drop < 1:
-            raise ValueError(f"drop is {drop}: it must be at least 0 and below 1")
-        self.dim, self.slots, self.iterations, self.heads = dim, slots, iterations, heads
-        self.positions, self.softmax_over, self.learned_slots = positions, softmax_over, learned_slots
-        if learned_slots:
-            self.start = nn.Parameter(torch.randn(slots, dim))  # E^0
+        self.dim, self.options = dim, (of := SlotOptions(*args, **options))
+        hidden = dim if of.hidden is None else of.hidden
+        if hidden % of.heads:
+            raise ValueError(f"heads is {of.heads}: it must divide hidden, which is {hidden}")
+        if of.learned_slots:
+            self.start = nn.Parameter(torch.randn(of.slots, dim))  # E^0
         else:
             self.mean, self.log_deviation = (
                 nn.Parameter(nn.init.xavier_uniform_(torch.empty(1, dim))) for _ in range(2)
             )
-            self.register_buffer("noise", torch.randn(slots, dim))
+            self.register_buffer("noise", torch.randn(of.slots, dim))
         self.norm_local, self.norm_slots, self.norm_update = (nn.LayerNorm(dim) for _ in range(3))
         self.query, self.key, self.value = (nn.Linear(dim, hidden, bias=False) for _ in range(3))
         self.out = nn.Linear(hidden, dim, bias=False)  # W_o
-        self.gru = None if residual else nn.GRUCell(dim, dim)
-        self.dropout = nn.Dropout(drop)
-        self.mlp = nn.Sequential(
-            nn.Linear(dim, expansion * dim), nn.GELU(), nn.Dropout(drop), nn.Linear(expansion * dim, dim)
-        )
+        self.gru = None if of.residual else nn.GRUCell(dim, dim)
+        self.dropout = nn.Dropout(of.drop)
+        wide = of.expansion * dim
+        self.mlp = nn.Sequential(nn.Linear(dim, wide), nn.GELU(), nn.Dropout(of.drop), nn.Linear(wide, dim))
         self.norm_last = nn.LayerNorm(dim)
-        self.norm_global = nn.LayerNorm(dim) if add_global else None
-        self.keep_attention = False
-        self.attention: Tensor | None = None
+        self.norm_global = nn.LayerNorm(dim) if of.add_global else None
 
     def slots_of(self, local: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return LN(E^T), the slots after the last round: (B, N, D) to (B, K, D).
@@ -127,7 +142,7 @@ class SlotSetPrediction(nn.Module):
         values = self._by_head(self.value(x))  # (B, H, N, D_h / H)
         slots = self._first_slots(local)  # (B, K, D)
         rounds = []
-        for _ in range(self.iterations):
+        for _ in range(self.options.iterations):
             queries = self._by_head(self.query(self.norm_slots(slots)))  # (B, H, K, D_h / H)
             shares, weights = self._attend(queries, keys, mask)  # (B, H, K, N) each
             received = self.out((weights.to(values.dtype) @ values).transpose(1, 2).flatten(2))  # (B, K, D)
@@ -140,28 +155,21 @@ class SlotSetPrediction(nn.Module):
         return last
 
     def with_global(self, slots: Tensor, global_: Tensor | None) -> Tensor:
-        """Add the global feature (B, D) to slots (B, K, D): eq. 5.
-
-        Raises:
-            ValueError: the global feature is missing or has another shape.
-        """
+        """Add the global feature (B, D) to slots (B, K, D): eq. 5."""
         if self.norm_global is None:
             return slots
         return slots + self.norm_global(_checked_global(slots, global_)).unsqueeze(1)
 
-    def forward(self, local: Tensor, global_: Tensor | None, mask: Tensor | None = None) -> Tensor:
-        """Predict sets (B, K, D); without `add_global`, `global_` is not read. Raises as the two steps do."""
-        return self.with_global(self.slots_of(local, mask), global_)
-
     def _attend(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the shares A of each element and the weights Â with which a slot takes it, (B, H, K, N)."""
+        compete = self.options.softmax_over == "slots"
         logits = queries @ keys.mT / math.sqrt(queries.shape[-1])  # (B, H, K, N)   M of eq. 2
         # Logarithms, since a slot that gets almost nothing anywhere would be divided by 0.
-        shares = logits.log_softmax(2) if self.softmax_over == "slots" else logits  # eq. 2
+        shares = logits.log_softmax(2) if compete else logits  # eq. 2
         if mask is not None:
             shares = torch.where(mask[:, None, None], shares, -torch.inf)
         weights = shares.softmax(3)  # eq. 3: over the elements
-        return (shares.exp() if self.softmax_over == "slots" else weights), weights
+        return (shares.exp() if compete else weights), weights
 
     def _updated(self, slots: Tensor, received: Tensor) -> Tensor:
         if self.gru is None:
@@ -173,8 +181,8 @@ class SlotSetPrediction(nn.Module):
 
     def _first_slots(self, local: Tensor) -> Tensor:
         """E^0 for each picture, (B, K, D)."""
-        shape = (len(local), self.slots, self.dim)
-        if self.learned_slots:
+        shape = (len(local), self.options.slots, self.dim)
+        if self.options.learned_slots:
             return self.start.expand(shape)
         noise = self.noise.expand(shape)
         if self.training:
@@ -183,16 +191,16 @@ class SlotSetPrediction(nn.Module):
 
     def _places(self, x: Tensor) -> Tensor | float:
         """What is added to the elements before they become keys, (N, D)."""
-        if self.positions == "none":
+        if self.options.positions == "none":
             return 0.0
-        make = sine_line if self.positions == "line" else sine_grid
+        make = sine_line if self.options.positions == "line" else sine_grid
         return make(x.shape[1], self.dim, x.device).to(x.dtype)
 
     def _by_head(self, x: Tensor) -> Tensor:
-        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)  # (B, N, D_h) -> (B, H, N, D_h / H)
+        return x.unflatten(2, (self.options.heads, -1)).transpose(1, 2)  # (B, N, D_h) -> (B, H, N, D_h / H)
 
 
-class PIENet(nn.Module):
+class PIENet(SetPrediction):
     """K heads of attention look at the elements, and each adds what it found to the global feature.
 
     Each head has a softmax of its own over the elements, so nothing keeps two heads from looking at the same
@@ -204,28 +212,19 @@ class PIENet(nn.Module):
         hidden: width of the attention's hidden layer; None: half of D.
 
     Attributes:
-        keep_attention: set it to True to keep the attention of each call.
-        attention: the weights of the last call, (B, 1, K, N), without gradient: one round, and for each head
-            weights that add up to 1. None if nothing was kept.
-
-    Raises:
-        ValueError: a number is not a whole number of at least 1.
+        attention: (B, 1, K, N): one round, and for each head weights that add up to 1.
 
     Source: Song and Soleymani 2019 (PVSE), section 3.2, and the released code: the first values of the
     weights, the sigmoid.
     """
 
-    def __init__(self, dim: int, slots: int = 4, hidden: int | None = None) -> None:
+    @checked
+    def __init__(self, dim: Count, slots: Count = 4, hidden: Count | None = None) -> None:
         super().__init__()
-        check_dim(dim)
-        hidden = max(1, dim // 2) if hidden is None else hidden
-        _check_counts(slots=slots, hidden=hidden)
-        self.dim, self.slots = dim, slots
+        self.dim = dim
         self.attend = attention_heads(dim, hidden, slots)
         self.project = xavier(nn.Linear(dim, dim))
         self.norm = nn.LayerNorm(dim)
-        self.keep_attention = False
-        self.attention: Tensor | None = None
 
     def slots_of(self, local: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return what each head found, (B, N, D) to (B, K, D); raises ValueError as `check_elements`."""
@@ -236,20 +235,12 @@ class PIENet(nn.Module):
         return slots
 
     def with_global(self, slots: Tensor, global_: Tensor | None) -> Tensor:
-        """Add the global feature (B, D) to what the heads found, (B, K, D), and normalise the sums.
-
-        Raises:
-            ValueError: the global feature is missing or has another shape.
-        """
+        """Add the global feature (B, D) to what the heads found, (B, K, D), and normalise the sums."""
         sets: Tensor = self.norm(_checked_global(slots, global_).unsqueeze(1) + slots)
         return sets
 
-    def forward(self, local: Tensor, global_: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Predict sets (B, K, D); raises ValueError as the two steps do."""
-        return self.with_global(self.slots_of(local, mask), global_)
 
-
-class TransformerSet(nn.Module):
+class TransformerSet(SetPrediction):
     """Learned queries read the elements as the decoder of a Transformer does.
 
     Slots look at each other and at the elements, but do not compete: each has a softmax of its own over the
@@ -262,27 +253,23 @@ class TransformerSet(nn.Module):
         heads: attentions side by side in each layer; they divide D.
         hidden: width of each layer's hidden layer (GELU); None: 2 D.
 
-    Raises:
-        ValueError: a number is not a whole number of at least 1, or heads does not divide dim.
-
     Source: Kim, Kim and Kwak 2023 (DivE), table 3 ("Transformer"), which gives no details; slots and global
     feature are joined as in its equation 5. Vaswani et al. 2017, normalised before each step.
     """
 
+    @checked
     def __init__(
-        self, dim: int, slots: int = 4, layers: int = 4, heads: int = 8, hidden: int | None = None
+        self, dim: Count, slots: Count = 4, layers: Count = 4, heads: Count = 8, hidden: Count | None = None
     ) -> None:
         super().__init__()
-        check_dim(dim)
-        hidden = 2 * dim if hidden is None else hidden
-        _check_counts(slots=slots, layers=layers, heads=heads, hidden=hidden)
-        _check_divides("heads", heads, "dim", dim)
-        self.dim, self.slots = dim, slots
+        if dim % heads:
+            raise ValueError(f"heads is {heads}: it must divide dim, which is {dim}")
+        self.dim = dim
         self.start = nn.Parameter(torch.randn(slots, dim))
         self.norm_local = nn.LayerNorm(dim)
         self.layers = nn.ModuleList(
             nn.TransformerDecoderLayer(
-                dim, heads, hidden, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+                dim, heads, hidden or 2 * dim, 0.0, activation="gelu", batch_first=True, norm_first=True
             )
             for _ in range(layers)
         )
@@ -299,16 +286,8 @@ class TransformerSet(nn.Module):
         return last
 
     def with_global(self, slots: Tensor, global_: Tensor | None) -> Tensor:
-        """Add the global feature (B, D) to slots (B, K, D).
-
-        Raises:
-            ValueError: the global feature is missing or has another shape.
-        """
+        """Add the global feature (B, D) to slots (B, K, D)."""
         return slots + self.norm_global(_checked_global(slots, global_)).unsqueeze(1)
-
-    def forward(self, local: Tensor, global_: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Predict sets (B, K, D); raises ValueError as the two steps do."""
-        return self.with_global(self.slots_of(local, mask), global_)
 
 
 def circular_variance(sets: Tensor) -> Tensor:
@@ -357,8 +336,15 @@ def sine_grid(cells: int, dim: int, device: torch.device | None = None) -> Tenso
     return torch.cat([rows.repeat_interleave(side, 0), columns.repeat(side, 1)], 1)
 
 
-def attention_heads(dim: int, hidden: int, heads: int) -> nn.Sequential:
-    """Make the attention of `PIENet`: a logit for each head from each element, (B, N, D) to (B, N, heads)."""
+def attention_heads(dim: int, hidden: int | None, heads: int) -> nn.Sequential:
+    """Make the attention of `PIENet`: a logit for each head from each element, (B, N, D) to (B, N, heads).
+
+    Args:
+        dim: width D of the elements.
+        hidden: width of the hidden layer; None: half of D.
+        heads: how many logits.
+    """
+    hidden = hidden or max(1, dim // 2)
     first, last = (xavier(nn.Linear(*widths, bias=False)) for widths in ((dim, hidden), (hidden, heads)))
     return nn.Sequential(first, nn.Tanh(), last)
 
@@ -387,19 +373,3 @@ def _checked_global(slots: Tensor, global_: Tensor | None) -> Tensor:
         came = None if global_ is None else tuple(global_.shape)
         raise ValueError(f"global_ is {came}: it must be {wanted}, one vector for each set")
     return global_
-
-
-def _check_counts(**counts: int) -> None:
-    for name, number in counts.items():
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ValueError(f"{name} is {number!r}: it must be a whole number of at least 1")
-
-
-def _check_divides(name: str, part: int, of: str, whole: int) -> None:
-    if whole % part:
-        raise ValueError(f"{name} is {part}: it must divide {of}, which is {whole}")
-
-
-def _check_known(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(map(repr, known))}")

@@ -51,6 +51,7 @@ from vsecore.evaluation import evaluate, ranks
 from vsecore.experiments.ledger import printed_sums
 from vsecore.experiments.references import ORACLE
 from vsecore.losses import info_nce
+from vsecore.masking import softmax_over_real
 from vsecore.pooling import (
     GPO,
     AdPool,
@@ -61,7 +62,6 @@ from vsecore.pooling import (
     build_pool,
     sort_descending,
 )
-from vsecore.pooling.masking import softmax_over_real
 from vsecore.recipes import get
 from vsecore.similarity import unit
 from vsecore.training import encode
@@ -1019,7 +1019,7 @@ Markdown("\n".join(lines))
 # | "sort, weight-sum", section 3.2.1 | `sort_weigh_sum` | `vsecore.pooling.MeanPool`, `vsecore.pooling.MaxPool` |
 # | K-MaxPool, section 3.2.1 | `k_max` | `vsecore.pooling.KMaxPool` |
 # | sort, eq. (3) | `sort_rows` | `vsecore.pooling.sort_descending` |
-# | a softmax over what is real | `safe_softmax` | `vsecore.pooling.masking.softmax_over_real` |
+# | a softmax over what is real | `safe_softmax` | `vsecore.masking.softmax_over_real` |
 # | GPO of Chen et al. | `place_code`, `gpo_weights` | `vsecore.pooling.GPO` |
 # | token level, eq. (3) | `token_level` | `vsecore.pooling.AdPool(token_share=1.0)` |
 # | embedding level and balance, eq. (4), (5) | `adpool` | `vsecore.pooling.AdPool` |

@@ -3,13 +3,14 @@
 Pooling them to one vector, or predicting a set from them, comes after: see `vsecore.model`.
 """
 
+from vsecore.encoders.base import ImageEncoder, TextEncoder
+from vsecore.encoders.bert import BERTEncoder
 from vsecore.encoders.caption_transformer import CaptionTransformer
-from vsecore.encoders.one_way import GRUEncoder
 from vsecore.encoders.pictures import CellEncoder, RegionEncoder
 from vsecore.encoders.pixels import PixelEncoder
 from vsecore.encoders.pretrained_towers import CLIPCaptions, CLIPPictures, SigLIPCaptions, SigLIPPictures
 from vsecore.encoders.windows import WindowEncoder
-from vsecore.encoders.words import BERTEncoder, BiGRUEncoder
+from vsecore.encoders.words import BiGRUEncoder, GRUEncoder
 from vsecore.registry import Registry
 
 IMAGE_ENCODERS = Registry(
@@ -53,9 +54,11 @@ __all__ = [
     "CaptionTransformer",
     "CellEncoder",
     "GRUEncoder",
+    "ImageEncoder",
     "PixelEncoder",
     "RegionEncoder",
     "SigLIPCaptions",
     "SigLIPPictures",
+    "TextEncoder",
     "WindowEncoder",
 ]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from vsecore.arguments import Count, Share, Whole, checked
 from vsecore.encoders.pictures import projection
-from vsecore.encoders.reasoning.transformer import Block, attention_maps, check_count, check_sizes, learned
-from vsecore.encoders.words import ReadsVocabulary, check_tokens, embedding_of_words
+from vsecore.encoders.reasoning.transformer import Block, attention_maps, check_heads, learned
+from vsecore.encoders.words import WordEncoder, check_tokens
 from vsecore.masking import check_elements
 
 
@@ -67,7 +72,30 @@ class WideningBlock(nn.Module):
         return x.unflatten(2, (self.heads, -1)).transpose(1, 2)  # (C, heads, L, D / heads)
 
 
-class CaptionTransformer(ReadsVocabulary, nn.Module):
+@dataclass(frozen=True, config=ConfigDict(strict=True))
+class CaptionOptions:
+    """The options of a `CaptionTransformer`."""
+
+    layers: Whole = 2
+    """How many blocks follow each other. 0: each word is projected by itself."""
+    heads: Count = 8
+    """Attentions side by side in each block; they divide D."""
+    hidden: Count | None = None
+    """Width of each block's hidden layer; None: 2 D."""
+    longest: Count = 48
+    """How many words of a caption are read, the marks of its start and end among them, and how many positions
+    there are."""
+    positions: bool = True
+    """Whether words carry their positions."""
+    left_padding: bool = True
+    """Whether a caption starts at a random position in training."""
+    drop: Share = 0.1
+    """The share left out in training."""
+    printed_residual: bool = False
+    """See `reasoning.transformer.Block`; for all blocks but the first, which adds nothing."""
+
+
+class CaptionTransformer(WordEncoder):
     """Word vectors with learned positions, read by a Transformer.
 
     Positions tell "blue sky and green grass" from "green sky and blue grass"; without them a caption is a set
@@ -80,67 +108,37 @@ class CaptionTransformer(ReadsVocabulary, nn.Module):
         vocabulary_size: number of words.
         word_dim: width W of a word vector.
         dim: width D of the joint space.
-        vectors: the word vectors at the start, (vocabulary_size, word_dim), such as fastText's; training
-            changes them. Without them the vectors start at random.
-        layers: how many blocks follow each other. 0: each word is projected by itself.
-        heads: attentions side by side in each block; they divide D.
-        hidden: width of each block's hidden layer; None: 2 D.
-        longest: how many words of a caption are read, the marks of its start and end among them, and how
-            many positions there are.
-        positions: whether words carry their positions.
-        left_padding: whether a caption starts at a random position in training.
-        drop: the share left out in training.
-        printed_residual: see `reasoning.transformer.Block`; for all blocks but the first, which adds nothing.
-
-    Raises:
-        ValueError: vectors of another shape, or an option out of its range.
+        vectors: of `WordEncoder`, such as fastText's.
+        **options: as `CaptionOptions`.
 
     Source: Yan 2019 (thesis), section 2.3: two layers, 300-dimensional fastText vectors, 48 words.
     """
 
+    Options = CaptionOptions
+
+    @checked
     def __init__(
         self,
-        vocabulary_size: int,
-        word_dim: int = 300,
-        dim: int = 1024,
+        vocabulary_size: Count,
+        word_dim: Count = 300,
+        dim: Count = 1024,
         vectors: Tensor | None = None,
-        layers: int = 2,
-        heads: int = 8,
-        hidden: int | None = None,
-        longest: int = 48,
-        positions: bool = True,
-        left_padding: bool = True,
-        drop: float = 0.1,
-        printed_residual: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__()
-        least = {"vocabulary_size": 1, "word_dim": 1, "layers": 0, "longest": 1}
-        for (name, smallest), number in zip(
-            least.items(), (vocabulary_size, word_dim, layers, longest), strict=True
-        ):
-            check_count(name, number, smallest)
-        hidden = check_sizes(dim, heads, hidden, drop)
-        self.backbone: nn.Module | None = None  # only word vectors may be pretrained
-        self.longest, self.left_padding = longest, left_padding
-        self.embedding = embedding_of_words(vocabulary_size, word_dim, vectors)
-        self.positions = learned(longest, word_dim) if positions else None  # (48, W)
-        self.project = None if layers else projection(word_dim, dim)
+        super().__init__(vocabulary_size, word_dim, vectors)
+        of = CaptionOptions(**options)
+        check_heads(of.heads, dim)
+        self.longest, self.left_padding = of.longest, of.left_padding
+        self.positions = learned(of.longest, word_dim) if of.positions else None  # (48, W)
+        self.project = None if of.layers else projection(word_dim, dim)
+        sizes = dim, of.heads, of.hidden or 2 * dim, of.drop
         self.blocks = nn.ModuleList(
-            WideningBlock(word_dim, dim, heads, hidden, drop)
-            if first
-            else Block(dim, heads, hidden, drop, printed_residual=printed_residual)
-            for first in [True, *[False] * (layers - 1)][:layers]
+            Block(*sizes, printed_residual=of.printed_residual) if row else WideningBlock(word_dim, *sizes)
+            for row in range(of.layers)
         )
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Encode captions (C, L).
-
-        Returns:
-            Elements (C, L, D) with their mask, or those of the first `longest` words.
-
-        Raises:
-            ValueError: another shape, or a caption without a word (checked only on a CPU).
-        """
+        """Encode captions (C, L), or the first `longest` words of each."""
         words, mask = self._words(tokens, mask)
         if self.project is not None:
             return self.project(words), mask

@@ -1,8 +1,4 @@
-"""From a picture's features, or its pixels, to elements of the joint width.
-
-Every encoder is called as `encoder(pictures, mask)` with pictures (B, N, F) and a bool mask (B, N), True
-where an element is real (None: all are), and returns the elements (B, N, D) with their mask.
-"""
+"""From a picture's features, or its pixels, to elements of the joint width."""
 
 from __future__ import annotations
 
@@ -10,11 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
+from vsecore.arguments import Count, Share, checked
+from vsecore.encoders.base import ImageEncoder
 from vsecore.masking import without_padding
 from vsecore.normalisation import ElementNorm
 
 
-class CellEncoder(nn.Module):
+class CellEncoder(ImageEncoder):
     """Cells of a picture, each projected on its own: the grid of a CNN or the patches of a transformer.
 
     Args:
@@ -28,37 +26,36 @@ class CellEncoder(nn.Module):
         drop: the share of each cell's features left out in training, so that a model trained on few pictures
             does not rely on single features.
 
-    Raises:
-        ValueError: drop is out of its range.
-
     Source: Faghri et al. 2018 (VSE++), section 3.1: a linear projection of the image features; cell by cell
     as in Chen et al. 2021 (VSE-infinity); patches as in Zhang et al. 2022 (2AD).
     """
 
+    @checked
     def __init__(
-        self, feature_dim: int, dim: int, backbone: nn.Module | None = None, drop: float = 0.0
+        self, feature_dim: Count, dim: Count, backbone: nn.Module | None = None, drop: Share = 0.0
     ) -> None:
         super().__init__()
-        if not 0 <= drop < 1:
-            raise ValueError(f"drop must be at least 0 and below 1, got {drop}")
         self.backbone, self.drop = backbone, drop
         self.feature_dim = feature_dim
         self.project = projection(feature_dim, dim)
 
     def forward(self, pictures: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Encode features (B, N, F), or pixels (B, 3, H, W) if there is a backbone.
-
-        Raises:
-            ValueError: another shape, or a mask that does not fit.
-        """
+        """Encode features (B, N, F), or pixels (B, 3, H, W) if there is a backbone."""
         if self.backbone is not None:
-            pictures = _cells(self.backbone, pictures)  # (B, N, F)
+            if pictures.ndim != 4:
+                shape = tuple(pictures.shape)
+                raise ValueError(f"pictures must be pixels (B, 3, H, W) for the backbone, got {shape}")
+            features = self.backbone(pictures)
+            if features.ndim == 4:
+                pictures = features.flatten(2).transpose(1, 2)  # (B, F, h, w) -> (B, N, F)
+            else:
+                pictures = features[:, getattr(self.backbone, "num_prefix_tokens", 0) :]  # (B, N, F)
         check_features(pictures, mask, self.feature_dim)
         cells = dropout(without_padding(pictures, mask), self.drop, self.training)  # (B, N, F)
         return self.project(cells), mask  # (B, N, D)
 
 
-class RegionEncoder(nn.Module):
+class RegionEncoder(ImageEncoder):
     """Regions that a detector found: a projection plus a small network of two layers.
 
     The network's batch normalisation learns only from real regions, so that padding never changes a result.
@@ -71,9 +68,9 @@ class RegionEncoder(nn.Module):
     Source: Chen et al. 2021 (VSE-infinity); the released code normalises over the padding too.
     """
 
-    def __init__(self, feature_dim: int, dim: int) -> None:
+    @checked
+    def __init__(self, feature_dim: Count, dim: Count) -> None:
         super().__init__()
-        self.backbone: nn.Module | None = None  # detectors are not trained here
         self.feature_dim = feature_dim
         self.project = projection(feature_dim, dim)
         self.hidden = nn.Linear(feature_dim, dim // 2)
@@ -81,11 +78,7 @@ class RegionEncoder(nn.Module):
         self.out = nn.Linear(dim // 2, dim)
 
     def forward(self, pictures: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Encode features (B, N, F).
-
-        Raises:
-            ValueError: another shape, or a mask that does not fit.
-        """
+        """Encode features (B, N, F)."""
         check_features(pictures, mask, self.feature_dim)
         regions = without_padding(pictures, mask)  # (B, N, F)
         hidden = relu(self.normalise(self.hidden(regions), mask))  # (B, N, D/2)
@@ -118,12 +111,3 @@ def check_features(pictures: Tensor, mask: Tensor | None, width: int) -> None:
         raise ValueError(f"pictures must be floating point (B, N, {width}), got {pictures.dtype} {shape}")
     if mask is not None and (mask.dtype != torch.bool or mask.shape != shape[:2]):
         raise ValueError(f"mask must be bool {shape[:2]}, got {mask.dtype} {tuple(mask.shape)}")
-
-
-def _cells(backbone: nn.Module, pixels: Tensor) -> Tensor:
-    if pixels.ndim != 4:
-        raise ValueError(f"pictures must be pixels (B, 3, H, W) for the backbone, got {tuple(pixels.shape)}")
-    features = backbone(pixels)
-    if features.ndim == 4:
-        return features.flatten(2).transpose(1, 2)  # (B, F, h, w) -> (B, N, F)
-    return features[:, int(getattr(backbone, "num_prefix_tokens", 0)) :]  # (B, N, F)

@@ -31,9 +31,6 @@ class PixelEncoder(CellEncoder):
         drop: as for `CellEncoder`.
         architecture: not None: the weights come from a run's checkpoint, so none are read here.
 
-    Attributes:
-        view: how a photograph is cut to what the network sees.
-
     Raises:
         ValueError: an unknown network, weights that do not fit, or an option out of its range.
         FileNotFoundError: the weights cannot be found.
@@ -65,7 +62,7 @@ class PixelEncoder(CellEncoder):
             )
         built = load_backbone(network, (weights or None) if trained else None, picture_size, not trained)
         built.network = freeze_batch_norm_2d(built.network)
-        _rest_unused(built)
+        _freeze_unused(built)
         super().__init__(built.feature_dim, dim, built, drop)
         self.view = self.sees(picture_size, smallest_crop, flip)
 
@@ -76,8 +73,8 @@ class PixelEncoder(CellEncoder):
         return View(picture_size, resize, "bicubic", smallest_crop, flip)
 
 
-def _rest_unused(backbone: Backbone) -> None:
-    """Set aside weights that no element depends on, such as a classifier's: nothing would train them."""
+def _freeze_unused(backbone: Backbone) -> None:
+    """Freeze the weights that no element depends on, such as a classifier's: nothing would train them."""
     side = backbone.picture_size
     with torch.enable_grad():
         backbone(torch.zeros(1, 3, side, side, dtype=torch.uint8)).sum().backward()

@@ -11,35 +11,34 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from vsecore.data.files import in_batch, read_json, write_atomically
+from vsecore.data.files import read_json, write_atomically
 from vsecore.data.language_models import model_folder
 from vsecore.data.photographs import View
 from vsecore.data.tower_tokens import TowerTokenizer
+from vsecore.encoders.base import ImageEncoder, TextEncoder
+from vsecore.encoders.hub import CONFIG, build_model, save_config
 from vsecore.encoders.words import check_tokens
-from vsecore.memory import check_room
 from vsecore.typed import from_json, short
-
-if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel
 
 FILES = "config.json, model.safetensors, tokenizer.json, tokenizer_config.json and preprocessor_config.json"
 """What a folder must hold."""
+VISION_CONFIG = "sight.json"
+"""Where a run's folder keeps a `VisionConfig`."""
 
-CLIP_SIZE = 224
+Kind = Literal["clip", "siglip"]
 Colour = tuple[float, float, float]
 Spread = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True)
-class Sight:
+class VisionConfig:
     """How a picture tower sees a photograph: how it is cut, and the colours' mean and spread, from 0 to 1."""
 
     view: View
@@ -47,12 +46,25 @@ class Sight:
     std: tuple[Spread, Spread, Spread]
 
 
-class _PictureTower(nn.Module):
-    """What the picture towers share: pixels in, one vector a picture out."""
+class PictureTower(ImageEncoder):
+    """The half of a pretrained pair that reads pictures: pixels in, one vector a picture out.
+
+    Args:
+        weights: a model's name on the hub, such as "openai/clip-vit-base-patch32", or its folder.
+        dim: width D of the joint space, which must be the model's own.
+        smallest_crop: in training, the smallest share of a picture that a random cut keeps; see `View`.
+        flip: whether half of the pictures are mirrored in training.
+        architecture: a run's folder, from which the tower is built without its first weights.
+
+    Raises:
+        FileNotFoundError: the model, or a file of it, cannot be found.
+        ValueError: it is another model, is damaged, or its width is not `dim`.
+    """
 
     reads = "pixels"
-    aligned = True  # with the captions of the same model, before any training
-    kind: ClassVar[str]
+    aligned = True
+    kind: ClassVar[Kind]
+    backbone: nn.Module
     mean: Tensor
     std: Tensor
 
@@ -65,140 +77,103 @@ class _PictureTower(nn.Module):
         architecture: Path | None = None,
     ) -> None:
         super().__init__()
+        folder = architecture or tower_folder(weights)
         if architecture is None:
-            folder = tower_folder(weights)
-            model = load_towers(folder, self.kind)
-            sight = read_sight(folder, self.kind, smallest_crop, flip)
+            self.vision = read_vision_config(folder, self.kind, smallest_crop, flip)
         else:
-            model = _towers(read_config(architecture / "config.json", self.kind))
-            sight = read_json(architecture / "sight.json", Sight)
-        self.sight, self.view, self.config = sight, sight.view, model.config
-        _check_side(sight.view.side, model.config)
-        self.backbone = self._part(model)
-        check_dim(dim, width_of(model.config))
-        self.register_buffer("mean", torch.tensor(sight.mean)[:, None, None], persistent=False)
-        self.register_buffer("std", torch.tensor(sight.std)[:, None, None], persistent=False)
-
-    def _part(self, model: PreTrainedModel) -> nn.Module:
-        """Return the half of the model that reads pictures."""
-        raise NotImplementedError
+            self.vision = read_json(folder / VISION_CONFIG, VisionConfig)
+        model = _load(self.kind, dim, folder, architecture is None)
+        self.config, self.view = model.config, self.vision.view
+        if self.view.side != model.config.vision_config.image_size:
+            raise ValueError(
+                f"pictures are cut to {self.view.side} pixels, and the model wants "
+                f"{model.config.vision_config.image_size}: its preprocessor_config.json and config.json "
+                "belong to different models; get both again"
+            )
+        projection = model.visual_projection if self.kind == "clip" else nn.Identity()
+        self.backbone = _Projected(model.vision_model, projection)
+        self.register_buffer("mean", torch.tensor(self.vision.mean)[:, None, None], persistent=False)
+        self.register_buffer("std", torch.tensor(self.vision.std)[:, None, None], persistent=False)
 
     @classmethod
     def sees(cls, weights: str, smallest_crop: float = 0.9, flip: bool = False) -> View:
         """Return how photographs must be cut for this tower, before it is built."""
-        return read_sight(tower_folder(weights), cls.kind, smallest_crop, flip).view
+        return read_vision_config(tower_folder(weights), cls.kind, smallest_crop, flip).view
 
-    def save_architecture(self, folder: str | Path) -> None:
+    def save_architecture(self, folder: Path) -> None:
         """Write `config.json` and `sight.json`: with them the tower is built without its first weights."""
-        _write_config(self.config, folder)
-        with write_atomically(Path(folder) / "sight.json", "w") as file:
-            json.dump(asdict(self.sight), file)
+        save_config(self.config, folder)
+        with write_atomically(folder / VISION_CONFIG, "w") as file:
+            json.dump(asdict(self.vision), file)
 
     def forward(self, pictures: Tensor, mask: Tensor | None = None) -> tuple[Tensor, None]:
-        """Encode pixels (B, 3, side, side) uint8 as one element each, (B, 1, D).
-
-        Raises:
-            ValueError: another shape or type.
-        """
-        wanted = (3, self.view.side, self.view.side)
-        if pictures.dtype != torch.uint8 or pictures.ndim != 4 or tuple(pictures.shape[1:]) != wanted:
+        """Encode pixels (B, 3, side, side) uint8 as one element each, (B, 1, D)."""
+        side = self.vision.view.side
+        if pictures.dtype != torch.uint8 or pictures.ndim != 4 or pictures.shape[1:] != (3, side, side):
             raise ValueError(
-                f"pictures are {pictures.dtype} {tuple(pictures.shape)}: this tower wants "
-                f"uint8 (B, {', '.join(map(str, wanted))})"
+                f"pictures are {pictures.dtype} {tuple(pictures.shape)}: this tower wants uint8 "
+                f"(B, 3, {side}, {side})"
             )
         normal = (pictures.to(self.mean.dtype) / 255 - self.mean) / self.std  # (B, 3, side, side)
         return self.backbone(normal).unsqueeze(1), None  # (B, 1, D)
 
 
-class CLIPPictures(_PictureTower):
-    """CLIP's vision transformer, its class token projected to the joint space.
-
-    Args:
-        weights: a model's name on the hub, such as "openai/clip-vit-base-patch32", or its folder.
-        dim: width D of the joint space, which must be the model's own.
-        smallest_crop: in training, the smallest share of a picture that a random cut keeps; see `View`.
-        flip: whether half of the pictures are mirrored in training.
-        architecture: a run's folder, from which the tower is built without its first weights.
-
-    Attributes:
-        view: how a photograph is cut to what the tower sees.
-
-    Raises:
-        FileNotFoundError: the model, or a file of it, cannot be found.
-        ValueError: it is another model, is damaged, or its width is not `dim`.
+class CLIPPictures(PictureTower):
+    """CLIP's vision transformer, its class token projected to the joint space; options of `PictureTower`.
 
     Source: Radford et al. 2021 (CLIP), section 2.4.
     """
 
     kind = "clip"
 
-    def _part(self, model: Any) -> nn.Module:
-        return _Projected(model.vision_model, model.visual_projection)
 
-
-class SigLIPPictures(_PictureTower):
-    """SigLIP's vision transformer, its patches pooled by attention.
-
-    Args:
-        weights: a model's name on the hub, such as "google/siglip-base-patch16-224", or its folder.
-        dim: width D of the joint space, which must be the model's own.
-        smallest_crop: in training, the smallest share of a picture that a random cut keeps; see `View`.
-        flip: whether half of the pictures are mirrored in training.
-        architecture: a run's folder, from which the tower is built without its first weights.
-
-    Attributes:
-        view: how a photograph is cut to what the tower sees.
-
-    Raises:
-        FileNotFoundError: the model, or a file of it, cannot be found.
-        ValueError: it is another model, is damaged, or its width is not `dim`.
+class SigLIPPictures(PictureTower):
+    """SigLIP's vision transformer, its patches pooled by attention; options of `PictureTower`.
 
     Source: Zhai et al. 2023 (SigLIP), section 4.
     """
 
     kind = "siglip"
 
-    def _part(self, model: Any) -> nn.Module:
-        return _Projected(model.vision_model, nn.Identity())
 
+class CaptionTower(TextEncoder):
+    """The half of a pretrained pair that reads captions: word pieces in, one vector a caption out.
 
-class _CaptionTower(nn.Module):
-    """What the caption towers share: word pieces in, one vector a caption out."""
+    Args:
+        weights: a model's name on the hub, such as "openai/clip-vit-base-patch32", or its folder.
+        dim: width D of the joint space, which must be the model's own.
+        vocabulary_size: number of word pieces of the tokenizer.
+        architecture: a run's folder, from which the tower is built without its first weights.
+
+    Raises:
+        FileNotFoundError: the model, or a file of it, cannot be found.
+        ValueError: it is another model, is damaged, or its width is not `dim`.
+    """
 
     aligned = True
-    kind: ClassVar[str]
+    kind: ClassVar[Kind]
+    backbone: nn.Module
 
     def __init__(
         self, weights: str, dim: int, vocabulary_size: int, architecture: Path | None = None
     ) -> None:
         super().__init__()
-        self.pretrained_scale: float | None = None
-        """What the towers multiplied their similarities by, for losses that go on from there."""
-        self.pretrained_bias: float | None = None
-        """And what they added to them, if anything."""
-        if architecture is None:
-            folder = tower_folder(weights)
-            model: Any = load_towers(folder, self.kind)
-            longest = model.config.text_config.max_position_embeddings
-            model.config.text_config.pad_token_id = TowerTokenizer(folder, longest).pad
-            self.pretrained_scale = float(model.logit_scale.detach().exp())
-            if hasattr(model, "logit_bias"):
-                self.pretrained_bias = float(model.logit_bias.detach())
-        else:
-            model = _towers(read_config(architecture / "config.json", self.kind))
+        folder = architecture or tower_folder(weights)
+        model = _load(self.kind, dim, folder, architecture is None)
         text = model.config.text_config
+        if architecture is None:
+            text.pad_token_id = TowerTokenizer(folder, text.max_position_embeddings).pad
+            self.pretrained_scale = float(model.logit_scale.detach().exp())
+            if self.kind == "siglip":
+                self.pretrained_bias = float(model.logit_bias.detach())
         if vocabulary_size > text.vocab_size:
             raise ValueError(
                 f"the tokenizer has {vocabulary_size} pieces, and the model knows {text.vocab_size}: they "
                 "belong to different models; get both again"
             )
         self.config, self.longest, self.pad = model.config, text.max_position_embeddings, text.pad_token_id
-        self.backbone = self._part(model)
-        check_dim(dim, width_of(model.config))
-
-    def _part(self, model: Any) -> nn.Module:
-        """Return the half of the model that reads captions."""
-        raise NotImplementedError
+        projection = model.text_projection if self.kind == "clip" else nn.Identity()
+        self.backbone = _Projected(model.text_model, projection)
 
     @classmethod
     def tokenizer(cls, captions: Sequence[str], weights: str) -> TowerTokenizer:
@@ -213,7 +188,7 @@ class _CaptionTower(nn.Module):
             ValueError: a file is damaged, or the model is another one.
         """
         folder = tower_folder(weights)
-        config: Any = read_config(folder / "config.json", cls.kind)
+        config = read_config(folder / CONFIG, cls.kind)
         return TowerTokenizer(folder, config.text_config.max_position_embeddings)
 
     @classmethod
@@ -221,16 +196,12 @@ class _CaptionTower(nn.Module):
         """Load the tokenizer that a run's folder keeps; raises as `TowerTokenizer.load`."""
         return TowerTokenizer.load(folder)
 
-    def save_architecture(self, folder: str | Path) -> None:
+    def save_architecture(self, folder: Path) -> None:
         """Write `config.json`, from which the tower can be built again without its first weights."""
-        _write_config(self.config, folder)
+        save_config(self.config, folder)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, None]:
-        """Encode captions (C, L) as one element each, (C, 1, D).
-
-        Raises:
-            ValueError: another shape, or more pieces than the tower has positions for.
-        """
+        """Encode captions (C, L) as one element each, (C, 1, D)."""
         check_tokens(tokens, mask)
         if tokens.shape[1] > self.longest:
             raise ValueError(
@@ -245,53 +216,27 @@ class _CaptionTower(nn.Module):
         return tokens
 
 
-class CLIPCaptions(_CaptionTower):
+class CLIPCaptions(CaptionTower):
     """CLIP's caption transformer, which reads from left to right; the mark of the end is projected.
 
-    No piece sees a later one, so padding changes nothing.
-
-    Args:
-        weights: a model's name on the hub, such as "openai/clip-vit-base-patch32", or its folder.
-        dim: width D of the joint space, which must be the model's own.
-        vocabulary_size: number of word pieces of the tokenizer.
-        architecture: a run's folder, from which the tower is built without its first weights.
-
-    Raises:
-        FileNotFoundError: the model, or a file of it, cannot be found.
-        ValueError: it is another model, is damaged, or its width is not `dim`.
+    No piece sees a later one, so padding changes nothing. Options of `CaptionTower`.
 
     Source: Radford et al. 2021 (CLIP), section 2.4.
     """
 
     kind = "clip"
 
-    def _part(self, model: Any) -> nn.Module:
-        return _Projected(model.text_model, model.text_projection)
 
-
-class SigLIPCaptions(_CaptionTower):
+class SigLIPCaptions(CaptionTower):
     """SigLIP's caption transformer; its last position, mostly padding, is the caption's vector.
 
     It was trained on captions padded to one length, and attends to the padding: so captions are padded to
-    that length here too, whatever the batch.
-
-    Args:
-        weights: a model's name on the hub, such as "google/siglip-base-patch16-224", or its folder.
-        dim: width D of the joint space, which must be the model's own.
-        vocabulary_size: number of word pieces of the tokenizer.
-        architecture: a run's folder, from which the tower is built without its first weights.
-
-    Raises:
-        FileNotFoundError: the model, or a file of it, cannot be found.
-        ValueError: it is another model, is damaged, or its width is not `dim`.
+    that length here too, whatever the batch. Options of `CaptionTower`.
 
     Source: Zhai et al. 2023 (SigLIP), section 4.
     """
 
     kind = "siglip"
-
-    def _part(self, model: Any) -> nn.Module:
-        return _Projected(model.text_model, nn.Identity())
 
     def _padded(self, tokens: Tensor) -> Tensor:
         return pad(tokens, (0, self.longest - tokens.shape[1]), value=self.pad)
@@ -304,8 +249,8 @@ class _Projected(nn.Module):
         super().__init__()
         self.model, self.projection = model, projection
 
-    def forward(self, given: Tensor) -> Tensor:
-        projected: Tensor = self.projection(self.model(given).pooler_output)  # (B, D)
+    def forward(self, inputs: Tensor) -> Tensor:
+        projected: Tensor = self.projection(self.model(inputs).pooler_output)  # (B, D)
         return projected
 
 
@@ -332,7 +277,7 @@ def tower_folder(weights: str) -> Path:
         ) from error
 
 
-def read_config(path: Path, kind: str | None = None) -> PretrainedConfig:
+def read_config(path: Path, kind: Kind | None = None) -> Any:
     """Read the configuration of a pair of towers. What it may say of code to load is left out.
 
     Args:
@@ -354,48 +299,26 @@ def read_config(path: Path, kind: str | None = None) -> PretrainedConfig:
         wanted = " or ".join(kinds) if kind is None else kind
         raise ValueError(f"{path} describes a model of type {short(found)}: wanted {wanted}")
     try:
-        return cast("PretrainedConfig", kinds[found].from_dict(_plain(content)))
+        return kinds[found].from_dict(_plain(content))
     except Exception as error:  # of any kind: transformers trusts whatever the file says
         reason = " ".join(str(error).split())[:300]
         raise ValueError(f"{path} is damaged ({reason}): get the file again") from error
 
 
-def load_towers(folder: Path, kind: str) -> PreTrainedModel:
-    """Load both towers from a folder, in float32; only safetensors, since a pickle can run code.
+def _load(kind: Kind, dim: int, folder: Path, pretrained: bool) -> Any:
+    """Build both towers, from a model's folder, or from the architecture that a run's folder keeps."""
+    from transformers import CLIPModel, SiglipModel
 
-    Raises:
-        FileNotFoundError: the folder has no configuration or no weights.
-        ValueError: a file is damaged, or belongs to another model.
-    """
-    from transformers.utils import logging
-
-    config = read_config(folder / "config.json", kind)
-    if not any(folder.glob("*.safetensors")):
-        raise FileNotFoundError(f"{folder} has no model.safetensors: get the model's weights in that format")
-    with torch.device("meta"):
-        wanted = _towers(config)
-    check_room(f"{folder}: the model", sum(weight.numel() for weight in wanted.parameters()))
-    if in_batch():
-        logging.disable_progress_bar()  # the bar would end up in a stored notebook
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        loaded: Any = type(wanted).from_pretrained(
-            folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
-        )
-    except (SafetensorError, RuntimeError, OSError) as error:
+    towers: dict[Kind, Any] = {"clip": CLIPModel, "siglip": SiglipModel}
+    config = read_config(folder / CONFIG, kind)
+    if dim != (width := width_of(config)):
         raise ValueError(
-            f"the weights in {folder} are damaged, or belong to another model: get them again"
-        ) from error
-    finally:
-        logging.set_verbosity(verbosity)
-    model, found = loaded
-    if lacking := sorted(found["missing_keys"]):
-        raise ValueError(f"the weights in {folder} lack {lacking[0]}: get them again")
-    return cast("PreTrainedModel", model)
+            f"dim is {dim}, and the vectors of these towers have {width} numbers: set dim to {width}"
+        )
+    return build_model(towers[kind], config, folder, pretrained)
 
 
-def read_sight(folder: Path, kind: str, smallest_crop: float, flip: bool) -> Sight:
+def read_vision_config(folder: Path, kind: Kind, smallest_crop: float, flip: bool) -> VisionConfig:
     """Read how a picture tower sees, from its `preprocessor_config.json` (or `processor_config.json`).
 
     Raises:
@@ -412,8 +335,8 @@ def read_sight(folder: Path, kind: str, smallest_crop: float, flip: bool) -> Sig
         raise FileNotFoundError(
             f"{folder} has no preprocessor_config.json: get that file of the model too, and put it there"
         )
-    default = {"shortest_edge": CLIP_SIZE} if kind == "clip" else {"height": CLIP_SIZE, "width": CLIP_SIZE}
-    size, crop = content.get("size", default), content.get("crop_size", CLIP_SIZE)
+    default = {"shortest_edge": 224} if kind == "clip" else {"height": 224, "width": 224}
+    size, crop = content.get("size", default), content.get("crop_size", 224)
     size = {"shortest_edge": size} if isinstance(size, int) else size
     resize = size.get("shortest_edge")
     side = size.get("height") if resize is None else crop if isinstance(crop, int) else crop.get("height")
@@ -424,19 +347,11 @@ def read_sight(folder: Path, kind: str, smallest_crop: float, flip: bool) -> Sig
             f"{path}: wanted pictures cut to a square, by bilinear (2) or bicubic (3) resampling, and it "
             f"says size {short(size)}, resample {short(content.get('resample'))}"
         )
-    told = {
-        "view": {
-            "side": side,
-            "resize": resize,
-            "resampling": resampling,
-            "smallest_crop": smallest_crop,
-            "flip": flip,
-        },
-        "mean": content.get("image_mean"),
-        "std": content.get("image_std"),
-    }
-    sight: Sight = from_json(str(path), json.dumps(told), Sight)
-    return sight
+    cut = {"side": side, "resize": resize, "resampling": resampling}
+    view = {**cut, "smallest_crop": smallest_crop, "flip": flip}
+    content = {"view": view, "mean": content.get("image_mean"), "std": content.get("image_std")}
+    config: VisionConfig = from_json(str(path), json.dumps(content), VisionConfig)
+    return config
 
 
 def width_of(config: Any) -> int:
@@ -444,32 +359,6 @@ def width_of(config: Any) -> int:
     if config.model_type == "clip":
         return int(config.projection_dim)
     return int(config.vision_config.hidden_size)
-
-
-def check_dim(dim: int, width: int) -> None:
-    """Refuse a joint space of another width than the towers'.
-
-    Raises:
-        ValueError: they differ.
-    """
-    if dim != width:
-        raise ValueError(
-            f"dim is {dim}, and the vectors of these towers have {width} numbers: set dim to {width}"
-        )
-
-
-def _check_side(side: int, config: Any) -> None:
-    if side != config.vision_config.image_size:
-        raise ValueError(
-            f"pictures are cut to {side} pixels, and the model wants {config.vision_config.image_size}: "
-            "its preprocessor_config.json and config.json belong to different models; get both again"
-        )
-
-
-def _towers(config: PretrainedConfig) -> PreTrainedModel:
-    from transformers import CLIPModel, SiglipModel
-
-    return {"clip": CLIPModel, "siglip": SiglipModel}[config.model_type](config)
 
 
 def _plain(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -480,8 +369,3 @@ def _plain(content: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in content.items()
         if key not in chosen and not key.startswith("_")
     }
-
-
-def _write_config(config: PretrainedConfig, folder: str | Path) -> None:
-    with write_atomically(Path(folder) / "config.json", "w") as file:
-        file.write(config.to_json_string())

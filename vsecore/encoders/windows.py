@@ -6,14 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad, relu
 
+from vsecore.arguments import Count, Share, checked
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders.pictures import projection
-from vsecore.encoders.words import ReadsVocabulary, check_tokens, embedding_of_words
+from vsecore.encoders.words import WordEncoder, check_tokens
 
 PAD = Vocabulary.pad
 
 
-class WindowEncoder(ReadsVocabulary, nn.Module):
+class WindowEncoder(WordEncoder):
     """A small network of two layers that reads each word with its neighbours; in other words, a convolution.
 
     On a CPU it trains several times as fast as a GRU. It distinguishes "a dog bites a man" from
@@ -23,40 +24,29 @@ class WindowEncoder(ReadsVocabulary, nn.Module):
         vocabulary_size: number of words.
         word_dim: width of a word vector.
         dim: width D of the joint space.
-        vectors: the word vectors at the start, (vocabulary_size, word_dim), such as GloVe's; training
-            changes them. Without them the vectors start at random.
+        vectors: of `WordEncoder`.
         window: how many words are read together, an odd number; 1: each alone.
         hidden: width of the hidden layer.
         drop: the share of the hidden layer left out in training.
 
-    Raises:
-        ValueError: vectors of another shape, or an option out of its range.
-
     Source: Kim 2014, section 2, with one size of window; for image-text retrieval Ma et al. 2015 (m-CNN).
     """
 
+    @checked
     def __init__(
         self,
-        vocabulary_size: int,
-        word_dim: int = 300,
-        dim: int = 1024,
+        vocabulary_size: Count,
+        word_dim: Count = 300,
+        dim: Count = 1024,
         vectors: Tensor | None = None,
-        window: int = 3,
-        hidden: int = 1024,
-        drop: float = 0.2,
+        window: Count = 3,
+        hidden: Count = 1024,
+        drop: Share = 0.2,
     ) -> None:
-        super().__init__()
-        widths = {"vocabulary_size": vocabulary_size, "word_dim": word_dim, "dim": dim, "hidden": hidden}
-        for name, number in {**widths, "window": window}.items():
-            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
+        super().__init__(vocabulary_size, word_dim, vectors)
         if window % 2 == 0:
-            raise ValueError(f"window must be odd, a word and as many on each side, got {window}")
-        if not 0 <= drop < 1:
-            raise ValueError(f"drop must be at least 0 and below 1, got {drop}")
-        self.backbone: nn.Module | None = None  # only the word vectors may have been trained before
+            raise ValueError(f"window is {window}: it must be odd, a word and as many on each side")
         self.window, self.drop = window, drop
-        self.embedding = embedding_of_words(vocabulary_size, word_dim, vectors)
         self.embedding.padding_idx = PAD
         with torch.no_grad():
             self.embedding.weight[PAD] = 0  # the padding outside a caption carries no meaning
@@ -64,19 +54,13 @@ class WindowEncoder(ReadsVocabulary, nn.Module):
         self.project = projection(hidden, dim)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Encode captions (C, L); 0 at the padding.
-
-        Raises:
-            ValueError: another shape.
-        """
+        """Encode captions (C, L); 0 at the padding."""
         check_tokens(tokens, mask)
         real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask  # (C, L)
         side = self.window // 2
         around = pad(torch.where(real, tokens, PAD), (side, side), value=PAD)  # (C, L + 2 side)
         windows = around.unfold(1, self.window, 1)  # (C, L, window)
-        if (
-            tokens.device.type == "cpu"
-        ):  # padding is left out of the work; a GPU would have to be asked for it
+        if tokens.device.type == "cpu":  # padding is left out; a GPU would have to be asked where it is
             states = self._read(windows[real])  # (P, D)
             elements = states.new_zeros(*tokens.shape, states.shape[1])
             elements[real] = states

@@ -1,4 +1,4 @@
-"""The mean, the maximum and what lies between (by counting values, or by powers of them); the first."""
+"""The mean, the maximum and what lies between (by counts of values, or by powers); the first and the last."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from vsecore.masking import check_elements, without_padding
-from vsecore.pooling.masking import count_real
+from vsecore.arguments import Count, Positive, checked
+from vsecore.masking import check_elements, count_real, without_padding
 from vsecore.pooling.sorting import sort_descending
 
 
@@ -21,7 +21,7 @@ class MeanPool(nn.Module):
     """
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask)
         if mask is None:
             return x.mean(1)  # (B, D)
@@ -37,7 +37,7 @@ class MaxPool(nn.Module):
     """
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask)
         if mask is None:
             return x.amax(1)  # (B, D)
@@ -51,18 +51,14 @@ class KMaxPool(nn.Module):
     elements averages those it has.
 
     Args:
-        k: how many values to average, at least 1.
-
-    Raises:
-        ValueError: k is not a whole number of at least 1.
+        k: how many values to average.
 
     Source: one of the simple poolers compared by Chen et al. 2021 (VSE-infinity).
     """
 
-    def __init__(self, k: int) -> None:
+    @checked
+    def __init__(self, k: Count) -> None:
         super().__init__()
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"k must be a whole number of at least 1, got {k!r}")
         self.k = k
 
     def extra_repr(self) -> str:
@@ -70,7 +66,7 @@ class KMaxPool(nn.Module):
         return f"k={self.k}"
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask)
         largest = sort_descending(x, mask)[:, : self.k]  # (B, k, D)   0 where a short row ran out
         return largest.sum(1) / count_real(x, mask).clamp(max=self.k).unsqueeze(-1)  # (B, D)
@@ -86,12 +82,28 @@ class FirstPool(nn.Module):
     """
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask)
         if mask is None:
             return x[:, 0]  # (B, D)
         first = mask.to(torch.uint8).argmax(1)  # (B,)   the first of the largest
         return x[torch.arange(len(x), device=x.device), first]  # (B, D)
+
+
+class LastPool(nn.Module):
+    """The last real element stands for all: the end of a sentence that a recurrent network has read.
+
+    Source: Faghri et al. 2018 (VSE++), section 3.1; so do Li et al. 2019 (VSRN).
+    """
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, D)."""
+        check_elements(x, mask)
+        if mask is None:
+            return x[:, -1]
+        places = torch.arange(x.shape[1], device=x.device)
+        last = torch.where(mask, places, 0).amax(1)  # (B,)
+        return x.gather(1, last.view(-1, 1, 1).expand(-1, 1, x.shape[2])).squeeze(1)  # (B, D)
 
 
 class GeneralizedMeanPool(nn.Module):
@@ -102,29 +114,25 @@ class GeneralizedMeanPool(nn.Module):
     there, not how much of its opposite. What is learned is the logarithm of p, so that p stays above 0.
 
     Args:
-        power: p at the start, above 0.
-
-    Raises:
-        ValueError: power is not above 0.
+        power: p at the start.
 
     Source: Radenović et al. 2019 (GeM), eq. 3, with one p for all dimensions, as in their best networks.
     """
 
     SMALLEST = 1e-6
 
-    def __init__(self, power: float = 3.0) -> None:
+    @checked
+    def __init__(self, power: Positive = 3.0) -> None:
         super().__init__()
-        if not 0 < power < math.inf:
-            raise ValueError(f"power must be above 0, got {power!r}")
         self.log_power = nn.Parameter(torch.tensor(math.log(power)))
 
     @property
     def power(self) -> Tensor:
-        """The p of now, a scalar."""
+        """The current exponent p, a scalar."""
         return self.log_power.exp()
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask)
         # By logarithms: x^p itself leaves the range of its type even for moderate values.
         power, wide = self.power, x.to(torch.promote_types(x.dtype, torch.float32))

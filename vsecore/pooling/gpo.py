@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
-from vsecore.masking import check_elements
-from vsecore.pooling.masking import count_real
+from vsecore.arguments import Count, Positive, checked
+from vsecore.masking import check_elements, count_real
 from vsecore.pooling.sorting import sort_descending
 
 
@@ -26,23 +24,16 @@ class GPO(nn.Module):
     Args:
         position_dim: width of the encoding of a place, an even number.
         hidden: width of the network's state in each direction.
-        temperature: of the softmax over the places, > 0.
-
-    Raises:
-        ValueError: an argument is out of its range.
+        temperature: of the softmax over the places.
 
     Source: Chen et al. 2021 (VSE-infinity), section 3 and the released code.
     """
 
-    def __init__(self, position_dim: int = 32, hidden: int = 32, temperature: float = 0.1) -> None:
+    @checked
+    def __init__(self, position_dim: Count = 32, hidden: Count = 32, temperature: Positive = 0.1) -> None:
         super().__init__()
-        for name, width in (("position_dim", position_dim), ("hidden", hidden)):
-            if not isinstance(width, int) or isinstance(width, bool) or width < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {width!r}")
         if position_dim % 2:
-            raise ValueError(f"position_dim must be even, a sine and a cosine each, got {position_dim}")
-        if not (temperature > 0 and math.isfinite(temperature)):
-            raise ValueError(f"temperature must be a number > 0, got {temperature}")
+            raise ValueError(f"position_dim is {position_dim}: it must be even, a sine and a cosine each")
         self.temperature = temperature
         self.gru = nn.GRU(position_dim, hidden, batch_first=True, bidirectional=True)
         self.linear = nn.Linear(hidden, 1, bias=False)
@@ -66,7 +57,7 @@ class GPO(nn.Module):
         return self._weights_of(counts, int(counts.max()))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask)
         if mask is None:
             weights = self._weights(torch.full((1,), x.shape[1], device=x.device), x.shape[1])  # (1, N)

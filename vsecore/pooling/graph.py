@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from vsecore.masking import check_dim, check_elements, without_padding
+from vsecore.arguments import Count, checked
+from vsecore.masking import check_elements, count_real, without_padding
 from vsecore.pooling.basic import MeanPool
-from vsecore.pooling.masking import count_real
 
 
 class GCNPool(nn.Module):
@@ -22,26 +22,21 @@ class GCNPool(nn.Module):
 
     Args:
         dim: width D of the elements.
-        layers: how many rounds of messages, at least 1.
-
-    Raises:
-        ValueError: dim or layers is not a whole number of at least 1.
+        layers: how many rounds of messages.
 
     Source: Li et al. 2019 (VSRN), section 3.2 and the released code, four layers, in its form without batch
     normalisation, which would mix the sets of a batch. Zhang et al. 2022 (2AD) call this pooler GCN.
     """
 
-    def __init__(self, dim: int, layers: int = 4) -> None:
+    @checked
+    def __init__(self, dim: Count, layers: Count = 4) -> None:
         super().__init__()
-        check_dim(dim)
-        if not isinstance(layers, int) or isinstance(layers, bool) or layers < 1:
-            raise ValueError(f"layers must be a whole number of at least 1, got {layers!r}")
         self.dim = dim
         self.layers = nn.ModuleList(_Reasoning(dim) for _ in range(layers))
         self.mean = MeanPool()
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask, self.dim)
         x = without_padding(x, mask)
         for layer in self.layers:

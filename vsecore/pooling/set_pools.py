@@ -1,25 +1,30 @@
-"""Poolers that give a set of vectors, or a Gaussian, in place of one vector.
+"""Poolers with a pool inside: sets, or Gaussians, in place of one vector; and vectors with a projection head.
 
-Each reads the elements twice: a pool inside makes the global feature, and a module of `vsecore.sets` predicts
-the set from the elements and that feature. Besides the vectors they return a dictionary, which becomes
-`Embedding.extra`: "slots", the set before the global feature is added, or "log_variance".
+Those that predict a set or a Gaussian read the elements twice: a pool inside makes the global feature, and a
+module of `vsecore.sets` predicts the set from the elements and that feature. Besides the vectors they return
+a dictionary, which becomes `Embedding.extra`: "slots", the set before the global feature is added, or
+"log_variance".
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, cast
 
 from torch import Tensor, nn
+from torch.nn.functional import relu
 
+from vsecore.arguments import Count, checked
 from vsecore.masking import check_elements
-from vsecore.pooling.basic import FirstPool, MaxPool, MeanPool
+from vsecore.normalisation import ElementNorm
+from vsecore.pooling.basic import FirstPool, LastPool, MaxPool, MeanPool
 from vsecore.pooling.gpo import GPO
-from vsecore.pooling.recurrent import LastPool, Seq2SeqPool
+from vsecore.pooling.recurrent import Seq2SeqPool
 from vsecore.sets import (
     PIENet,
-    Positions,
+    SetPrediction,
+    SlotOptions,
     SlotSetPrediction,
     TransformerSet,
     attention_heads,
@@ -27,9 +32,9 @@ from vsecore.sets import (
     xavier,
 )
 
-Global = Literal["mean", "max", "first", "last", "gpo", "seq2seq"]
-
-_GLOBAL_POOLS: dict[str, Callable[[int], nn.Module]] = {
+Inner = Literal["mean", "max", "first", "last", "gpo", "seq2seq"]
+"""The name of a pool inside."""
+INNER_POOLS: dict[Inner, Callable[[int], nn.Module]] = {
     "mean": lambda dim: MeanPool(),
     "max": lambda dim: MaxPool(),
     "first": lambda dim: FirstPool(),
@@ -43,21 +48,17 @@ class SetPool(nn.Module):
     """A set predicted from elements and their global feature.
 
     Args:
-        predict: a module of `vsecore.sets`.
+        predict: a module of `vsecore.sets`, which may learn at a rate of its own (`Training.set_factor`).
         global_pool: (elements, mask) -> the global feature (B, D); None if `predict` does not read it.
     """
 
-    def __init__(self, predict: SlotSetPrediction | PIENet | TransformerSet, global_pool: nn.Module | None):
+    def __init__(self, predict: SetPrediction, global_pool: nn.Module | None) -> None:
         super().__init__()
         self.predict = predict
         self.global_pool = global_pool
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, dict[str, Tensor]]:
-        """Pool (B, N, D) to sets (B, K, D); "slots", (B, K, D), are the sets without the global feature.
-
-        Raises:
-            ValueError: as `check_elements`.
-        """
+        """Pool (B, N, D) to sets (B, K, D); "slots", (B, K, D), are the sets without the global feature."""
         slots = self.predict.slots_of(x, mask)  # (B, K, D)
         whole = None if self.global_pool is None else self.global_pool(x, mask)  # (B, D)
         return self.predict.with_global(slots, whole), {"slots": slots}
@@ -68,59 +69,21 @@ class SlotPool(SetPool):
 
     Args:
         dim: width D of the elements.
-        slots: of `SlotSetPrediction`, as all options but the last.
-        iterations: of `SlotSetPrediction`.
-        hidden: of `SlotSetPrediction`.
-        heads: of `SlotSetPrediction`.
-        positions: of `SlotSetPrediction`.
-        softmax_over: of `SlotSetPrediction`.
-        learned_slots: of `SlotSetPrediction`.
-        residual: of `SlotSetPrediction`.
-        add_global: of `SlotSetPrediction`.
-        drop: of `SlotSetPrediction`.
-        expansion: of `SlotSetPrediction`.
         global_pool: the pool that makes the global feature. The paper takes the mean of cells, the maximum of
             regions or of BERT's states, and the last states of a BiGRU over word vectors ("seq2seq").
-
-    Raises:
-        ValueError: as `SlotSetPrediction`, or global_pool is unknown.
+        **options: as `SlotOptions`.
 
     Source: Kim, Kim and Kwak 2023 (DivE), sections 3.1 and 3.2.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        slots: int = 4,
-        iterations: int = 4,
-        hidden: int | None = 1024,
-        heads: int = 1,
-        positions: Positions = "none",
-        softmax_over: Literal["slots", "elements"] = "slots",
-        learned_slots: bool = True,
-        residual: bool = True,
-        add_global: bool = True,
-        drop: float = 0.0,
-        expansion: int = 4,
-        global_pool: Global = "mean",
-    ) -> None:
-        predict = SlotSetPrediction(
-            dim,
-            slots,
-            iterations,
-            hidden,
-            heads,
-            positions,
-            softmax_over,
-            learned_slots,
-            residual,
-            add_global,
-            drop,
-            expansion,
-        )
-        pool = make_pool(global_pool, dim)
+    Options = SlotOptions
+
+    @checked
+    def __init__(self, dim: Count, global_pool: Inner = "mean", **options: Any) -> None:
+        predict = SlotSetPrediction(dim, **options)
+        pool = INNER_POOLS[global_pool](dim)
         # Weights that no loss reaches would make several processes wait for their gradients.
-        super().__init__(predict, pool if add_global else None)
+        super().__init__(predict, pool if predict.options.add_global else None)
 
 
 class PIENetPool(SetPool):
@@ -133,16 +96,14 @@ class PIENetPool(SetPool):
         global_pool: the pool that makes the global feature. The paper takes the mean of cells and the last
             states of a BiGRU over word vectors ("seq2seq").
 
-    Raises:
-        ValueError: as `PIENet`, or global_pool is unknown.
-
     Source: Song and Soleymani 2019 (PVSE), section 3.
     """
 
+    @checked
     def __init__(
-        self, dim: int, slots: int = 4, hidden: int | None = None, global_pool: Global = "mean"
+        self, dim: Count, slots: Count = 4, hidden: Count | None = None, global_pool: Inner = "mean"
     ) -> None:
-        super().__init__(PIENet(dim, slots, hidden), make_pool(global_pool, dim))
+        super().__init__(PIENet(dim, slots, hidden), INNER_POOLS[global_pool](dim))
 
 
 class TransformerSetPool(SetPool):
@@ -156,25 +117,23 @@ class TransformerSetPool(SetPool):
         hidden: of `TransformerSet`.
         global_pool: the pool that makes the global feature, as in `SlotPool`.
 
-    Raises:
-        ValueError: as `TransformerSet`, or global_pool is unknown.
-
     Source: Kim, Kim and Kwak 2023 (DivE), table 3.
     """
 
+    @checked
     def __init__(
         self,
-        dim: int,
-        slots: int = 4,
-        layers: int = 4,
-        heads: int = 8,
-        hidden: int | None = None,
-        global_pool: Global = "mean",
+        dim: Count,
+        slots: Count = 4,
+        layers: Count = 4,
+        heads: Count = 8,
+        hidden: Count | None = None,
+        global_pool: Inner = "mean",
     ) -> None:
-        super().__init__(TransformerSet(dim, slots, layers, heads, hidden), make_pool(global_pool, dim))
+        super().__init__(TransformerSet(dim, slots, layers, heads, hidden), INNER_POOLS[global_pool](dim))
 
 
-class GaussianPool(nn.Module):
+class GaussianPool(SetPool):
     """A Gaussian in place of a vector: a mean, and how uncertain each of its dimensions is.
 
     The mean is that of a `PIENet` with one head. The logarithm of the variance has an attention of its own;
@@ -188,37 +147,52 @@ class GaussianPool(nn.Module):
         hidden: width of both attentions' hidden layers; None: half of D.
         global_pool: the pool that makes the global feature, as in `PIENetPool`.
 
-    Raises:
-        ValueError: a number is not a whole number of at least 1, or global_pool is unknown.
-
     Source: Chun et al. 2021 (PCME), section 3.2. In the released code, the head of a caption's variance has a
     BiGRU of its own; here it projects the global feature, as the picture's head does there.
     """
 
-    def __init__(self, dim: int, hidden: int | None = None, global_pool: Global = "mean") -> None:
-        super().__init__()
-        self.predict = PIENet(dim, 1, hidden)
-        self.global_pool = make_pool(global_pool, dim)
-        self.attend = attention_heads(dim, max(1, dim // 2) if hidden is None else hidden, 1)
+    @checked
+    def __init__(self, dim: Count, hidden: Count | None = None, global_pool: Inner = "mean") -> None:
+        super().__init__(PIENet(dim, 1, hidden), INNER_POOLS[global_pool](dim))
+        self.attend = attention_heads(dim, hidden, 1)
         self.project = xavier(nn.Linear(dim, dim))
         self.project_global = nn.Linear(dim, dim)
         nn.init.constant_(self.project_global.bias, -math.log(dim))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, dict[str, Tensor]]:
-        """Pool (B, N, D) to means (B, D) and "log_variance", (B, D).
-
-        Raises:
-            ValueError: as `check_elements`.
-        """
+        """Pool (B, N, D) to means (B, D) and "log_variance", (B, D)."""
         check_elements(x, mask, self.predict.dim)
-        whole = self.global_pool(x, mask)  # (B, D)
+        whole = cast(nn.Module, self.global_pool)(x, mask)  # (B, D)
         means = self.predict(x, whole, mask).squeeze(1)  # (B, D)
         _, found = look(self.attend, x, mask)  # (B, 1, D)
         return means, {"log_variance": self.project(found.squeeze(1)) + self.project_global(whole)}
 
 
-def make_pool(name: str, dim: int) -> nn.Module:
-    if name not in _GLOBAL_POOLS:
-        known = ", ".join(map(repr, _GLOBAL_POOLS))
-        raise ValueError(f"global_pool is {name!r}: it must be one of {known}")
-    return _GLOBAL_POOLS[name](dim)
+class ProjectedPool(nn.Module):
+    """Pool the elements, then project the vector with two linear layers and a ReLU between them.
+
+    Args:
+        dim: width D of the elements and of the result.
+        pool: what pools the elements, as the global features of sets are pooled.
+        batch_norm: normalise each dimension of the result over the batch. With this, a triplet loss cannot
+            make all vectors alike.
+
+    Source: Bleeker, Yates and de Rijke 2023 (LTD), section 4.2 and its released code, where the layers have
+    no biases; the batch normalisation in section 5.4.
+    """
+
+    @checked
+    def __init__(self, dim: Count, pool: Inner = "mean", batch_norm: bool = False) -> None:
+        super().__init__()
+        self.pool = INNER_POOLS[pool](dim)
+        self.hidden = xavier(nn.Linear(dim, dim, bias=False))
+        self.out = xavier(nn.Linear(dim, dim, bias=False))
+        self.normalise = ElementNorm(dim) if batch_norm else None
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, D)."""
+        pooled = self.pool(x, mask)  # (B, D)
+        projected: Tensor = self.out(relu(self.hidden(pooled)))  # (B, D)
+        if self.normalise is not None:
+            projected = self.normalise(projected[:, None])[:, 0]
+        return projected

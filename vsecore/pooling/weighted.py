@@ -1,14 +1,14 @@
-"""Poolers whose weights depend on the values: SoftPool, AdaPool, LIP and self-attention."""
+"""Poolers whose weights depend on the values: SoftPool, AdaPool, LIP and attention."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from vsecore.masking import check_dim, check_elements, without_padding
+from vsecore.arguments import Count, checked
+from vsecore.masking import check_elements, count_real, softmax_over_real, without_padding
 from vsecore.pooling.basic import MeanPool
-from vsecore.pooling.cpu import pool_by_parts
-from vsecore.pooling.masking import count_real, softmax_over_real
 
 
 class SoftPool(nn.Module):
@@ -21,11 +21,8 @@ class SoftPool(nn.Module):
     """
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask)
-        return pool_by_parts(self._pool, x, mask)
-
-    def _pool(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = without_padding(x, mask)
         return (softmax_over_real(x, mask) * x).sum(1)  # (B, D)
 
@@ -47,11 +44,8 @@ class AdaPool(nn.Module):
         self.beta = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask)
-        return pool_by_parts(self._pool, x, mask)
-
-    def _pool(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = without_padding(x, mask)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))  # squares in half precision vanish
         mean = wide.sum(1, keepdim=True) / count_real(x, mask).view(-1, 1, 1)  # (B, 1, D)
@@ -72,18 +66,15 @@ class LIPPool(nn.Module):
     Args:
         dim: width D of the elements.
 
-    Raises:
-        ValueError: dim is not a whole number of at least 1.
-
     Source: Gao et al. 2019 (LIP), in the released code's simplified form, over the whole set instead of a
     window. Its 3×3 convolution becomes a linear layer, because the elements of a set have no neighbours.
     """
 
     STEEPNESS = 12.0
 
-    def __init__(self, dim: int) -> None:
+    @checked
+    def __init__(self, dim: Count) -> None:
         super().__init__()
-        check_dim(dim)
         self.dim = dim
         self.importance = nn.Linear(dim, dim, bias=False)
         self.scale = nn.Parameter(torch.ones(dim))
@@ -91,11 +82,8 @@ class LIPPool(nn.Module):
         nn.init.zeros_(self.importance.weight)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask, self.dim)
-        return pool_by_parts(self._pool, x, mask)
-
-    def _pool(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = without_padding(x, mask)
         logits = self.importance(x)  # (B, N, D)    0 at the padding
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -116,16 +104,13 @@ class SelfAttentionPool(nn.Module):
     Args:
         dim: width D of the elements.
 
-    Raises:
-        ValueError: dim is not a whole number of at least 1.
-
     Source: Wang et al. 2020 (CVSE), the attention over one kind of input in the released code, without its
     dropout and without its batch normalisation, which would mix the sets of a batch.
     """
 
-    def __init__(self, dim: int) -> None:
+    @checked
+    def __init__(self, dim: Count) -> None:
         super().__init__()
-        check_dim(dim)
         self.dim = dim
         self.element = nn.Linear(dim, dim)
         self.memory = nn.Linear(dim, dim)
@@ -141,6 +126,47 @@ class SelfAttentionPool(nn.Module):
         return softmax_over_real(scores, mask).squeeze(-1)  # (B, N)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Pool (B, N, D) to (B, D); raises ValueError as `check_elements` does."""
+        """Pool (B, N, D) to (B, D)."""
         weights = self.weights(x, mask)  # (B, N)
         return (weights.unsqueeze(1) @ without_padding(x, mask)).squeeze(1)  # (B, D)
+
+
+class AttentionPool(nn.Module):
+    """Several heads each ask the set one learned question, and weigh the elements by how well they answer.
+
+    A head compares its question with a key of each element; a softmax of the scaled products gives the
+    weights, and the head's answer is the weighted mean of the elements' values. A last layer joins the heads'
+    answers.
+
+    Args:
+        dim: width D of the elements.
+        heads: how many questions, a divisor of D.
+
+    Source: Radford et al. 2021 (CLIP), section 2.4, whose question is the mean of the elements; Lee et al.
+    2019 (Set Transformer), section 3.2, whose question is learned, as here. CLIP adds positions to the cells
+    of its grid. The elements of a set have none.
+    """
+
+    @checked
+    def __init__(self, dim: Count, heads: Count = 8) -> None:
+        super().__init__()
+        if dim % heads:
+            raise ValueError(f"heads is {heads}: it must divide dim, which is {dim}")
+        self.dim = dim
+        self.heads = heads
+        self.question = nn.Parameter(torch.randn(heads, dim // heads))
+        self.key = nn.Linear(dim, dim, bias=False)  # a bias would change no weight
+        self.value = nn.Linear(dim, dim)
+        self.joined = nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Pool (B, N, D) to (B, D)."""
+        check_elements(x, mask, self.dim)
+        x = without_padding(x, mask)
+        keys, values = (  # (B, H, N, D/H)
+            layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.key, self.value)
+        )
+        questions = self.question.to(keys.dtype).view(1, self.heads, 1, -1).expand(len(x), -1, -1, -1)
+        real = None if mask is None else mask[:, None, None, :]  # (B, 1, 1, N)
+        answers = functional.scaled_dot_product_attention(questions, keys, values, real)  # (B, H, 1, D/H)
+        return self.joined(answers.reshape(len(x), self.dim))

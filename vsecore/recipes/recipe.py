@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from vsecore.data.photographs import View
 from vsecore.data.splits import FeatureKind
 from vsecore.data.words import Tokenizer
-from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
+from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS, ImageEncoder
+from vsecore.encoders.base import Encoder
 from vsecore.encoders.reasoning import REASONERS
 from vsecore.losses import LOSSES
 from vsecore.memory import check_room
@@ -232,15 +233,15 @@ class Recipe:
     def features(self) -> FeatureKind:
         """What kind of features the picture encoder reads: its attribute `reads`, or else its name."""
         name = self.image.encoder.name
-        return cast(FeatureKind, getattr(IMAGE_ENCODERS[name], "reads", name))
+        return cast(FeatureKind, cast(type[ImageEncoder], IMAGE_ENCODERS[name]).reads or name)
 
     @property
     def is_trained(self) -> bool:
         """Whether both towers come from one model that was trained already, so that they can be compared."""
         image, text = self.image.encoder, self.text.encoder
-        towers: list[Any] = [IMAGE_ENCODERS[image.name], TEXT_ENCODERS[text.name]]
+        towers = (IMAGE_ENCODERS[image.name], TEXT_ENCODERS[text.name])
         same = image.options.get("weights") == text.options.get("weights")
-        return same and all(getattr(tower, "aligned", False) for tower in towers)
+        return same and all(cast(type[Encoder], tower).aligned for tower in towers)
 
     def view(self) -> View:
         """Return how photographs must be cut for the picture encoder, which reads pixels.

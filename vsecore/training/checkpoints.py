@@ -322,9 +322,7 @@ class RunFolder:
             beside = Path(made)
             tokenizer.save(beside)
             for name in ENCODERS:
-                save_architecture = getattr(getattr(model, name), "save_architecture", None)
-                if callable(save_architecture):
-                    save_architecture(beside / name)
+                getattr(model, name).save_architecture(beside / name)
             names = [path.relative_to(beside) for path in sorted(beside.rglob("*")) if path.is_file()]
             taken = [name for name in names if (folder / name).exists()]
             if taken and not (folder / RUN).is_file():

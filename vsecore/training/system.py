@@ -68,11 +68,8 @@ class System(nn.Module):
         context: dict[str, Any] = {"dim": recipe.dim, "vocabulary_size": len(tokenizer)}
         if data.train.targets is not None:
             context["target_dim"] = data.train.targets.shape[1]
-        for name in (
-            "pretrained_scale",
-            "pretrained_bias",
-        ):  # only towers that were trained together have them
-            context[name] = getattr(model.text_encoder, name, None)
+        context["pretrained_scale"] = model.text_encoder.pretrained_scale
+        context["pretrained_bias"] = model.text_encoder.pretrained_bias
         losses = {}
         for part in recipe.losses:
             if LOSSES.takes(part.name, "target_dim") and "target_dim" not in context:

@@ -2,7 +2,7 @@
 
 Every reasoner is called as `reasoner(elements, mask)` with elements (B, N, D) and a bool mask (B, N), True
 where an element is real (None: all are), and returns the elements with their mask. It may add an element,
-such as a summary in front.
+such as a summary in front. Anything else, and an option out of its range, is refused by a ValueError.
 """
 
 from vsecore.encoders.reasoning.region_graph import RegionGraph

@@ -7,9 +7,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from vsecore.masking import check_dim, check_elements, without_padding
+from vsecore.arguments import Count, checked
+from vsecore.masking import check_elements, count_real, without_padding
 from vsecore.normalisation import ElementNorm
-from vsecore.pooling.masking import count_real
 from vsecore.similarity import unit
 
 
@@ -26,30 +26,21 @@ class RegionGraph(nn.Module):
 
     Args:
         dim: width D of the elements.
-        layers: how many graph convolutions, at least 1; four in the source.
+        layers: how many graph convolutions; four in the source.
         released_normalisation: scale over the elements of a picture, as the released code does.
-
-    Raises:
-        ValueError: dim or layers is not a whole number of at least 1.
 
     Source: Li et al. 2019 (VSRN), section 3.2, and the released code.
     """
 
-    def __init__(self, dim: int, layers: int = 4, released_normalisation: bool = False) -> None:
+    @checked
+    def __init__(self, dim: Count, layers: Count = 4, released_normalisation: bool = False) -> None:
         super().__init__()
-        check_dim(dim)
-        if not isinstance(layers, int) or isinstance(layers, bool) or layers < 1:
-            raise ValueError(f"layers is {layers!r}: it must be a whole number of at least 1")
         self.dim = dim
         self.released_normalisation = released_normalisation
         self.layers = nn.ModuleList(GraphLayer(dim) for _ in range(layers))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Reason over (B, N, D); return as many elements, 0 in the padding, and the same mask.
-
-        Raises:
-            ValueError: another shape, a mask that does not fit, or a row without a real element.
-        """
+        """Reason over (B, N, D); return as many elements, 0 in the padding, and the same mask."""
         check_elements(x, mask, self.dim)
         x = self._scaled(without_padding(x, mask))  # (B, N, D)
         for layer in self.layers:

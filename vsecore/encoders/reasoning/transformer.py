@@ -8,7 +8,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from vsecore.masking import check_elements, is_number, without_padding
+from vsecore.arguments import Count, Share, Whole, checked
+from vsecore.masking import check_elements, without_padding
 
 
 class Block(nn.Module):
@@ -86,31 +87,27 @@ class TransformerReasoner(nn.Module):
             what the others say; the pool "first" takes only this one.
         drop: the share left out in training.
         norm_last: see `Block`.
-        printed_residual: see `Block`.
-
-    Raises:
-        ValueError: an option is out of its range, or printed_residual is combined with norm_last.
+        printed_residual: see `Block`; not with norm_last.
 
     Source: Yan 2019 (thesis), sections 2.1 and 2.2: one block over 49 cells, learned positions. With cls and
     norm_last, the region Transformer and the shared layers of Messina et al. 2020 (TERN).
     """
 
+    @checked
     def __init__(
         self,
-        dim: int,
-        layers: int = 1,
-        heads: int = 8,
-        hidden: int | None = None,
-        positions: int = 0,
+        dim: Count,
+        layers: Count = 1,
+        heads: Count = 8,
+        hidden: Count | None = None,
+        positions: Whole = 0,
         cls: bool = False,
-        drop: float = 0.1,
+        drop: Share = 0.1,
         norm_last: bool = False,
         printed_residual: bool = False,
     ) -> None:
         super().__init__()
-        hidden = check_sizes(dim, heads, hidden, drop)
-        check_count("layers", layers, 1)
-        check_count("positions", positions, 0)
+        check_heads(heads, dim)
         if norm_last and printed_residual:
             raise ValueError(
                 "printed_residual is True: it must be False with norm_last, since that sum is printed for "
@@ -120,7 +117,7 @@ class TransformerReasoner(nn.Module):
         self.positions = learned(positions, dim) if positions else None  # (P, D)
         self.cls = learned(1, dim) if cls else None  # (1, D)
         self.blocks = nn.ModuleList(
-            Block(dim, heads, hidden, drop, norm_last, printed_residual) for _ in range(layers)
+            Block(dim, heads, hidden or 2 * dim, drop, norm_last, printed_residual) for _ in range(layers)
         )
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -130,8 +127,7 @@ class TransformerReasoner(nn.Module):
             Elements (B, N, D) with their mask; (B, N + 1, D) with `cls`, whose element is the first.
 
         Raises:
-            ValueError: another shape, a row without a real element (checked only on a CPU), or more elements
-                than positions.
+            ValueError: as `check_elements`, or there are more elements than positions.
         """
         x, mask = self._prepared(x, mask)
         for block in self.blocks:
@@ -182,28 +178,7 @@ def learned(rows: int, width: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(rows, width) * 0.02)
 
 
-def check_sizes(dim: int, heads: int, hidden: int | None, drop: float) -> int:
-    """Check what all blocks share; return the width of the hidden layer.
-
-    Raises:
-        ValueError: a number is out of its range, or heads does not divide dim.
-    """
-    check_count("dim", dim, 1)
-    check_count("heads", heads, 1)
-    hidden = 2 * dim if hidden is None else hidden
-    check_count("hidden", hidden, 1)
+def check_heads(heads: int, dim: int) -> None:
+    """Refuse a number of heads that does not divide the width; raises ValueError."""
     if dim % heads:
         raise ValueError(f"heads is {heads}: it must divide dim, which is {dim}")
-    if not (is_number(drop) and 0 <= drop < 1):
-        raise ValueError(f"drop is {drop!r}: it must be at least 0 and below 1")
-    return hidden
-
-
-def check_count(name: str, number: int, least: int) -> None:
-    """Refuse what is not a whole number of at least `least`.
-
-    Raises:
-        ValueError: naming what came.
-    """
-    if not isinstance(number, int) or isinstance(number, bool) or number < least:
-        raise ValueError(f"{name} is {number!r}: it must be a whole number of at least {least}")

@@ -1,0 +1,140 @@
+"""Captions read by a pretrained BERT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from vsecore.arguments import Count, checked
+from vsecore.data.files import read_json
+from vsecore.data.language_models import model_folder
+from vsecore.data.word_pieces import BERTTokenizer
+from vsecore.encoders.base import TextEncoder
+from vsecore.encoders.hub import CONFIG, build_model, save_config
+from vsecore.encoders.pictures import projection
+from vsecore.encoders.words import check_tokens
+
+if TYPE_CHECKING:
+    from transformers import BertModel
+
+
+class BERTEncoder(TextEncoder):
+    """A pretrained transformer over word pieces, with its last layer projected.
+
+    Its special tokens at the start and end are elements like the others.
+
+    Args:
+        weights: a model of the hub, or a folder with `config.json` and `model.safetensors` (see
+            `data.language_models.model_folder`).
+        dim: width D of the joint space.
+        architecture: a folder written by `save_architecture`. It is read in place of `weights`, and the
+            parameters start at random: for a model whose weights come from a checkpoint.
+
+    Raises:
+        FileNotFoundError: the model is not a folder, and cannot be downloaded.
+        ValueError: weights is empty; or the model is not a BERT, is damaged, or is too large for this
+            machine.
+
+    Source: Devlin et al. 2019; as a caption encoder, Chen et al. 2021 (VSE-infinity).
+    """
+
+    backbone: BertModel
+
+    @checked
+    def __init__(self, weights: str, dim: Count, architecture: Path | None = None) -> None:
+        super().__init__()
+        _check_weights(weights)
+        from transformers import BertConfig, BertModel  # takes seconds, and only BERT needs it
+
+        folder = model_folder(weights) if architecture is None else architecture
+        read: Architecture = read_json(folder / CONFIG, Architecture)
+        if read.hidden_size % read.num_attention_heads:
+            raise ValueError(
+                f"{folder / CONFIG}: hidden_size is {read.hidden_size}: wanted a multiple of "
+                f"num_attention_heads ({read.num_attention_heads})"
+            )
+        config = BertConfig(**asdict(read))
+        # Its pooling is not used, and several processes would wait for the gradients of those weights.
+        self.backbone = build_model(BertModel, config, folder, architecture is None, add_pooling_layer=False)
+        self.config = config
+        self.project = projection(read.hidden_size, dim)
+
+    @classmethod
+    def tokenizer(cls, captions: Sequence[str], weights: str) -> BERTTokenizer:
+        """Load the tokenizer that a model was trained with.
+
+        Args:
+            captions: not used, since the word pieces are the model's own.
+            weights: as for the encoder.
+
+        Raises:
+            FileNotFoundError: the model is not a folder, and cannot be downloaded.
+            ValueError: weights is empty, or the model has no tokenizer of BERT's kind.
+        """
+        _check_weights(weights)
+        return BERTTokenizer(weights)
+
+    @classmethod
+    def load_tokenizer(cls, folder: Path) -> BERTTokenizer:
+        """Load the tokenizer that a run's folder keeps; raises as `BERTTokenizer.load`."""
+        return BERTTokenizer.load(folder)
+
+    def save_architecture(self, folder: Path) -> None:
+        """Write `config.json`, from which the encoder can be built again without its first weights."""
+        save_config(self.config, folder)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """Encode captions, given as numbers of word pieces (C, L)."""
+        check_tokens(tokens, mask)
+        positions = self.config.max_position_embeddings
+        if tokens.shape[1] > positions:
+            raise ValueError(
+                f"tokens are {tokens.shape[1]} long: this model reads at most {positions} pieces"
+            )
+        added = None
+        if mask is not None:
+            # What the attention adds to its logits. Given a mask (C, L), transformers would check whether
+            # it is all True, and so wait for a GPU.
+            dtype = self.backbone.dtype
+            added = (~mask).to(dtype).mul(torch.finfo(dtype).min)[:, None, None]  # (C, 1, 1, L)
+        states = self.backbone(input_ids=tokens, attention_mask=added).last_hidden_state  # (C, L, H)
+        return self.project(states), mask  # (C, L, D)
+
+
+def _check_weights(weights: str) -> None:
+    if not weights:
+        raise ValueError('weights is empty: name a model, such as "bert-base-uncased", or its folder')
+
+
+Size = Annotated[int, Field(ge=1, le=2**20)]
+Dropout = Annotated[float, Field(ge=0, lt=1)]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The fields of a `config.json` that define a BERT.
+
+    Nothing else in that file is read, since it may name code to fetch and run.
+    """
+
+    model_type: Literal["bert"]
+    vocab_size: Size
+    hidden_size: Size
+    num_hidden_layers: Annotated[int, Field(ge=1, le=1000)]
+    num_attention_heads: Size
+    intermediate_size: Size
+    max_position_embeddings: Size
+    type_vocab_size: Size = 2
+    hidden_act: Literal["gelu", "gelu_new", "relu", "silu"] = "gelu"
+    hidden_dropout_prob: Dropout = 0.1
+    attention_probs_dropout_prob: Dropout = 0.1
+    layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] = 1e-12
+    initializer_range: Annotated[float, Field(ge=0, lt=1)] = 0.02
+    pad_token_id: Annotated[int, Field(ge=0)] | None = 0
+    position_embedding_type: Literal["absolute"] = "absolute"

@@ -1,0 +1,74 @@
+"""Pretrained models of transformers, from a folder: nothing in it is run, and nothing is unpickled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import torch
+from safetensors import SafetensorError
+
+from vsecore.data.files import in_batch, write_atomically
+from vsecore.memory import check_room
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+Model = TypeVar("Model", bound="PreTrainedModel")
+CONFIG = "config.json"
+
+
+def build_model(
+    kind: type[Model], config: PretrainedConfig, folder: Path, pretrained: bool, **options: Any
+) -> Model:
+    """Build a model, in float32.
+
+    Args:
+        kind: one of transformers' own classes, which never look for code in a folder.
+        config: its configuration.
+        folder: where the configuration is from.
+        pretrained: whether to load the folder's weights; False: they are new, to come from a checkpoint.
+        options: what else the class takes.
+
+    Raises:
+        FileNotFoundError: the folder has no weights.
+        ValueError: they are damaged, or belong to another model; or the model is too large for this machine.
+    """
+    from transformers.utils import logging
+
+    with torch.device("meta"):
+        wanted = kind(config, **options)
+    check_room(f"{folder / CONFIG}: the model", sum(weight.numel() for weight in wanted.parameters()))
+    if not pretrained:
+        return kind(config, **options)
+    if not any(folder.glob("*.safetensors")):
+        raise FileNotFoundError(f"{folder} has no model.safetensors: get the model's weights in that format")
+    if in_batch():
+        logging.disable_progress_bar()  # the bar would end up in a stored notebook
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # it would list the weights that are not used
+    try:
+        loaded: Any = kind.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            output_loading_info=True,
+            **options,
+        )
+    except (SafetensorError, RuntimeError, OSError) as error:
+        raise ValueError(
+            f"the weights in {folder} are damaged, or belong to another model: get them again"
+        ) from error
+    finally:
+        logging.set_verbosity(verbosity)
+    model, info = loaded
+    if missing := sorted(info["missing_keys"]):
+        raise ValueError(f"the weights in {folder} lack {missing[0]}: get them again")
+    return cast(Model, model)
+
+
+def save_config(config: PretrainedConfig, folder: Path) -> None:
+    """Write `config.json`, from which a model can be built again without its first weights."""
+    with write_atomically(folder / CONFIG, "w") as file:
+        file.write(config.to_json_string())
