@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from small import recipe, small_data, small_split
-from vsecore import evaluation, pooling, scenes, sets, similarity
+from vsecore import evaluation, masking, pooling, scenes, sets, similarity
 from vsecore.data.batches import make_loader
 from vsecore.embedding import Embedding
 from vsecore.encoders import BiGRUEncoder, CaptionTransformer, CellEncoder, RegionEncoder
