@@ -15,7 +15,7 @@ from towers import make_photographs, make_towers
 from vsecore.cli import app
 from vsecore.data.photographs import load_photographs
 from vsecore.data.words import TokenizedCaptions
-from vsecore.encoders.pretrained_towers import read_sight
+from vsecore.encoders.pretrained_towers import read_vision_config
 from vsecore.losses import ScaledInfoNCE, SigmoidLoss, info_nce, sigmoid_loss
 from vsecore.losses.step import Step
 from vsecore.recipes import get
@@ -263,11 +263,11 @@ def test_a_folder_that_lacks_a_file_or_belongs_to_another_model_is_told(folders,
 def test_older_and_newer_processor_files_say_the_same(folders, tmp_path):
     told = {"size": 32, "crop_size": 32, "resample": 3, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
-    old = read_sight(tmp_path, "clip", 0.9, False)
+    old = read_vision_config(tmp_path, "clip", 0.9, False)
     (tmp_path / "preprocessor_config.json").unlink()
     new = told | {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
     (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": new}))
-    assert read_sight(tmp_path, "clip", 0.9, False) == old
+    assert read_vision_config(tmp_path, "clip", 0.9, False) == old
     assert (old.view.side, old.view.resize, old.mean) == (32, 32, (0.5, 0.5, 0.5))
 
 

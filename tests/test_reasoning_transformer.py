@@ -431,38 +431,6 @@ def test_nothing_asks_a_gpu_for_a_number_nor_leaves_it(learning, masked):
 # What is refused.
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"heads": 3}, "heads is 3: it must divide dim, which is 8"),
-        ({"layers": 0}, "layers is 0: it must be a whole number of at least 1"),
-        ({"positions": -1}, "positions is -1: it must be"),
-        ({"hidden": 0}, "hidden is 0: it must be"),
-        ({"drop": 1.0}, r"drop is 1\.0: it must be at least 0 and below 1"),
-        ({"drop": None}, "drop is None: it must be at least 0 and below 1"),
-        ({"norm_last": True, "printed_residual": True}, "printed_residual is True: it must be False"),
-    ],
-)
-def test_an_option_out_of_its_range_is_refused_by_name(options, message):
-    with pytest.raises(ValueError, match=message):
-        TransformerReasoner(DIM, **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"heads": 5}, "heads is 5: it must divide dim"),
-        ({"layers": -1}, "layers is -1: it must be a whole number of at least 0"),
-        ({"longest": 0}, "longest is 0: it must be"),
-        ({"drop": -0.1}, r"drop is -0\.1: it must be"),
-        ({"vectors": torch.zeros(30, 5)}, r"vectors must be \(30, 6\)"),
-    ],
-)
-def test_an_option_of_the_caption_encoder_is_refused_by_name(options, message):
-    with pytest.raises(ValueError, match=message):
-        CaptionTransformer(30, WORDS, DIM, **options)
-
-
 def test_more_elements_than_positions_are_refused():
     with pytest.raises(ValueError, match="x has 5 elements: there must be at most 4"):
         reasoner(positions=4)(elements()[0])

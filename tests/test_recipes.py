@@ -583,7 +583,7 @@ def test_vectors_that_do_not_fit_say_which_setting_would():
         ("kmax", {"k": 0}, "at least 1"),
         ("mean", {"k": 5}, "takes no options"),
         ("mean", {"dim": 5}, "has no option 'dim'"),
-        ("adpool", {"token_share": 2}, "token_share must be"),
+        ("adpool", {"token_share": 2}, "option token_share"),
         ("adpool", {"token_share": "much"}, "option token_share of pool 'adpool' is 'much'"),
         ("gpo", {"hidden": 1.5}, "option hidden of pool 'gpo' is 1.5: wanted a whole number"),
     ],

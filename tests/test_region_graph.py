@@ -182,8 +182,6 @@ def test_the_registry_builds_it_for_the_joint_width():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: RegionGraph(0), "dim must be a whole number of at least 1, got 0"),
-        (lambda: RegionGraph(DIM, layers=0), "layers is 0: it must be a whole number of at least 1"),
         (lambda: RegionGraph(DIM)(torch.rand(2, 3, 5)), r"x must be floating point \(B, N, 4\)"),
         (lambda: RegionGraph(DIM)(torch.rand(2, 3, 4), torch.zeros(2, 3, dtype=torch.bool)), "row 0"),
     ],

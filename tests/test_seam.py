@@ -13,7 +13,7 @@ from torch.nn.functional import logsigmoid, normalize
 from small import assert_resumes_with_the_same_bits, recipe, small_data, small_split, train
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
-from vsecore.encoders import IMAGE_ENCODERS
+from vsecore.encoders import IMAGE_ENCODERS, ImageEncoder
 from vsecore.encoders.reasoning import REASONERS
 from vsecore.losses import LOSSES, Step, triplet
 from vsecore.pooling import POOLS
@@ -287,7 +287,7 @@ def test_targets_travel_with_their_captions(add, tmp_path):
 # A frozen backbone on pixels, end to end.
 
 
-class FrozenConvolution(nn.Module):
+class FrozenConvolution(ImageEncoder):
     """Pixels to cells through a network that stays as it is, and a projection that learns."""
 
     reads = "pixels"

@@ -120,7 +120,7 @@ def test_pvse_and_pcme_carry_their_numbers():
         assert (recipe.dim, recipe.training.batch_size, recipe.training.learning_rate) == (1024, 256, 2e-4)
         for tower in (recipe.image, recipe.text):
             pool = PIENetPool(8, **tower.pool.options)
-            assert pool.predict.slots == 2
+            assert len(pool.predict.attend[-1].weight) == 2
         assert recipe.similarity == Part("mil")
         names = [(loss.name, loss.weight) for loss in recipe.losses]
         assert names == [("triplet", 1), ("mmd", 0.01), ("gram_diversity", 0.1)]

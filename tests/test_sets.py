@@ -81,10 +81,10 @@ def by_loop(module, x, mask, whole):
         local = [module.norm_local(element) for element in picture[real]]
         keys, values = ([layer(one) for one in local] for layer in (module.key, module.value))
         state = list(module.start)
-        for _ in range(module.options.iterations):
+        for _ in range(module.iterations):
             queries = [module.query(module.norm_slots(one)) for one in state]
             received = [[] for _ in state]
-            for part in torch.arange(len(keys[0])).chunk(module.options.heads):
+            for part in torch.arange(len(keys[0])).chunk(module.heads):
                 shares = []
                 for key in keys:
                     powers = [math.exp(key[part] @ query[part] / math.sqrt(len(part))) for query in queries]

@@ -50,14 +50,8 @@ class SetPrediction(nn.Module):
 
 @dataclass(frozen=True, config=ConfigDict(strict=True))
 class SlotOptions:
-    """The options of `SlotSetPrediction`."""
+    """What else may differ about `SlotSetPrediction`."""
 
-    slots: Count = 4
-    """K, the number of vectors."""
-    iterations: Count = 4
-    """T, the number of rounds."""
-    hidden: Count | None = 1024
-    """D_h, the width of keys, queries and values, over all heads; None: D."""
     heads: Count = 1
     """How many attentions work side by side, each on hidden / heads. Equation 2 has one."""
     positions: Literal["none", "line", "grid"] = "none"
@@ -91,7 +85,10 @@ class SlotSetPrediction(SetPrediction):
 
     Args:
         dim: width D of the elements and of the set's vectors.
-        *args, **options: as `SlotOptions`.
+        slots: K, the number of vectors.
+        iterations: T, the number of rounds.
+        hidden: D_h, the width of keys, queries and values, over all heads; None: D.
+        **options: as `SlotOptions`.
 
     Attributes:
         attention: the shares of each round, averaged over heads: A of equation 2, which is 0 at padding and
@@ -107,19 +104,31 @@ class SlotSetPrediction(SetPrediction):
     noise: Tensor
 
     @checked
-    def __init__(self, dim: Count, *args: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        dim: Count,
+        slots: Count = 4,
+        iterations: Count = 4,
+        hidden: Count | None = 1024,
+        **options: Any,
+    ) -> None:
         super().__init__()
-        self.dim, self.options = dim, (of := SlotOptions(*args, **options))
-        hidden = dim if of.hidden is None else of.hidden
+        of, hidden = SlotOptions(**options), hidden or dim
         if hidden % of.heads:
             raise ValueError(f"heads is {of.heads}: it must divide hidden, which is {hidden}")
+        self.dim, self.slots, self.iterations, self.heads = dim, slots, iterations, of.heads
+        self.positions, self.softmax_over, self.learned_slots = (
+            of.positions,
+            of.softmax_over,
+            of.learned_slots,
+        )
         if of.learned_slots:
-            self.start = nn.Parameter(torch.randn(of.slots, dim))  # E^0
+            self.start = nn.Parameter(torch.randn(slots, dim))  # E^0
         else:
             self.mean, self.log_deviation = (
                 nn.Parameter(nn.init.xavier_uniform_(torch.empty(1, dim))) for _ in range(2)
             )
-            self.register_buffer("noise", torch.randn(of.slots, dim))
+            self.register_buffer("noise", torch.randn(slots, dim))
         self.norm_local, self.norm_slots, self.norm_update = (nn.LayerNorm(dim) for _ in range(3))
         self.query, self.key, self.value = (nn.Linear(dim, hidden, bias=False) for _ in range(3))
         self.out = nn.Linear(hidden, dim, bias=False)  # W_o
@@ -142,7 +151,7 @@ class SlotSetPrediction(SetPrediction):
         values = self._by_head(self.value(x))  # (B, H, N, D_h / H)
         slots = self._first_slots(local)  # (B, K, D)
         rounds = []
-        for _ in range(self.options.iterations):
+        for _ in range(self.iterations):
             queries = self._by_head(self.query(self.norm_slots(slots)))  # (B, H, K, D_h / H)
             shares, weights = self._attend(queries, keys, mask)  # (B, H, K, N) each
             received = self.out((weights.to(values.dtype) @ values).transpose(1, 2).flatten(2))  # (B, K, D)
@@ -162,7 +171,7 @@ class SlotSetPrediction(SetPrediction):
 
     def _attend(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the shares A of each element and the weights Â with which a slot takes it, (B, H, K, N)."""
-        compete = self.options.softmax_over == "slots"
+        compete = self.softmax_over == "slots"
         logits = queries @ keys.mT / math.sqrt(queries.shape[-1])  # (B, H, K, N)   M of eq. 2
         # Logarithms, since a slot that gets almost nothing anywhere would be divided by 0.
         shares = logits.log_softmax(2) if compete else logits  # eq. 2
@@ -181,8 +190,8 @@ class SlotSetPrediction(SetPrediction):
 
     def _first_slots(self, local: Tensor) -> Tensor:
         """E^0 for each picture, (B, K, D)."""
-        shape = (len(local), self.options.slots, self.dim)
-        if self.options.learned_slots:
+        shape = (len(local), self.slots, self.dim)
+        if self.learned_slots:
             return self.start.expand(shape)
         noise = self.noise.expand(shape)
         if self.training:
@@ -191,13 +200,13 @@ class SlotSetPrediction(SetPrediction):
 
     def _places(self, x: Tensor) -> Tensor | float:
         """What is added to the elements before they become keys, (N, D)."""
-        if self.options.positions == "none":
+        if self.positions == "none":
             return 0.0
-        make = sine_line if self.options.positions == "line" else sine_grid
+        make = sine_line if self.positions == "line" else sine_grid
         return make(x.shape[1], self.dim, x.device).to(x.dtype)
 
     def _by_head(self, x: Tensor) -> Tensor:
-        return x.unflatten(2, (self.options.heads, -1)).transpose(1, 2)  # (B, N, D_h) -> (B, H, N, D_h / H)
+        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)  # (B, N, D_h) -> (B, H, N, D_h / H)
 
 
 class PIENet(SetPrediction):

@@ -69,6 +69,9 @@ class SlotPool(SetPool):
 
     Args:
         dim: width D of the elements.
+        slots: of `SlotSetPrediction`.
+        iterations: of `SlotSetPrediction`.
+        hidden: of `SlotSetPrediction`.
         global_pool: the pool that makes the global feature. The paper takes the mean of cells, the maximum of
             regions or of BERT's states, and the last states of a BiGRU over word vectors ("seq2seq").
         **options: as `SlotOptions`.
@@ -79,11 +82,19 @@ class SlotPool(SetPool):
     Options = SlotOptions
 
     @checked
-    def __init__(self, dim: Count, global_pool: Inner = "mean", **options: Any) -> None:
-        predict = SlotSetPrediction(dim, **options)
+    def __init__(
+        self,
+        dim: Count,
+        slots: Count = 4,
+        iterations: Count = 4,
+        hidden: Count | None = 1024,
+        global_pool: Inner = "mean",
+        **options: Any,
+    ) -> None:
+        predict = SlotSetPrediction(dim, slots, iterations, hidden, **options)
         pool = INNER_POOLS[global_pool](dim)
         # Weights that no loss reaches would make several processes wait for their gradients.
-        super().__init__(predict, pool if predict.options.add_global else None)
+        super().__init__(predict, None if predict.norm_global is None else pool)
 
 
 class PIENetPool(SetPool):
