@@ -100,9 +100,7 @@ def test_published_weights_that_are_a_program_do_not_run(
     path = tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2]
     path.parent.mkdir(parents=True)
     torch.save({"weight": Program()}, path)
-    with pytest.raises(
-        ValueError, match=r"squeezenet1_1.*\.pth cannot be read as weights \(it is damaged, or holds more"
-    ):
+    with pytest.raises(ValueError, match=r"squeezenet1_1.*\.pth cannot be read as weights"):
         load_backbone("torchvision/squeezenet1_1")
     assert "this ran" not in capsys.readouterr().out
     torch.save(torchvision.models.get_model("squeezenet1_1", weights=None).state_dict(), path)
@@ -134,52 +132,21 @@ def test_published_weights_come_from_the_hub(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("resnet5O", "unknown backbone 'resnet5O': did you mean resnet50"),
-        ("qqqqqq", "unknown backbone 'qqqqqq'"),
-        ("torchvision/resnet19", "torchvision has no 'resnet19'"),
-        ("resnet50.nobody", "unknown backbone 'resnet50.nobody'"),
-        ("x" * 10**5, r"unknown backbone 'x+\.\.\.x+'"),
-        ("", "unknown backbone ''"),
-        ("../\0\n", "unknown backbone"),
-        ("local-dir:/tmp", "unknown backbone"),
-        ("mobilenetv2_100_same", "nobody publishes weights for mobilenetv2_100_same"),
-    ],
+    "name",
+    ["resnet5O", "torchvision/resnet19", "resnet50.nobody", "x" * 10**5, "", "../\0\n", "local-dir:/tmp"],
+    ids=range(7),
 )
-def test_an_unknown_backbone_is_named(name: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_an_unknown_backbone_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match="unknown backbone") as told:
         load_backbone(name)
+    assert len(str(told.value)) < 300
+    with pytest.raises(ValueError, match="nobody publishes weights for mobilenetv2_100_same"):
+        load_backbone("mobilenetv2_100_same")
 
 
 def test_weights_that_cannot_be_downloaded_say_what_to_get() -> None:
     with pytest.raises(FileNotFoundError, match=r"weights of test_resnet are not here.*timm/test_resnet"):
         load_backbone("test_resnet")
-
-
-def test_weights_that_do_not_fit_are_named_with_their_tensor(tmp_path: Path) -> None:
-    good = timm.create_model("test_resnet").state_dict()
-    path = tmp_path / "w.safetensors"
-    first = next(name for name in good if name.endswith("conv1.weight"))
-    for weights, message in (
-        (
-            {**good, first: torch.zeros(2, 3, 4, 5)},
-            rf"tensor '{first}' has shape \(2, 3, 4, 5\), test_resnet wants",
-        ),
-        ({name: t for name, t in good.items() if name != first}, f"lacks tensor '{first}'"),
-        ({**good, "head.other": torch.zeros(1)}, "unknown tensor 'head.other'"),
-    ):
-        save_file(weights, path)
-        with pytest.raises(ValueError, match=f"w.safetensors.*{message}"):
-            load_backbone("test_resnet", path)
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"w.safetensors cannot be read as weights"):
-        load_backbone("test_resnet", path)
-    (tmp_path / "w.pth").write_text("no weights")
-    with pytest.raises(ValueError, match=r"w.pth cannot be read as weights"):
-        load_backbone("test_resnet", tmp_path / "w.pth")
-    with pytest.raises(FileNotFoundError, match=r"nowhere.pth"):
-        load_backbone("test_resnet", tmp_path / "nowhere.pth")
 
 
 Weights = dict[str, Tensor]
@@ -215,36 +182,44 @@ def test_weights_may_be_wrapped_as_training_programs_do(
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        (lambda w: 3, "is 3: wanted numbers"),
-        (lambda w: {"deep": w}, "wanted numbers"),
-        (lambda w: w * torch.nan, "holds NaN or infinity"),
-        (lambda w: w / 0, "holds NaN or infinity"),
-        (lambda w: w.int(), "holds torch.int32: wanted torch.float32 or"),
-        (lambda w: w > 0, "holds torch.bool"),
-        (lambda w: w.to(torch.complex64), "holds torch.complex64"),
-        (lambda w: w.to(torch.float8_e4m3fn), "holds torch.float8_e4m3fn"),
-        (lambda w: w.to_sparse(), "is sparse, quantised or without numbers"),
-        (lambda w: w.to("meta"), "is sparse, quantised or without numbers"),
-        (lambda w: w[:1, :1, :1, :1].expand(10**6, 10**6, 1, 1), r"has shape \(1000000, 1000000, 1, 1\)"),
+        lambda w: 3,
+        lambda w: {"deep": w},
+        lambda w: w * torch.nan,
+        lambda w: w / 0,
+        lambda w: w.int(),
+        lambda w: w.to(torch.complex64),
+        lambda w: w.to(torch.float8_e4m3fn),
+        lambda w: w.to_sparse(),
+        lambda w: w.to("meta"),
+        lambda w: w[:1, :1, :1, :1].expand(10**6, 10**6, 1, 1),
+        lambda w: torch.zeros(2, 3, 4, 5),
+        lambda w: None,
     ],
+    ids=range(12),
 )
 def test_a_tensor_that_is_no_plain_weight_is_named(
-    tmp_path: Path, good: Weights, change: Callable[[Tensor], object], message: str
+    tmp_path: Path, good: Weights, change: Callable[[Tensor], object]
 ) -> None:
     torch.save({**good, ANY: change(good[ANY])}, tmp_path / "w.pth")
-    with pytest.raises(ValueError, match=rf"w.pth: tensor '{ANY}' .*{message}"):
+    with pytest.raises(ValueError, match=rf"w.pth .*{ANY}"):
         load_backbone("test_resnet", tmp_path / "w.pth")
 
 
-@pytest.mark.parametrize("content", [[1, 2], 3.5, None, torch.zeros(3), "weights"])
-def test_a_file_of_something_else_holds_no_weights(tmp_path: Path, content: object) -> None:
-    torch.save(content, tmp_path / "w.pth")
-    with pytest.raises(
-        ValueError, match=rf"w.pth holds an object of type {type(content).__name__} instead of weights"
+def test_weights_of_another_network_are_named_with_their_tensor(tmp_path: Path, good: Weights) -> None:
+    path = tmp_path / "w.safetensors"
+    for weights, named in (
+        ({name: tensor for name, tensor in good.items() if name != ANY}, ANY),
+        ({**good, "head.other": torch.zeros(1)}, "head.other"),
     ):
-        load_backbone("test_resnet", tmp_path / "w.pth")
+        save_file(weights, path)
+        with pytest.raises(ValueError, match=rf"w.safetensors .*{named}"):
+            load_backbone("test_resnet", path)
+    for content in ([1, 2], 3.5, None, torch.zeros(3), "weights"):
+        torch.save(content, tmp_path / "w.pth")
+        with pytest.raises(ValueError, match=r"w.pth cannot be read as weights"):
+            load_backbone("test_resnet", tmp_path / "w.pth")
 
 
 class Marker:
@@ -267,7 +242,7 @@ def test_a_program_among_the_weights_does_not_run(tmp_path: Path, good: Weights,
     else:
         weights = marker if how == "as a whole" else {**good, ANY: marker}
         torch.save(weights, path, _use_new_zipfile_serialization=how != "in the old format")
-    with pytest.raises(ValueError, match=r"w.pth cannot be read as .*holds more than weights"):
+    with pytest.raises(ValueError, match=r"w.pth cannot be read as weights"):
         load_backbone("test_resnet", path)
     assert not marker.path.exists()
     with suppress(RuntimeError, AttributeError):  # what it gives is no network's
@@ -325,17 +300,13 @@ def test_a_damaged_file_of_weights_is_one_sentence(
     assert "\n" not in str(told.value) and "weights_only" not in str(told.value)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
-def test_a_pipe_of_weights_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "w.pth")
-    for path in (tmp_path / "w.pth", tmp_path):
-        with pytest.raises(FileNotFoundError, match="no weights file"):
-            load_backbone("test_resnet", path)
-
-
-def test_published_weights_that_are_damaged_are_named(
+def test_what_is_no_file_of_weights_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    os.mkfifo(tmp_path / "w.pth")
+    for path in (tmp_path / "w.pth", tmp_path, tmp_path / "nowhere.pth"):
+        with pytest.raises(FileNotFoundError, match="no weights file"):
+            load_backbone("test_resnet", path)
     (tmp_path / "model.safetensors").write_bytes(b"not whole")
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path))
     with pytest.raises(ValueError, match=r"model.safetensors cannot be read as weights"):

@@ -4,11 +4,12 @@ The networks come from timm and torchvision. This module adds one interface (`Ba
 from a local file with errors that say what is wrong.
 """
 
+import contextlib
 import difflib
 import hashlib
 import warnings
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -234,36 +235,20 @@ def _timm_backbone(
     except RuntimeError:  # timm has published no weights of this name ("resnet50.NAME")
         published = None
     if not timm.is_model(architecture) or (published is None and "." in architecture):
-        near = difflib.get_close_matches(name, [*timm.list_models(), MOBILENET], n=3)
-        hint = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists those of timm"
-        raise ValueError(
-            f'unknown backbone {short(name)}: {hint} (for torchvision\'s, write "torchvision/resnet50")'
-        )
-    if untrained or weights is not None:
+        raise _unknown(name, [*timm.list_models(), MOBILENET])
+    if not untrained and weights is None:
+        if name == MOBILENET or published is None or not published.hf_hub_id:
+            raise ValueError(f"nobody publishes weights for {name}: name a local file (--weights)")
+        weights = _fetch_from_hub(name, published.hf_hub_id, published.hf_hub_filename or "model.safetensors")
+        overlay = {"file": str(weights)}
+        network = timm.create_model(architecture, pretrained=True, pretrained_cfg_overlay=overlay, **options)
+    else:
         network = timm.create_model(architecture, pretrained=False, **options)
         if weights is not None:
             _load_weights(network, weights, name)
-    else:
-        if name == MOBILENET or published is None or not published.hf_hub_id:
-            raise ValueError(f"nobody publishes weights for {name}: name a local file as weights")
-        # First the file, then the network, so that an unreachable hub is noticed at once. Only a
-        # model's safetensors are downloaded, since a pickle can run code.
-        hub, file_name = str(published.hf_hub_id), published.hf_hub_filename or "model.safetensors"
-        file_name = file_name.replace("pytorch_model.bin", "model.safetensors")
-        folder = _download(
-            name, hub, lambda: huggingface_hub.snapshot_download(hub, allow_patterns=[file_name])
-        )
-        if not (Path(folder) / file_name).is_file():
-            raise FileNotFoundError(
-                f"{hub} has no {file_name} for {name}: get a file of its weights and name it (--weights)"
-            )
-        _read_weights(Path(folder) / file_name)  # says so if it is damaged
-        overlay = {"file": str(Path(folder) / file_name)}
-        network = timm.create_model(architecture, pretrained=True, pretrained_cfg_overlay=overlay, **options)
     config = timm.data.resolve_model_data_config(network)
-    size = _checked_picture_size(
-        name, config["input_size"][-1], picture_size, bool(config.get("fixed_input_size")) or _is_vit(network)
-    )
+    fixed = bool(config.get("fixed_input_size")) or hasattr(network, "patch_embed")  # as ViTs have it
+    size = _checked_picture_size(name, config["input_size"][-1], picture_size, fixed)
     mean, std = (config["mean"], config["std"]) if name != MOBILENET else ((0.5,) * 3, (0.5,) * 3)
     return Backbone(name, _TimmFeatures(network), _Normalise(mean, std), size)
 
@@ -276,19 +261,10 @@ def _torchvision_backbone(
     architecture = name.removeprefix("torchvision/")
     known = torchvision.models.list_models(module=torchvision.models)
     if architecture not in known:
-        near = difflib.get_close_matches(architecture, known, n=3)
-        nearest = f"; the nearest are {', '.join(near)}" if near else ""
-        raise ValueError(f"unknown backbone {short(name)}: torchvision has no {short(architecture)}{nearest}")
+        raise _unknown(name, [f"torchvision/{one}" for one in known])
     # The first ones, which papers had: later ones have the same architecture, but were trained otherwise.
     published = next(iter(torchvision.models.get_model_weights(architecture)))
-    if untrained:
-        network = torchvision.models.get_model(architecture, weights=None)
-    elif weights is None:
-        _fetch_published(name, published.url)
-        network = torchvision.models.get_model(architecture, weights=published)
-    else:
-        network = torchvision.models.get_model(architecture, weights=None)
-        _load_weights(network, weights, name)
+    network = _torchvision_network(name, published, weights, untrained, {})
     is_vit = isinstance(network, torchvision.models.VisionTransformer)
     size = _checked_picture_size(name, published.transforms().crop_size[0], picture_size, is_vit)
     normalise = _Normalise(published.transforms().mean, published.transforms().std)
@@ -312,21 +288,54 @@ def _torchvision_detector(
     architecture = name.removeprefix("torchvision/")
     known = torchvision.models.list_models(module=torchvision.models.detection, include="fasterrcnn_*")
     if architecture not in known:
-        raise ValueError(f"unknown backbone {short(name)}: torchvision's are {', '.join(known)}")
+        raise _unknown(name, [f"torchvision/{one}" for one in known])
     published = torchvision.models.get_model_weights(architecture).DEFAULT
-    if untrained:
-        network = torchvision.models.get_model(architecture, weights=None, weights_backbone=None)
-    elif weights is None:
-        _fetch_published(name, published.url)
-        network = torchvision.models.get_model(architecture, weights=published)
-    else:
-        network = torchvision.models.get_model(architecture, weights=None, weights_backbone=None)
-        _load_weights(network, weights, name)
+    network = _torchvision_network(name, published, weights, untrained, {"weights_backbone": None})
+    if weights is not None:
         _use_published_epsilon(network, architecture, Path(weights).expanduser(), published.url)
     side, longest = network.transform.min_size[0], network.transform.max_size
     size = _checked_picture_size(name, side, picture_size, fixed=False)
     normalise = _Normalise(network.transform.image_mean, network.transform.image_std)
     return RegionBackbone(name, Detector(network), normalise, size, round(size * longest / side))
+
+
+def _torchvision_network(
+    name: str, published: Any, weights: str | Path | None, untrained: bool, options: dict[str, Any]
+) -> Any:
+    """Make one of torchvision's networks, with published weights, those of a local file, or random ones."""
+    import torchvision
+
+    architecture = name.removeprefix("torchvision/")
+    if not untrained and weights is None:
+        _fetch_published(name, published.url)
+        return torchvision.models.get_model(architecture, weights=published)
+    network = torchvision.models.get_model(architecture, weights=None, **options)
+    if weights is not None and not untrained:
+        _load_weights(network, weights, name)
+    return network
+
+
+def _unknown(name: str, known: Sequence[str]) -> ValueError:
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else 'write a name of timm, or "torchvision/resnet50"'
+    return ValueError(f"unknown backbone {short(name)}: {hint}")
+
+
+def _fetch_from_hub(name: str, hub: str, file_name: str) -> Path:
+    """Download a network's safetensors, since a pickle can run code, and return the file.
+
+    This comes before the network is made, so that an unreachable hub is noticed at once.
+    """
+    file_name = file_name.replace("pytorch_model.bin", "model.safetensors")
+    with _named_if_it_fails(name, hub):
+        folder = huggingface_hub.snapshot_download(hub, allow_patterns=[file_name])
+    path = Path(folder) / file_name
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{hub} has no {file_name} for {name}: get a file of its weights and name it (--weights)"
+        )
+    _read_weights(path)  # says so if it is damaged
+    return path
 
 
 def _use_published_epsilon(network: nn.Module, architecture: str, weights: Path, url: str) -> None:
@@ -348,13 +357,8 @@ def _fetch_published(name: str, url: str) -> None:
     """
     downloaded = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
     if not downloaded.is_file():
-        _download(
-            name,
-            url,
-            lambda: torch.hub.load_state_dict_from_url(
-                url, map_location="cpu", check_hash=True, weights_only=True
-            ),
-        )
+        with _named_if_it_fails(name, url):
+            torch.hub.load_state_dict_from_url(url, map_location="cpu", check_hash=True, weights_only=True)
     _read_weights(downloaded)
 
 
@@ -420,10 +424,6 @@ def _as_elements(seen: Tensor) -> Tensor:
     return seen.flatten(2).mT if seen.dim() == 4 else seen
 
 
-def _is_vit(network: nn.Module) -> bool:
-    return hasattr(network, "patch_embed")
-
-
 def _checked_picture_size(name: str, trained: int, wanted: int | None, fixed: bool) -> int:
     if wanted is None or wanted == trained:
         return trained
@@ -434,9 +434,10 @@ def _checked_picture_size(name: str, trained: int, wanted: int | None, fixed: bo
     return wanted
 
 
-def _download(name: str, source: str, fetch: Callable[[], Any]) -> Any:
+@contextlib.contextmanager
+def _named_if_it_fails(name: str, source: str) -> Iterator[None]:
     try:
-        return fetch()
+        yield
     except (OSError, RuntimeError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise FileNotFoundError(
             f"the weights of {name} are not here and cannot be downloaded: get the safetensors (or .pth) "
@@ -445,30 +446,40 @@ def _download(name: str, source: str, fetch: Callable[[], Any]) -> Any:
 
 
 def _load_weights(network: nn.Module, path: str | Path, name: str) -> None:
-    """Fill a network from a local file, which must hold all of its tensors and no others."""
+    """Fill a network from a local file, which must hold all of its tensors and no others.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: it is damaged, or holds other tensors; its code is never run.
+    """
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"no weights file {path}: name the safetensors (or .pth) file of {name}")
     given, wanted = _read_weights(path), network.state_dict()
-    for tensor, value in given.items():
-        if tensor in wanted:
-            problem = _misfit(value, wanted[tensor], name)
-            if problem:
-                raise ValueError(f"{path}: tensor {tensor!r} {problem}")
-    strange = [tensor for tensor in given if tensor not in wanted]
     # The number of batches that a normalisation has seen no longer matters, and is often left out.
-    lacking = [t for t in wanted if t not in given and not t.endswith("num_batches_tracked")]
-    for tensors, problem in ((lacking, "lacks"), (strange, "has the unknown")):
-        if tensors:
-            more = f" and {len(tensors) - 1} more" if len(tensors) > 1 else ""
-            raise ValueError(
-                f"{path} {problem} tensor {short(tensors[0])}{more}: these are not the weights of {name}"
-            )
+    needed = [tensor for tensor in wanted if not tensor.endswith("num_batches_tracked")]
+    for tensor in [*given, *needed]:
+        value, right = given.get(tensor), wanted.get(tensor)
+        problem = ""
+        if right is None:
+            problem = "is not one of its tensors"
+        elif value is None:
+            problem = "is missing"
+        elif not isinstance(value, Tensor) or value.layout != torch.strided or value.is_meta:
+            problem = f"is {short(value)}: wanted plain numbers"
+        elif value.shape != right.shape:
+            problem = f"has shape {tuple(value.shape)}, wanted {tuple(right.shape)}"
+        elif value.dtype not in (FLOATS if right.is_floating_point() else (right.dtype,)):
+            problem = f"holds {value.dtype}, wanted {right.dtype}"
+        elif not value.isfinite().all():
+            problem = "holds NaN or infinity"
+        if problem:
+            raise ValueError(f"{path} does not hold the weights of {name}: tensor {short(tensor)} {problem}")
     network.load_state_dict(given, strict=False)
 
 
-def _read_weights(path: Path) -> dict[Any, Any]:
-    """Read the tensors of a file by name, or whatever else it holds by name. Its code is never run.
+def _read_weights(path: Path) -> dict[str, Any]:
+    """Read the tensors of a file by name. Its code is never run.
 
     Raises:
         ValueError: the file cannot be read, or does not hold things by name.
@@ -479,58 +490,32 @@ def _read_weights(path: Path) -> dict[Any, Any]:
             if path.suffix == ".safetensors":
                 loaded: Any = safetensors.torch.load_file(path)
             else:
-                _refuse_damaged_archive(path)
+                if zipfile.is_zipfile(path):
+                    _refuse_damaged_archive(path)
                 loaded = torch.load(path, map_location="cpu", weights_only=True)
+        for wrapper in ("state_dict", "model"):  # under which training programs save them
+            if isinstance(loaded.get(wrapper), dict):
+                loaded = loaded[wrapper]
     except OSError:
         raise
     # The exception depends on the format and on the damage. PyTorch's own message about pickles is left out,
     # because it explains how to run the code in them.
     except Exception as error:
-        telling = isinstance(error, RuntimeError | zipfile.BadZipFile | safetensors.SafetensorError)
         reason = str(error).split(". ")[0]
-        if not telling or "weights_only" in reason:
-            reason = "it is damaged, or holds more than weights"
+        if "weights_only" in reason or not isinstance(
+            error, RuntimeError | zipfile.BadZipFile | safetensors.SafetensorError
+        ):
+            reason = "it is damaged, or holds more than a network's weights by name"
         raise ValueError(f"{path} cannot be read as weights ({reason}): get the file again") from None
-    for wrapper in ("state_dict", "model"):  # under which training programs save them
-        if isinstance(loaded, dict) and isinstance(loaded.get(wrapper), dict):
-            loaded = loaded[wrapper]
-    if not isinstance(loaded, dict):
-        raise ValueError(
-            f"{path} holds an object of type {type(loaded).__name__} instead of weights: wanted a "
-            "network's state_dict()"
-        )
-    if all(str(tensor).startswith("module.") for tensor in loaded):  # saved from several GPUs
-        loaded = {str(tensor).removeprefix("module."): value for tensor, value in loaded.items()}
-    return loaded
+    several_gpus = all(str(tensor).startswith("module.") for tensor in loaded)
+    return {str(t).removeprefix("module.") if several_gpus else str(t): v for t, v in loaded.items()}
 
 
 def _refuse_damaged_archive(path: Path) -> None:
     """Refuse an archive that is compressed (it may fill the memory) or damaged: PyTorch checks neither."""
-    with path.open("rb") as file:
-        if file.read(4) != b"PK\3\4":  # a pickle, as old versions wrote them
-            return
     with zipfile.ZipFile(path) as archive:
         if sum(part.file_size for part in archive.infolist()) > path.stat().st_size:
             raise zipfile.BadZipFile("it is compressed, which PyTorch's own files never are")
         damaged = archive.testzip()
     if damaged is not None:
         raise zipfile.BadZipFile(f"{damaged} in it does not match its checksum")
-
-
-def _misfit(value: Any, wanted: Tensor, name: str) -> str | None:
-    """Say why a value cannot be the tensor that a network wants, worded to follow its name; None: it can."""
-    if not isinstance(value, Tensor):
-        return f"is {short(value)}: wanted numbers"
-    if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_nested:
-        return f"is sparse, quantised or without numbers: save {name} with plain tensors"
-    if value.shape != wanted.shape:
-        return (
-            f"has shape {tuple(value.shape)}, {name} wants {tuple(wanted.shape)}: these are the weights of "
-            "another network"
-        )
-    kinds = FLOATS if wanted.is_floating_point() else (wanted.dtype,)
-    if value.dtype not in kinds:
-        return f"holds {value.dtype}: wanted {' or '.join(map(str, kinds))}"
-    if not value.isfinite().all():
-        return "holds NaN or infinity: get the file again"
-    return None

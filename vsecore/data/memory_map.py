@@ -4,7 +4,6 @@ import functools
 import io
 import math
 import os
-import tokenize
 import warnings
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -14,18 +13,6 @@ import numpy as np
 from vsecore.typed import short
 
 _LONGEST_HEADER = 1 << 16
-# numpy parses a header as Python code, which can fail in as many ways as code can.
-_PARSING = (
-    ValueError,
-    SyntaxError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    MemoryError,
-    RecursionError,
-    tokenize.TokenError,
-)
 
 
 class MappedPictures:
@@ -118,19 +105,24 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
         beginning = io.BytesIO(file.read(_LONGEST_HEADER))
         size = file.seek(0, io.SEEK_END)
     try:
-        shape, column_first, dtype = _read_header(beginning)
-    except _PARSING as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about headers that look odd, or were written by Python 2
+            read = getattr(
+                np.lib.format, "read_array_header_{}_{}".format(*np.lib.format.read_magic(beginning))
+            )
+            shape, column_first, dtype = read(beginning)
+            shape = tuple(map(int, shape))
+    except (
+        Exception
+    ) as error:  # numpy parses a header as Python code, which fails in as many ways as code can
         problem = str(error).partition("\n")[0][:100]
         raise ValueError(
             f"{path} is not a .npy file, or is cut off ({problem}): get the file again"
         ) from None
     is_pixels = len(shape) == 4 and shape[1] == 3
     is_float = dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative
-    if (
-        not (len(shape) == 3 or is_pixels)
-        or min(shape) < 1
-        or not (is_float or (is_pixels and dtype == np.uint8))
-    ):
+    fits = (len(shape) == 3 and is_float) or (is_pixels and (is_float or dtype == np.uint8))
+    if not fits or min(shape) < 1:
         raise ValueError(
             f"{path} holds {dtype} {short(shape)}: wanted floats (pictures, elements, width), "
             "or pixels (pictures, 3, height, width) as uint8 or floats, in this machine's byte order"
@@ -143,15 +135,3 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
         )
     order: Literal["F", "C"] = "F" if column_first else "C"
     return np.memmap(path, dtype, mode="r", offset=beginning.tell(), shape=shape, order=order)
-
-
-def _read_header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Read shape, whether the first axis runs fastest, and type; the file is then at its first number."""
-    read = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about headers that look odd, or were written by Python 2
-        shape, column_first, dtype = read[np.lib.format.read_magic(file)](file)
-    return tuple(map(int, shape)), column_first, dtype
