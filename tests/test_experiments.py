@@ -159,7 +159,7 @@ def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
                 if name == "latent_bounds":  # asks what the averaged snapshots change
                     snapshots = 0 if "without averages" in arm else 5
                     assert system.recipe.training == replace(first.training, snapshots=snapshots)
-                elif arm in ("the paper's rate for sets", "both as in the paper"):  # asks what it changes
+                elif arm in ("the paper's rate for sets", "all as in the paper"):  # asks what it changes
                     printed = RECIPES[experiment.recipe.format(features=features)].training.set_factor
                     assert printed < first.training.set_factor
                     assert system.recipe.training == replace(first.training, set_factor=printed)

@@ -871,24 +871,21 @@ lesson.finding("idle slots should not ask", busy_sum > same["MaxSim, the caption
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 world = experiments.get_experiment("set_similarities").world
-studied = experiments.studied("set_similarities", "scenes")
+studied = experiments.side_by_side(
+    {
+        "DivE, a fifth left out": ("set_parts", "a fifth left out"),
+        "VSE++": ("set_similarities", "VSE++"),
+    },
+    "scenes",
+)
 oracle = next(
     one.metrics["rsum"]
     for one in records.find(experiments.RESULTS, name=ORACLE, data=world)
     if one.data["feature_kind"] == "region"
 )
-(versus,) = (
-    one
-    for one in experiments.outcomes("dive", "scenes", "set_similarities")
-    if one.claim.against == "VSE++"
-)
-shut = [one.gate for one in versus.shut]
 lesson.finding(
-    "DivE is recorded below VSE++, and its trainings are not finished",
-    studied["DivE"].rsum < studied["VSE++"].rsum - 10 and "length of DivE" in shut,
-)
-lesson.finding(
-    "it is not clearly above the linear baseline by every measure", "baseline of DivE" in shut
+    "DivE with a fifth of its input left out is recorded below VSE++",
+    studied["DivE, a fifth left out"].rsum < studied["VSE++"].rsum - 10,
 )
 lesson.finding(
     "the long trainings have 15 epochs",
@@ -901,9 +898,9 @@ plots.show(
 # %% [markdown]
 # **What we did.** Each system has a learning rate of its own, chosen on the development split, and trains for 15 epochs on the same regions.
 #
-# **What came out.** There is no answer yet. DivE stands well below VSE++, but it is *not finished*: in the last third of its epochs it was still
-# getting better, and by mAP@R from picture to text it is not clearly above a linear baseline (ridge regression). A comparison with a system
-# that has not learned its task says nothing about the idea. DivE may need more epochs, another learning rate or larger batches here.
+# **What came out.** There is no answer yet. DivE stands well below VSE++, but this is not a fair comparison. As in its paper, it trains with a
+# fifth of the words and regions left out, which suits many epochs on photographs. Here there are fifteen epochs, and every word of a caption
+# counts. So the fair arms of DivE see all of their input, as VSE++ does, and their trainings are still to come.
 #
 # **How sure we are.** A verdict needs finished trainings from five seeds on each side. The dotted line is an oracle, which knows what is true and
 # breaks ties at random. A system gets above it only by guessing which of several true captions was written for a picture. The other two
