@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -74,17 +75,6 @@ def test_ranks_agree_with_the_double_loop(seed, ties):
 
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=25, deadline=None)
-def test_without_ties_a_rank_is_the_place_in_the_sorted_row(seed):
-    scores, owner = batch(seed, ties=False)
-    i2t, t2i = found(scores, owner)
-    for picture, row in enumerate(scores):
-        assert i2t[picture] == np.flatnonzero(owner[np.argsort(-row)] == picture)[0]
-    for caption, column in enumerate(scores.T):
-        assert t2i[caption] == np.flatnonzero(np.argsort(-column) == owner[caption])[0]
-
-
-@given(seed=st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
 def test_the_order_of_pictures_and_captions_changes_no_rank(seed):
     scores, owner = batch(seed)
     dice = np.random.default_rng(seed)
@@ -104,16 +94,6 @@ def test_only_the_order_of_scores_counts(seed, scale, shift):
         assert found(bent, owner) == found(scores, owner)
 
 
-@given(seed=st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
-def test_a_better_own_score_never_makes_a_rank_worse(seed):
-    scores, owner = batch(seed)
-    raised = scores.copy()
-    raised[owner, np.arange(len(owner))] += 1
-    for after, before in zip(ranks(raised, owner), ranks(scores, owner), strict=True):
-        assert (after <= before).all()
-
-
 @given(seed=st.integers(0, 10_000), ties=st.booleans())
 @settings(max_examples=50, deadline=None)
 def test_cross_retrieval_ranks_agree_with_the_double_loop(seed, ties):
@@ -126,15 +106,6 @@ def test_cross_retrieval_ranks_agree_with_the_double_loop(seed, ties):
         )
         among_pictures = sum(scores[p, caption] >= own for p in range(pictures) if p != owner[caption])
         assert rank == pytest.approx(max(among_captions * pictures / captions, among_pictures))
-
-
-def test_a_pair_that_is_first_in_one_direction_alone_has_the_rank_of_the_other():
-    scores = np.zeros((3, 15))
-    owner = np.arange(15) // 5
-    scores[owner, np.arange(15)] = 1.0
-    assert cross_retrieval_ranks(scores, owner).tolist() == [0.0] * 15
-    scores[1:, 0] = 2.0  # two pictures before its own; for its own picture, caption 0 is as good as before
-    assert cross_retrieval_ranks(scores, owner)[0] == 2
 
 
 def test_a_collapsed_model_scores_nothing():
@@ -173,17 +144,6 @@ def test_scores_that_float16_cannot_tell_apart_are_ties():
 def test_infinite_scores_are_scores():
     scores = np.array([[np.inf, -np.inf], [np.inf, 0.0]])
     assert found(scores, np.arange(2)) == ([0, 1], [1, 0])
-
-
-def test_random_scores_find_by_chance():
-    pictures = 40
-    results = [evaluate(*five_each(pictures, seed)) for seed in range(200)]
-    mean = {key: np.mean([result[key] for result in results]) for key in KEYS}
-    for k in (1, 5, 10):
-        assert mean[f"t2i_r{k}"] == pytest.approx(100 * k / pictures, rel=0.15)
-        none = math.comb(5 * pictures - k, 5) / math.comb(5 * pictures, 5)  # of its five among the first k
-        assert mean[f"i2t_r{k}"] == pytest.approx(100 * (1 - none), rel=0.15)
-    assert mean["t2i_meanr"] == pytest.approx((pictures + 1) / 2, rel=0.02)
 
 
 KINDS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int32]
@@ -276,16 +236,6 @@ def test_a_fold_takes_the_rows_it_names_with_gaps_or_without():
         assert np.arange(5)[evaluation._side_by_side(torch.tensor(chosen))].tolist() == list(chosen)
 
 
-def test_one_fold_is_no_fold():
-    scores, owner = five_each(12)
-    assert evaluate(scores, owner, folds=1) == evaluate(scores, owner)
-
-
-def test_fewer_pictures_are_easier():
-    scores, owner = five_each(60)
-    assert evaluate(scores, owner, folds=6)["rsum"] > evaluate(scores, owner)["rsum"]
-
-
 @pytest.mark.parametrize("folds", [0, -1, 7, 2.0, True])
 def test_folds_must_divide_the_pictures(folds):
     with pytest.raises(ValueError, match=r"folds must be .* 12 pictures"):
@@ -296,19 +246,18 @@ def test_folds_must_divide_the_pictures(folds):
 @pytest.mark.parametrize(
     ("scores", "owner", "message"),
     [
-        ([[1.0]], [0], "scores must be a tensor or an array, got list"),
-        (np.zeros(3), np.arange(3), r"scores must be a matrix.*\(3,\)"),
-        (np.zeros((0, 3)), np.arange(3), r"not empty, got .*\(0, 3\)"),
-        (np.eye(3, dtype=bool), np.arange(3), "scores must be .* real numbers.*bool"),
-        (torch.eye(3, dtype=torch.complex64), np.arange(3), "scores must be .* real numbers.*complex"),
-        (np.eye(3), np.arange(4), r"owner must be whole numbers \(3,\).*\(4,\)"),
-        (np.eye(3), np.arange(3.0), "owner must be whole numbers.*float64"),
-        (np.eye(3), np.array([0, 1, 3]), "owner must name rows of scores, 0 to 2, got 0 to 3"),
-        (np.eye(3), np.array([0, 1, -1]), "owner must name rows .* got -1 to 1"),
-        (np.eye(3), np.array([0, 2, 2]), "every picture a caption, picture 1 has none"),
-        (np.array([[0, 0], [0, np.nan]]), np.arange(2), "scores must not be NaN, row 1 has one"),
-        (np.array([[0, np.nan], [0, 0]]), np.arange(2), "scores must not be NaN, row 0 has one"),
-        (torch.full((2, 2), torch.nan), np.arange(2), "scores must not be NaN, row 0 has one"),
+        ([[1.0]], [0], "scores .*list"),
+        (np.zeros(3), np.arange(3), r"scores .*\(3,\)"),
+        (np.zeros((0, 3)), np.arange(3), r"scores .*\(0, 3\)"),
+        (np.eye(3, dtype=bool), np.arange(3), "scores .*bool"),
+        (torch.eye(3, dtype=torch.complex64), np.arange(3), "scores .*complex"),
+        (np.eye(3), np.arange(4), r"owner .*\(3,\).*\(4,\)"),
+        (np.eye(3), np.arange(3.0), "owner .*float64"),
+        (np.eye(3), np.array([0, 1, 3]), "owner .*3"),
+        (np.eye(3), np.array([0, 1, -1]), "owner .*-1"),
+        (np.eye(3), np.array([0, 2, 2]), "owner .*picture 1"),
+        (np.array([[0, 0], [0, np.nan]]), np.arange(2), "scores .*NaN, row 1"),
+        (torch.full((2, 2), torch.nan), np.arange(2), "scores .*NaN, row 0"),
     ],
 )
 def test_refuses_what_has_no_ranks(metric, scores, owner, message):
@@ -398,25 +347,6 @@ def test_shared_relevance_heeds_neither_the_order_of_items_nor_the_scale_of_scor
         assert 0 <= expected <= 1 + 1e-12
 
 
-@given(seed=st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
-def test_minding_the_order_never_adds(seed):
-    scores, relevance = graded(seed)
-    assert map_at_r(scores, relevance > 0) <= r_precision(scores, relevance > 0) + 1e-12
-
-
-@given(seed=st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
-def test_with_one_relevant_item_they_are_recall_at_one(seed):
-    scores, owner = batch(seed)
-    queries = scores.T  # each caption looks for its one picture
-    relevance = owner[:, None] == np.arange(5)
-    recall = recalls(ranks(scores, owner)[1])["r1"] / 100
-    assert r_precision(queries, relevance) == pytest.approx(recall)
-    assert map_at_r(queries, relevance) == pytest.approx(recall)
-    assert ndcg(queries, relevance, k=1) == pytest.approx(recall)
-
-
 def test_a_worked_example():
     scores = np.array([[0.9, 0.8, 0.7, 0.6]])
     relevant = np.array([[True, False, True, True]])
@@ -440,47 +370,34 @@ def test_a_query_with_nothing_relevant_gains_nothing():
     assert ndcg(np.vstack([scores, scores[:1]]), nothing) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("metric", [r_precision, map_at_r])
-def test_precision_needs_something_relevant(metric):
-    relevance = np.array([[True, False], [False, False]])
-    with pytest.raises(ValueError, match=r"relevance must give every query .* row 1 has none"):
-        metric(np.zeros((2, 2)), relevance)
-    with pytest.raises(ValueError, match="relevance must be bool, got float64"):
-        metric(np.zeros((2, 2)), np.eye(2))
-
-
 def test_ndcg_looks_at_the_first_25_unless_told_otherwise():
     scores = -np.arange(30.0)[None]
     found = [ndcg(scores, np.arange(30)[None] == place) for place in (23, 24, 25)]
     assert found == pytest.approx([1 / np.log2(25), 1 / np.log2(26), 0])
 
 
-@pytest.mark.parametrize("metric", [r_precision, map_at_r, ndcg])
-def test_shared_relevance_refuses_what_does_not_fit(metric):
-    relevance = np.eye(2, dtype=bool)
-    with pytest.raises(ValueError, match=r"relevance must have the shape of scores \(2, 3\), got \(2, 2\)"):
-        metric(np.zeros((2, 3)), relevance)
-    with pytest.raises(ValueError, match="scores must not be NaN, row 1"):
-        metric(np.array([[0.0, 1.0], [np.nan, 0.0]]), relevance)
-    with pytest.raises(ValueError, match="relevance must be a tensor or an array, got list"):
-        metric(np.zeros((2, 2)), [[True, False], [False, True]])
+EYE = np.eye(2)
 
 
-@pytest.mark.parametrize("value", [-1.0, math.inf, -math.inf])
-def test_ndcg_refuses_a_relevance_that_is_no_degree(value):
-    with pytest.raises(ValueError, match="relevance must be >= 0 and finite, row 1"):
-        ndcg(np.zeros((2, 2)), np.array([[1.0, 0.0], [0.0, value]]))
-
-
-@pytest.mark.parametrize("k", [0, -1, 2.5, True])
-def test_ndcg_refuses_a_k_that_looks_at_nothing(k):
-    with pytest.raises(ValueError, match="k must be a whole number"):
-        ndcg(np.eye(2), np.eye(2), k=k)
-
-
-def test_ndcg_refuses_a_relevance_without_order():
-    with pytest.raises(ValueError, match="relevance must be bool or real numbers, got complex128"):
-        ndcg(np.eye(2), np.eye(2, dtype=complex))
+@pytest.mark.parametrize(
+    ("metric", "scores", "relevance", "names"),
+    [
+        (r_precision, EYE, np.array([[True, False], [False, False]]), "relevance.* row 1"),
+        (map_at_r, EYE, EYE, "relevance"),
+        (r_precision, np.zeros((2, 3)), EYE > 0, r"relevance .*\(2, 3\), got \(2, 2\)"),
+        (ndcg, np.array([[0.0, 1.0], [np.nan, 0.0]]), EYE, "scores .* row 1"),
+        (ndcg, EYE, [[True, False], [False, True]], "relevance"),
+        (ndcg, EYE, np.eye(2, dtype=complex), "relevance"),
+        *(
+            (ndcg, EYE, np.array([[1.0, 0.0], [0.0, value]]), "relevance .* row 1")
+            for value in (-1, math.inf)
+        ),
+        *((partial(ndcg, k=k), EYE, EYE, "k must") for k in (0, 2.5, True)),
+    ],
+)
+def test_bad_relevance_is_named(metric, scores, relevance, names):
+    with pytest.raises(ValueError, match=names):
+        metric(scores, relevance)
 
 
 def test_an_ensemble_of_cosines_is_the_cosine_of_one_longer_embedding():
@@ -498,13 +415,6 @@ def test_an_ensemble_of_cosines_is_the_cosine_of_one_longer_embedding():
     torch.testing.assert_close(together, v @ t.T)
 
 
-def test_an_ensemble_is_the_mean_and_leaves_its_members_alone():
-    first, second = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 0.5]])
-    assert ensemble(first, second).tolist() == [[0.5, 0.25]]
-    assert ensemble(first).tolist() == first.tolist() == [[1.0, 0.0]]
-    assert ensemble(second, first).equal(ensemble(first, second))
-
-
 def test_a_member_of_weight_two_counts_as_if_it_were_there_twice():
     torch.manual_seed(0)
     first, second = torch.rand(3, 5), torch.rand(3, 5)
@@ -512,18 +422,10 @@ def test_a_member_of_weight_two_counts_as_if_it_were_there_twice():
     torch.testing.assert_close(ensemble(first, second, weights=(2, 1)), ensemble(first, first, second))
     torch.testing.assert_close(ensemble(first, second, weights=(3, 3)), ensemble(first, second))
     assert first.equal(before)
+    assert ensemble(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 0.5]])).tolist() == [[0.5, 0.25]]
     for wrong in ((1,), (1, 0), (1, -1), (1, math.nan), (1, math.inf)):
         with pytest.raises(ValueError, match="wanted a positive number for each of 2"):
             ensemble(first, second, weights=wrong)
-
-
-def test_members_whose_errors_differ_are_better_together_than_alone():
-    torch.manual_seed(0)
-    truth, owner = torch.eye(200), torch.arange(200)
-    members = [truth + 0.4 * torch.randn(200, 200) for _ in range(4)]
-    alone = max(evaluate(member, owner)["rsum"] for member in members)
-    assert evaluate(ensemble(*members), owner)["rsum"] > alone + 20
-    assert evaluate(ensemble(*[members[0]] * 4), owner)["rsum"] == evaluate(members[0], owner)["rsum"]
 
 
 @pytest.mark.parametrize(

@@ -20,15 +20,6 @@ from vsecore.training.optimization import make_optimizer
 from vsecore.training.system import System
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small products are fastest on one thread, and equal bits need an equal number of threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def add(monkeypatch):
     """Register a part for one test."""
@@ -152,15 +143,6 @@ def test_an_epoch_shows_everything_once_and_another_epoch_in_another_order(steps
     assert [step.epoch for step in steps] == sorted(step.epoch for step in steps)
 
 
-def test_the_order_is_the_seeds(steps):
-    def order(seed):
-        steps.clear()
-        train(recipe(losses="witness", training__epochs=1), seed=seed)
-        return torch.cat([step.batch.caption_rows for step in steps]).tolist()
-
-    assert order(0) == order(0) != order(1)
-
-
 def test_a_last_batch_that_is_smaller_is_left_out(steps):
     run = train(recipe(losses="witness", training__batch_size=15, training__epochs=2))
     assert [len(step.batch.caption_rows) for step in steps] == [15] * 4
@@ -201,19 +183,6 @@ def test_elements_are_dropped_at_the_promised_rate_and_never_where_a_split_is_en
     encoded = [call for call in calls if call.tower == "pictures" and not call.training]
     assert len(encoded) == 10
     assert all(call.mask is None or call.mask.all() for call in encoded)
-
-
-def test_what_is_dropped_in_an_epoch_is_another_in_the_next(steps):
-    train(recipe(losses="witness", image__element_drop=0.5, text__word_drop=0.5, training__epochs=2))
-    elements, words = [{}, {}], [{}, {}]
-    for step in steps:
-        batch = step.batch
-        for place, row in enumerate(batch.caption_rows.tolist()):
-            elements[step.epoch][row] = batch.picture_mask[place].tolist()
-            words[step.epoch][row] = batch.tokens[place][batch.token_mask[place]].tolist()
-    for first, second in (elements, words):
-        same = sum(first[row] == second[row] for row in range(40))
-        assert same < 20, "the smallest come out the same now and then"
 
 
 # Training and evaluation are two modes.
@@ -277,12 +246,6 @@ def test_steps_are_taken_in_training_mode_and_splits_encoded_outside_it(dropping
     assert modes == ([True, True] * 4 + [False, False]) * 3
 
 
-def test_dropout_makes_no_difference_to_what_is_measured(dropping):
-    run, data = train(dropping), small_data()
-    metrics = evaluate_split(run.model.train(), data.dev, run.tokenizer)
-    assert metrics == {name: run.best[name] for name in metrics}
-
-
 # How weights move.
 
 RATES = {
@@ -309,16 +272,6 @@ def test_the_rate_of_each_step_is_the_schedules_closed_form(schedule, warmup):
     closed = [0.01 * RATES[schedule](s) * min(1, (s + 1) / (warmup + 1)) for s in range(16)]
     assert rates == pytest.approx(closed, rel=1e-6)
     assert [entry["learning_rate"] for entry in run.history] == pytest.approx(closed[3::4], rel=1e-6)
-
-
-def test_a_rate_of_nothing_moves_nothing():
-    callback, weights = at_each_step(weights_of)
-    train(
-        recipe(training__epochs=2, training__decay_epochs=1, training__decay_factor=1e-12), callback=callback
-    )
-    for name, weight in weights[3].items():
-        torch.testing.assert_close(weights[7][name], weight, rtol=0, atol=1e-9)
-    assert not torch.equal(weights[0][name], weights[3][name])
 
 
 class CellsAfterABackbone(CellEncoder):
@@ -458,12 +411,6 @@ def test_what_a_step_draws_depends_on_the_seed_and_its_number_alone(add):
     assert not set(draws(seed=1)) & set(once)
 
 
-def test_a_loss_is_told_its_epoch(steps):
-    callback, epochs = at_each_step(lambda event: event.epoch)
-    train(recipe(losses="witness"), callback=callback)
-    assert [step.epoch for step in steps] == epochs == [0] * 4 + [1] * 4 + [2] * 4
-
-
 # Which weights are kept.
 
 
@@ -488,22 +435,6 @@ def test_a_run_that_ends_badly_keeps_and_reports_its_best_epoch(tmp_path):
             assert torch.equal(weight, kept[best][name]), name
         metrics = evaluate_split(again.model, data.dev, again.tokenizer)
         assert metrics == {name: run.best[name] for name in metrics}
-
-
-def test_a_run_stopped_while_it_is_measured_goes_on_with_the_same_bits(tmp_path, monkeypatch):
-    """Even if each step is saved: the last of an epoch is saved only together with its metrics."""
-    whole, measure, calls = train(), loop.evaluate_split, []
-
-    def stop_once(*arguments):
-        calls.append(arguments)
-        if len(calls) == 2:
-            raise InterruptedError
-        return measure(*arguments)
-
-    monkeypatch.setattr(loop, "evaluate_split", stop_once)
-    with pytest.raises(InterruptedError):
-        train(folder=tmp_path, save_every=1)
-    assert train(folder=tmp_path, save_every=1, resume=True).history == whole.history
 
 
 def test_of_equal_epochs_the_first_is_kept():

@@ -33,14 +33,25 @@ VectorsOption = Annotated[
 ]
 
 
-def read_settings(pairs: list[str]) -> dict[str, str]:
+SettingsOption = Annotated[
+    list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
+]
+Workers = Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")]
+Device = Annotated[Literal["auto", "cpu"], typer.Option(help="auto uses a GPU if there is one.")]
+Precision = Annotated[
+    Literal["auto", "float32", "bfloat16"],
+    typer.Option(help="auto uses bfloat16 if the GPU has it in hardware."),
+]
+
+
+def read_settings(pairs: list[str] | None) -> dict[str, str]:
     """Read repeated --set NAME=VALUE options.
 
     Raises:
         ValueError: a pair has no equals sign.
     """
     settings = {}
-    for pair in pairs:
+    for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not equals:
             raise ValueError(f"--set {pair!r} has no '='; write it as --set training.epochs=10")

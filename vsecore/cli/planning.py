@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from vsecore.cli.options import open_dataset, read_settings
+from vsecore.cli.options import Device, Precision, SettingsOption, Workers, open_dataset, read_settings
 
 
 def plan(
@@ -19,23 +19,18 @@ def plan(
             "need neither disk nor download.",
         ),
     ] = "coco",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
-    ] = None,
+    settings: SettingsOption = None,
     seconds: Annotated[float, typer.Option(help="How long to take steps, of each round.")] = 20.0,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")] = 0,
-    device: Annotated[Literal["auto", "cpu"], typer.Option(help="auto uses a GPU if there is one.")] = "auto",
-    precision: Annotated[
-        Literal["auto", "float32", "bfloat16"],
-        typer.Option(help="auto uses bfloat16 if the GPU has it in hardware."),
-    ] = "auto",
+    workers: Workers = 0,
+    device: Device = "auto",
+    precision: Precision = "auto",
 ) -> None:
     """Take some real steps of a recipe, throw them away, and say what all of them will cost."""
     from vsecore.data.rehearsal import PICTURES, Shape, rehearsal
     from vsecore.recipes import get
     from vsecore.training.planning import plan as count
 
-    chosen = get(recipe).override(read_settings(settings or []))
+    chosen = get(recipe).override(read_settings(settings))
     if data in PICTURES:
         if chosen.features == "pixels":
             raise ValueError(

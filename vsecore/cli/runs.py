@@ -11,9 +11,13 @@ import typer
 from vsecore import stopping
 from vsecore.cli.options import (
     DataOption,
+    Device,
+    Precision,
     RecordOption,
     Seed,
+    SettingsOption,
     VectorsOption,
+    Workers,
     check_writable,
     open_dataset,
     read_settings,
@@ -24,7 +28,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vsecore.data.splits import Split
+    from vsecore.data.words import Tokenizer
     from vsecore.recipes import Recipe
+    from vsecore.training import Event
+    from vsecore.training.logs import TensorBoardLog
 
 
 def train(
@@ -33,17 +40,12 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="The run's folder. [default: runs/RECIPE-DATA-SEED]")
     ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
-    ] = None,
+    settings: SettingsOption = None,
     vectors: VectorsOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")] = 0,
-    device: Annotated[Literal["auto", "cpu"], typer.Option(help="auto uses a GPU if there is one.")] = "auto",
-    precision: Annotated[
-        Literal["auto", "float32", "bfloat16"],
-        typer.Option(help="auto uses bfloat16 if the GPU has it in hardware."),
-    ] = "auto",
+    workers: Workers = 0,
+    device: Device = "auto",
+    precision: Precision = "auto",
     save_every: Annotated[
         int | None,
         typer.Option(min=1, help="Save every N steps, and after each epoch. [default: every ten minutes]"),
@@ -67,17 +69,21 @@ def train(
     """Train a recipe, keep its best epoch, and report the test split."""
     from vsecore import records
     from vsecore.data.sentence_targets import MODEL, with_targets
-    from vsecore.data.vocabulary import Vocabulary
-    from vsecore.data.word_vectors import load_vectors
     from vsecore.mining import load_negatives
     from vsecore.recipes import get
-    from vsecore.training import Event, evaluate_split, fit_in_rounds
-    from vsecore.training.checkpoints import CHECKPOINT, refuse_to_overwrite
+    from vsecore.training import evaluate_split, fit_in_rounds
+    from vsecore.training.checkpoints import refuse_to_overwrite
     from vsecore.training.distributed import best_device, is_main_process
     from vsecore.training.logs import TensorBoardLog
     from vsecore.training.rounds import FIRST_ROUND
 
-    chosen = get(recipe).override(read_settings(settings or []))
+    chosen = get(recipe).override(read_settings(settings))
+    for given, name, taken in (
+        (negatives, "negatives", chosen.learns_offline),
+        (targets, "targets", chosen.predicts_targets),
+    ):
+        if given is not None and not taken:
+            raise ValueError(f"--{name} is given, but no loss of recipe {recipe} reads them; leave it out")
     check_writable("--record", record)
     if tensorboard:
         TensorBoardLog(".")  # writes nothing yet, but says before the data are read if TensorBoard is missing
@@ -89,51 +95,15 @@ def train(
     folder = out or Path("runs") / f"{chosen.name}-{dataset.name}-{seed}"
     check_writable("--out", folder)
     refuse_to_overwrite(folder, resume)
-    if negatives is not None and not chosen.learns_offline:
-        raise ValueError(
-            f"--negatives is given, but no loss of recipe {recipe} learns from them; leave it out"
-        )
-    mined = None if negatives is None else load_negatives(negatives, dataset.train)
-    if targets is not None and not chosen.predicts_targets:
-        raise ValueError(f"--targets is given, but no loss of recipe {recipe} predicts them; leave it out")
     if chosen.predicts_targets:
         dataset = with_targets(dataset, targets or MODEL, None if device == "auto" else device)
     tokenizer = chosen.tokenizer(dataset.train.captions)
-    word_vectors, found = None, ""
-    if vectors is not None:
-        if not isinstance(tokenizer, Vocabulary):
-            raise ValueError(
-                f"--vectors is given, but recipe {recipe} has word pieces of its own; leave it out"
-            )
-        word_vectors, report = load_vectors(vectors, tokenizer, seed)
-        found = f"; word vectors: {report}"
-        typer.echo(f"word vectors: {report}")
-
+    word_vectors, found = (None, "") if vectors is None else _word_vectors(vectors, tokenizer, recipe, seed)
     log, first_log = (
         TensorBoardLog(place / "tensorboard") if tensorboard else None
         for place in (folder, folder / FIRST_ROUND)
     )
-
-    def tell(event: Event, said: str = "", log: TensorBoardLog | None = log) -> None:
-        if not is_main_process():
-            return
-        if event.metrics is not None:
-            typer.echo(f"{said}epoch {event.epoch + 1}: {spoken(event.metrics)}")
-        if log is not None:
-            log(event)
-
-    def begun() -> bool:
-        return any((place / CHECKPOINT).is_file() for place in (folder, folder / FIRST_ROUND))
-
-    if resume and not begun() and is_main_process():
-        typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
-    stopping.advise(
-        lambda: (
-            "continue with --resume"
-            if begun()
-            else "nothing was saved yet, so start again with the same command"
-        )
-    )
+    _advise(folder, resume)
     run = fit_in_rounds(
         chosen,
         dataset,
@@ -141,9 +111,9 @@ def train(
         resume=resume,
         tokenizer=tokenizer,
         vectors=word_vectors,
-        negatives=mined,
-        callback=tell,
-        first_callback=partial(tell, said="first round, ", log=first_log),
+        negatives=None if negatives is None else load_negatives(negatives, dataset.train),
+        callback=partial(_tell, log=log),
+        first_callback=partial(_tell, said="first round, ", log=first_log),
         seed=seed,
         device=device,
         precision=precision,
@@ -167,6 +137,43 @@ def train(
         typer.echo(f"record: {records.write(entry, record)}")
 
 
+def _word_vectors(path: Path, tokenizer: Tokenizer, recipe: str, seed: int) -> tuple[Tensor, str]:
+    """Load word vectors, and say how many of the words they have."""
+    from vsecore.data.vocabulary import Vocabulary
+    from vsecore.data.word_vectors import load_vectors
+
+    if not isinstance(tokenizer, Vocabulary):
+        raise ValueError(f"--vectors is given, but recipe {recipe} has word pieces of its own; leave it out")
+    vectors, report = load_vectors(path, tokenizer, seed)
+    typer.echo(f"word vectors: {report}")
+    return vectors, f"; word vectors: {report}"
+
+
+def _tell(event: Event, said: str = "", log: TensorBoardLog | None = None) -> None:
+    """Print an epoch's metrics, and log what TensorBoard shows; only one of several processes does."""
+    from vsecore.training.distributed import is_main_process
+
+    if is_main_process() and event.metrics is not None:
+        typer.echo(f"{said}epoch {event.epoch + 1}: {spoken(event.metrics)}")
+    if is_main_process() and log is not None:
+        log(event)
+
+
+def _advise(folder: Path, resume: bool) -> None:
+    """Say how to go on if the training is stopped, and whether there is anything to resume."""
+    from vsecore.training.checkpoints import CHECKPOINT
+    from vsecore.training.distributed import is_main_process
+    from vsecore.training.rounds import FIRST_ROUND
+
+    def begun() -> bool:
+        return any((place / CHECKPOINT).is_file() for place in (folder, folder / FIRST_ROUND))
+
+    if resume and not begun() and is_main_process():
+        typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
+    again = "nothing was saved yet, so start again with the same command"
+    stopping.advise(lambda: "continue with --resume" if begun() else again)
+
+
 CCA = Path("cca")
 """What `vse evaluate` takes in place of a run's folder; so a run's folder needs another name."""
 
@@ -187,7 +194,7 @@ def evaluate(
             "order. [default: scenes]",
         ),
     ] = None,
-    split: Annotated[str, typer.Option(help="train, dev or test.")] = "test",
+    split: Annotated[Literal["train", "dev", "test"], typer.Option(help="Which part of the data.")] = "test",
     folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
     coco: Annotated[
         bool,
@@ -208,8 +215,6 @@ def evaluate(
     from vsecore.evaluation import coco_benchmarks, ensemble
     from vsecore.evaluation import evaluate as measure
 
-    if split not in ("train", "dev", "test"):
-        raise ValueError(f"--split is {split!r}; it must be train, dev or test")
     if vectors is not None and CCA not in runs:
         raise ValueError("--vectors is given, but only cca takes them here: a run has its own")
     if coco and (folds is not None or split != "test"):
@@ -217,10 +222,8 @@ def evaluate(
     sources = data or ["scenes"]
     if len(sources) not in (1, len(runs)):
         raise ValueError(f"--data is given {len(sources)} times for {len(runs)} runs: give one, or one each")
-    if weights is not None and len(weights) != len(runs):
-        raise ValueError(f"--weight is given {len(weights)} times for {len(runs)} runs: give one each")
-    if weights is not None and not min(weights) > 0:  # before the scoring, which takes a while
-        raise ValueError(f"--weight is {min(weights):g}: wanted a number above 0")
+    if weights is not None and (len(weights) != len(runs) or not min(weights) > 0):  # before hours of scoring
+        raise ValueError(f"--weight is {weights} for {len(runs)} runs: give a number above 0 for each")
     scores, parts, members, seconds = [], [], [], 0.0
     for row, folder in enumerate(runs):
         source = sources[row % len(sources)]

@@ -147,26 +147,16 @@ class Facts:
     """See `identity.digest_beside`; older versions did not write it."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """What a checkpoint holds."""
-
-    path: Path
-    system: dict[str, Tensor]
-    """Weights and state of model and losses."""
-    best: dict[str, Tensor]
-    """The model's weights at its best epoch; empty before the first ends."""
-    optimizer: dict[str, Tensor]
-    """The optimizer's moments, such as "3.exp_avg" for parameter 3."""
-    state: State
-
-
-def read_checkpoint(folder: Path, identity: Mapping[str, Any]) -> Checkpoint:
+def read_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[dict[str, dict[str, Tensor]], State]:
     """Read the checkpoint of the run in a folder.
 
     Args:
         folder: the run's folder.
         identity: what `read_identity` returns for it.
+
+    Returns:
+        The tensors of "system" (weights and state of model and losses), "best" (the model's weights at its
+        best epoch, if one has ended) and "optimizer" ("3.exp_avg" for parameter 3), and the state.
 
     Raises:
         FileNotFoundError: there is none.
@@ -180,11 +170,11 @@ def read_checkpoint(folder: Path, identity: Mapping[str, Any]) -> Checkpoint:
     for name, tensor in tensors.items():
         part, _, own = name.partition(".")
         parts[part][own] = tensor
-    return Checkpoint(path, **parts, state=facts.state)
+    return parts, facts.state
 
 
-def load_weights(path: Path, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Give a module the weights that a checkpoint holds.
+def load_weights(folder: Path, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Give a module the weights that a run's checkpoint holds.
 
     Raises:
         ValueError: they are another module's.
@@ -193,7 +183,7 @@ def load_weights(path: Path, module: nn.Module, weights: Mapping[str, Tensor]) -
         module.load_state_dict(weights)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path} does not fit ({reason}): {START_OVER_HINT}") from error
+        raise ValueError(f"{folder / CHECKPOINT} does not fit ({reason}): {START_OVER_HINT}") from error
 
 
 def refuse_to_overwrite(folder: Path, resume: bool) -> None:
@@ -284,22 +274,22 @@ class RunFolder:
             return State()
         identity = read_identity(self.folder)
         check_tokenizer(self.folder, tokenizer, identity)
-        checkpoint = read_checkpoint(self.folder, identity)
-        if checkpoint.best:  # seen to fit
-            load_weights(checkpoint.path, system.model, checkpoint.best)
-        load_weights(checkpoint.path, system, checkpoint.system)
+        tensors, state = read_checkpoint(self.folder, identity)
+        self.best = tensors["best"]
+        if self.best:  # seen to fit
+            load_weights(self.folder, system.model, self.best)
+        load_weights(self.folder, system, tensors["system"])
         moments: dict[int, dict[str, Tensor]] = {}
-        for key, moment in checkpoint.optimizer.items():
+        for key, moment in tensors["optimizer"].items():
             parameter, _, name = key.partition(".")
             moments.setdefault(int(parameter), {})[name] = moment
         optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
-        self.best = checkpoint.best
         # Partial files that a killed run left, ours and safetensors'; a recent one may be in use.
         for left in (*self.folder.glob(".*.part"), *self.folder.glob(".tmp*")) if self.writes else ():
             with contextlib.suppress(FileNotFoundError):  # it was finished, or removed, a moment ago
                 if time.time() - left.stat().st_mtime > DAY:
                     left.unlink()
-        return checkpoint.state
+        return state
 
     def keep_best(self, model: VSE) -> None:
         """Remember the weights of a model: the best epoch so far. `save` writes them."""

@@ -87,8 +87,7 @@ def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
 
     Args:
         x: this process's rows, (n, ...).
-        sizes: n of each process, if they differ; None: all have the same n. They are plain numbers, known
-            without asking a GPU.
+        sizes: n of each process, known without asking a GPU; None: all have the same n.
 
     Returns:
         (the sum of all n, ...).

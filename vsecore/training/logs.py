@@ -26,7 +26,7 @@ class TensorBoardLog:
     """
 
     def __init__(self, folder: str | Path, every: int = 50) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+        from torch.utils.tensorboard import SummaryWriter  # needs the extra
 
         if every < 1:
             raise ValueError(f"every is {every}: wanted at least 1 step")

@@ -246,12 +246,12 @@ def load_run(folder: str | Path) -> Run:
         raise FileNotFoundError(f"{folder} holds no {checkpoints.CHECKPOINT}: {remedy}")
     tokenizer = recipe.load_tokenizer(folder)
     check_tokenizer(folder, tokenizer, identity)
-    checkpoint = checkpoints.read_checkpoint(folder, identity)
-    if not checkpoint.state.best:
+    tensors, state = checkpoints.read_checkpoint(folder, identity)
+    if not state.best:
         raise FileNotFoundError(f"{folder} holds no finished epoch: {remedy}")
     model = recipe.build(identity["data"]["feature_dim"], tokenizer, architecture=folder)
-    checkpoints.load_weights(checkpoint.path, model, checkpoint.best)
-    return _run(model.eval(), tokenizer, recipe, identity, checkpoint.state)
+    checkpoints.load_weights(folder, model, tensors["best"])
+    return _run(model.eval(), tokenizer, recipe, identity, state)
 
 
 def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, identity: dict[str, Any], state: State) -> Run:
@@ -276,14 +276,12 @@ def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, identity: dict[str, A
 
 def _check(recipe: Recipe, data: Dataset, settings: Settings) -> None:
     """Refuse a recipe that does not fit the data, or that lacks what an earlier round leaves."""
-    if recipe.features != data.feature_kind:
-        reads, holds = (
-            "pixels" if kind == "pixels" else f"{kind} features"
-            for kind in (recipe.features, data.feature_kind)
-        )
+    kinds = (recipe.features, data.feature_kind)
+    reads, holds = ("pixels" if kind == "pixels" else f"{kind} features" for kind in kinds)
+    if reads != holds:
         raise ValueError(
-            f"recipe {recipe.name!r} reads {reads} and data {data.name!r} holds {holds}: choose a recipe "
-            f"for {holds}"
+            f"recipe {recipe.name!r} reads {reads} and data {data.name!r} holds {holds}: choose a recipe for "
+            f"{holds}"
         )
     if recipe.image.boxes and with_boxes(data) is not data:
         raise ValueError(f"recipe {recipe.name!r} reads boxes: give the data with_boxes (vsecore.data.boxes)")

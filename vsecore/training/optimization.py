@@ -15,23 +15,22 @@ from vsecore.training.system import System
 
 def make_optimizer(system: System, settings: Training) -> torch.optim.Optimizer:
     """Make Adam or AdamW for the trainable weights, with other steps for pretrained ones and for sets."""
-    factors = {id(parameter): settings.set_factor for parameter in system.model.set_parameters()}
-    factors |= {id(one): settings.pretrained_factor for one in system.model.pretrained_parameters()}
+    model = system.model
+    factors = dict.fromkeys(model.set_parameters(), settings.set_factor)
+    factors |= dict.fromkeys(model.pretrained_parameters(), settings.pretrained_factor)
     if settings.picture_factor is not None:
-        factors |= {id(one): settings.picture_factor for one in system.model.pretrained_parameters("picture")}
-    trained = [parameter for parameter in system.parameters() if parameter.requires_grad]
+        factors |= dict.fromkeys(model.pretrained_parameters("picture"), settings.picture_factor)
     # A group for each factor. That of 1 comes first: its rate is the one that is reported.
-    groups = [
-        {
-            "params": [one for one in trained if factors.get(id(one), 1.0) == factor],
-            "lr": settings.learning_rate * factor,
-        }
-        for factor in sorted({1.0, *factors.values()}, key=lambda factor: (factor != 1, factor))
-    ]
+    groups: dict[float, list[nn.Parameter]] = {1.0: []}
+    groups |= {factor: [] for factor in sorted({*factors.values()} - {1.0})}
+    for weight in system.parameters():
+        if weight.requires_grad:
+            groups[factors.get(weight, 1.0)].append(weight)
     kind = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}[settings.optimizer]
-    # fused: one kernel for all weights, rather than one for each
     return kind(
-        [group for group in groups if group["params"]], weight_decay=settings.weight_decay, fused=True
+        [{"params": x, "lr": settings.learning_rate * factor} for factor, x in groups.items() if x],
+        weight_decay=settings.weight_decay,
+        fused=True,  # one kernel for all weights, rather than one for each
     )
 
 
@@ -68,14 +67,6 @@ def advance(schedule: lr_scheduler.LRScheduler, steps: int) -> None:
             schedule.step()
 
 
-def is_finite(tensor: Tensor) -> bool:
-    """Whether all numbers of a tensor are finite: no NaN, no infinity."""
-    if not tensor.is_floating_point() or not tensor.numel():
-        return True
-    low, high = tensor.detach().aminmax()  # NaN if any number is
-    return bool(low.isfinite() & high.isfinite())
-
-
 def check_weights(system: nn.Module, step: int, learning_rate: float) -> None:
     """Refuse unusable weights before they are evaluated or saved.
 
@@ -84,7 +75,7 @@ def check_weights(system: nn.Module, step: int, learning_rate: float) -> None:
             last case every embedding becomes zero, and the loss stays finite.
     """
     for name, weight in system.named_parameters():
-        if not is_finite(weight.detach().square()):
+        if weight.numel() and not weight.detach().square().amax().isfinite():  # NaN if any number is
             raise FloatingPointError(
                 f"weight {name} is not finite, or its square is not, at step {step} {_remedy(learning_rate)}"
             )

@@ -29,8 +29,8 @@ class System(nn.Module):
         losses: the losses by name, each called as `loss(step)`.
         weights: the factor of each loss in the sum, by its name.
         frozen_epochs: the pretrained weights stay as they are for so many epochs.
-        embed_at_a_time: of how many pictures, and captions, the encoders' layers are in memory at once; None:
-            of the whole batch. See `VSE.forward`.
+        embed_at_a_time: the encoders' micro-batch (gradient caching), see `VSE.forward`; None: the whole
+            batch.
 
     Raises:
         ValueError: a layer of the model normalises over the whole batch, which is then never there at once.
@@ -45,12 +45,17 @@ class System(nn.Module):
         embed_at_a_time: int | None = None,
     ) -> None:
         super().__init__()
-        if embed_at_a_time is not None:
-            _refuse_batch_normalisation(model, embed_at_a_time)
+        for name, module in model.named_modules() if embed_at_a_time is not None else ():
+            if isinstance(module, BATCH_NORMS):
+                raise ValueError(
+                    f"training.embed_at_a_time is {embed_at_a_time}, and {name} normalises over the batch, "
+                    "which must be there at once: set it to none, or choose a recipe without batch "
+                    "normalisation"
+                )
         self.embed_at_a_time = embed_at_a_time
         self.frozen_epochs = frozen_epochs
         # Without those that an encoder never trains.
-        self._thawing = [one for one in model.pretrained_parameters() if one.requires_grad]
+        self._pretrained = [weight for weight in model.pretrained_parameters() if weight.requires_grad]
         self.model = model
         self.losses = nn.ModuleDict(losses)
         self.weights = dict(weights)
@@ -91,7 +96,7 @@ class System(nn.Module):
             minimised; and the scores of the joint batch.
         """
         if self.frozen_epochs:  # a weight without a gradient is not moved, not even by weight decay
-            for weight in self._thawing:
+            for weight in self._pretrained:
                 weight.requires_grad_(epoch >= self.frozen_epochs)
         read = set(self.model.compares).union(*(names_read(loss) for loss in self.losses.values()))
         parts = (batch, *(batch.offline or ()))
@@ -127,19 +132,10 @@ class System(nn.Module):
 
 @dataclass(frozen=True)
 class Scored:
-    """The scores of a joint batch, without gradient."""
+    """The scores of a joint batch (B, C), without gradient, and which pairs belong together (bool)."""
 
-    scores: Tensor  # (B, C)
-    positives: Tensor  # (B, C) bool
-
-
-def _refuse_batch_normalisation(model: VSE, embed_at_a_time: int) -> None:
-    for name, module in model.named_modules():
-        if isinstance(module, BATCH_NORMS):
-            raise ValueError(
-                f"training.embed_at_a_time is {embed_at_a_time}, and {name} normalises over the batch, which "
-                "must be there at once: set it to none, or choose a recipe without batch normalisation"
-            )
+    scores: Tensor
+    positives: Tensor
 
 
 def _term(name: str, loss: nn.Module, step: Step) -> Tensor:
