@@ -218,7 +218,8 @@ class like(Check):
         if self.when:
             return bool(self.when(answer))
         if self.right_on is not None and self.wrong_on is not None:
-            return same(self.right_on).holds(task, answer) and not same(self.wrong_on).holds(task, answer)
+            right, wrong = (same(given, by=self.by) for given in (self.right_on, self.wrong_on))
+            return right.holds(task, answer) and not wrong.holds(task, answer)
         if not callable(answer):
             return any(agrees(answer, value, self.tolerance or 1e-3) for value in self.wrong)
         make = partial(task.inputs or tuple, **self.given)

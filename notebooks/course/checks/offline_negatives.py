@@ -3,555 +3,323 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, inf
 
-from course.checks.exercise import Exercise, Trial, near
-from course.checks.samples import EXPLORED, NOTED, one_of
+from course.checks.comparing import agrees, between, equals, holds, like, same, shape
+from course.checks.engine import break_it, code, compute, explore, predict
+from vsecore.similarity import unit
 
-# ---------------------------------------------------------------- 08.chance
 
-
-def _chance(top: int, among: int, drawn: int) -> float:
-    """That at least one of the `top` hardest is among `drawn` of `among` negatives."""
+def chance(top: int, among: int, drawn: int) -> float:
     return 1 - math.comb(among - top, drawn) / math.comb(among, drawn)
 
 
-def _chances_like(chance: Callable[..., Any], other: Callable[[int, int, int], float]) -> bool:
-    return all(
-        math.isclose(float(chance(*case)), other(*case), rel_tol=1e-3)
-        for case in ((3, 10, 4), (1, 12, 6), (2, 30, 5))
-    )
+def draw(top: int = 3, among: int = 10, drawn: int = 4) -> tuple[int, int, int]:
+    return top, among, drawn
 
 
-def _with_replacement(top: int, among: int, drawn: int) -> float:
-    return 1 - (1 - top / among) ** drawn
+CHANCE = {
+    "Return one number, a chance between 0 and 1.": holds(
+        lambda answer: 0 <= float(answer(3, 10, 4)) <= 1, wrong=[lambda *given: 7]
+    ),
+    "If half of the negatives are drawn, the hardest is among them with a chance of one half.": same(
+        top=1, among=12, drawn=6, tolerance=1e-3, wrong=[lambda *given: chance(*given) / 2]
+    ),
+    "In how many ways can you draw so that all of them miss the hardest ones? In how many ways at all?": same(
+        {}, {"top": 2, "among": 30, "drawn": 5}, tolerance=3e-4, wrong=[lambda _, among, drawn: drawn / among]
+    ),
+    "It is right for small numbers: for large ones, `math.comb` stays exact.": same(
+        top=100,
+        among=566_410,
+        drawn=127,
+        wrong=[lambda top, n, k: 1 - float(math.comb(n - top, k)) / float(math.comb(n, k))],
+    ),
+    "Nearly: that draws the same negative again and again. A batch draws each at most once.": like(
+        lambda top, among, drawn: 1 - (1 - top / among) ** drawn
+    ),
+    "That is the chance that none of them is drawn. We want the chance of at least one.": like(
+        lambda *given: 1 - chance(*given)
+    ),
+    "That is the chance of a single draw: a batch draws many.": like(lambda top, among, drawn: top / among),
+    "Adding the chances of all draws counts a batch twice in which two of them hit. For many draws the sum "
+    "exceeds 1.": like(lambda top, among, drawn: drawn * top / among),
+}
 
 
-def _of_none(top: int, among: int, drawn: int) -> float:
-    return 1 - _chance(top, among, drawn)
-
-
-def _of_one_draw(top: int, among: int, drawn: int) -> float:
-    return top / among
-
-
-def _added_up(top: int, among: int, drawn: int) -> float:
-    return drawn * top / among
-
-
-# ---------------------------------------------------------------- 08.own
-
-
-def _hide_own(scores: Tensor, first: int, owner: Tensor) -> Tensor:
+def hide_own(scores: Tensor, first: int, owner: Tensor) -> Tensor:
     rows = torch.arange(first, first + len(scores), device=scores.device)
     return scores.masked_fill(rows[:, None] == owner, -torch.inf)
 
 
-_OWNER = torch.tensor([0, 0, 1, 1, 1, 2, 3, 3, 4, 4, 4])
-_MIXED = torch.tensor([4, 1, 0, 3, 1, 2, 4, 0, 3, 1, 4])
+def block(
+    first: int = 0, owner: Sequence[int] = (0, 0, 1, 1, 1, 2, 3, 3, 4, 4, 4)
+) -> tuple[Tensor, int, Tensor]:
+    """Scores (2, 11) of two pictures, the number of the first one, and whose the captions are."""
+    return 2 * uniform(2, 11) - 1, first, torch.tensor(owner)
 
 
-def _block(seed: int, rows: int = 2, columns: int = 11) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(rows, columns, generator=generator, dtype=torch.float64) * 2 - 1
+def uniform(*size: int, seed: int = 1) -> Tensor:
+    return torch.rand(size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def _alike(one: Tensor, other: Tensor) -> bool:
-    """Whether numbers are the same up to the rounding of float32."""
-    return torch.allclose(one.double(), other.double(), atol=1e-6)
+def only_one_hidden(scores: Tensor, first: int, owner: Tensor) -> Tensor:
+    hidden = hide_own(scores, first, owner)
+    again = hidden.isinf().cumsum(1) > 1
+    return torch.where(again, scores, hidden)
 
 
-def _hides_like(
-    hide: Callable[..., Any], other: Callable[..., Tensor], first: int = 0, owner: Tensor = _OWNER
-) -> bool:
-    scores = _block(1)
-    return _alike(hide(scores.clone(), first, owner), other(scores, first, owner))
+OWN = {
+    "Return a matrix of the same shape, (b, Nc).": shape(),
+    "Each picture's own captions, and only they, get minus infinity.": same(),
+    "In a later block, the first row is picture number `first`.": same(first=3),
+    "The captions may stand in any order: let `owner` say whose they are.": same(
+        first=1,
+        owner=(4, 1, 0, 3, 1, 2, 4, 0, 3, 1, 4),
+        wrong=[lambda scores, first, owner: hide_own(scores, first, owner.sort().values)],
+    ),
+    "It is right in the first block. In a later one, the first row is picture number `first`.": like(
+        lambda scores, first, owner: hide_own(scores, 0, owner), first=3
+    ),
+    "A picture has several captions of its own: hide all of them.": like(only_one_hidden),
+    "Zero is larger than many similarities: use minus infinity.": like(
+        lambda *given: hide_own(*given).nan_to_num(neginf=0.0)
+    ),
+    "Some scores became NaN: minus infinity times zero is no number. Replace the scores instead, by "
+    "`masked_fill` or `where`.": like(
+        lambda scores, first, owner: scores + (owner == first) * -inf,
+        when=lambda answer: torch.as_tensor(answer(*block())).isnan().any(),
+    ),
+    "You count five captions for each picture. A picture may have more or fewer: use `owner`.": like(
+        lambda scores, first, owner: hide_own(scores, first, torch.arange(len(owner)) // 5)
+    ),
+    "You hid the negatives and left the picture's own captions.": like(
+        lambda *given: torch.where(hide_own(*given).isinf(), given[0], -inf)
+    ),
+}
 
 
-def _without_first(scores: Tensor, first: int, owner: Tensor) -> Tensor:
-    return _hide_own(scores, 0, owner)
-
-
-def _only_one_hidden(scores: Tensor, first: int, owner: Tensor) -> Tensor:
-    hidden = scores.clone()
-    for row in range(len(scores)):
-        hidden[row, int((owner == first + row).nonzero()[0])] = -torch.inf
-    return hidden
-
-
-def _by_zero(scores: Tensor, first: int, owner: Tensor) -> Tensor:
-    return torch.where(_hide_own(scores, first, owner) == -torch.inf, torch.zeros_like(scores), scores)
-
-
-def _the_others(scores: Tensor, first: int, owner: Tensor) -> Tensor:
-    return torch.where(
-        _hide_own(scores, first, owner) == -torch.inf, scores, torch.full_like(scores, -torch.inf)
-    )
-
-
-def _turns_nan(hide: Callable[..., Any]) -> bool:
-    """Whether scores became NaN, as minus infinity times False does."""
-    return bool(torch.as_tensor(hide(_block(1), 0, _OWNER)).isnan().any())
-
-
-def _five_each(scores: Tensor, first: int, owner: Tensor) -> Tensor:
-    return _hide_own(scores, first, torch.arange(len(owner)) // 5)
-
-
-# ---------------------------------------------------------------- 08.merge
-
-
-def _merge(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
+def merge(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
     new = torch.arange(first, first + len(scores), device=scores.device).expand(len(best), -1)
     joined = torch.cat([best, scores.T], 1)  # (Nc, k + b)
     best, places = joined.topk(best.shape[1], 1)
     return best, torch.cat([rows, new], 1).gather(1, places)
 
 
-def _running(seed: int) -> tuple[Tensor, Tensor, Tensor, int]:
-    """The best 3 of pictures 0 to 4 for each of 6 captions, and the block of pictures 5 to 8."""
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.rand(9, 6, generator=generator, dtype=torch.float64)
+def running(seed: int = 3, empty: bool = False) -> tuple[Tensor, Tensor, Tensor, int]:
+    """The best 3 of pictures 0 to 4 for each of 6 captions, and the block of pictures 5 to 8.
+
+    If empty, there is nothing yet, and the block of pictures 0 to 3 has scores below zero.
+    """
+    scores = uniform(9, 6, seed=seed)
     best, rows = scores[:5].T.topk(3, 1)
-    return best, rows, scores[5:], 5
+    return (best - inf, 0 * rows, scores[5:] - 1, 0) if empty else (best, rows, scores[5:], 5)
 
 
-def _merges_like(
-    merge: Callable[..., Any], other: Callable[..., tuple[Tensor, Tensor]], part: int, seed: int = 3
-) -> bool:
-    given = _running(seed)
-    return _alike(torch.as_tensor(merge(*given)[part]), other(*given)[part])
+def places(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, ...]:
+    return tuple(torch.cat([best, scores.T], 1).topk(best.shape[1], 1))
 
 
-def _keeps_true_rows(merge: Callable[..., Any]) -> bool:
-    """Whether each row that it gives is the picture with that score."""
-    return all(_merges_like(merge, _merge, part, seed) for part in (0, 1) for seed in (3, 4, 5))
+def block_alone(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    return merge(best - inf, rows, scores, first)
 
 
-def _from_empty(merge: Callable[..., Any]) -> bool:
-    scores = _block(6, rows=4, columns=5)
-    best, rows = torch.full((5, 2), -torch.inf, dtype=torch.float64), torch.zeros(5, 2, dtype=torch.long)
-    return torch.equal(torch.as_tensor(merge(best, rows, scores, 0)[1]), scores.T.topk(2, 1).indices)
+def smallest(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    values, kept = merge(-best, rows, -scores, first)
+    return -values, kept
 
 
-def _rows_of_the_block(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    return _merge(best, rows, scores, 0)
-
-
-def _places(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    joined = torch.cat([best, scores.T], 1).topk(best.shape[1], 1)
-    return joined.values, joined.indices
-
-
-def _block_alone(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    found = scores.T.topk(min(best.shape[1], len(scores)), 1)
-    return found.values, found.indices + first
-
-
-def _rows_first(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    best, rows = _merge(best, rows, scores, first)
-    return rows, best
-
-
-def _smallest(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    best, rows = _merge(-best, rows, -scores, first)
-    return -best, rows
-
-
-def _is_unsorted(merge: Callable[..., Any]) -> bool:
+def unsorted(answer: Callable[..., Any]) -> bool:
     """Whether the right scores are kept, but not with the largest first."""
-    given = _running(3)
-    kept, right = torch.as_tensor(merge(*given)[0]), _merge(*given)[0]
-    return _alike(kept.sort(1, descending=True).values, right) and not _alike(kept, right)
+    kept, right = torch.as_tensor(answer(*running())[0]), merge(*running())[0]
+    return agrees(kept.sort(1, descending=True).values, right) and not agrees(kept, right)
 
 
-# ---------------------------------------------------------------- 08.mine
+MERGE = {
+    "Return two tensors, the scores and the rows, both of the shape of `best`.": shape(),
+    "Put the running best and the block's scores side by side, (Nc, k + b), and keep the largest k of each "
+    "caption. The block has the captions in its columns.": same(by=0),
+    "The scores are right. Put the numbers of the pictures side by side in the same way, and `gather` those "
+    "that were kept. The block begins with picture number `first`.": same(
+        *({"seed": seed} for seed in (3, 4, 5))
+    ),
+    "It must also work from the start, where all scores in `best` are minus infinity.": same(
+        empty=True, by=1, wrong=[lambda best, *rest: merge(best.clamp(min=0), *rest)]
+    ),
+    "The block's first row is picture number `first`, not picture 0.": like(
+        lambda best, rows, scores, first: merge(best, rows, scores, 0)
+    ),
+    "`topk` returns places in the joined table. Look up which pictures stand there.": like(places),
+    "You keep the best of this block alone: what earlier blocks found is lost.": like(block_alone),
+    "Both are right, but in the wrong order: first the scores, then the rows.": like(
+        lambda *given: merge(*given)[::-1]
+    ),
+    "You keep the smallest scores. The hardest negatives are the largest.": like(smallest, by=0),
+    "The right scores are kept, but they must stay sorted, the largest first.": like(
+        lambda *given: [part.flip(1) for part in merge(*given)], when=unsorted
+    ),
+}
 
 
-def _mine(
+def mine(
     images: Tensor, captions: Tensor, owner: Tensor, texts: int = 300, pictures: int = 60, block: int = 500
 ) -> tuple[Tensor, Tensor]:
     best = torch.full((len(captions), pictures), -torch.inf, dtype=images.dtype)  # (Nc, k)
     rows = torch.zeros(len(captions), pictures, dtype=torch.long)  # (Nc, k)
     hardest = []
     for first in range(0, len(images), block):
-        scores = _hide_own(images[first : first + block] @ captions.T, first, owner)  # (b, Nc)
+        scores = hide_own(images[first : first + block] @ captions.T, first, owner)  # (b, Nc)
         hardest.append(scores.topk(texts, 1).indices)  # (b, k)
-        best, rows = _merge(best, rows, scores, first)
+        best, rows = merge(best, rows, scores, first)
     return torch.cat(hardest), rows
 
 
-def _world(seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Nine pictures and 20 captions, and the captions' owners in no order."""
+def world(block: int = 9, seed: int = 1) -> tuple[Any, ...]:
+    """Nine pictures and 20 captions (of unit length), the captions' owners in no order, and 4, 3, block."""
     generator = torch.Generator().manual_seed(seed)
-    sides = [torch.randn(rows, 5, generator=generator, dtype=torch.float64) for rows in (9, 20)]
+    sides = [unit(torch.randn(rows, 5, generator=generator, dtype=torch.float64)) for rows in (9, 20)]
     owner = torch.cat([torch.arange(9), torch.randint(9, (11,), generator=generator)])
-    owner = owner[torch.randperm(20, generator=generator)]
-    return (*(side / side.norm(dim=1, keepdim=True) for side in sides), owner)
+    return *sides, owner[torch.randperm(20, generator=generator)], 4, 3, block
 
 
-def _mined_by_sorting(
-    images: Tensor, captions: Tensor, owner: Tensor, texts: int, pictures: int
-) -> tuple[Tensor, Tensor]:
-    scores = _hide_own(images @ captions.T, 0, owner)
-    return (
-        scores.argsort(1, descending=True)[:, :texts],
-        scores.argsort(0, descending=True).T[:, :pictures],
-    )
+def mined_by(hide: Callable[..., Tensor], joined: bool = True) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Make an answer that hides own captions in this way, and joins the blocks' pictures or does not."""
+
+    def mined(
+        images: Tensor, captions: Tensor, owner: Tensor, texts: int, pictures: int, block: int
+    ) -> tuple[Tensor, Tensor]:
+        best, rows = torch.full((len(captions), pictures), -inf), torch.zeros(len(captions), pictures)
+        hardest = []
+        for first in range(0, len(images), block):
+            scores = hide(images[first : first + block] @ captions.T, first, owner)
+            hardest.append(scores.topk(texts, 1).indices)
+            best, rows = (merge if joined else block_alone)(best, rows, scores, first)
+        return torch.cat(hardest), rows
+
+    return mined
 
 
-def _finds(mine: Callable[..., Any], part: int, block: int, seed: int = 1) -> bool:
-    world = _world(seed)
-    found = torch.as_tensor(mine(*world, 4, 3, block)[part])
-    return torch.equal(found.long(), _mined_by_sorting(*world, 4, 3)[part])
+def holds_own(answer: Callable[..., Any]) -> bool:
+    texts = torch.as_tensor(answer(*world())[0]).long()
+    return bool((world()[2][texts] == torch.arange(9)[:, None]).any())
 
 
-def _counts_from_zero(mine: Callable[..., Any]) -> bool:
-    """Whether, in several blocks, it hides what the first pictures own."""
-    world = _world(1)
-    images, captions, owner = world
-    rows = [
-        _hide_own(images[first : first + 3] @ captions.T, 0, owner).topk(4, 1).indices for first in (0, 3, 6)
-    ]
-    return torch.equal(torch.as_tensor(mine(*world, 4, 3, 3)[0]).long(), torch.cat(rows))
+MINE = {
+    "Return rows of captions for each picture, (Ni, texts), and rows of pictures for each caption, (Nc, "
+    "pictures).": shape(),
+    "In one block: are the captions the hardest of each picture, hardest first, none of its own?": same(by=0),
+    "The captions are right. Now the pictures: the running best starts at minus infinity, and each block is "
+    "merged into it.": same(by=1, wrong=[lambda *given: (mine(*given)[0], mine(*given)[1].flip(1))]),
+    "One block is right. In several, the rows of a block are complete, but its columns see only some of the "
+    "pictures.": same(block=3),
+    "The last block may be smaller than the others.": same(
+        block=4,
+        seed=2,
+        wrong=[lambda *given: (mine(*given)[0][: 9 // given[-1] * given[-1]], mine(*given)[1])],
+    ),
+    "A picture's own captions are in its list: hide them before you look for the largest.": like(
+        mined_by(lambda scores, first, owner: scores), when=holds_own
+    ),
+    "One block is right. With several, the pictures must come from all of them: merge each block into the "
+    "running best.": like(
+        mined_by(hide_own, joined=False), by=1, right_on={"block": 9}, wrong_on={"block": 4}
+    ),
+    "In a later block, the first row is picture number `first`: hand `first` to `hide_own`.": like(
+        lambda *given: (mined_by(lambda S, first, owner: hide_own(S, 0, owner))(*given)[0], mine(*given)[1]),
+        by=0,
+        block=3,
+    ),
+}
+
+MATRIX = 113_287 * 566_435 * 4 / 1e9
+"""Gigabytes of COCO's similarities, four bytes each."""
+
+BILL = {
+    "It is many gigabytes: pictures times captions times four bytes.": between(1, inf, wrong=[0.26]),
+    "Multiply the pictures by the captions, and by four bytes. A gigabyte is a thousand million "
+    "bytes.": equals(MATRIX, 4),
+    "That is the number of similarities. Each takes four bytes.": like(MATRIX / 4, tolerance=2),
+    "That is in bytes: divide by a thousand million.": like(MATRIX * 1e9, tolerance=4e9),
+    "You divided by 2 to the power of 30, which gives gibibytes. A gigabyte is a thousand million "
+    "bytes.": like(MATRIX * 1e9 / 2**30, tolerance=1),
+    "There are five captions for each picture: 566,435 in all.": like(MATRIX / 5, tolerance=1),
+}
 
 
-def _of_the_last_block(mine: Callable[..., Any]) -> bool:
-    """Whether its pictures are right in one block and wrong in several."""
-    return _finds(mine, 1, 9) and not _finds(mine, 1, 4)
-
-
-def _own_are_in(mine: Callable[..., Any]) -> bool:
-    images, captions, owner = _world(1)
-    texts = torch.as_tensor(mine(images, captions, owner, 4, 3, 9)[0]).long()
-    return bool((owner[texts] == torch.arange(9)[:, None]).any())
-
-
-# ---------------------------------------------------------------- 08.break
-
-
-def _has_own(texts: Tensor, owner: Tensor) -> bool:
+def has_own(texts: Tensor, owner: Tensor) -> bool:
     return bool((owner[texts] == torch.arange(len(texts))[:, None]).any())
 
 
-_TWO_EACH = torch.arange(4).repeat_interleave(2)  # four pictures with two captions each
-_GOOD = torch.tensor([[2, 5], [0, 4], [6, 1], [3, 2]])
-_FIRST_BAD = torch.tensor([[1, 5], [0, 4], [6, 1], [3, 2]])
-_LAST_BAD = torch.tensor([[2, 5], [0, 4], [6, 1], [3, 7]])
-_SAME_NUMBER = torch.tensor([[3, 6], [0, 7], [2, 6], [1, 3]])  # caption 2 for picture 2 is another's
+GOOD = [[2, 5], [0, 4], [6, 1], [3, 2]]
+LAST_BAD = [[2, 5], [0, 4], [6, 1], [3, 7]]
 
 
-def _says(test: Callable[..., Any], texts: Tensor, owner: Tensor, expected: bool) -> bool:
-    return bool(test(texts, owner)) is expected
+def lists(
+    texts: Sequence[Sequence[int]] = GOOD, owner: Sequence[int] = (0, 0, 1, 1, 2, 2, 3, 3)
+) -> tuple[Tensor, Tensor]:
+    return torch.tensor(texts), torch.tensor(owner)
 
 
-# ---------------------------------------------------------------- numbers
-
-_MATRIX = 113_287 * 566_435 * 4 / 1e9  # gigabytes of COCO's similarities, four bytes each
-
-
-EXERCISES: dict[str, Exercise] = {
-    "08.place": Exercise(
-        "Where does it stand?",
-        "predict",
-        3,
-        one_of("16", "156", "1,560", "7,800"),
-        difficulty="easy",
-        message=NOTED,
+BREAK = {
+    "Here no list holds a caption of its own picture: return False.": same(by=bool),
+    "Picture 0 owns captions 0 and 1. If caption 1 is in its list, return True.": same(
+        texts=[[1, 5], [0, 4], [6, 1], [3, 2]], by=bool, wrong=[lambda *given: False]
     ),
-    "08.chance": Exercise(
-        "The chance of a top hundred",
-        "code",
-        12,
-        (
-            Trial(
-                lambda answer: 0 <= float(answer(3, 10, 4)) <= 1,
-                "Return one number, a chance between 0 and 1.",
-            ),
-            Trial(
-                lambda answer: near(answer(1, 12, 6), 0.5, 1e-3),
-                "If half of the negatives are drawn, the hardest is among them with a chance of one half.",
-            ),
-            Trial(
-                lambda answer: _chances_like(answer, _chance),
-                "In how many ways can you draw so that all of them miss the hardest ones? In how many ways "
-                "at all?",
-            ),
-            Trial(
-                lambda answer: math.isclose(
-                    float(answer(100, 566_410, 127)), _chance(100, 566_410, 127), rel_tol=1e-3
-                ),
-                "It is right for small numbers: for large ones, `math.comb` stays exact.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: _chances_like(answer, _with_replacement),
-                "Nearly: that draws the same negative again and again. A batch draws each at most once.",
-            ),
-            Trial(
-                lambda answer: _chances_like(answer, _of_none),
-                "That is the chance that none of them is drawn. We want the chance of at least one.",
-            ),
-            Trial(
-                lambda answer: _chances_like(answer, _of_one_draw),
-                "That is the chance of a single draw: a batch draws many.",
-            ),
-            Trial(
-                lambda answer: _chances_like(answer, _added_up),
-                "Adding the chances of all draws counts a batch twice in which two of them hit. For many "
-                "draws the sum exceeds 1.",
-            ),
-        ),
-        reference=_chance,
-        message="Right.",
+    "One wrong entry anywhere is enough: here it is the last of the last list.": same(
+        texts=LAST_BAD, by=bool, wrong=[lambda texts, owner: has_own(texts[:1], owner)]
     ),
-    "08.own": Exercise(
-        "Hide what belongs to a picture",
-        "code",
-        6,
-        (
-            Trial(
-                lambda answer: tuple(answer(_block(1), 0, _OWNER).shape) == (2, 11),
-                "Return a matrix of the same shape, (b, Nc).",
-            ),
-            Trial(
-                lambda answer: _hides_like(answer, _hide_own),
-                "Each picture's own captions, and only they, get minus infinity.",
-            ),
-            Trial(
-                lambda answer: _hides_like(answer, _hide_own, first=3),
-                "In a later block, the first row is picture number `first`.",
-            ),
-            Trial(
-                lambda answer: _hides_like(answer, _hide_own, first=1, owner=_MIXED),
-                "The captions may stand in any order: let `owner` say whose they are.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: _hides_like(answer, _without_first, first=3),
-                "It is right in the first block. In a later one, the first row is picture number `first`.",
-            ),
-            Trial(
-                lambda answer: _hides_like(answer, _only_one_hidden),
-                "A picture has several captions of its own: hide all of them.",
-            ),
-            Trial(
-                lambda answer: _hides_like(answer, _by_zero),
-                "Zero is larger than many similarities: use minus infinity.",
-            ),
-            Trial(
-                _turns_nan,
-                "Some scores became NaN: minus infinity times zero is no number. Replace the scores instead, "
-                "by `masked_fill` or `where`.",
-            ),
-            Trial(
-                lambda answer: _hides_like(answer, _five_each),
-                "You count five captions for each picture. A picture may have more or fewer: use `owner`.",
-            ),
-            Trial(
-                lambda answer: _hides_like(answer, _the_others),
-                "You hid the negatives and left the picture's own captions.",
-            ),
-        ),
-        difficulty="easy",
-        reference=_hide_own,
-        message="Right.",
+    "Caption 2 does not belong to picture 2: captions and pictures are numbered separately. Look up the "
+    "caption's owner.": same(
+        texts=[[3, 6], [0, 7], [2, 6], [1, 3]],
+        by=bool,
+        wrong=[lambda texts, owner: has_own(texts, owner) or 2 in texts[2]],
     ),
-    "08.merge": Exercise(
+    "The captions may stand in any order: `owner` says whose they are.": same(
+        {"texts": [[0, 1], [2, 3], [4, 5], [6, 7]]},
+        {"texts": [[0, 1], [2, 3], [4, 6], [5, 7]]},
+        owner=(3, 1, 2, 0, 3, 1, 2, 0),
+        by=bool,
+        wrong=[lambda texts, owner: (texts // 2 == torch.arange(4)[:, None]).any()],
+    ),
+    "It is the other way round: True if a list holds an own caption.": like(
+        lambda *given: not has_own(*given),
+        when=lambda answer: answer(*lists()) and not answer(*lists(LAST_BAD)),
+    ),
+    "You compare captions with pictures, which are numbered separately. Look up the picture of each caption: "
+    "`owner[texts]`.": like(lambda texts, owner: (texts == torch.arange(len(texts))[:, None]).any(), by=bool),
+}
+
+EXERCISES = {
+    "08.place": predict("Where does it stand?", 3, "16", "156", "1,560", "7,800"),
+    "08.chance": code("The chance of a top hundred", 12, CHANCE, chance, draw),
+    "08.own": code("Hide what belongs to a picture", 6, OWN, hide_own, block, difficulty="easy"),
+    "08.merge": code(
         "Merge a block into the running best",
-        "code",
         12,
-        (
-            Trial(
-                lambda answer: [tuple(part.shape) for part in answer(*_running(3))] == [(6, 3)] * 2,
-                "Return two tensors, the scores and the rows, both of the shape of `best`.",
-            ),
-            Trial(
-                lambda answer: _merges_like(answer, _merge, 0),
-                "Put the running best and the block's scores side by side, (Nc, k + b), and keep the largest "
-                "k of each caption. The block has the captions in its columns.",
-            ),
-            Trial(
-                _keeps_true_rows,
-                "The scores are right. Put the numbers of the pictures side by side in the same way, and "
-                "`gather` those that were kept. The block begins with picture number `first`.",
-            ),
-            Trial(
-                _from_empty,
-                "It must also work from the start, where all scores in `best` are minus infinity.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: all(_merges_like(answer, _rows_of_the_block, part) for part in (0, 1)),
-                "The block's first row is picture number `first`, not picture 0.",
-            ),
-            Trial(
-                lambda answer: all(_merges_like(answer, _places, part) for part in (0, 1)),
-                "`topk` returns places in the joined table. Look up which pictures stand there.",
-            ),
-            Trial(
-                lambda answer: all(_merges_like(answer, _block_alone, part) for part in (0, 1)),
-                "You keep the best of this block alone: what earlier blocks found is lost.",
-            ),
-            Trial(
-                lambda answer: all(_merges_like(answer, _rows_first, part) for part in (0, 1)),
-                "Both are right, but in the wrong order: first the scores, then the rows.",
-            ),
-            Trial(
-                lambda answer: _merges_like(answer, _smallest, 0),
-                "You keep the smallest scores. The hardest negatives are the largest.",
-            ),
-            Trial(
-                _is_unsorted,
-                "The right scores are kept, but they must stay sorted, the largest first.",
-            ),
-        ),
-        reference=_merge,
+        MERGE,
+        merge,
+        running,
         message="Right. What is kept never grows, however many blocks there are.",
     ),
-    "08.mine": Exercise(
+    "08.mine": code(
         "Both directions from one pass",
-        "code",
         12,
-        (
-            Trial(
-                lambda answer: (
-                    [tuple(part.shape) for part in answer(*_world(1), 4, 3, 9)] == [(9, 4), (20, 3)]
-                ),
-                "Return rows of captions for each picture, (Ni, texts), and rows of pictures for each "
-                "caption, (Nc, pictures).",
-            ),
-            Trial(
-                lambda answer: _finds(answer, 0, 9),
-                "In one block: are the captions the hardest of each picture, hardest first, none of its own?",
-            ),
-            Trial(
-                lambda answer: _finds(answer, 1, 9),
-                "The captions are right. Now the pictures: the running best starts at minus infinity, and "
-                "each block is merged into it.",
-            ),
-            Trial(
-                lambda answer: all(_finds(answer, part, 3) for part in (0, 1)),
-                "One block is right. In several, the rows of a block are complete, but its columns see only "
-                "some of the pictures.",
-            ),
-            Trial(
-                lambda answer: all(_finds(answer, part, 4, 2) for part in (0, 1)),
-                "The last block may be smaller than the others.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                _own_are_in,
-                "A picture's own captions are in its list: hide them before you look for the largest.",
-            ),
-            Trial(
-                _of_the_last_block,
-                "One block is right. With several, the pictures must come from all of them: merge each block "
-                "into the running best.",
-            ),
-            Trial(
-                _counts_from_zero,
-                "In a later block, the first row is picture number `first`: hand `first` to `hide_own`.",
-            ),
-        ),
-        reference=_mine,
+        MINE,
+        mine,
+        world,
         message="Right. The package does the same, on any device.",
     ),
-    "08.bill": Exercise(
-        "The whole matrix",
-        "compute",
-        4,
-        (
-            Trial(
-                lambda answer: float(answer) > 1,
-                "It is many gigabytes: pictures times captions times four bytes.",
-            ),
-            Trial(
-                lambda answer: abs(float(answer) - _MATRIX) < 4,
-                "Multiply the pictures by the captions, and by four bytes. A gigabyte is a thousand million "
-                "bytes.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: abs(float(answer) - _MATRIX / 4) < 2,
-                "That is the number of similarities. Each takes four bytes.",
-            ),
-            Trial(
-                lambda answer: abs(float(answer) - _MATRIX * 1e9) < 4e9,
-                "That is in bytes: divide by a thousand million.",
-            ),
-            Trial(
-                lambda answer: abs(float(answer) - _MATRIX * 1e9 / 2**30) < 1,
-                "You divided by 2 to the power of 30, which gives gibibytes. A gigabyte is a thousand "
-                "million bytes.",
-            ),
-            Trial(
-                lambda answer: abs(float(answer) - _MATRIX / 5) < 1,
-                "There are five captions for each picture: 566,435 in all.",
-            ),
-        ),
-        difficulty="easy",
-    ),
-    "08.break": Exercise(
+    "08.bill": compute("The whole matrix", 4, BILL, difficulty="easy"),
+    "08.break": break_it(
         "A test that fails",
-        "break",
         8,
-        (
-            Trial(
-                lambda answer: _says(answer, _GOOD, _TWO_EACH, False),
-                "Here no list holds a caption of its own picture: return False.",
-            ),
-            Trial(
-                lambda answer: _says(answer, _FIRST_BAD, _TWO_EACH, True),
-                "Picture 0 owns captions 0 and 1. If caption 1 is in its list, return True.",
-            ),
-            Trial(
-                lambda answer: _says(answer, _LAST_BAD, _TWO_EACH, True),
-                "One wrong entry anywhere is enough: here it is the last of the last list.",
-            ),
-            Trial(
-                lambda answer: _says(answer, _SAME_NUMBER, _TWO_EACH, False),
-                "Caption 2 does not belong to picture 2: captions and pictures are numbered separately. "
-                "Look up the caption's owner.",
-            ),
-            Trial(
-                lambda answer: all(
-                    _says(answer, texts, torch.tensor([3, 1, 2, 0, 3, 1, 2, 0]), expected)
-                    for texts, expected in (
-                        (torch.tensor([[0, 1], [2, 3], [4, 5], [6, 7]]), False),
-                        (torch.tensor([[0, 1], [2, 3], [4, 6], [5, 7]]), True),
-                    )
-                ),
-                "The captions may stand in any order: `owner` says whose they are.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: (
-                    _says(answer, _GOOD, _TWO_EACH, True) and _says(answer, _LAST_BAD, _TWO_EACH, False)
-                ),
-                "It is the other way round: True if a list holds an own caption.",
-            ),
-            Trial(
-                lambda answer: all(
-                    _says(answer, texts, _TWO_EACH, bool((texts == torch.arange(4)[:, None]).any()))
-                    for texts in (_GOOD, _FIRST_BAD, _SAME_NUMBER)
-                ),
-                "You compare captions with pictures, which are numbered separately. Look up the picture of "
-                "each caption: `owner[texts]`.",
-            ),
-        ),
-        reference=_has_own,
+        BREAK,
+        reference=has_own,
+        inputs=lists,
         message="Right. This test knows nothing of how the lists were made.",
     ),
-    "08.explore": Exercise("Change one thing", "explore", 15, EXPLORED, message="Noted."),
+    "08.explore": explore("Change one thing", 15),
 }
