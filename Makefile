@@ -20,8 +20,6 @@ CONTAINER ?= $(shell command -v podman || command -v docker)
 MUTANTS ?=
 # Where the spelling is checked.
 SPELLED := README.md CONTRIBUTING.md book notebooks/text notebooks/course vsecore tests
-# How many damaged files of each kind the battery tries.
-DAMAGES ?= 200
 INSTALLED := $(VENV)/.installed
 # Which PyTorch: "cuda", as the package registry has it, or "cpu", without NVIDIA's libraries. The stamp remembers.
 HAS := $(or $(shell cat $(INSTALLED) 2>/dev/null),cuda)
@@ -29,7 +27,7 @@ TORCH ?= $(HAS)
 # The two builds have the same version, so that one would be taken for the other.
 EXCHANGE := $(if $(filter $(TORCH),$(HAS)),,--reinstall-package torch --reinstall-package torchvision)
 
-.PHONY: help course test lint units notebooks book browser pages pdf lab learner grade evidence format lock mutants battery processors clean other-torch
+.PHONY: help course test lint units notebooks book browser pages pdf lab learner grade evidence format lock mutants processors clean other-torch
 
 help:  ## Show these commands.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -129,10 +127,6 @@ lock: $(INSTALLED)  ## Write requirements.lock anew from pyproject.toml.
 mutants: $(INSTALLED)  ## Break the code in one place at a time, and list what no test notices.
 	@$(BIN)/python -c 'import mutmut' || { echo "Install it first: $(BIN)/python -m pip install mutmut"; exit 1; }
 	OMP_NUM_THREADS=1 $(BIN)/python -m mutmut run --max-children 2 $(MUTANTS)
-
-battery: $(INSTALLED)  ## Damage files of every kind, and kill work at random moments (ten minutes).
-	VSECORE_BATTERY=$(DAMAGES) $(BIN)/python -m pytest -q -s tests/test_damage.py
-	$(BIN)/python tests/battery/kills.py
 
 processors: $(INSTALLED)  ## Run the stored notebooks as other processors would (two hours).
 	$(BIN)/python tests/processors.py

@@ -68,7 +68,7 @@ def imported(*places: str, but: tuple[str, ...] = ()) -> set[str]:
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 found.add(node.module.split(".")[0])
     own = (path.stem for folder in ("tests", "tests/benchmarks") for path in (ROOT / folder).glob("*.py"))
-    found -= {"vsecore", "course", "coursebook", "answers", "battery", *own}
+    found -= {"vsecore", "course", "coursebook", "answers", *own}
     return {name_of(INSTALLED_AS.get(name, name)) for name in found - sys.stdlib_module_names}
 
 
