@@ -17,6 +17,7 @@ from vsecore.data.word_pieces import BERTTokenizer
 from vsecore.model import VSE
 from vsecore.recipes import get
 from vsecore.scenes.build import boxes_of
+from vsecore.similarity import Cosine, Similarity
 
 WORDS = Vocabulary(["red", "kite", "above", "beach"])
 PIXELS = np.full((40, 80, 3), 200, np.uint8)
@@ -44,7 +45,7 @@ class Elements(nn.Module):
         return elements, None
 
 
-class Weights(nn.Module):
+class Weights(Similarity):
     """A similarity that says of each word which element it attends to."""
 
     reads = "elements"
@@ -60,7 +61,7 @@ class Weights(nn.Module):
 
 def model(similarity=None, front=False, table=None):
     table = torch.randn(len(WORDS), 3) if table is None else table
-    similarity = similarity or nn.Identity()
+    similarity = similarity or Cosine()
     return VSE(Elements(front=front), None, Elements(table, front=front), None, similarity)
 
 

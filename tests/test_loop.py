@@ -13,7 +13,7 @@ from vsecore.data.splits import Dataset
 from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from vsecore.encoders.pictures import CellEncoder
 from vsecore.encoders.words import BiGRUEncoder
-from vsecore.losses import LOSSES, triplet
+from vsecore.losses import LOSSES, Loss, triplet
 from vsecore.model import VSE
 from vsecore.training import encode, evaluate_split, load_run, loop
 from vsecore.training.optimization import make_optimizer
@@ -35,7 +35,7 @@ def steps(add):
     """The steps that a loss named "witness" receives: it notes them, and is otherwise the triplet loss."""
     seen = []
 
-    class Witness(nn.Module):
+    class Witness(Loss):
         def forward(self, step):
             seen.append(step)
             return triplet(step.scores, positives=step.positives)
@@ -392,7 +392,7 @@ def test_a_loss_counts_as_much_as_its_weight():
 def test_what_a_step_draws_depends_on_the_seed_and_its_number_alone(add):
     drawn = []
 
-    class Draws(nn.Module):
+    class Draws(Loss):
         def forward(self, step):
             drawn.append(float(torch.rand(())))
             return triplet(step.scores, positives=step.positives)

@@ -7,12 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from vsecore.embedding import Embedding
 from vsecore.losses import (
-    LOSSES,
     NodePooling,
     NodePoolingLoss,
     Step,
@@ -156,62 +153,12 @@ each_loss = pytest.mark.parametrize("loss", [pooling, cross_attention])
 
 
 @each_loss
-def test_gradient_is_that_of_the_values(loss):
-    v, v_mask, t, t_mask, scores, positives = batch()
-    assert torch.autograd.gradcheck(
-        lambda v, t: loss(v, v_mask, t, t_mask, scores, positives), (v.requires_grad_(), t.requires_grad_())
-    )
-
-
-def test_gradient_of_the_pools_is_that_of_the_values():
-    v, v_mask, _, _, _, _ = batch()
-    pool = NodePooling(DIM, 2).double()
-
-    def pooled(weight, x):
-        return torch.func.functional_call(pool, {"weight": weight}, (x, v_mask))
-
-    weight = pool.weight.detach().requires_grad_()
-    assert torch.autograd.gradcheck(pooled, (weight, v.requires_grad_()))
-
-
-@each_loss
-@pytest.mark.parametrize("junk", [1e6, math.inf, math.nan])
-def test_neither_what_is_in_the_padding_nor_how_much_there_is_changes_anything(loss, junk):
-    v, v_mask, t, t_mask, scores, positives = batch()
-    plain = loss(v, v_mask, t, t_mask, scores, positives)
-    padded = []
-    for x, mask in ((v, v_mask), (t, t_mask)):
-        x = torch.where(mask.unsqueeze(-1), x, junk)
-        x = torch.cat([x, torch.full((len(x), 3, DIM), junk, dtype=x.dtype)], 1).requires_grad_()
-        padded += [x, nn.functional.pad(mask, (0, 3))]
-    loud = loss(*padded, scores, positives)
-    torch.testing.assert_close(loud, plain, rtol=1e-12, atol=0)
-    loud.backward()
-    for x, mask in (padded[:2], padded[2:]):
-        assert (x.grad[~mask] == 0).all() and x.grad[mask].isfinite().all()
-
-
-@each_loss
 def test_no_mask_means_all_are_real(loss):
     v, _, t, _, scores, positives = batch()
     full = [torch.ones(x.shape[:2], dtype=torch.bool) for x in (v, t)]
     torch.testing.assert_close(
         loss(v, None, t, None, scores, positives), loss(v, full[0], t, full[1], scores, positives)
     )
-
-
-@each_loss
-def test_the_order_of_elements_changes_nothing(loss):
-    v, v_mask, t, t_mask, scores, positives = batch()
-    turned = loss(v.flip(1), v_mask.flip(1), t.flip(1), t_mask.flip(1), scores, positives)
-    torch.testing.assert_close(turned, loss(v, v_mask, t, t_mask, scores, positives))
-
-
-@each_loss
-def test_the_diagonal_is_what_belongs_together_unless_told(loss):
-    v, v_mask, t, t_mask, scores, _ = batch()
-    some = (v, v_mask, t[:PICTURES], t_mask[:PICTURES], scores[:, :PICTURES])
-    assert torch.equal(loss(*some), loss(*some, torch.eye(PICTURES, dtype=torch.bool)))
 
 
 @each_loss
@@ -236,15 +183,6 @@ def test_a_sibling_is_never_a_negative(loss):
     plain = loss(v, v_mask, t, t_mask, scores, positives)
     raised = loss(v, v_mask, t, t_mask, torch.where(positives, scores + 100, scores), positives)
     assert torch.equal(plain, raised)
-
-
-@each_loss
-def test_a_batch_without_negatives_costs_nothing(loss):
-    v, v_mask, t, t_mask, scores, _ = batch()
-    v = v[:1].requires_grad_()
-    cost = loss(v, v_mask[:1], t, t_mask, scores[:1], torch.ones(1, CAPTIONS, dtype=torch.bool))
-    cost.backward()
-    assert cost == 0 and (v.grad == 0).all()
 
 
 def test_one_word_and_one_region_are_compared_by_their_cosine():
@@ -301,61 +239,14 @@ def test_one_set_of_pools_serves_both_sides_unless_told():
     assert (loss.pool.weight.grad != 0).any()
 
 
-def test_the_module_of_node_cross_attention_is_the_function():
-    parts = batch()
-    loss = LOSSES.build("node_cross_attention", {"margin": 0.5})
-    expected = node_cross_attention_loss(*parts[:5], margin=0.5, positives=parts[5])
-    assert torch.equal(loss(a_step(*parts)), expected)
-
-
 def test_in_blocks_of_pictures_it_is_the_same(monkeypatch):
     """What a GPU does, where positive pairs cannot be listed: a few pictures meet all captions."""
     v, v_mask, t, t_mask, scores, positives = batch()
     plain = cross_attention(v.requires_grad_(), v_mask, t.requires_grad_(), t_mask, scores, positives)
     gradients = torch.autograd.grad(plain, (v, t))
     monkeypatch.setattr(node_alignment, "ROWS", 3)
-    monkeypatch.setattr(node_alignment, "_listed", lambda v: False)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     blocks = cross_attention(v, v_mask, t, t_mask, scores, positives)
     torch.testing.assert_close(blocks, plain)
     for block, gradient in zip(torch.autograd.grad(blocks, (v, t)), gradients, strict=True):
         torch.testing.assert_close(block, gradient)
-
-
-@pytest.mark.parametrize("name", ["node_pooling", "node_cross_attention"])
-def test_no_node_loss_asks_a_gpu_for_a_number(name):
-    with FakeTensorMode():
-        v, t = torch.rand(4, 5, DIM, device="cuda"), torch.rand(6, 7, DIM, device="cuda")
-        masks = [torch.ones(x.shape[:2], dtype=torch.bool, device="cuda") for x in (v, t)]
-        scores = torch.rand(4, 6, device="cuda")
-        with torch.device("cuda"):
-            loss = LOSSES.build(name, {}, dim=DIM)
-        cost = loss(a_step(v, masks[0], t, masks[1], scores, scores > 0))
-    assert cost.shape == () and cost.device.type == "cuda"
-
-
-V, T, S = torch.rand(2, 3, 4), torch.rand(2, 5, 4), torch.rand(2, 2)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: NodePooling(4, 0), "pools is 0: it must be a whole number of at least 1"),
-        (lambda: NodePooling(0, 2), "dim is 0: it must be"),
-        (lambda: NodePooling(5, 2)(V), r"x is torch.float32 \(2, 3, 4\): it must be .*\(B, N, 5\)"),
-        (lambda: NodePooling(4, 2)(V, torch.ones(2, 4, dtype=torch.bool)), r"must be bool \(2, 3\)"),
-        (lambda: NodePooling(4, 2)(V, torch.zeros(2, 3, dtype=torch.bool)), "row 0 of x has no real element"),
-        (lambda: node_pooling_loss(V, T, S), r"captions is \(2, 5, 4\): it must have the pools"),
-        (lambda: node_pooling_loss(V, V, torch.rand(2, 3)), r"scores is \(2, 3\): it must be \(2, 2\)"),
-        (lambda: node_pooling_loss(V, V, S, margin=-1.0), "margin is -1.0: it must be a number >= 0"),
-        (lambda: NodePoolingLoss(4, margin=math.nan), "margin is nan"),
-        (lambda: node_pooling_loss(V, V, S, margin=None), "margin is None: it must be a number >= 0"),
-        (lambda: node_cross_attention_loss(V, None, T[..., :3], None, S), "it must have the width of v"),
-        (lambda: node_cross_attention_loss(V, None, T[:1], None, S), r"it must be \(2, 1\)"),
-        (lambda: node_cross_attention_loss(V.long(), None, T, None, S), "v is torch.int64"),
-        (lambda: node_cross_attention_loss(V[:, :0], None, T, None, S), "with N > 0"),
-        (lambda: LOSSES.build("node_cross_attention", {"margin": -0.1}), "margin is -0.1"),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_refused_by_name(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -30,7 +30,7 @@ from vsecore.pooling import (
     SoftPool,
 )
 from vsecore.recipes import RECIPES, VARIANTS, FirstRound, Part, Recipe, aoq, get, settings, two_ad
-from vsecore.similarity import SIMILARITIES, Cosine
+from vsecore.similarity import SIMILARITIES, Cosine, Similarity
 
 VOCABULARY = Vocabulary([f"w{i}" for i in range(10)])
 SMALL = {"dim": 8, "text.encoder.word_dim": 4}
@@ -170,7 +170,7 @@ def test_a_misspelt_field_is_answered_with_those_that_are_spelled_nearly_so(fiel
         ("training.epochs", "0", "training.epochs is 0: wanted at least 1"),
         ("losses.triplet.margin", "wide", "option margin of loss 'triplet' is 'wide': wanted a number"),
         ("losses.triplet.margin", "NaN", "margin of loss 'triplet' is 'NaN': wanted a number"),
-        ("losses.triplet.margin", -0.1, "margin must be a number >= 0, got -0.1"),
+        ("losses.triplet.margin", -0.1, "option margin of loss 'triplet' is -0.1: wanted at least 0"),
         (
             "losses",
             "hinge",
@@ -731,7 +731,7 @@ def test_a_model_that_does_not_fit_into_the_machine_is_refused_before_it_is_made
 
 
 def test_a_similarity_must_say_what_it_compares(monkeypatch):
-    class Silent(torch.nn.Module):
+    class Silent(Similarity):
         def forward(self, v, t):
             return v.vectors @ t.vectors.mT
 

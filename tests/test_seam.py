@@ -15,9 +15,9 @@ from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.encoders import IMAGE_ENCODERS, ImageEncoder
 from vsecore.encoders.reasoning import REASONERS
-from vsecore.losses import LOSSES, Step, triplet
+from vsecore.losses import LOSSES, Loss, Step, triplet
 from vsecore.pooling import POOLS
-from vsecore.similarity import SIMILARITIES
+from vsecore.similarity import SIMILARITIES, Similarity
 from vsecore.training import encode, evaluate_split, load_run, score_split
 
 
@@ -34,7 +34,7 @@ def add(monkeypatch):
 # A loss with parameters.
 
 
-class WordCount(nn.Module):
+class WordCount(Loss):
     """Read off a caption's vector how many words it has."""
 
     reads = ("vectors", "elements")
@@ -62,7 +62,7 @@ def test_a_loss_with_parameters_is_trained_saved_and_resumed(add, tmp_path):
 # A loss with state.
 
 
-class Multiplier(nn.Module):
+class Multiplier(Loss):
     """Weigh the loss by a number that grows while the loss is above a bound: used first, then stepped."""
 
     def __init__(self, bound: float = 1.0) -> None:
@@ -100,7 +100,7 @@ class Slots(nn.Module):
         return slots + x.mean(1, keepdim=True), {"slots": slots}
 
 
-class BestPair(nn.Module):
+class BestPair(Similarity):
     """The similarity of two sets is that of their nearest elements."""
 
     reads, block = "vectors", (7, 11)
@@ -112,7 +112,7 @@ class BestPair(nn.Module):
         return torch.einsum("bkd,bld->bkl", v.vectors, t.vectors).amax((-2, -1))
 
 
-class Apart(nn.Module):
+class Apart(Loss):
     """Slots of one set should differ."""
 
     reads = ("slots",)
@@ -184,7 +184,7 @@ def test_the_example_for_contributors_runs_as_it_is_printed(monkeypatch):
     monkeypatch.setattr(LOSSES, "_entries", dict(LOSSES._entries))
     text = (Path(__file__).resolve().parent.parent / "CONTRIBUTING.md").read_text("utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    names = {"__name__": __name__, "LOSSES": LOSSES, "Step": Step, "Tensor": torch.Tensor, "nn": nn}
+    names = {"__name__": __name__, "LOSSES": LOSSES, "Loss": Loss, "Step": Step, "Tensor": torch.Tensor}
     steps, runs = [], []
     small = {"fit": lambda a_recipe, data: runs.append(train(a_recipe, data, callback=steps.append))}
     small |= {"get": recipe, "scenes": SimpleNamespace(load=small_data), "logsigmoid": logsigmoid}
@@ -201,7 +201,7 @@ def test_the_example_for_contributors_runs_as_it_is_printed(monkeypatch):
 # A similarity that reads elements.
 
 
-class WordsFindCells(nn.Module):
+class WordsFindCells(Similarity):
     """Each word finds its cell; a caption is as near as its words are on average."""
 
     reads, block = "elements", (4, 6)
@@ -233,7 +233,7 @@ def test_a_similarity_may_read_elements_and_need_no_vectors(add, tmp_path):
 # Offline pairs.
 
 
-class OfflineHinge(nn.Module):
+class OfflineHinge(Loss):
     """A pair should beat its picture with an offline caption, and its caption with an offline picture."""
 
     def forward(self, step):
@@ -260,7 +260,7 @@ def test_offline_pairs_travel_with_a_batch_row_by_row(add, tmp_path):
 # Targets of captions.
 
 
-class PredictTarget(nn.Module):
+class PredictTarget(Loss):
     """Turn a caption's vector into the target of that caption."""
 
     def __init__(self, dim: int, target_dim: int) -> None:
@@ -354,7 +354,7 @@ def test_parts_that_do_not_fit_are_refused_by_name(changes, message):
         recipe().override(changes)
 
 
-class Broken(nn.Module):
+class Broken(Loss):
     """A loss for each caption, not one for all."""
 
     def forward(self, step):
@@ -365,5 +365,5 @@ def test_a_loss_that_is_no_number_is_named(add):
     add(LOSSES, "broken", Broken)
     with pytest.raises(ValueError, match=r"loss 'broken' returned a tensor \(10,\): wanted a scalar"):
         train(recipe(losses="broken"))
-    with pytest.raises(ValueError, match="loss 'sum' is <built-in function sum>: wanted a class"):
+    with pytest.raises(ValueError, match="loss 'sum' is <built-in function sum>: wanted a subclass of Loss"):
         LOSSES.register("sum", sum)

@@ -41,7 +41,7 @@ from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders import TEXT_ENCODERS
 from vsecore.encoders.words import BiGRUEncoder
 from vsecore.evaluation import evaluate
-from vsecore.losses import LOSSES
+from vsecore.losses import LOSSES, Loss
 from vsecore.training import (
     Settings,
     System,
@@ -570,7 +570,7 @@ def test_features_on_disk_are_embedded_without_a_warning(tmp_path, finished):
 # Many processes are one.
 
 
-class ReadsEverything(torch.nn.Module):
+class ReadsEverything(Loss):
     """A loss that looks at all that a step has, wherever it was computed."""
 
     reads = ("elements", "tokens")
@@ -712,7 +712,7 @@ def test_an_error_of_the_main_process_ends_all(monkeypatch, error, kind):
     ],
 )
 def test_a_mistake_in_a_loss_is_the_losses_own_error_with_a_note_on_what_it_reads(monkeypatch, mistake, kind):
-    class Mistaken(torch.nn.Module):
+    class Mistaken(Loss):
         def forward(self, step):
             return mistake(step)
 

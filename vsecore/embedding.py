@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
+
+
+def unit(x: Tensor) -> Tensor:
+    """Scale vectors (..., D) to length one; a zero vector stays zero and its gradient stays finite.
+
+    Dividing by max(length, tiny), as is usual, would multiply the gradient of a zero vector by 1/tiny.
+    """
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # (..., 1)
+    return x / torch.where(length > 0, length, 1)  # (..., D)
 
 
 @dataclass
@@ -33,6 +43,20 @@ class Embedding:
             if tensor is not None:
                 return len(tensor)
         raise ValueError("the embedding holds nothing")
+
+    def needed(self, name: Literal["vectors", "elements"]) -> Tensor:
+        """Return the vectors, (B, D) or (B, K, D), or the elements, (B, N, D).
+
+        Raises:
+            ValueError: the embedding holds none.
+        """
+        tensor = self.vectors if name == "vectors" else self.elements
+        if tensor is None:
+            raise ValueError(
+                f"the embedding has no {name}: a loss or similarity must name what it reads in its attribute "
+                "`reads`, and vectors come from a tower's pool"
+            )
+        return tensor
 
     def only(self, names: Collection[str]) -> Embedding:
         """Keep what has one of these names: "vectors", "elements" (with the mask), or a name in `extra`."""

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vsecore.embedding import Embedding, joined
+from vsecore.embedding import Embedding, joined, unit
 from vsecore.pooling.set_pools import SetPool
 from vsecore.registry import names_read
-from vsecore.similarity import unit
+from vsecore.similarity import Similarity
 
 if TYPE_CHECKING:
     from vsecore.data.batches import Batch
     from vsecore.data.photographs import View
     from vsecore.encoders import ImageEncoder, TextEncoder
-
-BLOCK = (256, 1024)
-"""Pictures and captions that evaluation compares at a time, unless the similarity names its own `block`."""
 
 
 class VSE(nn.Module):
@@ -53,7 +50,7 @@ class VSE(nn.Module):
         image_pool: nn.Module | None,
         text_encoder: TextEncoder,
         text_pool: nn.Module | None,
-        similarity: nn.Module,
+        similarity: Similarity,
         image_reasoner: nn.Module | None = None,
         text_reasoner: nn.Module | None = None,
         shared: nn.Module | None = None,
@@ -116,7 +113,7 @@ class VSE(nn.Module):
     @property
     def block(self) -> tuple[int, int]:
         """How many pictures and captions evaluation compares at a time."""
-        return cast(tuple[int, int], getattr(self.similarity, "block", BLOCK))
+        return self.similarity.block
 
     @property
     def view(self) -> View | None:

@@ -25,6 +25,7 @@ class Registry:
         context: names of arguments that are known only when a model is built, such as "dim". `build` passes
             them to each class that asks for them; they are not options.
         methods: class methods whose arguments are options too, such as "tokenizer".
+        base: the class that all of them have as a base, with the attributes that others rely on; None: any.
 
     Example:
         >>> Registry("loss", {"triplet": Triplet}).build("triplet", {"margin": 0.1})
@@ -37,11 +38,13 @@ class Registry:
         entries: Mapping[str, Callable[..., Any]],
         context: Collection[str] = (),
         methods: Collection[str] = (),
+        base: type | None = None,
     ) -> None:
         self.kind = kind
         self._entries = dict(entries)
         self._context = frozenset(context)
         self._methods = tuple(methods)
+        self._base = base
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """Return the class with this name; raise a ValueError that lists the known names if there is none."""
@@ -64,10 +67,11 @@ class Registry:
         """Add a class of your own, so that recipes can name it.
 
         Raises:
-            ValueError: the name is taken by another class, or `entry` is no class.
+            ValueError: the name is taken by another class, or `entry` is no class, or has not the base class.
         """
-        if not inspect.isclass(entry):
-            raise ValueError(f"{self.kind} {name!r} is {entry!r}: wanted a class")
+        if not inspect.isclass(entry) or not issubclass(entry, self._base or object):
+            wanted = "a class" if self._base is None else f"a subclass of {self._base.__name__}"
+            raise ValueError(f"{self.kind} {name!r} is {entry!r}: wanted {wanted}")
         if self._entries.setdefault(name, entry) is not entry:
             raise ValueError(f"{self.kind} {name!r} is taken: choose another name")
 
@@ -160,6 +164,5 @@ def _call(entry: Callable[..., Any], options: Mapping[str, Any], context: Mappin
 
 
 def names_read(part: Any) -> tuple[str, ...]:
-    """Return what a part reads of an `Embedding`, from its attribute `reads`: one name, or several."""
-    names = getattr(part, "reads", ())
-    return (names,) if isinstance(names, str) else tuple(names)
+    """Return what a `Loss` or a `Similarity` reads of an `Embedding`: one name, or several."""
+    return (part.reads,) if isinstance(part.reads, str) else tuple(part.reads)

@@ -1,12 +1,12 @@
 """Losses: which pairs a training step should pull together, and which push apart. One idea per file.
 
-The functions take tensors. A thin module wraps each, so that a recipe can name it: it owns the defaults,
-reads what it needs from a `Step`, and may hold parameters or state.
+A recipe names a class, a `Loss`: it owns the defaults, reads what it needs from a `Step`, and may hold
+parameters or state. Where a function stands beside it, the function takes tensors.
 """
 
 from vsecore.losses.adopt import AdOpt, Rule, adopt, adopt_k, alignment, negatives_kept, uniformity
 from vsecore.losses.captioning import CaptionDecoder, Captioning, captioning_loss
-from vsecore.losses.contrastive import InfoNCE, ScaledInfoNCE, info_nce
+from vsecore.losses.contrastive import InfoNCE, ScaledInfoNCE, SigmoidLoss, info_nce
 from vsecore.losses.diversity import GramDiversity, SetDiversity, gram_diversity, set_diversity
 from vsecore.losses.input_target import InputTarget, InputTargetDecoder
 from vsecore.losses.lagrange import LagrangeMultiplier
@@ -27,14 +27,13 @@ from vsecore.losses.offline import (
     offline_quintuplet,
     offline_triplet,
 )
-from vsecore.losses.sigmoid import SigmoidLoss, sigmoid_loss
 from vsecore.losses.soft_contrastive import (
     SoftContrastive,
     kl_to_standard,
     sample_gaussians,
     soft_contrastive,
 )
-from vsecore.losses.step import Step
+from vsecore.losses.step import Loss, Step
 from vsecore.losses.triplet import Triplet, triplet
 from vsecore.registry import Registry
 
@@ -60,6 +59,7 @@ LOSSES = Registry(
         "input_target": InputTarget,
     },
     context=("dim", "target_dim", "vocabulary_size", "pretrained_scale", "pretrained_bias"),
+    base=Loss,
 )
 """Every loss by its name in recipes."""
 
@@ -77,6 +77,7 @@ __all__ = [
     "LagrangeMultiplier",
     "LatentTarget",
     "LatentTargetDecoder",
+    "Loss",
     "NodeCrossAttentionLoss",
     "NodePooling",
     "NodePoolingLoss",
@@ -106,7 +107,6 @@ __all__ = [
     "reconstruction_loss",
     "sample_gaussians",
     "set_diversity",
-    "sigmoid_loss",
     "soft_contrastive",
     "triplet",
     "uniformity",

@@ -6,16 +6,18 @@ import math
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from vsecore.losses.positives import check_pairs, own_pairs
-from vsecore.losses.step import Step
+from vsecore.arguments import Count, NotNegative, Positive, checked
+from vsecore.losses.pairs import Positives, Scores, check_pairs
+from vsecore.losses.step import Loss, Step
 
 Rule = Literal["released", "printed"]
 
 
-def alignment(scores: Tensor, positives: Tensor | None = None) -> Tensor:
+@checked
+def alignment(scores: Scores, positives: Positives = None) -> Tensor:
     """How close matching pairs are: their mean similarity.
 
     About 0 in a random space, near 1 in a trained one.
@@ -36,7 +38,8 @@ def alignment(scores: Tensor, positives: Tensor | None = None) -> Tensor:
     return torch.where(positives, scores, 0).sum() / positives.sum()
 
 
-def uniformity(scores: Tensor, rule: Rule = "released", positives: Tensor | None = None) -> Tensor:
+@checked
+def uniformity(scores: Scores, rule: Rule = "released", positives: Positives = None) -> Tensor:
     """How evenly the vectors fill the sphere, by one of two formulas that disagree.
 
     "printed": log of the mean of e^s over all pairs. 0 if all similarities are 0, and higher when the vectors
@@ -52,12 +55,10 @@ def uniformity(scores: Tensor, rule: Rule = "released", positives: Tensor | None
         γ_uniform, a scalar.
 
     Raises:
-        ValueError: the rule is unknown, scores or positives have a wrong shape or type, or a picture or
-            caption has no positive.
+        ValueError: as `alignment`, or the rule is unknown.
 
     Source: Zhang et al. 2022 (2AD), section 3.3, after Wang and Isola 2020; and the released code.
     """
-    _check_rule(rule)
     scores, positives = check_pairs(scores, positives)
     if rule == "printed":
         return scores.exp().mean().log()
@@ -97,7 +98,8 @@ def adopt_k(scores: Tensor, rule: Rule = "released", positives: Tensor | None = 
     return int(negatives_kept(scores, rule, positives))
 
 
-def negatives_kept(scores: Tensor, rule: Rule = "released", positives: Tensor | None = None) -> Tensor:
+@checked
+def negatives_kept(scores: Scores, rule: Rule = "released", positives: Positives = None) -> Tensor:
     """`adopt_k` as a tensor on the scores' device, so that nothing waits for a GPU.
 
     Returns:
@@ -106,7 +108,6 @@ def negatives_kept(scores: Tensor, rule: Rule = "released", positives: Tensor | 
     Raises:
         ValueError: as `uniformity`.
     """
-    _check_rule(rule)
     with torch.no_grad():
         gamma = (alignment(scores, positives) + uniformity(scores, rule, positives)).double()
         batch = min(scores.shape)
@@ -118,14 +119,15 @@ def negatives_kept(scores: Tensor, rule: Rule = "released", positives: Tensor | 
         return wanted.nan_to_num(nan=1).clamp(max=batch - 1).clamp(min=1).long()
 
 
+@checked
 def adopt(
-    scores: Tensor,
-    temperature: float = 0.05,
+    scores: Scores,
+    temperature: Positive = 0.05,
     rule: Rule = "released",
     positive_in_denominator: bool = True,
-    margin: float = 0.0,
-    positives: Tensor | None = None,
-    negatives: int | None = None,
+    margin: NotNegative = 0.0,
+    positives: Positives = None,
+    negatives: Count | None = None,
 ) -> Tensor:
     """Contrast each pair with its K hardest negatives, where the batch itself sets K.
 
@@ -153,12 +155,10 @@ def adopt(
         negative adds 0. The released code takes half of the sum.
 
     Raises:
-        ValueError: the rule is unknown, temperature <= 0, margin < 0, negatives is not a whole number of at
-            least 1, scores or positives have a wrong shape or type, or a picture or caption has no positive.
+        ValueError: an argument has a wrong shape, type or range, or a picture or caption has no positive.
 
     Source: Zhang et al. 2022 (2AD), section 3.3, and the released code.
     """
-    _check_arguments(temperature, rule, margin, negatives)
     kept = negatives_kept(scores, rule, positives) if negatives is None else negatives
     scores, positives = check_pairs(scores, positives)
     if isinstance(kept, Tensor) and kept.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -175,48 +175,44 @@ def adopt(
     return torch.where(positives, cost, 0).sum() / positives.sum()
 
 
-class AdOpt(nn.Module):
+class AdOpt(Loss):
     """`adopt` of a step.
 
     Args:
-        temperature: > 0. The lower, the more the hardest negatives decide.
-        rule: how K is found, "released" or "printed".
-        margin: added to the negatives' scores, >= 0; the default is the released code's.
-        negatives: a fixed K, at least 1, instead of the rule.
+        temperature: as in `adopt`, like the next four; the margin's default is the released code's.
+        rule: how K is found.
+        margin: added to the negatives' scores.
+        negatives: a fixed K instead of the rule.
         positive_in_denominator: as released; False: as printed.
-        siblings_are_negatives: treat other captions of the same picture as negatives.
-
-    Raises:
-        ValueError: an argument is out of its range.
+        siblings_are_negatives: see `Step.partners`.
     """
 
+    @checked
     def __init__(
         self,
-        temperature: float = 0.05,
+        temperature: Positive = 0.05,
         rule: Rule = "released",
-        margin: float = 0.2,
-        negatives: int | None = None,
+        margin: NotNegative = 0.2,
+        negatives: Count | None = None,
         positive_in_denominator: bool = True,
         siblings_are_negatives: bool = False,
     ) -> None:
         super().__init__()
-        _check_arguments(temperature, rule, margin, negatives)
         self.temperature = temperature
-        self.rule = rule
+        self.rule: Rule = rule
         self.margin = margin
         self.negatives = negatives
         self.positive_in_denominator = positive_in_denominator
         self.siblings_are_negatives = siblings_are_negatives
 
     def forward(self, step: Step) -> Tensor:
-        """The loss of a step, a scalar."""
         return adopt(
             step.scores,
             self.temperature,
             self.rule,
             self.positive_in_denominator,
             self.margin,
-            own_pairs(step) if self.siblings_are_negatives else step.positives,
+            step.partners(self.siblings_are_negatives),
             self.negatives,
         )
 
@@ -229,18 +225,3 @@ def _hardest(others: Tensor, dim: int, kept: Tensor | int) -> Tensor:
     place = torch.arange(others.shape[dim], device=others.device)
     place = place if dim == 1 else place.unsqueeze(1)
     return torch.where(place < kept, ordered, -torch.inf)
-
-
-def _check_arguments(temperature: float, rule: str, margin: float, negatives: int | None) -> None:
-    if not (temperature > 0 and math.isfinite(temperature)):
-        raise ValueError(f"temperature must be a number > 0, got {temperature}")
-    if not (margin >= 0 and math.isfinite(margin)):
-        raise ValueError(f"margin must be a number >= 0, got {margin}")
-    if negatives is not None and (type(negatives) is not int or negatives < 1):
-        raise ValueError(f"negatives must be None or a whole number of at least 1, got {negatives!r}")
-    _check_rule(rule)
-
-
-def _check_rule(rule: str) -> None:
-    if rule not in ("released", "printed"):
-        raise ValueError(f"rule must be 'released' or 'printed', got {rule!r}")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
 
-from vsecore.losses.elements import check_elements, elements_of, real_first
-from vsecore.losses.step import Step
-from vsecore.masking import is_number
+from vsecore.arguments import Count, Shape, Share, checked
+from vsecore.losses.step import Loss, Step
+from vsecore.masking import check_elements, real_first, sorted_mask
+
+Words = Annotated[Tensor, Shape("C L", "whole numbers")]
 
 
-def captioning_loss(logits: Tensor, words: Tensor, mask: Tensor) -> Tensor:
+@checked
+def captioning_loss(
+    logits: Annotated[Tensor, Shape("C L V")], words: Words, mask: Annotated[Tensor, Shape("C L", "bool")]
+) -> Tensor:
     """Cross-entropy of every word of a caption, added up over its words and averaged over captions.
 
     A decoder that knows nothing pays log V for each word, with V words in the vocabulary.
@@ -29,16 +36,7 @@ def captioning_loss(logits: Tensor, words: Tensor, mask: Tensor) -> Tensor:
 
     Source: Li et al. 2019 (VSRN), section 3.4: minus the log-probability of the caption.
     """
-    if logits.ndim != 3 or not logits.is_floating_point():
-        raise ValueError(
-            f"logits is {logits.dtype} {tuple(logits.shape)}: it must be floating point (C, L, V)"
-        )
-    shape = tuple(logits.shape[:2])
-    if tuple(words.shape) != shape or words.is_floating_point():
-        raise ValueError(f"words is {words.dtype} {tuple(words.shape)}: it must be whole numbers {shape}")
-    if tuple(mask.shape) != shape or mask.dtype != torch.bool:
-        raise ValueError(f"mask is {mask.dtype} {tuple(mask.shape)}: it must be bool {shape}")
-    costs = cross_entropy(logits.flatten(0, 1), words.flatten(), reduction="none").view(shape)  # (C, L)
+    costs = cross_entropy(logits.flatten(0, 1), words.flatten(), reduction="none").view_as(mask)  # (C, L)
     return torch.where(mask, costs, 0).sum() / len(logits)
 
 
@@ -56,23 +54,20 @@ class CaptionDecoder(nn.Module):
         word_dim: width of the word vectors, which are the decoder's own.
         drop: the share of inputs left out in training.
 
-    Raises:
-        ValueError: an argument is out of its range.
-
     Source: Venugopalan et al. 2015 (S2VT) with the attention of Bahdanau et al. 2015, as in the released code
     of Li et al. 2019 (VSRN), which has these widths.
     """
 
+    @checked
     def __init__(
-        self, dim: int, vocabulary_size: int, hidden: int = 512, word_dim: int = 300, drop: float = 0.2
+        self,
+        dim: Count,
+        vocabulary_size: Count,
+        hidden: Count = 512,
+        word_dim: Count = 300,
+        drop: Share = 0.2,
     ) -> None:
         super().__init__()
-        numbers = {"dim": dim, "vocabulary_size": vocabulary_size, "hidden": hidden, "word_dim": word_dim}
-        for name, number in numbers.items():
-            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-                raise ValueError(f"{name} is {number!r}: it must be a whole number of at least 1")
-        if not (is_number(drop) and 0 <= drop < 1):
-            raise ValueError(f"drop is {drop!r}: it must be at least 0 and below 1")
         self.dim, self.vocabulary_size, self.drop = dim, vocabulary_size, drop
         self.project = nn.Linear(dim, hidden)
         self.reader = nn.GRU(hidden, hidden, batch_first=True)
@@ -98,12 +93,11 @@ class CaptionDecoder(nn.Module):
         Raises:
             ValueError: the elements or the mask do not fit, or the captions have no word after the first.
         """
-        x, mask = real_first(check_elements("x", x, mask, self.dim), mask)  # (B, N, D)
-        if tokens.ndim != 2 or tokens.shape[1] < 2 or tokens.is_floating_point():
-            raise ValueError(
-                f"tokens is {tokens.dtype} {tuple(tokens.shape)}: it must be whole numbers (C, L) with L > 1"
-            )
-        x = dropout(self.project(x.to(self.project.weight.dtype)), self.drop, self.training)  # (B, N, H)
+        check_elements(x, mask, self.dim)
+        check_words(tokens)
+        x = real_first(x, mask).to(self.project.weight.dtype)  # (B, N, D)   padding behind, and 0
+        mask = sorted_mask(x, mask)
+        x = dropout(self.project(x), self.drop, self.training)  # (B, N, H)
         states, state = self.reader(x)  # (B, N, H), (1, B, H)
         if mask is not None:
             last = (mask.sum(1) - 1).view(-1, 1, 1).expand(-1, 1, states.shape[2])  # (B, 1, H)
@@ -123,38 +117,45 @@ class CaptionDecoder(nn.Module):
         return self.out(torch.stack(written, 1))  # (C, L - 1, V)
 
 
-class Captioning(nn.Module):
+@checked
+def check_words(tokens: Words) -> None:
+    """Refuse what are not captions as numbers, (C, L), with a word after the first.
+
+    Raises:
+        ValueError: naming what came.
+    """
+    if tokens.shape[1] < 2:
+        raise ValueError(
+            f"tokens is {tuple(tokens.shape)}: a caption must have a word after its first symbol"
+        )
+
+
+class Captioning(Loss):
     """`captioning_loss` of a step: each caption of the batch, written from the elements of its picture.
 
     The captions are those that the text tower reads, with their unknown words, or a BERT's word pieces. The
-    decoder is used in training only.
-
-    Args:
-        dim: width D of the elements.
-        vocabulary_size: number of words.
-        hidden: width of the decoder's states.
-        word_dim: width of the decoder's word vectors.
-        drop: the share of the decoder's inputs left out in training.
-
-    Raises:
-        ValueError: an argument is out of its range.
+    `CaptionDecoder`, which takes the arguments, is used in training only.
 
     Source: Li et al. 2019 (VSRN), section 3.4: added to the ranking loss with weight 1.
     """
 
     reads = ("elements", "tokens")
 
+    @checked
     def __init__(
-        self, dim: int, vocabulary_size: int, hidden: int = 512, word_dim: int = 300, drop: float = 0.2
+        self,
+        dim: Count,
+        vocabulary_size: Count,
+        hidden: Count = 512,
+        word_dim: Count = 300,
+        drop: Share = 0.2,
     ) -> None:
         super().__init__()
         self.decoder = CaptionDecoder(dim, vocabulary_size, hidden, word_dim, drop)
 
     def forward(self, step: Step) -> Tensor:
-        """The loss of a step, a scalar; raises ValueError if the step holds no words or elements."""
-        if step.tokens is None or step.token_mask is None:
-            raise ValueError("the step has no tokens: the loss must name them in its attribute `reads`")
+        tokens, mask = step.words()
         # In a batch of pairs a picture with several captions occurs several times: any copy will do.
         owner = step.positives.to(torch.uint8).argmax(0)  # (C,)
-        logits = self.decoder(elements_of(step.v), step.v.mask, step.tokens, owner)  # (C, L - 1, V)
-        return captioning_loss(logits, step.tokens[:, 1:], step.token_mask[:, 1:])
+        logits = self.decoder(step.v.needed("elements"), step.v.mask, tokens, owner)  # (C, L - 1, V)
+        return captioning_loss(logits, tokens[:, 1:], mask[:, 1:])

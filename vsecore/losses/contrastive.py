@@ -1,4 +1,4 @@
-"""Contrastive losses: tell a pair from its negatives by a softmax."""
+"""Contrastive losses: tell a pair from its negatives by a softmax over the batch, or each pair by itself."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from vsecore.losses.positives import check_pairs, own_pairs
-from vsecore.losses.step import Step
+from vsecore.arguments import Finite, Positive, checked
+from vsecore.losses.pairs import Positives, Scores, check_pairs
+from vsecore.losses.step import Loss, Step
 
 
-def info_nce(scores: Tensor, temperature: float = 0.05, positives: Tensor | None = None) -> Tensor:
+@checked
+def info_nce(scores: Scores, temperature: Positive = 0.05, positives: Positives = None) -> Tensor:
     """Cross-entropy of finding each caption from its picture and each picture from its caption.
 
     Every negative counts, and harder ones count more; unlike `triplet` it is never satisfied. If a picture
@@ -29,14 +31,11 @@ def info_nce(scores: Tensor, temperature: float = 0.05, positives: Tensor | None
         negative adds 0.
 
     Raises:
-        ValueError: scores or positives have a wrong shape or type, a picture or caption has no positive, or
-            temperature <= 0.
+        ValueError: an argument has a wrong shape, type or range, or a picture or caption has no positive.
 
     Source: van den Oord et al. 2018; both directions as in Radford et al. 2021 (CLIP) and Bleeker et al.
     2023.
     """
-    if not (temperature > 0 and math.isfinite(temperature)):
-        raise ValueError(f"temperature must be a number > 0, got {temperature}")
     scores, positives = check_pairs(scores, positives)
     logits = scores / temperature  # (B, C)
     # -log(e^s / (e^s + sum over negatives)) = -logsigmoid(s - log-sum-exp over negatives)
@@ -46,31 +45,25 @@ def info_nce(scores: Tensor, temperature: float = 0.05, positives: Tensor | None
     return torch.where(positives, to_captions + to_pictures, 0).sum() / (2 * positives.sum())
 
 
-class InfoNCE(nn.Module):
+class InfoNCE(Loss):
     """`info_nce` of a step.
 
     Args:
-        temperature: > 0. The lower, the more the hardest negatives decide.
-        siblings_are_negatives: treat other captions of the same picture as negatives.
-
-    Raises:
-        ValueError: temperature <= 0.
+        temperature: the lower, the more the hardest negatives decide.
+        siblings_are_negatives: see `Step.partners`.
     """
 
-    def __init__(self, temperature: float = 0.05, siblings_are_negatives: bool = False) -> None:
+    @checked
+    def __init__(self, temperature: Positive = 0.05, siblings_are_negatives: bool = False) -> None:
         super().__init__()
-        if not (temperature > 0 and math.isfinite(temperature)):
-            raise ValueError(f"temperature must be a number > 0, got {temperature}")
         self.temperature = temperature
         self.siblings_are_negatives = siblings_are_negatives
 
     def forward(self, step: Step) -> Tensor:
-        """The loss of a step, a scalar."""
-        positives = own_pairs(step) if self.siblings_are_negatives else step.positives
-        return info_nce(step.scores, self.temperature, positives)
+        return info_nce(step.scores, self.temperature, step.partners(self.siblings_are_negatives))
 
 
-class ScaledInfoNCE(nn.Module):
+class ScaledInfoNCE(Loss):
     """`info_nce` of a step with a learned temperature: scores are multiplied by a scale that is trained.
 
     The scale is kept as its logarithm, so that it stays positive, and is used up to `most` only.
@@ -78,7 +71,7 @@ class ScaledInfoNCE(nn.Module):
     Args:
         scale: the inverse of the temperature at the start; None: that of the pretrained towers, or 1 / 0.07.
         most: the largest scale that is used.
-        siblings_are_negatives: treat other captions of the same picture as negatives.
+        siblings_are_negatives: see `Step.partners`.
         pretrained_scale: the scale that pretrained towers were trained with, if they have one.
 
     Raises:
@@ -87,24 +80,63 @@ class ScaledInfoNCE(nn.Module):
     Source: Radford et al. 2021 (CLIP), section 2.3 and 2.5: 0.07 at the start, and at most 100.
     """
 
+    @checked
     def __init__(
         self,
-        scale: float | None = None,
-        most: float = 100.0,
+        scale: Positive | None = None,
+        most: Positive = 100.0,
         siblings_are_negatives: bool = False,
-        pretrained_scale: float | None = None,
+        pretrained_scale: Positive | None = None,
     ) -> None:
         super().__init__()
         first = next(one for one in (scale, pretrained_scale, 1 / 0.07) if one is not None)
-        # Published weights are rounded, so theirs may be a little above what they were kept below.
-        if not 0 < first <= 1.001 * most < math.inf:
-            raise ValueError(f"scale must be a number above 0 and at most {most} (most), got {first}")
+        if first > 1.001 * most:  # published weights are rounded, so theirs may be a little above their limit
+            raise ValueError(f"scale is {first}: it must be at most {most} (most)")
         self.log_scale = nn.Parameter(torch.tensor(math.log(first)))
         self.most = most
         self.siblings_are_negatives = siblings_are_negatives
 
     def forward(self, step: Step) -> Tensor:
-        """The loss of a step, a scalar."""
-        positives = own_pairs(step) if self.siblings_are_negatives else step.positives
         scale = self.log_scale.clamp(max=math.log(self.most)).exp()
-        return info_nce(scale * step.scores, 1.0, positives)
+        return info_nce(scale * step.scores, 1.0, step.partners(self.siblings_are_negatives))
+
+
+class SigmoidLoss(Loss):
+    """Binary cross-entropy of telling for each pair, by itself, whether picture and caption belong together.
+
+    Unlike `info_nce` it needs no softmax over the batch, so a pair's term does not depend on the other pairs.
+    The loss is the sum over all pairs, divided by the number of captions. Almost all pairs are negatives; the
+    bias starts low so that they do not decide the first steps. Scale and bias are trained.
+
+    Args:
+        scale: t, what scores are multiplied by, at the start; None: that of the pretrained towers, or 10.
+        bias: b, what is added then, at the start; None: that of the pretrained towers, or -10.
+        siblings_are_negatives: see `Step.partners`.
+        pretrained_scale: the scale that pretrained towers were trained with, if they have one.
+        pretrained_bias: their bias, if they have one.
+
+    Source: Zhai et al. 2023 (SigLIP), section 3.2, the equation of the sigmoid loss, and algorithm 1; there a
+    batch has one caption of each picture.
+    """
+
+    @checked
+    def __init__(
+        self,
+        scale: Positive | None = None,
+        bias: Finite | None = None,
+        siblings_are_negatives: bool = False,
+        pretrained_scale: Positive | None = None,
+        pretrained_bias: Finite | None = None,
+    ) -> None:
+        super().__init__()
+        first = next(one for one in (scale, pretrained_scale, 10.0) if one is not None)
+        added = next(one for one in (bias, pretrained_bias, -10.0) if one is not None)
+        self.log_scale = nn.Parameter(torch.tensor(math.log(first)))  # t' in algorithm 1
+        self.bias = nn.Parameter(torch.tensor(added))
+        self.siblings_are_negatives = siblings_are_negatives
+
+    def forward(self, step: Step) -> Tensor:
+        scores, positives = check_pairs(step.scores, step.partners(self.siblings_are_negatives))
+        signs = torch.where(positives, 1.0, -1.0).to(scores.dtype)  # (B, C)   z_ij
+        logits = self.log_scale.exp() * scores + self.bias
+        return -logsigmoid(signs * logits).sum() / scores.shape[1]  # eq., over i and j

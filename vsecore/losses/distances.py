@@ -17,36 +17,10 @@ def distances(x: Tensor, y: Tensor) -> Tensor:
 
     The gradient of a root is infinite at 0; here equal vectors have the gradient 0.
     """
-    squares = squared_distances(x, y)
-    apart = squares > 0
-    return torch.where(apart, torch.where(apart, squares, 1).sqrt(), 0)
+    return root(squared_distances(x, y))
 
 
-def check_vectors(name: str, x: Tensor, shape: str) -> Tensor:
-    """Refuse what is empty or no floating-point tensor of so many dimensions; return it in float32 at least.
-
-    Args:
-        name: the argument, for the message.
-        x: what came.
-        shape: what it must be, such as "(B, K, D)".
-
-    Raises:
-        ValueError: naming the argument, what came, and what it must be.
-    """
-    if x.ndim != shape.count(",") + 1 or not x.is_floating_point() or x.numel() == 0:
-        raise ValueError(
-            f"{name} is {x.dtype} {tuple(x.shape)}: it must be floating point {shape}, and not empty"
-        )
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def check_widths(x_name: str, x: Tensor, y_name: str, y: Tensor) -> None:
-    """Refuse tensors whose vectors, along the last dimension, are not equally wide.
-
-    Raises:
-        ValueError: naming both.
-    """
-    if x.shape[-1] != y.shape[-1]:
-        raise ValueError(
-            f"{x_name} is {tuple(x.shape)} and {y_name} is {tuple(y.shape)}: they must have the same width"
-        )
+def root(squares: Tensor) -> Tensor:
+    """Take the square root; its gradient, infinite at 0, is 0 there."""
+    above = squares > 0
+    return torch.where(above, torch.where(above, squares, 1).sqrt(), 0)

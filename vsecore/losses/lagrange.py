@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
+
+from vsecore.arguments import Fraction, NotNegative, Positive, Shape, Share, checked
+
+Scalar = Annotated[Tensor, Shape("")]
 
 
 class LagrangeMultiplier(nn.Module):
@@ -40,26 +44,20 @@ class LagrangeMultiplier(nn.Module):
     velocity: Tensor
     moving: Tensor
 
+    @checked
     def __init__(
         self,
-        bound: float,
-        initial: float = 1.0,
-        lr: float = 5e-3,
-        momentum: float = 0.9,
-        dampening: float = 0.9,
-        maximum: float = 100.0,
+        bound: Positive,
+        initial: NotNegative = 1.0,
+        lr: Positive = 5e-3,
+        momentum: Share = 0.9,
+        dampening: Fraction = 0.9,
+        maximum: Positive = 100.0,
         projected: bool = True,
     ) -> None:
         super().__init__()
-        for name, number in (("bound", bound), ("lr", lr), ("maximum", maximum)):
-            if not (number > 0 and math.isfinite(number)):
-                raise ValueError(f"{name} is {number}: it must be a number above 0")
-        if not 0 <= initial <= maximum:
+        if initial > maximum:
             raise ValueError(f"initial is {initial}: it must be from 0 to maximum, which is {maximum}")
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum is {momentum}: it must be at least 0 and below 1")
-        if not 0 <= dampening <= 1:
-            raise ValueError(f"dampening is {dampening}: it must be from 0 to 1")
         self.bound, self.lr, self.momentum, self.dampening = bound, lr, momentum, dampening
         self.maximum, self.projected = maximum, projected
         self.register_buffer("raw", torch.tensor(float(initial)))
@@ -71,40 +69,25 @@ class LagrangeMultiplier(nn.Module):
         """The multiplier as it is used, from 0 to the maximum: a scalar."""
         return self.raw.clamp(0, self.maximum)
 
-    def penalty(self, rec: Tensor) -> Tensor:
-        """Return value * (rec / bound - 1), a scalar with gradient to the loss alone.
+    @checked
+    def penalty(self, rec: Scalar) -> Tensor:
+        """Return value * (rec / bound - 1) of the loss that should come below the bound, a scalar.
 
-        Args:
-            rec: the loss that should come below the bound, a scalar.
-
-        Raises:
-            ValueError: rec is no scalar.
+        The gradient goes to the loss alone. Raises ValueError if `rec` is no scalar.
         """
-        return self.value.detach() * self._excess(rec)
+        return self.value.detach() * (rec / self.bound - 1)
 
+    @checked
     @torch.no_grad()
-    def step(self, rec: Tensor) -> None:
-        """Move the multiplier up the gradient of the penalty, rec / bound - 1.
-
-        Args:
-            rec: the loss of this step of training, a scalar.
-
-        Raises:
-            ValueError: rec is no scalar.
-        """
-        gradient = self._excess(rec.detach()).to(self.raw)
+    def step(self, rec: Scalar) -> None:
+        """Move the multiplier up the gradient of the penalty, rec / bound - 1; raises as `penalty`."""
+        gradient = (rec.detach() / self.bound - 1).to(self.raw)
         fresh = torch.where(self.moving, (1 - self.dampening) * gradient, gradient)
         self.velocity.mul_(self.momentum).add_(fresh)  # zero before the first step
         self.raw.add_(self.lr * self.velocity)
         if self.projected:
             self.raw.clamp_(0, self.maximum)
         self.moving.fill_(True)
-
-    def _excess(self, rec: Tensor) -> Tensor:
-        """How far the loss is above the bound, in units of the bound; below 0 once the bound is met."""
-        if rec.ndim:
-            raise ValueError(f"rec has shape {tuple(rec.shape)}: it must be a scalar")
-        return rec / self.bound - 1
 
 
 class Constraint(nn.Module):
@@ -118,13 +101,11 @@ class Constraint(nn.Module):
         multiplier: the `LagrangeMultiplier`; None without a bound.
         reconstruction: the loss of the last call, before it was weighed: a scalar without gradient.
 
-    Raises:
-        ValueError: bound is not above 0.
-
     Source: Bleeker, Yates and de Rijke 2023 (LTD), equations 7 and 9.
     """
 
-    def __init__(self, bound: float | None = None, projected: bool = True) -> None:
+    @checked
+    def __init__(self, bound: Positive | None = None, projected: bool = True) -> None:
         super().__init__()
         self.multiplier = None if bound is None else LagrangeMultiplier(bound, projected=projected)
         self.reconstruction: Tensor | None = None

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
+from vsecore.arguments import Count, Positive, Shape, checked
 from vsecore.losses.lagrange import Constraint
-from vsecore.losses.step import Step
+from vsecore.losses.step import Loss, Step
+
+Targets = Annotated[Tensor, Shape("C T")]
 
 
-def reconstruction_loss(pred: Tensor, target: Tensor) -> Tensor:
+@checked
+def reconstruction_loss(pred: Targets, target: Targets) -> Tensor:
     """Cosine distance of each prediction to its target: 0 if they point the same way, 1 at right angles.
 
     Args:
@@ -24,10 +30,6 @@ def reconstruction_loss(pred: Tensor, target: Tensor) -> Tensor:
 
     Source: Bleeker, Yates and de Rijke 2023 (LTD), equation 6.
     """
-    if pred.ndim != 2 or not len(pred) or pred.shape != target.shape:
-        raise ValueError(
-            f"pred has shape {tuple(pred.shape)} and target {tuple(target.shape)}: both must be (C, T), C > 0"
-        )
     return (1 - cosine_similarity(pred, target.to(pred.dtype), dim=1)).mean()
 
 
@@ -42,19 +44,13 @@ class LatentTargetDecoder(nn.Module):
         target_dim: width T of the target.
         hidden: width of the layers between; None: as wide as the vector.
 
-    Raises:
-        ValueError: a width is not a whole number of at least 1.
-
     Source: Bleeker, Yates and de Rijke 2023 (LTD), equation 5. The released code adds biases.
     """
 
-    def __init__(self, dim: int, target_dim: int, hidden: int | None = None) -> None:
+    @checked
+    def __init__(self, dim: Count, target_dim: Count, hidden: Count | None = None) -> None:
         super().__init__()
         hidden = dim if hidden is None else hidden
-        for name, width in (("dim", dim), ("target_dim", target_dim), ("hidden", hidden)):
-            if not isinstance(width, int) or isinstance(width, bool) or width < 1:
-                raise ValueError(f"{name} is {width!r}: it must be a whole number of at least 1")
-        self.dim = dim
         self.layers = nn.Sequential(
             nn.Linear(dim, hidden, bias=False),
             nn.ReLU(),
@@ -66,18 +62,12 @@ class LatentTargetDecoder(nn.Module):
             nn.init.xavier_uniform_(weight)  # as released
 
     def forward(self, captions: Tensor) -> Tensor:
-        """Predict the targets, (C, D) to (C, T).
-
-        Raises:
-            ValueError: captions is not (C, D).
-        """
-        if captions.ndim != 2 or captions.shape[1] != self.dim:
-            raise ValueError(f"captions has shape {tuple(captions.shape)}: it must be (C, {self.dim})")
+        """Predict the targets, (C, D) to (C, T)."""
         predicted: Tensor = self.layers(captions)
         return predicted
 
 
-class LatentTarget(nn.Module):
+class LatentTarget(Loss):
     """`reconstruction_loss` of a step: each caption's target from its vector, as a term or a constraint.
 
     Beside any contrastive loss. The data must have targets (`Split.targets`); the decoder is used in training
@@ -90,20 +80,18 @@ class LatentTarget(nn.Module):
         bound: eta; None: the loss is added as it is, times the weight of its part (beta).
         projected: see `LagrangeMultiplier`.
 
-    Raises:
-        ValueError: an argument is out of its range.
-
     Source: Bleeker, Yates and de Rijke 2023 (LTD), section 3.4.
     """
 
     reads = ("vectors",)
 
+    @checked
     def __init__(
         self,
-        dim: int,
-        target_dim: int,
-        hidden: int | None = None,
-        bound: float | None = None,
+        dim: Count,
+        target_dim: Count,
+        hidden: Count | None = None,
+        bound: Positive | None = None,
         projected: bool = True,
     ) -> None:
         super().__init__()
@@ -111,17 +99,9 @@ class LatentTarget(nn.Module):
         self.constraint = Constraint(bound, projected)
 
     def forward(self, step: Step) -> Tensor:
-        """The loss of a step, a scalar.
-
-        Raises:
-            ValueError: the step has no targets, or the captions are no single vectors.
-        """
+        """Return the loss; raise a ValueError if the data has no targets or captions are sets of vectors."""
         if step.targets is None:
             raise ValueError("the step has no targets: the data must have them, see `Split.targets`")
-        if step.t.vectors is None or step.t.vectors.ndim != 2:
-            raise ValueError(
-                "the captions have no single vectors: a latent target is decoded from one (C, D)"
-            )
-        rec = reconstruction_loss(self.decoder(step.t.vectors), step.targets)
+        rec = reconstruction_loss(self.decoder(step.t.needed("vectors")), step.targets)
         weighed: Tensor = self.constraint(rec)
         return weighed

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import math
+from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from vsecore.losses.distances import check_vectors, check_widths, distances, squared_distances
-from vsecore.losses.step import Step
+from vsecore.arguments import Positive, Shape, checked
+from vsecore.losses.distances import distances, squared_distances
+from vsecore.losses.step import Loss, Step
 
 KEPT = 2**22
 """Numbers of a kernel matrix that are taken together; if there are more, each part is computed twice."""
 
 
-def mmd(x: Tensor, y: Tensor, gamma: float = 0.5, squared: bool = False) -> Tensor:
+@checked
+def mmd(
+    x: Annotated[Tensor, Shape("n D")],
+    y: Annotated[Tensor, Shape("m D")],
+    gamma: Positive = 0.5,
+    squared: bool = False,
+) -> Tensor:
     """Compute how far apart two clouds of points are, whichever point belongs to which.
 
     The mean of the kernel k over all pairs within x, plus that within y, minus twice that between x and y. It
@@ -38,10 +45,7 @@ def mmd(x: Tensor, y: Tensor, gamma: float = 0.5, squared: bool = False) -> Tens
     Source: Gretton et al. 2007; Kim et al. 2023, section 3.4; the kernel and gamma from the released codes of
     Song and Soleymani 2019 (PVSE) and Kim et al. 2023.
     """
-    _check_gamma(gamma)
-    x, y = check_vectors("x", x, "(n, D)"), check_vectors("y", y, "(m, D)")
-    check_widths("x", x, "y", y)
-    dtype = torch.promote_types(x.dtype, y.dtype)
+    dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
     x, y = x.to(dtype), y.to(dtype)
     with torch.autocast(x.device.type, enabled=False):
         within = _mean_kernel(x, x, gamma, squared) + _mean_kernel(y, y, gamma, squared)
@@ -62,42 +66,22 @@ def _mean_kernel(x: Tensor, y: Tensor, gamma: float, squared: bool) -> Tensor:
     return torch.stack(parts).sum() / (len(x) * len(y))
 
 
-def _check_gamma(gamma: float) -> None:
-    if not (gamma > 0 and math.isfinite(gamma)):
-        raise ValueError(f"gamma is {gamma}: it must be a number > 0")
-
-
-class MMD(nn.Module):
+class MMD(Loss):
     """`mmd` of a step's pictures and captions: of all elements of their sets, or of their vectors.
 
     Args:
         gamma: as in `mmd`, like the next.
         squared: the Gaussian kernel.
-
-    Attributes:
-        reads: what it reads of an `Embedding`.
-
-    Raises:
-        ValueError: gamma <= 0.
     """
 
     reads = ("vectors",)
 
-    def __init__(self, gamma: float = 0.5, squared: bool = False) -> None:
+    @checked
+    def __init__(self, gamma: Positive = 0.5, squared: bool = False) -> None:
         super().__init__()
-        _check_gamma(gamma)
         self.gamma = gamma
         self.squared = squared
 
     def forward(self, step: Step) -> Tensor:
-        """The loss of a step, a scalar.
-
-        Raises:
-            ValueError: a side has no vectors.
-        """
-        sides = []
-        for name, side in (("v", step.v), ("t", step.t)):
-            if side.vectors is None:
-                raise ValueError(f"{name}.vectors is None: it must be (rows, D) or sets (rows, elements, D)")
-            sides.append(side.vectors.flatten(0, -2))  # (rows·elements, D)
-        return mmd(sides[0], sides[1], self.gamma, self.squared)
+        v, t = (side.needed("vectors").flatten(0, -2) for side in (step.v, step.t))  # (rows·elements, D)
+        return mmd(v, t, self.gamma, self.squared)

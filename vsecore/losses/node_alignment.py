@@ -7,16 +7,17 @@ with must also differ in their parts.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vsecore.losses.elements import check_elements, elements_of, unit
-from vsecore.losses.positives import check_pairs
-from vsecore.losses.step import Step
-from vsecore.masking import is_number
+from vsecore.arguments import Count, NotNegative, Shape, checked
+from vsecore.embedding import unit
+from vsecore.losses.pairs import Positives, Scores, check_pairs, widened
+from vsecore.losses.step import Loss, Step
+from vsecore.masking import check_elements, without_padding
 
 ROWS = 16  # pictures that meet all captions at a time, where positive pairs cannot be listed
 
@@ -31,16 +32,12 @@ class NodePooling(nn.Module):
         dim: width D of the elements.
         pools: how many pools, P.
 
-    Raises:
-        ValueError: dim or pools is not a whole number of at least 1.
-
     Source: Yan 2019, section 2.5.1.
     """
 
-    def __init__(self, dim: int, pools: int) -> None:
+    @checked
+    def __init__(self, dim: Count, pools: Count) -> None:
         super().__init__()
-        for name, number in (("dim", dim), ("pools", pools)):
-            _check_count(name, number)
         self.dim = dim
         # Weights of about unit length: on elements of any width, the first logits are of their size.
         self.weight = nn.Parameter(torch.randn(pools, dim) / math.sqrt(dim))
@@ -51,7 +48,8 @@ class NodePooling(nn.Module):
         Raises:
             ValueError: x is not (B, N, D), the mask does not fit, or a row has no real element.
         """
-        x = check_elements("x", x, mask, self.dim)
+        check_elements(x, mask, self.dim)
+        x = widened(without_padding(x, mask))
         with torch.autocast(x.device.type, enabled=False):  # half precision keeps two digits
             logits = self.weight.to(x.dtype) @ x.mT  # (B, P, N)
             if mask is not None:
@@ -61,15 +59,16 @@ class NodePooling(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, P, D), in float32 at least; raises ValueError as `weights` does."""
         with torch.autocast(x.device.type, enabled=False):
-            return self.weights(x, mask) @ check_elements("x", x, mask, self.dim)
+            return self.weights(x, mask) @ widened(without_padding(x, mask))
 
 
+@checked
 def node_pooling_loss(
-    pictures: Tensor,
-    captions: Tensor,
-    scores: Tensor,
-    margin: float = 0.2,
-    positives: Tensor | None = None,
+    pictures: Annotated[Tensor, Shape("B P D")],
+    captions: Annotated[Tensor, Shape("C P D")],
+    scores: Scores,
+    margin: NotNegative = 0.2,
+    positives: Positives = None,
 ) -> Tensor:
     """Hinge loss for each pool: pool i of a picture must be nearer to its caption's than to a negative's.
 
@@ -92,17 +91,7 @@ def node_pooling_loss(
 
     Source: Yan 2019, section 2.5.1.
     """
-    _check_margin(margin)
-    pictures, captions = (
-        check_elements("pictures", pictures, None),
-        check_elements("captions", captions, None),
-    )
-    if pictures.shape[1:] != captions.shape[1:]:
-        raise ValueError(
-            f"captions is {tuple(captions.shape)}: it must have the pools and the width of pictures, "
-            f"{tuple(pictures.shape)}"
-        )
-    _check_rows(pictures, captions, scores)
+    pictures, captions = widened(pictures), widened(captions)
     hardest = _hardest(scores, positives)
     with torch.autocast(pictures.device.type, enabled=False):  # half precision keeps two digits
         own = torch.einsum("bpd,cpd->pbc", unit(pictures), unit(captions))  # (P, B, C)   cosine, pool by pool
@@ -113,14 +102,15 @@ def node_pooling_loss(
         return torch.where(hardest.positives, to_caption + to_picture, 0).sum()
 
 
+@checked
 def node_cross_attention_loss(
-    v: Tensor,
-    v_mask: Tensor | None,
-    t: Tensor,
-    t_mask: Tensor | None,
-    scores: Tensor,
-    margin: float = 0.2,
-    positives: Tensor | None = None,
+    v: Annotated[Tensor, Shape("B N D")],
+    v_mask: Annotated[Tensor, Shape("B N", "mask")] | None,
+    t: Annotated[Tensor, Shape("C M D")],
+    t_mask: Annotated[Tensor, Shape("C M", "mask")] | None,
+    scores: Scores,
+    margin: NotNegative = 0.2,
+    positives: Positives = None,
 ) -> Tensor:
     """Hinge loss for each element: it must find itself better in its own partner than in a negative.
 
@@ -148,11 +138,7 @@ def node_cross_attention_loss(
 
     Source: Yan 2019, section 2.5.2.
     """
-    _check_margin(margin)
-    v, t = check_elements("v", v, v_mask), check_elements("t", t, t_mask)
-    if v.shape[2] != t.shape[2]:
-        raise ValueError(f"t is {tuple(t.shape)}: it must have the width of v, {tuple(v.shape)}")
-    _check_rows(v, t, scores)
+    v, t = widened(without_padding(v, v_mask)), widened(without_padding(t, t_mask))
     with torch.autocast(v.device.type, enabled=False):
         hardest = _hardest(scores, positives)
         v, t = unit(v), unit(t)
@@ -163,7 +149,8 @@ def node_cross_attention_loss(
         # An element costs nothing if it is padding, or if there is no negative.
         counts_v = real_v & hardest.of_picture.unsqueeze(1)  # (B, N)
         counts_t = real_t & hardest.of_caption.unsqueeze(1)  # (C, M)
-        if _listed(v):
+        # Positive pairs can be listed at once, unless a GPU would have to be asked how many there are.
+        if v.device.type == "cpu" and not torch.compiler.is_compiling():
             b, c = hardest.positives.nonzero(as_tuple=True)  # (pairs,) each
             affinity = v[b] @ t[c].mT  # (pairs, N, M)
             found_v = _found(affinity, real_t[c].unsqueeze(1))  # (pairs, N)
@@ -172,7 +159,7 @@ def node_cross_attention_loss(
             cost_t = torch.where(counts_t[c], (margin + wrong_t[c] - found_t).relu(), 0)
             return cost_v.sum() + cost_t.sum()
 
-        # Otherwise a few pictures at a time meet all captions; what is not positive counts 0. The backward
+        # Elsewhere a few pictures at a time meet all captions; what is not positive counts 0. The backward
         # pass computes each block again, so that only one of them is in memory.
         def block(v: Tensor, real_v: Tensor, wrong_v: Tensor, counts_v: Tensor, positives: Tensor) -> Tensor:
             affinity = torch.einsum("bnd,cmd->bcnm", v, t)  # (b, C, N, M)
@@ -190,62 +177,54 @@ def node_cross_attention_loss(
         return total
 
 
-class NodePoolingLoss(nn.Module):
+class NodePoolingLoss(Loss):
     """`node_pooling_loss` of a step, with the pools that it learns.
 
     Args:
         dim: width D of the elements.
         pools: how many pools, P. The source does not say how many it has.
-        margin: by how much a positive must win, >= 0.
+        margin: by how much a positive must win.
         shared: use the same weights for pictures and captions, as the source writes; False: each has its own.
-
-    Raises:
-        ValueError: pools is not a whole number of at least 1, or margin < 0.
 
     Source: Yan 2019, section 2.5.1; there 0.8 times this loss is added to 0.2 times the global one.
     """
 
     reads = ("elements",)
 
-    def __init__(self, dim: int, pools: int = 8, margin: float = 0.2, shared: bool = True) -> None:
+    @checked
+    def __init__(self, dim: Count, pools: Count = 8, margin: NotNegative = 0.2, shared: bool = True) -> None:
         super().__init__()
-        _check_margin(margin)
         self.margin = margin
         self.pool = NodePooling(dim, pools)
         self.pool_captions = None if shared else NodePooling(dim, pools)
 
     def forward(self, step: Step) -> Tensor:
-        """The loss of a step, a scalar."""
         v, t = step.v, step.t
-        pictures = self.pool(elements_of(v), v.mask)  # (B, P, D)
-        captions = (self.pool_captions or self.pool)(elements_of(t), t.mask)  # (C, P, D)
+        pictures = self.pool(v.needed("elements"), v.mask)  # (B, P, D)
+        captions = (self.pool_captions or self.pool)(t.needed("elements"), t.mask)  # (C, P, D)
         return node_pooling_loss(pictures, captions, step.scores, self.margin, step.positives)
 
 
-class NodeCrossAttentionLoss(nn.Module):
+class NodeCrossAttentionLoss(Loss):
     """`node_cross_attention_loss` of a step.
 
     Args:
-        margin: by how much a positive must win, >= 0.
-
-    Raises:
-        ValueError: margin < 0.
+        margin: by how much a positive must win.
 
     Source: Yan 2019, section 2.5.2; there 0.15 times this loss is added to the global one.
     """
 
     reads = ("elements",)
 
-    def __init__(self, margin: float = 0.2) -> None:
+    @checked
+    def __init__(self, margin: NotNegative = 0.2) -> None:
         super().__init__()
-        _check_margin(margin)
         self.margin = margin
 
     def forward(self, step: Step) -> Tensor:
-        """The loss of a step, a scalar."""
-        v, t = step.v, step.t
+        v, t = step.v.needed("elements"), step.t.needed("elements")
         return node_cross_attention_loss(
-            elements_of(v), v.mask, elements_of(t), t.mask, step.scores, self.margin, step.positives
+            v, step.v.mask, t, step.t.mask, step.scores, self.margin, step.positives
         )
 
 
@@ -267,11 +246,6 @@ def _hardest(scores: Tensor, positives: Tensor | None) -> _Hardest:
     return _Hardest(positives, negatives.argmax(1), negatives.argmax(0), some.any(1), some.any(0))
 
 
-def _listed(v: Tensor) -> bool:
-    """Whether positive pairs can be listed at once: a GPU would have to be asked how many there are."""
-    return v.device.type == "cpu" and not torch.compiler.is_compiling()
-
-
 def _found(affinity: Tensor, real: Tensor) -> Tensor:
     """How well each vector is found among others: x_i·x'_i for x'_i = Σ_j softmax_j(x_i·y_j) y_j.
 
@@ -283,20 +257,3 @@ def _found(affinity: Tensor, real: Tensor) -> Tensor:
     """
     weights = torch.where(real, affinity, -torch.inf).softmax(-1)  # (..., I, J)
     return (weights * affinity).sum(-1)  # (..., I)
-
-
-def _check_rows(v: Tensor, t: Tensor, scores: Tensor) -> None:
-    if scores.shape != (len(v), len(t)):
-        raise ValueError(
-            f"scores is {tuple(scores.shape)}: it must be {(len(v), len(t))}, pictures by captions"
-        )
-
-
-def _check_margin(margin: float) -> None:
-    if not (is_number(margin) and margin >= 0 and math.isfinite(margin)):
-        raise ValueError(f"margin is {margin!r}: it must be a number >= 0")
-
-
-def _check_count(name: str, number: int) -> None:
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise ValueError(f"{name} is {number!r}: it must be a whole number of at least 1")

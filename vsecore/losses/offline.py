@@ -3,41 +3,43 @@
 Around one pair (I, T), seven similarities matter. S = s(I, T) is its own. T̂ and Î are the hardest caption and
 picture of the batch, "online"; T_o and I_o are drawn from the hardest of the whole training set, "offline".
 T_o has a picture of its own, I(T_o), and I_o a caption, T(I_o): they make two more pairs that do not belong
-together, and that share nothing with (I, T).
+together, and that share nothing with (I, T). The functions take these similarities in the order of
+`Similarities`, (B,) each, and return the sum over the batch, a scalar; a negative of -inf says that there is
+none, and adds 0. The classes find the similarities in a step.
 
 Source: Chen, Deng and Luo 2020 (AOQ), sections 3.2 and 3.3.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vsecore.losses.similarities import Similarities, floating, online_pairs, similarities
-from vsecore.losses.step import Step
+from vsecore.arguments import NotNegative, Positive, Shape, Whole, checked
+from vsecore.losses.pairs import widened
+from vsecore.losses.step import Loss, Step
 from vsecore.losses.triplet import triplet
 
 Weights = Literal["gradient", "detached", "clamped"]
 Against = Literal["offline", "positive"]
+Row = Annotated[Tensor, Shape("B")]
 
 
+@checked
 def offline_triplet(
-    positive: Tensor,
-    online_text: Tensor,
-    online_image: Tensor,
-    offline_text: Tensor,
-    offline_image: Tensor,
-    margin: float = 0.2,
-    offline_margin: float = 0.0,
+    positive: Row,
+    online_text: Row,
+    online_image: Row,
+    offline_text: Row,
+    offline_image: Row,
+    margin: NotNegative = 0.2,
+    offline_margin: NotNegative = 0.0,
 ) -> Tensor:
     """Four hinges for each pair: it must beat its hardest online negatives, and its offline ones.
 
-    Offline negatives are so close that they get a smaller margin. A negative of -inf says that there is none;
-    it adds 0.
+    Offline negatives are so close that they get a smaller margin.
 
     Args:
         positive: S = s(I, T) of each pair, (B,).
@@ -46,86 +48,54 @@ def offline_triplet(
         offline_text: s(I, T_o), (B,).
         offline_image: s(I_o, T), (B,).
         margin: γ1, by how much a pair must beat its online negatives, >= 0.
-        offline_margin: γ2, by how much its offline negatives, >= 0.
-
-    Returns:
-        The loss, a scalar: the sum over the batch.
+        offline_margin: γ2, by how much its offline ones, >= 0.
 
     Raises:
-        ValueError: shapes or types do not fit, or a margin is out of its range.
+        ValueError: an argument has a wrong shape, type or range.
 
     Source: Chen, Deng and Luo 2020 (AOQ), equation 3.
     """
-    _check_margins(margin, offline_margin)
-    own, *negatives = _checked(
-        positive=positive,
-        online_text=online_text,
-        online_image=online_image,
-        offline_text=offline_text,
-        offline_image=offline_image,
-    )
-    online, offline = negatives[:2], negatives[2:]
-    return (_hinges(own, online, margin) + _hinges(own, offline, offline_margin)).sum()
+    online = _hinges(positive, [online_text, online_image], margin)
+    return (online + _hinges(positive, [offline_text, offline_image], offline_margin)).sum()
 
 
+@checked
 def offline_quintuplet(
-    positive: Tensor,
-    online_text: Tensor,
-    online_image: Tensor,
-    offline_text: Tensor,
-    offline_image: Tensor,
-    offline_pair: Tensor,
-    swapped_pair: Tensor,
-    margin: float = 0.2,
-    offline_margin: float = 0.0,
+    positive: Row,
+    online_text: Row,
+    online_image: Row,
+    offline_text: Row,
+    offline_image: Row,
+    offline_pair: Row,
+    swapped_pair: Row,
+    margin: NotNegative = 0.2,
+    offline_margin: NotNegative = 0.0,
 ) -> Tensor:
     """Six hinges for each pair: as `offline_triplet`, and it must beat two pairs that share nothing with it.
 
-    Args:
-        positive: S = s(I, T) of each pair, (B,).
-        online_text: s(I, T̂), (B,).
-        online_image: s(Î, T), (B,).
-        offline_text: s(I, T_o), (B,).
-        offline_image: s(I_o, T), (B,).
-        offline_pair: s(I_o, T_o), (B,).
-        swapped_pair: s(I(T_o), T(I_o)), (B,).
-        margin: γ1, by how much a pair must beat its online negatives, >= 0.
-        offline_margin: γ2, by how much the offline ones, >= 0.
-
-    Returns:
-        The loss, a scalar: the sum over the batch.
-
-    Raises:
-        ValueError: shapes or types do not fit, or a margin is out of its range.
+    Those are `offline_pair`, s(I_o, T_o), and `swapped_pair`, s(I(T_o), T(I_o)), (B,) each, by
+    `offline_margin`.
 
     Source: Chen, Deng and Luo 2020 (AOQ), equation 4.
     """
-    _check_margins(margin, offline_margin)
-    own, *negatives = _checked(
-        positive=positive,
-        online_text=online_text,
-        online_image=online_image,
-        offline_text=offline_text,
-        offline_image=offline_image,
-        offline_pair=offline_pair,
-        swapped_pair=swapped_pair,
-    )
-    online, offline = negatives[:2], negatives[2:]
-    return (_hinges(own, online, margin) + _hinges(own, offline, offline_margin)).sum()
+    online = _hinges(positive, [online_text, online_image], margin)
+    offline = [offline_text, offline_image, offline_pair, swapped_pair]
+    return (online + _hinges(positive, offline, offline_margin)).sum()
 
 
+@checked
 def adaptive_offline_quintuplet(
-    positive: Tensor,
-    online_text: Tensor,
-    online_image: Tensor,
-    offline_text: Tensor,
-    offline_image: Tensor,
-    offline_pair: Tensor,
-    swapped_pair: Tensor,
-    margin: float = 0.2,
-    offline_margin: float = 0.0,
-    beta: float = 1.5,
-    alpha: float = 0.3,
+    positive: Row,
+    online_text: Row,
+    online_image: Row,
+    offline_text: Row,
+    offline_image: Row,
+    offline_pair: Row,
+    swapped_pair: Row,
+    margin: NotNegative = 0.2,
+    offline_margin: NotNegative = 0.0,
+    beta: NotNegative = 1.5,
+    alpha: Positive = 0.3,
     weights: Weights = "gradient",
     against: Against = "offline",
 ) -> Tensor:
@@ -147,15 +117,15 @@ def adaptive_offline_quintuplet(
     published loss prevents that.
 
     Args:
-        positive: S = s(I, T) of each pair, (B,).
+        positive: as in `offline_quintuplet`, like the next eight.
         online_text: s(I, T̂), (B,).
         online_image: s(Î, T), (B,).
         offline_text: s(I, T_o), (B,).
         offline_image: s(I_o, T), (B,).
         offline_pair: s(I_o, T_o), (B,).
         swapped_pair: s(I(T_o), T(I_o)), (B,).
-        margin: γ1, by how much a pair must beat its online negatives, >= 0.
-        offline_margin: γ2, by how much the offline ones, >= 0.
+        margin: γ1.
+        offline_margin: γ2.
         beta: the weight where the online and the offline negative are equally hard, >= 0.
         alpha: the distance between them that changes the weight by one, > 0.
         weights: "gradient": the weights are learned through, as published; "detached": they are constants;
@@ -163,27 +133,14 @@ def adaptive_offline_quintuplet(
         against: what the online negative is compared with: "offline", the negative, or "positive", the pair
             itself (the paper's ablation "w/o OfflineAdap").
 
-    Returns:
-        The loss, a scalar: the sum over the batch.
-
-    Raises:
-        ValueError: shapes or types do not fit, or an option is out of its range.
-
     Source: Chen, Deng and Luo 2020 (AOQ), equations 5 and 6.
     """
-    _check_margins(margin, offline_margin)
-    _check_weights(beta, alpha, weights, against)
-    own, *negatives = _checked(
-        positive=positive,
-        online_text=online_text,
-        online_image=online_image,
-        offline_text=offline_text,
-        offline_image=offline_image,
-        offline_pair=offline_pair,
-        swapped_pair=swapped_pair,
-    )
-    total = _hinges(own, negatives[2:], offline_margin)  # (B,)
-    for online, offline in zip(negatives[:2], negatives[2:4], strict=True):
+    total = _hinges(positive, [offline_text, offline_image, offline_pair, swapped_pair], offline_margin)
+    own = widened(positive)
+    for online, offline in (
+        (widened(online_text), widened(offline_text)),
+        (widened(online_image), widened(offline_image)),
+    ):
         there = ~torch.isneginf(online) & ~torch.isneginf(offline)  # else there is nothing to weigh
         weight = beta - ((offline if against == "offline" else own) - online) / alpha  # (B,)
         if weights == "detached":
@@ -195,85 +152,139 @@ def adaptive_offline_quintuplet(
     return total.sum()
 
 
-class OfflineTriplet(nn.Module):
+def _hinges(positive: Tensor, negatives: list[Tensor], margin: float) -> Tensor:
+    """Add up, for each pair, by how much it misses its margin over each of its negatives: (B,)."""
+    own = widened(positive)
+    return torch.stack([(margin - own + widened(negative)).relu() for negative in negatives]).sum(0)
+
+
+class Similarities(NamedTuple):
+    """The seven similarities of each pair of a batch, (B,) each; -inf where there is no such negative."""
+
+    positive: Tensor
+    online_text: Tensor
+    online_image: Tensor
+    offline_text: Tensor
+    offline_image: Tensor
+    offline_pair: Tensor
+    swapped_pair: Tensor
+
+    @classmethod
+    def of(cls, step: Step) -> Similarities:
+        """Compute those of a step; captions of one picture are never its negatives.
+
+        Raises:
+            ValueError: the step has no offline negatives, or its batch is not of pairs.
+        """
+        if len(step.offline) != 2:
+            raise ValueError(
+                "the batch has no offline negatives: mine them with a trained model (vse mine RUN --out "
+                "NEGATIVES) and give them to the training (vse train ... --negatives NEGATIVES; in Python, "
+                "negatives=...)"
+            )
+        negatives = _negatives(step)  # (B, B)
+        (pictures_of_texts, texts), (pictures, texts_of_pictures) = step.offline
+        return cls(
+            positive=widened(step.scores).diagonal(),
+            online_text=negatives.amax(1),
+            online_image=negatives.amax(0),
+            offline_text=step.similarity.pairs(step.v, texts),
+            offline_image=step.similarity.pairs(pictures, step.t),
+            offline_pair=step.similarity.pairs(pictures, texts),
+            swapped_pair=step.similarity.pairs(pictures_of_texts, texts_of_pictures),
+        )
+
+
+def online_pairs(step: Step) -> tuple[Tensor, Tensor]:
+    """Compute s(Î, T̂) and s(I(T̂), T(Î)) of each pair: those without common elements, made of the batch.
+
+    Returns:
+        Both, (B,) each; -inf where T̂ and Î belong together, or where there is no negative.
+
+    Raises:
+        ValueError: the batch is not of pairs.
+    """
+    negatives = _negatives(step)  # (B, B)
+    hardest_text, text = negatives.max(1)  # (B,) each   T̂ is the caption of pair `text`
+    hardest_picture, picture = negatives.max(0)  # Î is the picture of pair `picture`
+    alone = torch.isneginf(hardest_text) | torch.isneginf(hardest_picture)
+
+    def at(row: Tensor, column: Tensor) -> Tensor:
+        return torch.where(alone, -torch.inf, negatives.flatten().gather(0, row * len(negatives) + column))
+
+    return at(picture, text), at(text, picture)
+
+
+def _negatives(step: Step) -> Tensor:
+    """The scores of a batch of pairs, with -inf where a picture and a caption belong together: (B, B)."""
+    step.pairs("offline negatives belong to pairs")
+    return torch.where(step.positives, -torch.inf, widened(step.scores))
+
+
+class OfflineTriplet(Loss):
     """`offline_triplet` of a step.
 
     Args:
-        margin: by how much a pair must beat its online negatives, >= 0.
-        offline_margin: by how much its offline negatives, >= 0.
+        margin: by how much a pair must beat its online negatives.
+        offline_margin: by how much its offline ones.
         warmup_epochs: how many epochs learn by `triplet` from all negatives of the batch first, as in
-            `Triplet`, >= 0. The paper has none.
-        online: False: only the offline terms.
+            `Triplet`. The paper has none.
+        online: False: only the offline terms (the paper's ablation "OnlyOffline").
 
-    Raises:
-        ValueError: an option is out of its range.
-
-    Source: Chen, Deng and Luo 2020 (AOQ), equation 3; the first epoch as in the code of Chen et al. 2021.
+    Source: Chen, Deng and Luo 2020 (AOQ), equation 3 and table 3.
     """
 
     reads_offline = True
 
+    @checked
     def __init__(
-        self, margin: float = 0.2, offline_margin: float = 0.0, warmup_epochs: int = 1, online: bool = True
+        self,
+        margin: NotNegative = 0.2,
+        offline_margin: NotNegative = 0.0,
+        warmup_epochs: Whole = 1,
+        online: bool = True,
     ) -> None:
         super().__init__()
-        _check_margins(margin, offline_margin)
-        if warmup_epochs < 0:
-            raise ValueError(f"warmup_epochs is {warmup_epochs}: it must be at least 0")
         self.margin = margin
         self.offline_margin = offline_margin
         self.warmup_epochs = warmup_epochs
         self.online = online
 
     def forward(self, step: Step) -> Tensor:
-        """The loss of a step, a scalar.
-
-        Raises:
-            ValueError: the step has no offline negatives.
-        """
-        found = similarities(step)
+        """Return the loss, a scalar; raise a ValueError if the step has no offline negatives."""
+        found = Similarities.of(step)
         if step.epoch < self.warmup_epochs:
             return triplet(step.scores, self.margin, hardest=False, positives=step.positives)
         if not self.online:
             none = torch.full_like(found.positive, -torch.inf)
-            found = replace(found, online_text=none, online_image=none)
+            found = found._replace(online_text=none, online_image=none)
         return self.of(found, step)
 
     def of(self, found: Similarities, step: Step) -> Tensor:
-        """The loss of seven similarities, a scalar."""
-        return offline_triplet(
-            found.positive,
-            found.online_text,
-            found.online_image,
-            found.offline_text,
-            found.offline_image,
-            self.margin,
-            self.offline_margin,
-        )
+        """Return the loss of seven similarities after the warm-up, a scalar."""
+        return offline_triplet(*found[:5], margin=self.margin, offline_margin=self.offline_margin)
 
 
 class OfflineQuintuplet(OfflineTriplet):
     """`offline_quintuplet` of a step.
 
     Args:
-        margin: by how much a pair must beat its online negatives, >= 0.
-        offline_margin: by how much the offline ones, >= 0.
-        warmup_epochs: how many epochs learn by `triplet` from all negatives of the batch first, >= 0.
-        online: False: only the offline terms (the paper's ablation "OnlyOffline").
+        margin: as in `OfflineTriplet`, like the next three.
+        offline_margin: by how much a pair must beat the offline negatives.
+        warmup_epochs: how many epochs learn from all negatives of the batch first.
+        online: False: only the offline terms.
         online_quintuplet: make the two pairs without common elements of the batch's hardest negatives
             (the paper's ablation "OnlineQuin"). Where these belong together, there is no such pair.
-
-    Raises:
-        ValueError: an option is out of its range.
 
     Source: Chen, Deng and Luo 2020 (AOQ), equation 4 and table 3.
     """
 
+    @checked
     def __init__(
         self,
-        margin: float = 0.2,
-        offline_margin: float = 0.0,
-        warmup_epochs: int = 1,
+        margin: NotNegative = 0.2,
+        offline_margin: NotNegative = 0.0,
+        warmup_epochs: Whole = 1,
         online: bool = True,
         online_quintuplet: bool = False,
     ) -> None:
@@ -281,58 +292,51 @@ class OfflineQuintuplet(OfflineTriplet):
         self.online_quintuplet = online_quintuplet
 
     def of(self, found: Similarities, step: Step) -> Tensor:
-        """The loss of seven similarities, a scalar."""
+        """As in `OfflineTriplet`."""
         if self.online_quintuplet:
             pair, swapped = online_pairs(step)
-            found = replace(found, offline_pair=pair, swapped_pair=swapped)
-        return offline_quintuplet(
-            **vars(found),
-            margin=self.margin,
-            offline_margin=self.offline_margin,
-        )
+            found = found._replace(offline_pair=pair, swapped_pair=swapped)
+        return offline_quintuplet(*found, margin=self.margin, offline_margin=self.offline_margin)
 
 
 class AdaptiveOfflineQuintuplet(OfflineTriplet):
     """`adaptive_offline_quintuplet` of a step.
 
     Args:
-        margin: by how much a pair must beat its online negatives, >= 0.
-        offline_margin: by how much the offline ones, >= 0.
-        beta: the weight where the online and the offline negative are equally hard, >= 0.
-        alpha: the distance between them that changes the weight by one, > 0.
-        weights: "gradient", "detached" or "clamped", see the function.
-        against: "offline", or "positive" (the paper's ablation "w/o OfflineAdap").
-        warmup_epochs: how many epochs learn by `triplet` from all negatives of the batch first, >= 0.
+        margin: as in `OfflineTriplet`, like the next and the last two.
+        offline_margin: by how much a pair must beat the offline negatives.
+        beta: as in the function, like the next three.
+        alpha: the distance that changes the weight by one.
+        weights: "gradient", "detached" or "clamped".
+        against: "offline" or "positive".
+        warmup_epochs: how many epochs learn from all negatives of the batch first.
         online: False: only the offline terms.
-
-    Raises:
-        ValueError: an option is out of its range.
 
     Source: Chen, Deng and Luo 2020 (AOQ), equation 5 and table 3.
     """
 
+    @checked
     def __init__(
         self,
-        margin: float = 0.2,
-        offline_margin: float = 0.0,
-        beta: float = 1.5,
-        alpha: float = 0.3,
+        margin: NotNegative = 0.2,
+        offline_margin: NotNegative = 0.0,
+        beta: NotNegative = 1.5,
+        alpha: Positive = 0.3,
         weights: Weights = "gradient",
         against: Against = "offline",
-        warmup_epochs: int = 1,
+        warmup_epochs: Whole = 1,
         online: bool = True,
     ) -> None:
         super().__init__(margin, offline_margin, warmup_epochs, online)
-        _check_weights(beta, alpha, weights, against)
         self.beta = beta
         self.alpha = alpha
         self.weights: Weights = weights
         self.against: Against = against
 
     def of(self, found: Similarities, step: Step) -> Tensor:
-        """The loss of seven similarities, a scalar."""
+        """As in `OfflineTriplet`."""
         return adaptive_offline_quintuplet(
-            **vars(found),
+            *found,
             margin=self.margin,
             offline_margin=self.offline_margin,
             beta=self.beta,
@@ -340,37 +344,3 @@ class AdaptiveOfflineQuintuplet(OfflineTriplet):
             weights=self.weights,
             against=self.against,
         )
-
-
-def _hinges(positive: Tensor, negatives: list[Tensor], margin: float) -> Tensor:
-    """Add up, for each pair, by how much it misses its margin over each of its negatives: (B,)."""
-    return torch.stack([(margin - positive + negative).relu() for negative in negatives]).sum(0)
-
-
-def _checked(**scores: Tensor) -> list[Tensor]:
-    """Refuse what is not a vector of similarities for each pair, and return all in float32 at least."""
-    size = tuple(scores["positive"].shape)
-    for name, score in scores.items():
-        if score.ndim != 1 or not score.is_floating_point() or tuple(score.shape) != size or size == (0,):
-            wanted = "(B,), B at least 1" if name == "positive" else f"{size} as positive is"
-            raise ValueError(
-                f"{name} is {score.dtype} {tuple(score.shape)}: it must be floating point {wanted}"
-            )
-    return [floating(score) for score in scores.values()]
-
-
-def _check_margins(margin: float, offline_margin: float) -> None:
-    for name, value in (("margin", margin), ("offline_margin", offline_margin)):
-        if not (value >= 0 and math.isfinite(value)):
-            raise ValueError(f"{name} is {value}: it must be a number >= 0")
-
-
-def _check_weights(beta: float, alpha: float, weights: str, against: str) -> None:
-    if not (beta >= 0 and math.isfinite(beta)):
-        raise ValueError(f"beta is {beta}: it must be a number >= 0")
-    if not (alpha > 0 and math.isfinite(alpha)):
-        raise ValueError(f"alpha is {alpha}: it must be a number > 0")
-    if weights not in ("gradient", "detached", "clamped"):
-        raise ValueError(f'weights is {weights!r}: it must be "gradient", "detached" or "clamped"')
-    if against not in ("offline", "positive"):
-        raise ValueError(f'against is {against!r}: it must be "offline" or "positive"')

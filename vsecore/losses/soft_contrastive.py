@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from vsecore.losses.distances import check_vectors, check_widths, distances
-from vsecore.losses.step import Step
+from vsecore.arguments import Count, Finite, NotNegative, Shape, checked
+from vsecore.losses.distances import distances
+from vsecore.losses.pairs import Positives, widened
+from vsecore.losses.step import Loss, Step
+
+Vectors = Annotated[Tensor, Shape("B D")]
 
 
-def sample_gaussians(mean: Tensor, log_variance: Tensor, samples: int) -> Tensor:
+@checked
+def sample_gaussians(mean: Vectors, log_variance: Vectors, samples: Count) -> Tensor:
     """Draw points from Gaussians, so that the gradient reaches their means and variances.
 
-    A point is μ + σ·ε with ε from a standard normal distribution: the luck is in ε alone.
+    A point is μ + σ·ε with ε from a standard normal distribution: only ε is random.
 
     Args:
         mean: μ, (B, D).
@@ -30,19 +36,19 @@ def sample_gaussians(mean: Tensor, log_variance: Tensor, samples: int) -> Tensor
 
     Source: Chun et al. 2021 (PCME), section 3, after Kingma and Welling 2014.
     """
-    mean, log_variance = _check_gaussians(mean, log_variance)
-    _check_samples(samples)
+    mean, log_variance = widened(mean), widened(log_variance)
     rows, dim = mean.shape
-    luck = torch.randn(rows, samples, dim, dtype=mean.dtype, device=mean.device)  # (B, J, D)
-    return mean.unsqueeze(1) + (log_variance / 2).exp().unsqueeze(1) * luck
+    noise = torch.randn(rows, samples, dim, dtype=mean.dtype, device=mean.device)  # (B, J, D)
+    return mean.unsqueeze(1) + (log_variance / 2).exp().unsqueeze(1) * noise
 
 
+@checked
 def soft_contrastive(
-    v: Tensor,
-    t: Tensor,
+    v: Annotated[Tensor, Shape("B J D")],
+    t: Annotated[Tensor, Shape("C L D")],
     scale: Tensor | float,
     shift: Tensor | float,
-    positives: Tensor | None = None,
+    positives: Positives = None,
 ) -> Tensor:
     """Minus the log-probability that what belongs together matches, and that all else does not.
 
@@ -65,12 +71,13 @@ def soft_contrastive(
 
     Source: Chun et al. 2021 (PCME), eq. 1 and its Monte-Carlo estimate.
     """
-    v, t = check_vectors("v", v, "(B, J, D)"), check_vectors("t", t, "(C, L, D)")
-    check_widths("v", v, "t", t)
-    positives = _check_positives(v, t, positives)
     (b, j, _), (c, n, _) = v.shape, t.shape
+    if positives is None:
+        if b != c:
+            raise ValueError(f"positives is None: it must be bool {(b, c)}, as there is no diagonal of pairs")
+        positives = torch.eye(b, dtype=torch.bool, device=v.device)
     with torch.autocast(v.device.type, enabled=False):
-        dtype = torch.promote_types(v.dtype, t.dtype)
+        dtype = torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
         apart = distances(v.to(dtype).flatten(0, 1), t.to(dtype).flatten(0, 1))  # (B·J, C·L)
         logits = (shift - scale * apart).view(b, j, c, n)
         # 1 − σ(x) is σ(−x), so that one formula serves what belongs together and what does not.
@@ -79,7 +86,8 @@ def soft_contrastive(
         return -log_probabilities.sum()
 
 
-def kl_to_standard(mean: Tensor, log_variance: Tensor) -> Tensor:
+@checked
+def kl_to_standard(mean: Vectors, log_variance: Vectors) -> Tensor:
     """Compute the Kullback-Leibler divergence of Gaussians from the standard normal, summed over all.
 
     It keeps the variances from vanishing, which would turn the Gaussians into single points.
@@ -96,11 +104,11 @@ def kl_to_standard(mean: Tensor, log_variance: Tensor) -> Tensor:
 
     Source: Chun et al. 2021 (PCME), section 3; the closed form of Kingma and Welling 2014, appendix B.
     """
-    mean, log_variance = _check_gaussians(mean, log_variance)
+    mean, log_variance = widened(mean), widened(log_variance)
     return -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()
 
 
-class SoftContrastive(nn.Module):
+class SoftContrastive(Loss):
     """`soft_contrastive` of points drawn from a step's Gaussians, in both directions, plus their divergence.
 
     The vectors of an embedding are the means, "log_variance" in its `extra` the logarithms of the variances.
@@ -110,74 +118,31 @@ class SoftContrastive(nn.Module):
     as the variance; here it is the variance in both.
 
     Args:
-        samples: points from each Gaussian, at least 1.
+        samples: points from each Gaussian.
         scale: where the learned scale begins.
         shift: where the learned shift begins.
-        kl_weight: the factor of `kl_to_standard`, >= 0.
-
-    Attributes:
-        reads: what it reads of an `Embedding`.
-
-    Raises:
-        ValueError: samples < 1 or kl_weight < 0.
+        kl_weight: the factor of `kl_to_standard`.
 
     Source: Chun et al. 2021 (PCME); the numbers from its released settings for COCO.
     """
 
     reads = ("vectors", "log_variance")
 
+    @checked
     def __init__(
-        self, samples: int = 7, scale: float = 30.0, shift: float = 30.0, kl_weight: float = 1e-5
+        self, samples: Count = 7, scale: Finite = 30.0, shift: Finite = 30.0, kl_weight: NotNegative = 1e-5
     ) -> None:
         super().__init__()
-        _check_samples(samples)
-        if not (kl_weight >= 0 and math.isfinite(kl_weight)):
-            raise ValueError(f"kl_weight is {kl_weight}: it must be a number >= 0")
         self.samples = samples
         self.scale = nn.Parameter(torch.tensor(float(scale)))
         self.shift = nn.Parameter(torch.tensor(float(shift)))
         self.kl_weight = kl_weight
 
     def forward(self, step: Step) -> Tensor:
-        """The loss of a step, a scalar.
-
-        Raises:
-            ValueError: a side has no vectors, or sets of them.
-        """
         points, divergence = [], step.scores.new_zeros(())
-        for name, side in (("v", step.v), ("t", step.t)):
-            if side.vectors is None:
-                raise ValueError(f"{name}.vectors is None: it must be the means (rows, D)")
-            log_variance = side.extra["log_variance"]
-            points.append(sample_gaussians(side.vectors, log_variance, self.samples))  # (rows, J, D)
-            divergence = divergence + kl_to_standard(side.vectors, log_variance)
+        for side in (step.v, step.t):
+            mean, log_variance = side.needed("vectors"), side.extra["log_variance"]
+            points.append(sample_gaussians(mean, log_variance, self.samples))  # (rows, J, D)
+            divergence = divergence + kl_to_standard(mean, log_variance)
         matching = soft_contrastive(points[0], points[1], self.scale, self.shift, step.positives)
         return 2 * matching + self.kl_weight * divergence
-
-
-def _check_gaussians(mean: Tensor, log_variance: Tensor) -> tuple[Tensor, Tensor]:
-    mean = check_vectors("mean", mean, "(B, D)")
-    log_variance = check_vectors("log_variance", log_variance, "(B, D)")
-    if mean.shape != log_variance.shape:
-        raise ValueError(
-            f"log_variance is {tuple(log_variance.shape)}: it must be {tuple(mean.shape)} as mean is"
-        )
-    return mean, log_variance
-
-
-def _check_samples(samples: int) -> None:
-    if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
-        raise ValueError(f"samples is {samples!r}: it must be a whole number of at least 1")
-
-
-def _check_positives(v: Tensor, t: Tensor, positives: Tensor | None) -> Tensor:
-    wanted = len(v), len(t)
-    if positives is None:
-        if wanted[0] != wanted[1]:
-            raise ValueError(
-                f"positives is None: it must be bool {wanted}, since there is no diagonal of pairs"
-            )
-        return torch.eye(len(v), dtype=torch.bool, device=v.device)
-    if positives.dtype != torch.bool or tuple(positives.shape) != wanted:
-        raise ValueError(f"positives is {positives.dtype} {tuple(positives.shape)}: it must be bool {wanted}")
-    return positives

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vsecore.losses.positives import check_pairs, own_pairs
-from vsecore.losses.step import Step
+from vsecore.arguments import NotNegative, Whole, checked
+from vsecore.losses.pairs import Positives, Scores, check_pairs
+from vsecore.losses.step import Loss, Step
 
 Reduction = Literal["sum", "mean"]
 
 
+@checked
 def triplet(
-    scores: Tensor,
-    margin: float = 0.2,
+    scores: Scores,
+    margin: NotNegative = 0.2,
     hardest: bool = True,
-    positives: Tensor | None = None,
+    positives: Positives = None,
     reduction: Reduction = "sum",
 ) -> Tensor:
     """Hinge loss: each positive pair must score higher than its negatives, by a margin.
@@ -28,9 +29,8 @@ def triplet(
     other captions as negatives: leave out `positives`, and everything off the diagonal is a negative.
 
     With `hardest` only the hardest negative of each row and column counts: better in the end, but a model
-    that starts poorly may collapse to one point, where the loss of B pairs stays at 2·B·margin. VSE++ uses
-    the hardest from the start; the code of Chen et al. 2021 (VSE-infinity) trains on all negatives for one
-    epoch first. For a softer choice among negatives, see `info_nce`.
+    that starts poorly may collapse to one point, where the loss of B pairs stays at 2·B·margin. For a softer
+    choice among negatives, see `info_nce`.
 
     Args:
         scores: similarities, (B, C).
@@ -43,22 +43,13 @@ def triplet(
         The loss, a scalar. A pair without any negative adds 0.
 
     Raises:
-        ValueError: scores or positives have a wrong shape or type, a picture or caption has no positive,
-            margin < 0, or the reduction is unknown.
+        ValueError: an argument has a wrong shape, type or range, or a picture or caption has no positive.
 
     Source: Faghri et al. 2018 (VSE++): the sum of hinges (all negatives) and the max of hinges (the hardest).
     """
-    if not (margin >= 0 and math.isfinite(margin)):
-        raise ValueError(f"margin must be a number >= 0, got {margin}")
-    _check_reduction(reduction)
     scores, positives = check_pairs(scores, positives)
     total = _hardest(scores, margin, positives) if hardest else _all(scores, margin, positives)
     return total if reduction == "sum" else total / positives.sum()
-
-
-def _check_reduction(reduction: str) -> None:
-    if reduction not in ("sum", "mean"):
-        raise ValueError(f"reduction must be 'sum' or 'mean', got {reduction!r}")
 
 
 def _hardest(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
@@ -94,48 +85,40 @@ def _open_hinges(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
     return torch.where(positives, -above, below)
 
 
-class Triplet(nn.Module):
+class Triplet(Loss):
     """`triplet` on all negatives at first, and then on the hardest.
 
     Early in training the embeddings are close to random, so the hardest negative is hard only by accident,
-    and learning from it alone can pull everything to one point.
+    and learning from it alone can pull everything to one point. VSE++ uses the hardest from the start.
 
     Args:
-        margin: by how much a positive must win, >= 0.
-        warmup_epochs: how many epochs learn from all negatives before the hardest take over, >= 0.
-        siblings_are_negatives: treat other captions of the same picture as negatives, as VSE++'s released
-            code does.
-        reduction: "sum" over the positive pairs, or their "mean", which matters beside other losses: their
-            weights are relative to it. The released codes of PVSE and of Kim et al. 2023 take the mean.
-
-    Raises:
-        ValueError: margin or warmup_epochs is out of its range, or the reduction is unknown.
+        margin: by how much a positive must win.
+        warmup_epochs: how many epochs learn from all negatives before the hardest take over.
+        siblings_are_negatives: see `Step.partners`.
+        reduction: "mean" as in the released codes of PVSE and of Kim et al. 2023. It matters beside other
+            losses, since their weights are relative to it.
 
     Source: Faghri et al. 2018 (VSE++); the first epoch as in the code of Chen et al. 2021 (VSE-infinity).
     With batches of pictures and all their captions this is the loss of Kim et al. 2023, eq. 9: each pair
     against the hardest caption of another picture, and against the hardest other picture.
     """
 
+    @checked
     def __init__(
         self,
-        margin: float = 0.2,
-        warmup_epochs: int = 1,
+        margin: NotNegative = 0.2,
+        warmup_epochs: Whole = 1,
         siblings_are_negatives: bool = False,
         reduction: Reduction = "sum",
     ) -> None:
         super().__init__()
-        if not (margin >= 0 and math.isfinite(margin)):
-            raise ValueError(f"margin must be a number >= 0, got {margin}")
-        _check_reduction(reduction)
-        if warmup_epochs < 0:
-            raise ValueError(f"warmup_epochs must be at least 0, got {warmup_epochs}")
         self.margin = margin
         self.warmup_epochs = warmup_epochs
         self.siblings_are_negatives = siblings_are_negatives
         self.reduction: Reduction = reduction
 
     def forward(self, step: Step) -> Tensor:
-        """The loss of a step, a scalar."""
-        positives = own_pairs(step) if self.siblings_are_negatives else step.positives
         hardest = step.epoch >= self.warmup_epochs
-        return triplet(step.scores, self.margin, hardest, positives, self.reduction)
+        return triplet(
+            step.scores, self.margin, hardest, step.partners(self.siblings_are_negatives), self.reduction
+        )

@@ -26,7 +26,7 @@ from vsecore.data.words import Tokenizer
 from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS, ImageEncoder
 from vsecore.encoders.base import Encoder
 from vsecore.encoders.reasoning import REASONERS
-from vsecore.losses import LOSSES
+from vsecore.losses import LOSSES, Loss
 from vsecore.memory import check_room
 from vsecore.model import VSE
 from vsecore.pooling import POOLS
@@ -552,8 +552,8 @@ def _unknown(name: str) -> ValueError:
 
 
 def reads_offline(part: Part) -> bool:
-    """Whether a loss learns from offline negatives: its class says so, by the attribute `reads_offline`."""
-    return bool(getattr(LOSSES[part.name], "reads_offline", False))
+    """Whether a loss learns from offline negatives: its class says so, see `vsecore.losses.Loss`."""
+    return cast(type[Loss], LOSSES[part.name]).reads_offline
 
 
 def _change_part(part: dict[str, Any], option: str, value: Any) -> None:

@@ -1,13 +1,15 @@
 """Similarities: how near a picture is to a caption.
 
-The functions compare tensors. A thin module wraps each, so that a recipe can name it: it takes two embeddings
-and compares every picture with every caption (`forward`), or row by row (`pairs`). `cosine` compares one
+A recipe names a class, a `Similarity`: it takes two embeddings and compares every picture with every caption
+(`forward`), or row by row (`pairs`). The function beside it takes tensors. `cosine` compares one
 vector of each; `mil`, `match_probability`, `chamfer`, `smooth_chamfer` and `max_sim` compare sets of vectors;
 `cross_attention` and `focal_attention` compare their elements, cells or regions with words.
 """
 
+from vsecore.embedding import unit
 from vsecore.registry import Registry
-from vsecore.similarity.cosine import Cosine, cosine, unit
+from vsecore.similarity.base import Similarity
+from vsecore.similarity.cosine import Cosine, cosine
 from vsecore.similarity.cross_attention import CrossAttention, cross_attention
 from vsecore.similarity.focal_attention import FocalAttention, focal_attention
 from vsecore.similarity.sets import (
@@ -32,6 +34,7 @@ __all__ = [
     "MatchProbability",
     "MaxSim",
     "Mil",
+    "Similarity",
     "SmoothChamfer",
     "chamfer",
     "cosine",
@@ -57,5 +60,6 @@ SIMILARITIES = Registry(
         "max_sim": MaxSim,
     },
     context=("dim",),
+    base=Similarity,
 )
 """Every similarity by its name in recipes."""

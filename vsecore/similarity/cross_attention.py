@@ -5,34 +5,28 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from vsecore.arguments import Fraction, Positive, checked
 from vsecore.embedding import Embedding
-from vsecore.masking import is_number
-from vsecore.similarity.attention import (
-    Aggregate,
-    aggregate_cosines,
-    attended_cosines,
-    check_one_of,
-    check_positive,
-    raw_weights,
-)
-from vsecore.similarity.fragments import Fragments, affinities, compare, elements, fragments
-from vsecore.similarity.rows import normalised, paired, row_affinities
+from vsecore.similarity.attended import Aggregate, aggregate_cosines, attended_cosines, shares
+from vsecore.similarity.base import Similarity
+from vsecore.similarity.fragments import Fragments, compare, fragments, query_mask, row_cosines
 
 Direction = Literal["t2i", "i2t"]
 
 
+@checked
 def cross_attention(
     v: Tensor,
     v_mask: Tensor | None,
     t: Tensor,
     t_mask: Tensor | None,
     direction: Direction = "t2i",
-    smooth: float = 9.0,
+    smooth: Positive = 9.0,
     aggregate: Aggregate = "lse",
-    lse: float = 6.0,
-    negative_slope: float = 0.1,
+    lse: Positive = 6.0,
+    negative_slope: Fraction = 0.1,
 ) -> Tensor:
     """Compute SCAN's stacked cross attention: each query element looks for its own view of the context.
 
@@ -69,73 +63,44 @@ def cross_attention(
 
     Source: Lee et al. 2018 (SCAN), section 3.1; the leak from its released code.
     """
-    _check_options(direction, smooth, aggregate, lse, negative_slope)
-
-    def score(context: Fragments, query: Fragments) -> Tensor:
-        cosines = affinities(context, query)  # (K, S, L, Q)
-        answered = attended_cosines(cosines, context.gram, smooth, negative_slope, context.mask)  # (K, L, Q)
-        mask = None if query.mask is None else query.mask.T.unsqueeze(0)  # (1, L, Q)
-        return aggregate_cosines(answered, mask, aggregate, lse)  # (K, Q)
-
-    with torch.autocast(v.device.type, enabled=False):
-        pictures, captions = fragments(v, v_mask, t, t_mask)
-        if direction == "t2i":
-            return compare(pictures, captions, score)
-        return compare(captions, pictures, score).T
+    scan = CrossAttention(direction, smooth, aggregate, lse, negative_slope)
+    return scan.all_with_all(*fragments(v, v_mask, t, t_mask))
 
 
-class CrossAttention(nn.Module):
-    """`cross_attention` of the two sides' elements.
-
-    Attributes:
-        reads: what it reads of an `Embedding`.
-    """
+class CrossAttention(Similarity):
+    """`cross_attention` of the two sides' elements, with its options."""
 
     reads = "elements"
 
+    @checked
     def __init__(
         self,
         direction: Direction = "t2i",
-        smooth: float = 9.0,
+        smooth: Positive = 9.0,
         aggregate: Aggregate = "lse",
-        lse: float = 6.0,
-        negative_slope: float = 0.1,
+        lse: Positive = 6.0,
+        negative_slope: Fraction = 0.1,
     ) -> None:
         super().__init__()
-        _check_options(direction, smooth, aggregate, lse, negative_slope)
         self.direction = direction
         self.smooth = smooth
-        self.aggregate = aggregate
+        self.aggregate: Aggregate = aggregate
         self.lse = lse
         self.negative_slope = negative_slope
 
     def forward(self, v: Embedding, t: Embedding) -> Tensor:
+        return self.all_with_all(*fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask))
+
+    def all_with_all(self, pictures: Fragments, captions: Fragments) -> Tensor:
         """Compare every picture with every caption: (B, C)."""
-        return cross_attention(
-            elements("v", v),
-            v.mask,
-            elements("t", t),
-            t.mask,
-            self.direction,
-            self.smooth,
-            self.aggregate,
-            self.lse,
-            self.negative_slope,
-        )
+        if self.direction == "t2i":
+            return compare(pictures, captions, self._score, grams="context")
+        return compare(captions, pictures, self._score, grams="context").T
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
-        """Compare each picture with the caption of its row: (B,).
-
-        Raises:
-            ValueError: the numbers of rows differ, or as `cross_attention`.
-        """
         context, query, cosines = self._meet(v, t)
         with torch.autocast(cosines.device.type, enabled=False):
-            answered = attended_cosines(
-                cosines, context.gram, self.smooth, self.negative_slope, context.mask
-            )  # (B, L, 1)
-            mask = None if query.mask is None else query.mask.unsqueeze(-1)  # (B, L, 1)
-            return aggregate_cosines(answered, mask, self.aggregate, self.lse).squeeze(1)
+            return self._score(cosines, context, query).squeeze(1)
 
     def weights(self, v: Embedding, t: Embedding) -> Tensor:
         """Say where each picture and the caption of its row look at each other.
@@ -149,21 +114,18 @@ class CrossAttention(nn.Module):
             ValueError: the numbers of rows differ, or as `cross_attention`.
         """
         context, query, cosines = self._meet(v, t)
-        weights = raw_weights(cosines, self.smooth, self.negative_slope, context.mask)
-        found = normalised(weights, query)  # (B, S, L)
+        found = shares(cosines, self.smooth, self.negative_slope, context.mask, query.mask)  # (B, S, L)
         return found.mT if self.direction == "t2i" else found
 
     def _meet(self, v: Embedding, t: Embedding) -> tuple[Fragments, Fragments, Tensor]:
-        """Return context, query and affinities (B, S, L, 1), row by row."""
-        pictures, captions = paired(v, t)
+        """Return context, query and cosines (B, S, L, 1), row by row."""
+        pictures, captions = fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask)
         context, query = (pictures, captions) if self.direction == "t2i" else (captions, pictures)
-        return context, query, row_affinities(context, query)
+        context = context.with_gram()
+        return context, query, row_cosines(context, query)
 
-
-def _check_options(direction: str, smooth: float, aggregate: str, lse: float, negative_slope: float) -> None:
-    check_one_of("direction", direction, ("t2i", "i2t"))
-    check_one_of("aggregate", aggregate, ("lse", "mean"))
-    check_positive("smooth", smooth)
-    check_positive("lse", lse)
-    if not (is_number(negative_slope) and 0 <= negative_slope <= 1):
-        raise ValueError(f"negative_slope is {negative_slope!r}: it must be a number from 0 to 1")
+    def _score(self, cosines: Tensor, context: Fragments, query: Fragments) -> Tensor:
+        answered = attended_cosines(
+            cosines, context.gram, self.smooth, self.negative_slope, context.mask
+        )  # (K, L, Q)
+        return aggregate_cosines(answered, query_mask(query, cosines), self.aggregate, self.lse)  # (K, Q)

@@ -5,32 +5,27 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from vsecore.arguments import Positive, checked
 from vsecore.embedding import Embedding
-from vsecore.similarity.attention import (
-    Choice,
-    aggregate_cosines,
-    attended_cosines,
-    check_one_of,
-    check_positive,
-    raw_weights,
-)
-from vsecore.similarity.fragments import Fragments, affinities, compare, elements, fragments
-from vsecore.similarity.rows import normalised, paired, row_affinities
+from vsecore.similarity.attended import Choice, aggregate_cosines, attended_cosines, shares
+from vsecore.similarity.base import Similarity
+from vsecore.similarity.fragments import Fragments, compare, fragments, query_mask, row_cosines
 
 Focus = Literal["equal", "prob"]
 
 NEGATIVE_SLOPE = 0.1  # what remains of a negative affinity, as in SCAN's released code and BFAN's
 
 
+@checked
 def focal_attention(
     v: Tensor,
     v_mask: Tensor | None,
     t: Tensor,
     t_mask: Tensor | None,
     focus: Focus = "equal",
-    smooth: float = 20.0,
+    smooth: Positive = 20.0,
 ) -> Tensor:
     """Compute BFAN's focal attention: irrelevant elements get no weight at all.
 
@@ -59,54 +54,42 @@ def focal_attention(
 
     Source: Liu et al. 2019 (BFAN) and its released code.
     """
-    _check_options(focus, smooth)
-
-    def score(pictures: Fragments, captions: Fragments) -> Tensor:
-        cosines = affinities(pictures, captions)  # (b, N, M, c)
-        by_words = _mean_cosine(cosines, pictures, _turned(captions.mask), focus, smooth)  # (b, c)
-        back = cosines.permute(3, 2, 1, 0).contiguous()  # (c, M, N, b)   no second product
-        by_regions = _mean_cosine(back, captions, _turned(pictures.mask), focus, smooth)  # (c, b)
-        return by_words + by_regions.T
-
-    with torch.autocast(v.device.type, enabled=False):
-        return compare(*fragments(v, v_mask, t, t_mask), score, both_ways=True)
+    return FocalAttention(focus, smooth).all_with_all(*fragments(v, v_mask, t, t_mask))
 
 
-class FocalAttention(nn.Module):
-    """`focal_attention` of the two sides' elements.
-
-    Attributes:
-        reads: what it reads of an `Embedding`.
-    """
+class FocalAttention(Similarity):
+    """`focal_attention` of the two sides' elements, with its options."""
 
     reads = "elements"
 
-    def __init__(self, focus: Focus = "equal", smooth: float = 20.0) -> None:
+    @checked
+    def __init__(self, focus: Focus = "equal", smooth: Positive = 20.0) -> None:
         super().__init__()
-        _check_options(focus, smooth)
         self.focus = focus
         self.smooth = smooth
 
     def forward(self, v: Embedding, t: Embedding) -> Tensor:
+        return self.all_with_all(*fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask))
+
+    def all_with_all(self, pictures: Fragments, captions: Fragments) -> Tensor:
         """Compare every picture with every caption: (B, C)."""
-        return focal_attention(elements("v", v), v.mask, elements("t", t), t.mask, self.focus, self.smooth)
+
+        def score(cosines: Tensor, pictures: Fragments, captions: Fragments) -> Tensor:
+            by_words = self._mean_cosine(cosines, pictures, captions)  # (b, c)
+            back = cosines.permute(3, 2, 1, 0).contiguous()  # (c, M, N, b)   no second product
+            return by_words + self._mean_cosine(back, captions, pictures).T
+
+        return compare(pictures, captions, score, grams="both")
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
-        """Compare each picture with the caption of its row: (B,).
+        sides = fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask)
+        with torch.autocast(sides[0].elements.device.type, enabled=False):
+            pictures, captions = (side.with_gram() for side in sides)
+            cosines = row_cosines(pictures, captions)  # (B, N, M, 1)
+            by_words = self._mean_cosine(cosines, pictures, captions)
+            return (by_words + self._mean_cosine(cosines.transpose(1, 2), captions, pictures)).squeeze(1)
 
-        Raises:
-            ValueError: the numbers of rows differ, or as `focal_attention`.
-        """
-        pictures, captions = paired(v, t)
-        total: Tensor | float = 0.0
-        with torch.autocast(pictures.elements.device.type, enabled=False):
-            for context, query in ((pictures, captions), (captions, pictures)):
-                cosines = row_affinities(context, query)  # (B, S, L, 1)
-                mask = None if query.mask is None else query.mask.unsqueeze(-1)  # (B, L, 1)
-                total = total + _mean_cosine(cosines, context, mask, self.focus, self.smooth)
-        assert isinstance(total, Tensor)
-        return total.squeeze(1)
-
+    @checked
     def weights(self, v: Embedding, t: Embedding, direction: Literal["t2i", "i2t"] = "t2i") -> Tensor:
         """Say where each picture and the caption of its row look at each other, after refocusing.
 
@@ -123,53 +106,37 @@ class FocalAttention(nn.Module):
         Raises:
             ValueError: the numbers of rows differ, the direction is unknown, or as `focal_attention`.
         """
-        check_one_of("direction", direction, ("t2i", "i2t"))
-        pictures, captions = paired(v, t)
+        pictures, captions = fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask)
         context, query = (pictures, captions) if direction == "t2i" else (captions, pictures)
-        weights = raw_weights(row_affinities(context, query), self.smooth, NEGATIVE_SLOPE, context.mask)
-        weights *= _choice(context, self.focus, self.smooth)(weights)
-        found = normalised(weights, query)  # (B, S, L)
+        cosines, choose = row_cosines(context, query), self._choice(context)
+        found = shares(cosines, self.smooth, NEGATIVE_SLOPE, context.mask, query.mask, choose)  # (B, S, L)
         return found.mT if direction == "t2i" else found
 
+    def _mean_cosine(self, cosines: Tensor, context: Fragments, query: Fragments) -> Tensor:
+        """Compute the mean cosine of a query's elements with what they attend to, (K, Q)."""
+        answered = attended_cosines(
+            cosines, context.gram, self.smooth, NEGATIVE_SLOPE, context.mask, self._choice(context)
+        )  # (K, L, Q)
+        return aggregate_cosines(answered, query_mask(query, cosines), "mean", 1.0)
 
-def _mean_cosine(
-    cosines: Tensor, context: Fragments, query_mask: Tensor | None, focus: Focus, smooth: float
-) -> Tensor:
-    """Compute the mean cosine of a query's elements with what they attend to, (K, Q)."""
-    answered = attended_cosines(
-        cosines, context.gram, smooth, NEGATIVE_SLOPE, context.mask, _choice(context, focus, smooth)
-    )  # (K, L, Q)
-    return aggregate_cosines(answered, query_mask, "mean", 1.0)
+    def _choice(self, context: Fragments) -> Choice:
+        """Return what says which of the weights (K, S, L, Q) of a context's elements are relevant.
 
+        Whether F > 0 does not depend on the scale of the weights. Equal weights differ by rounding, which the
+        softmax has made up to `smooth` times as large: for a query of one element every affinity is 1 or
+        below 0, so that they often are equal.
+        """
 
-def _choice(context: Fragments, focus: Focus, smooth: float) -> Choice:
-    """Return what says which of the weights (K, S, L, Q) of a context's elements are relevant.
+        def relevant(weights: Tensor) -> Tensor:
+            rounding = 16 * max(1.0, self.smooth) * torch.finfo(weights.dtype).eps
+            if self.focus == "equal":
+                count = weights.shape[1] if context.mask is None else context.mask.sum(1)[:, None, None, None]
+                bar = weights.sum(1, keepdim=True) / count  # (K, 1, L, Q)
+            else:
+                trust = weights.sqrt()  # 0 in the padding
+                total = trust.sum(1, keepdim=True)
+                bar = trust.mul_(weights).sum(1, keepdim=True) / total
+            largest = weights.amax(1, keepdim=True)
+            return (weights > bar).logical_or_(weights >= (1 - rounding) * largest)
 
-    Whether F > 0 does not depend on the scale of the weights. Equal weights differ by rounding, which the
-    softmax has made up to `smooth` times as large: for a query of one element every affinity is 1 or below 0,
-    so that they often are equal.
-    """
-
-    def relevant(weights: Tensor) -> Tensor:
-        rounding = 16 * max(1.0, smooth) * torch.finfo(weights.dtype).eps
-        if focus == "equal":
-            count = weights.shape[1] if context.mask is None else context.mask.sum(1)[:, None, None, None]
-            bar = weights.sum(1, keepdim=True) / count  # (K, 1, L, Q)
-        else:
-            trust = weights.sqrt()  # 0 in the padding
-            total = trust.sum(1, keepdim=True)
-            bar = trust.mul_(weights).sum(1, keepdim=True) / total
-        largest = weights.amax(1, keepdim=True)
-        return (weights > bar).logical_or_(weights >= (1 - rounding) * largest)
-
-    return relevant
-
-
-def _turned(mask: Tensor | None) -> Tensor | None:
-    """A query's mask (Q, L) as (1, L, Q)."""
-    return None if mask is None else mask.T.unsqueeze(0)
-
-
-def _check_options(focus: str, smooth: float) -> None:
-    check_one_of("focus", focus, ("equal", "prob"))
-    check_positive("smooth", smooth)
+        return relevant

@@ -1,7 +1,9 @@
-"""The elements of pictures and captions, made ready to be compared in blocks that fit into memory.
+"""Sides whose pictures and captions are several vectors each, compared in blocks that fit into memory.
 
-On a CPU, rows with about as many real elements are put together, so that little padding is computed. On a GPU
-nobody asks how many elements a row has, since every step would have to wait for the answer.
+All such similarities begin with the cosine of every element of one side with every element of the other, from
+one matrix product a block. On a CPU, rows with about as many real elements are put together, so that little
+padding is computed. On a GPU nobody asks how many elements a row has, since every step would have to wait for
+the answer.
 """
 
 from __future__ import annotations
@@ -9,19 +11,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import isqrt
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from vsecore.embedding import Embedding
-from vsecore.similarity.cosine import unit
+from vsecore.arguments import Shape, checked
+from vsecore.embedding import unit
+from vsecore.masking import without_padding
 
-MEMORY = {"cpu": 2**24, "cuda": 2**28}
-"""Bytes of the affinities of one block; at its peak it takes about six times as much."""
-KEPT = {"cpu": 2**28, "cuda": 2**32}
-"""Bytes of affinities that training may keep for the backward pass, with about as much again twice over;
-if there are more, it computes each block twice."""
+
+class Memory(NamedTuple):
+    """Bytes of cosines: of one block, and of all blocks that training may keep for the backward pass.
+
+    What is made of a block takes up to six times as much at its peak. If there are more cosines than may be
+    kept, each block is computed twice.
+    """
+
+    block: int
+    kept: int
+
+
+MEMORY = {"cpu": Memory(2**24, 2**28), "cuda": Memory(2**28, 2**32)}
 GROUP = 2**17
 """Numbers that rows of about the same length must have together to become a group of their own."""
 
@@ -37,12 +49,13 @@ class Fragments:
     """
 
     elements: Tensor
-    mask: Tensor | None
+    mask: Tensor | None = None
     gram: Tensor = field(default_factory=lambda: torch.empty(0))
 
     def with_gram(self) -> Fragments:
         """Return the same elements with their cosines with each other."""
-        return replace(self, gram=self.elements @ self.elements.mT)
+        with torch.autocast(self.elements.device.type, enabled=False):
+            return replace(self, gram=self.elements @ self.elements.mT)
 
     def split(self, most: int) -> list[Fragments]:
         """Split the rows so that no part has more than about so many elements."""
@@ -52,92 +65,106 @@ class Fragments:
         return [Fragments(part, mask) for part, mask in zip(elements, masks, strict=True)]
 
 
+Score = Callable[[Tensor, Fragments, Fragments], Tensor]
+"""Makes scores (K, Q) of cosines (K, S, L, Q) and both sides."""
+
+
+@checked
 def fragments(
-    v: Tensor, v_mask: Tensor | None, t: Tensor, t_mask: Tensor | None
+    v: Annotated[Tensor, Shape("B* N D")],
+    v_mask: Annotated[Tensor, Shape("B* N", "mask")] | None,
+    t: Annotated[Tensor, Shape("C* M D")],
+    t_mask: Annotated[Tensor, Shape("C* M", "mask")] | None,
 ) -> tuple[Fragments, Fragments]:
     """Check both sides, and scale their elements to length one, in float32 at least.
-
-    Whether every row has a real element is only checked on a CPU.
 
     Raises:
         ValueError: the shapes or types are wrong, the widths differ, or a row has no real element.
     """
-    for name, x, mask in (("v", v, v_mask), ("t", t, t_mask)):
-        _check(name, x, mask)
-    if v.shape[2] != t.shape[2]:
-        raise ValueError(f"v is {tuple(v.shape)} and t is {tuple(t.shape)}: they must have the same width")
     dtype = torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
     sides = []
     for x, mask in ((v, v_mask), (t, t_mask)):
-        x = x.to(dtype)
-        if mask is not None:
-            x = torch.where(mask.unsqueeze(-1), x, 0)  # also where the padding is NaN
-            if mask.device.type == "cpu" and bool(mask.all()):
-                mask = None
+        x = without_padding(x.to(dtype), mask)
+        if mask is not None and mask.device.type == "cpu" and bool(mask.all()):
+            mask = None
         sides.append(Fragments(unit(x), mask))
     return sides[0], sides[1]
 
 
-def elements(name: str, embedding: Embedding) -> Tensor:
-    """Return an embedding's elements.
-
-    Raises:
-        ValueError: it holds none.
-    """
-    if embedding.elements is None:
-        raise ValueError(f"{name}.elements is None: it must be (rows, elements, D)")
-    return embedding.elements
-
-
-def affinities(context: Fragments, query: Fragments) -> Tensor:
-    """Compute the cosine of every context element with every query element, in one product.
+def row_cosines(context: Fragments, query: Fragments) -> Tensor:
+    """Compute the cosines of each context's elements with those of the query in the same row.
 
     Returns:
-        (K, S, L, Q) for K rows of S context elements and Q rows of L query elements. Whatever is summed
-        later, over S or over L, what lies next to each other in memory stays together.
+        (B, S, L, 1), as `compare` makes them with one query for each context.
+
+    Raises:
+        ValueError: the numbers of rows differ.
     """
-    (k, s, d), (q, n, _) = context.elements.shape, query.elements.shape
-    columns = query.elements.transpose(0, 1).reshape(n * q, d)  # (L·Q, D)
-    return (context.elements.reshape(k * s, d) @ columns.T).view(k, s, n, q)
+    rows = len(context.elements), len(query.elements)
+    if rows[0] != rows[1]:
+        raise ValueError(f"v and t have {min(rows)} and {max(rows)} rows: they must have the same number")
+    with torch.autocast(context.elements.device.type, enabled=False):
+        return (context.elements @ query.elements.mT).unsqueeze(-1)
+
+
+def query_mask(query: Fragments, cosines: Tensor) -> Tensor | None:
+    """Return a query's mask as it lies beside the cosines: (1, L, Q), or (B, L, 1) row by row."""
+    if query.mask is None:
+        return None
+    by_row = cosines.shape[3] == 1 and len(cosines) == len(query.mask)
+    return query.mask.unsqueeze(-1) if by_row else query.mask.T.unsqueeze(0)
 
 
 def compare(
     context: Fragments,
     query: Fragments,
-    score: Callable[[Fragments, Fragments], Tensor],
-    both_ways: bool = False,
+    score: Score,
+    grams: Literal["none", "context", "both"] = "none",
+    memory: dict[str, Memory] = MEMORY,
 ) -> Tensor:
     """Compare all rows of one side with all rows of the other, block by block.
 
     Args:
-        context: K rows.
-        query: Q rows.
-        score: compares some rows of each side, to (k, q).
-        both_ways: `score` uses the queries as contexts too, and so needs their `gram`.
+        context: K rows of up to S elements.
+        query: Q rows of up to L elements.
+        score: compares some rows of each side. What is next to each other in memory stays together, whatever
+            it sums over; it may overwrite the cosines.
+        grams: which sides' `gram` it reads.
+        memory: limits by the type of the device; a CPU's, if they do not name it.
 
     Returns:
         (K, Q).
     """
     device, size = context.elements.device.type, context.elements.element_size()
+    limits = memory.get(device, memory["cpu"])
     contexts, k_place = _groups(context)
     queries, q_place = _groups(query)
     total = [sum(group.elements.shape[:2].numel() for group in side) for side in (contexts, queries)]
-    kept = KEPT.get(device, KEPT["cpu"])
-    learns = torch.is_grad_enabled() and (context.elements.requires_grad or query.elements.requires_grad)
-    again = learns and total[0] * total[1] * size > kept
-    block = max(1, MEMORY.get(device, MEMORY["cpu"]) // size)
-    most_queries = block // min(max(1, total[0]), isqrt(block))
+    again = torch.is_grad_enabled() and total[0] * total[1] * size > limits.kept
+    block = max(1, limits.block // size)
+    most_queries = block // min(max(1, total[0]), isqrt(block))  # a square, unless one side is small
     most_contexts = block // min(max(1, total[1]), most_queries)
 
     def scored(k: Fragments, q: Fragments) -> Tensor:
-        return checkpoint(score, k, q, use_reentrant=False) if again else score(k, q)
+        (rows, s, d), (columns, n, _) = k.elements.shape, q.elements.shape
+        flat = q.elements.transpose(0, 1).reshape(n * columns, d)  # (L·Q, D)
+        return score((k.elements.reshape(rows * s, d) @ flat.T).view(rows, s, n, columns), k, q)
 
-    k_blocks = [part.with_gram() for group in contexts for part in group.split(most_contexts)]
-    q_blocks = [part for group in queries for part in group.split(most_queries)]
-    if both_ways:
-        q_blocks = [part.with_gram() for part in q_blocks]
-    rows = [torch.cat([scored(k, q) for q in q_blocks], 1) for k in k_blocks]
-    scores = torch.cat(rows)
+    with torch.autocast(device, enabled=False):
+        k_blocks = [part for group in contexts for part in group.split(most_contexts)]
+        q_blocks = [part for group in queries for part in group.split(most_queries)]
+        if grams != "none":
+            k_blocks = [part.with_gram() for part in k_blocks]
+        if grams == "both":
+            q_blocks = [part.with_gram() for part in q_blocks]
+        rows = [
+            torch.cat(
+                [checkpoint(scored, k, q, use_reentrant=False) if again else scored(k, q) for q in q_blocks],
+                1,
+            )
+            for k in k_blocks
+        ]
+        scores = torch.cat(rows)
     if k_place is not None:
         scores = scores[k_place]
     return scores if q_place is None else scores[:, q_place]
@@ -173,24 +200,3 @@ def _groups(side: Fragments) -> tuple[list[Fragments], Tensor | None]:
         whole = bool(kept.all())
         sides.append(Fragments(part.view(*columns.shape, -1), None if whole else kept))
     return sides, order.argsort()
-
-
-def _check(name: str, x: Tensor, mask: Tensor | None) -> None:
-    if x.ndim != 3 or not x.is_floating_point() or x.shape[1] == 0:
-        raise ValueError(
-            f"{name} is {x.dtype} {tuple(x.shape)}: it must be floating point (rows, elements, D), "
-            "with at least one element a row"
-        )
-    if mask is None:
-        return
-    if mask.dtype != torch.bool or mask.shape != x.shape[:2]:
-        raise ValueError(
-            f"{name}_mask is {mask.dtype} {tuple(mask.shape)}: it must be bool {tuple(x.shape[:2])} to go "
-            f"with {name} {tuple(x.shape)}"
-        )
-    if mask.device.type == "cpu":
-        empty = (~mask.any(1)).nonzero().flatten()
-        if len(empty):
-            raise ValueError(
-                f"{name}_mask is False in all of row {int(empty[0])}: it must have a True in each"
-            )

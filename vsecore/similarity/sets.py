@@ -4,38 +4,37 @@ All of them begin with the cosine of every element of one set with every element
 what they make of these K·L numbers. `mil` takes the largest, `match_probability` treats all alike, `chamfer`
 and `smooth_chamfer` look for each element's best partners in both directions, `max_sim` in one.
 
-The cosines of a block of sets come from one matrix product. Those of all sets are never in memory together.
-They lie as (K, b, L, c): the elements of b pictures and c captions.
+Each is a class whose `score` reads the cosines of b pictures' elements with c captions', (b, K, L, c), and a
+function of tensors with the same options.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isqrt
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
+from vsecore.arguments import Finite, Positive, Shape, checked
 from vsecore.embedding import Embedding
-from vsecore.similarity.attention import check_one_of, check_positive
-from vsecore.similarity.cosine import unit
+from vsecore.similarity.base import Similarity
+from vsecore.similarity.fragments import MEMORY as OF_ELEMENTS
+from vsecore.similarity.fragments import Memory, compare, fragments, row_cosines
 
-MEMORY = {"cpu": 2**22, "cuda": 2**28}
-"""Bytes of the cosines of one block. On a CPU they should stay in its cache."""
-KEPT = {"cpu": 2**27, "cuda": 2**32}
-"""Bytes of cosines that training may keep for the backward pass; if there are more, it computes each block
-twice."""
+MEMORY = OF_ELEMENTS | {"cpu": Memory(2**22, 2**27)}
+"""On a CPU the cosines of a block should stay in its cache."""
 LARGEST = 80.0
 """The largest `alpha` for which exp(alpha) and exp(-alpha) fit into float32, with thousands of elements."""
 
 Reduce = Literal["mean", "sum"]
 Direction = Literal["t2i", "i2t"]
-Score = Callable[[Tensor], Tensor]
+Sets = Annotated[Tensor, Shape("B* K D")]
+Others = Annotated[Tensor, Shape("C* L D")]
 
 
-def mil(v: Tensor, t: Tensor) -> Tensor:
+@checked
+def mil(v: Sets, t: Others) -> Tensor:
     """Similarity of two embedding sets: the cosine of their nearest two elements.
 
     Only that pair learns, so most elements of a set may never learn anything (sparse supervision); see
@@ -53,11 +52,12 @@ def mil(v: Tensor, t: Tensor) -> Tensor:
 
     Source: Song and Soleymani 2019 (PVSE), as in Kim et al. 2023, section 3.3.
     """
-    return _compare(v, t, _mil)
+    return _all_with_all(v, t, Mil().score)
 
 
+@checked
 def match_probability(
-    v: Tensor, t: Tensor, scale: Tensor | float, shift: Tensor | float, reduce: Reduce = "mean"
+    v: Sets, t: Others, scale: Tensor | float, shift: Tensor | float, reduce: Reduce = "mean"
 ) -> Tensor:
     """Similarity of two embedding sets: how likely two elements match, whichever we take.
 
@@ -81,14 +81,14 @@ def match_probability(
 
     Source: Chun et al. 2021 (PCME), section 3, with cosines as in Kim et al. 2023, section 3.3.
     """
-    check_one_of("reduce", reduce, ("mean", "sum"))
     for name, number in (("scale", scale), ("shift", shift)):
         if isinstance(number, Tensor) and number.numel() != 1:
             raise ValueError(f"{name} is {tuple(number.shape)}: it must be one number")
-    return _compare(v, t, lambda cosines: _match_probability(cosines, scale, shift, reduce))
+    return _all_with_all(v, t, lambda cosines: _match(cosines, scale, shift, reduce))
 
 
-def chamfer(v: Tensor, t: Tensor) -> Tensor:
+@checked
+def chamfer(v: Sets, t: Others) -> Tensor:
     """Similarity of two embedding sets: each element with its nearest in the other set, both ways.
 
     The mean over the pictures' elements and the mean over the captions' count half each. An element that is
@@ -106,10 +106,11 @@ def chamfer(v: Tensor, t: Tensor) -> Tensor:
 
     Source: Kim et al. 2023, section 3.3: eq. 7 with the maximum in the place of log-sum-exp.
     """
-    return _compare(v, t, _chamfer)
+    return _all_with_all(v, t, Chamfer().score)
 
 
-def smooth_chamfer(v: Tensor, t: Tensor, alpha: float = 16.0) -> Tensor:
+@checked
+def smooth_chamfer(v: Sets, t: Others, alpha: Positive = 16.0) -> Tensor:
     """Similarity of two embedding sets: every pair counts, and near pairs count more.
 
     A smooth maximum (log-sum-exp) pairs each element with the other set, both ways, so that all elements
@@ -129,11 +130,11 @@ def smooth_chamfer(v: Tensor, t: Tensor, alpha: float = 16.0) -> Tensor:
 
     Source: Kim et al. 2023, eq. 6 and 7.
     """
-    check_positive("alpha", alpha)
-    return _compare(v, t, lambda cosines: _smooth_chamfer(cosines, alpha))
+    return _all_with_all(v, t, SmoothChamfer(alpha).score)
 
 
-def max_sim(v: Tensor, t: Tensor, direction: Direction = "t2i", reduce: Reduce = "sum") -> Tensor:
+@checked
+def max_sim(v: Sets, t: Others, direction: Direction = "t2i", reduce: Reduce = "sum") -> Tensor:
     """Late interaction: each element of the query finds its best element of the document.
 
     This is one side of `chamfer`, which is the mean of both directions with reduce="mean". What a document
@@ -154,160 +155,36 @@ def max_sim(v: Tensor, t: Tensor, direction: Direction = "t2i", reduce: Reduce =
 
     Source: Khattab and Zaharia 2020 (ColBERT), eq. 3.
     """
-    _check_max_sim(direction, reduce)
-    return _compare(v, t, lambda cosines: _max_sim(cosines, direction, reduce))
+    return _all_with_all(v, t, MaxSim(direction, reduce).score)
 
 
-# What each similarity makes of cosines (K, b, L, c): the scores (b, c). The cosines may be overwritten.
-
-
-def _mil(cosines: Tensor) -> Tensor:
-    return cosines.amax(2).amax(0)
-
-
-def _match_probability(
-    cosines: Tensor, scale: Tensor | float, shift: Tensor | float, reduce: Reduce
-) -> Tensor:
-    probabilities = (cosines * scale).add_(shift).sigmoid_()  # (K, b, L, c)
-    return probabilities.mean((0, 2)) if reduce == "mean" else probabilities.sum((0, 2))
-
-
-def _chamfer(cosines: Tensor) -> Tensor:
-    of_pictures = cosines.amax(2).mean(0)  # (b, c)   each picture element's nearest caption element
-    of_captions = cosines.amax(0).mean(1)  # (b, c)   and back
-    return (of_pictures + of_captions) / 2
-
-
-def _smooth_chamfer(cosines: Tensor, alpha: float) -> Tensor:
-    logits = cosines.mul_(alpha)
-    if alpha <= LARGEST:  # both directions from the same exponentials, the slowest step
-        raised = logits.exp_()
-        of_pictures, of_captions = raised.sum(2).log(), raised.sum(0).log()  # (K, b, c), (b, L, c)
-    else:
-        of_pictures, of_captions = logits.logsumexp(2), logits.logsumexp(0)
-    return (of_pictures.mean(0) + of_captions.mean(1)) / (2 * alpha)  # eq. 7
-
-
-def _max_sim(cosines: Tensor, direction: Direction, reduce: Reduce) -> Tensor:
-    # (L, b, c) for captions as queries, or (K, b, c) for pictures
-    best = cosines.amax(0).transpose(0, 1) if direction == "t2i" else cosines.amax(2)
-    return best.sum(0) if reduce == "sum" else best.mean(0)
-
-
-def _check_max_sim(direction: str, reduce: str) -> None:
-    check_one_of("direction", direction, ("t2i", "i2t"))
-    check_one_of("reduce", reduce, ("mean", "sum"))
-
-
-def _compare(v: Tensor, t: Tensor, score: Score) -> Tensor:
-    """Score all picture sets (B, K, D) with all caption sets (C, L, D), block by block: (B, C)."""
-    dtype = _check_sets(v, t)
-    device = v.device.type
-    (_, k, _), (_, n, _) = v.shape, t.shape
-    pictures_at_once, captions_at_once = _block(v, t, dtype)
-    cosines = v.shape[:2].numel() * t.shape[:2].numel() * dtype.itemsize
-    again = torch.is_grad_enabled() and cosines > KEPT.get(device, KEPT["cpu"])
-
-    def scored(p: Tensor, q: Tensor) -> Tensor:
-        return score((p @ q.T).view(k, len(p) // k, n, len(q) // n))
-
-    with torch.autocast(device, enabled=False):
-        pictures = [_stacked(part, dtype) for part in v.split(pictures_at_once)]
-        columns = []
-        for part in t.split(captions_at_once):
-            captions = _stacked(part, dtype)
-            rows = [
-                checkpoint(scored, block, captions, use_reentrant=False, preserve_rng_state=False)
-                if again
-                else scored(block, captions)
-                for block in pictures
-            ]
-            columns.append(torch.cat(rows))
-        return torch.cat(columns, 1)
-
-
-def _stacked(sets: Tensor, dtype: torch.dtype) -> Tensor:
-    """Scale elements to length one and stack them, all first ones before all second ones: (K·b, D)."""
-    return unit(sets.to(dtype)).transpose(0, 1).flatten(0, 1)
-
-
-def _block(v: Tensor, t: Tensor, dtype: torch.dtype) -> tuple[int, int]:
-    """How many pictures and captions to compare at a time."""
-    most = max(1, MEMORY.get(v.device.type, MEMORY["cpu"]) // dtype.itemsize)
-    elements = min(max(1, v.shape[:2].numel()), isqrt(most))  # of pictures; a side of a square, unless few
-    captions = most // elements
-    pictures = most // min(max(1, t.shape[:2].numel()), captions)
-    return max(1, pictures // v.shape[1]), max(1, captions // t.shape[1])
-
-
-def _check_sets(v: Tensor, t: Tensor) -> torch.dtype:
-    """Refuse what are not sets, and return the type to compare them in: float32 at least."""
-    for name, x in (("v", v), ("t", t)):
-        if x.ndim != 3 or not x.is_floating_point() or x.shape[1] == 0:
-            raise ValueError(
-                f"{name} is {x.dtype} {tuple(x.shape)}: it must be floating point (sets, elements, D), with "
-                "at least one element a set"
-            )
-    if v.shape[2] != t.shape[2]:
-        raise ValueError(f"v is {tuple(v.shape)} and t is {tuple(t.shape)}: they must have the same width")
-    return torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
-
-
-class _SetSimilarity(nn.Module):
-    """What the modules share: all with all, or row by row. Each says what it makes of cosines, in `score`.
-
-    Attributes:
-        reads: what it reads of an `Embedding`.
-        block: how many pictures and captions evaluation compares at a time.
-    """
+class SetSimilarity(Similarity):
+    """Base class of similarities of sets, whose elements are all real."""
 
     reads = "vectors"
     block = (1024, 8192)
 
     def score(self, cosines: Tensor) -> Tensor:
-        """Turn the cosines of b pictures' elements with c captions', (K, b, L, c), into scores (b, c)."""
+        """Turn cosines (b, K, L, c) into scores (b, c). The cosines may be overwritten."""
         raise NotImplementedError
 
     def forward(self, v: Embedding, t: Embedding) -> Tensor:
-        """Compare every picture with every caption: (B, C).
-
-        Raises:
-            ValueError: there are no vectors, they are no sets, or the widths differ.
-        """
-        return _compare(_sets("v", v), _sets("t", t), self.score)
+        return _all_with_all(v.needed("vectors"), t.needed("vectors"), self.score)
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
-        """Compare each picture with the caption of its row: (B,).
-
-        Raises:
-            ValueError: the numbers of rows differ, or as `forward`.
-        """
-        pictures, captions = _sets("v", v), _sets("t", t)
-        dtype = _check_sets(pictures, captions)
-        rows = len(pictures), len(captions)
-        if rows[0] != rows[1]:
-            raise ValueError(f"v and t have {rows[0]} and {rows[1]} rows: they must have the same number")
-        with torch.autocast(pictures.device.type, enabled=False):
-            cosines = unit(pictures.to(dtype)) @ unit(captions.to(dtype)).mT  # (B, K, L)
-            return self.score(cosines.permute(1, 2, 0).unsqueeze(1)).squeeze(0)  # (K, 1, L, B) -> (B,)
+        sides = fragments(v.needed("vectors"), None, t.needed("vectors"), None)
+        with torch.autocast(sides[0].elements.device.type, enabled=False):
+            return self.score(row_cosines(*sides)).squeeze(1)
 
 
-def _sets(name: str, embedding: Embedding) -> Tensor:
-    """Return the sets of an embedding, (B, K, D)."""
-    if embedding.vectors is None:
-        raise ValueError(f"{name}.vectors is None: it must be sets (rows, elements, D) from the tower's pool")
-    return embedding.vectors
-
-
-class Mil(_SetSimilarity):
+class Mil(SetSimilarity):
     """`mil` of the two sides' sets."""
 
     def score(self, cosines: Tensor) -> Tensor:
-        """As in `mil`."""
-        return _mil(cosines)
+        return cosines.amax(2).amax(1)
 
 
-class MatchProbability(_SetSimilarity):
+class MatchProbability(SetSimilarity):
     """`match_probability` of the two sides' sets, with scale and shift that are learned.
 
     Args:
@@ -320,65 +197,66 @@ class MatchProbability(_SetSimilarity):
     Source: Kim et al. 2023, section 3.3; where scale and shift begin is from the released code.
     """
 
+    @checked
     def __init__(
-        self, scale: float = 1.0, shift: float = 0.0, learned: bool = True, reduce: Reduce = "mean"
+        self, scale: Finite = 1.0, shift: Finite = 0.0, learned: bool = True, reduce: Reduce = "mean"
     ) -> None:
         super().__init__()
-        check_one_of("reduce", reduce, ("mean", "sum"))
         self.scale = nn.Parameter(torch.tensor(float(scale)), requires_grad=learned)
         self.shift = nn.Parameter(torch.tensor(float(shift)), requires_grad=learned)
         self.reduce = reduce
 
     def score(self, cosines: Tensor) -> Tensor:
-        """As in `match_probability`."""
-        return _match_probability(cosines, self.scale, self.shift, self.reduce)
+        return _match(cosines, self.scale, self.shift, self.reduce)
 
 
-class Chamfer(_SetSimilarity):
+class Chamfer(SetSimilarity):
     """`chamfer` of the two sides' sets."""
 
     def score(self, cosines: Tensor) -> Tensor:
-        """As in `chamfer`."""
-        return _chamfer(cosines)
+        of_pictures = cosines.amax(2).mean(1)  # (b, c)   each picture element's nearest caption element
+        of_captions = cosines.amax(1).mean(1)  # (b, c)   and back
+        return (of_pictures + of_captions) / 2
 
 
-class SmoothChamfer(_SetSimilarity):
-    """`smooth_chamfer` of the two sides' sets.
+class SmoothChamfer(SetSimilarity):
+    """`smooth_chamfer` of the two sides' sets, with its option."""
 
-    Args:
-        alpha: sharpness, > 0.
-
-    Raises:
-        ValueError: alpha <= 0.
-    """
-
-    def __init__(self, alpha: float = 16.0) -> None:
+    @checked
+    def __init__(self, alpha: Positive = 16.0) -> None:
         super().__init__()
-        check_positive("alpha", alpha)
         self.alpha = alpha
 
     def score(self, cosines: Tensor) -> Tensor:
-        """As in `smooth_chamfer`."""
-        return _smooth_chamfer(cosines, self.alpha)
+        logits = cosines.mul_(self.alpha)
+        if self.alpha <= LARGEST:  # both directions from the same exponentials, the slowest step
+            raised = logits.exp_()
+            of_pictures, of_captions = raised.sum(2).log(), raised.sum(1).log()  # (b, K, c), (b, L, c)
+        else:
+            of_pictures, of_captions = logits.logsumexp(2), logits.logsumexp(1)
+        return (of_pictures.mean(1) + of_captions.mean(1)) / (2 * self.alpha)  # eq. 7
 
 
-class MaxSim(_SetSimilarity):
-    """`max_sim` of the two sides' sets.
+class MaxSim(SetSimilarity):
+    """`max_sim` of the two sides' sets, with its options. To learn with a margin, take `reduce="mean"`."""
 
-    Args:
-        direction: "t2i" or "i2t", as in `max_sim`.
-        reduce: "sum" or "mean", likewise. To learn with a margin, take "mean".
-
-    Raises:
-        ValueError: an option is unknown.
-    """
-
+    @checked
     def __init__(self, direction: Direction = "t2i", reduce: Reduce = "sum") -> None:
         super().__init__()
-        _check_max_sim(direction, reduce)
         self.direction = direction
         self.reduce = reduce
 
     def score(self, cosines: Tensor) -> Tensor:
-        """As in `max_sim`."""
-        return _max_sim(cosines, self.direction, self.reduce)
+        best = cosines.amax(1 if self.direction == "t2i" else 2)  # (b, L, c) or (b, K, c), of the queries
+        return best.sum(1) if self.reduce == "sum" else best.mean(1)
+
+
+def _match(cosines: Tensor, scale: Tensor | float, shift: Tensor | float, reduce: Reduce) -> Tensor:
+    probabilities = (cosines * scale).add_(shift).sigmoid_()  # (b, K, L, c)
+    return probabilities.mean((1, 2)) if reduce == "mean" else probabilities.sum((1, 2))
+
+
+def _all_with_all(v: Tensor, t: Tensor, score: Callable[[Tensor], Tensor]) -> Tensor:
+    """Compare every set (B, K, D) with every set (C, L, D), by what is made of their cosines: (B, C)."""
+    sides = fragments(v, None, t, None)
+    return compare(*sides, lambda cosines, *_: score(cosines), memory=MEMORY)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from vsecore.arguments import Count, checked
+from vsecore.embedding import unit
 from vsecore.masking import check_elements, count_real, without_padding
 from vsecore.normalisation import ElementNorm
-from vsecore.similarity import unit
 
 
 class RegionGraph(nn.Module):

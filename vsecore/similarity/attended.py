@@ -10,7 +10,6 @@ Everywhere: K contexts of S elements, Q queries of L elements, in tensors (K, S,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -19,8 +18,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import leaky_relu
-
-from vsecore.masking import is_number
 
 leaky_relu_backward = torch.ops.aten.leaky_relu_backward
 
@@ -53,6 +50,34 @@ def raw_weights(
     if smooth > SAFE:
         logits -= logits.amax(1, keepdim=True)
     return logits.exp_()
+
+
+def shares(
+    affinities: Tensor,
+    smooth: float,
+    negative_slope: float,
+    context_mask: Tensor | None,
+    query_mask: Tensor | None,
+    choose: Choice | None = None,
+) -> Tensor:
+    """Compute the weights of query elements in the same row as their context, without gradient.
+
+    Args:
+        affinities: (B, S, L, 1).
+        smooth: as in `attended_cosines`, like the next two and `choose`.
+        negative_slope: what remains of a negative affinity.
+        context_mask: bool, (B, S), or None.
+        query_mask: bool, (B, L), or None.
+        choose: says which weights stay.
+
+    Returns:
+        (B, S, L): they add up to one along S; a query's padding has 0.
+    """
+    weights = raw_weights(affinities, smooth, negative_slope, context_mask)
+    if choose is not None:
+        weights *= choose(weights)
+    found = (weights / weights.sum(1, keepdim=True)).squeeze(-1)  # (B, S, L)
+    return found if query_mask is None else torch.where(query_mask.unsqueeze(1), found, 0)
 
 
 def attended_cosines(
@@ -154,23 +179,3 @@ def aggregate_cosines(cosines: Tensor, mask: Tensor | None, aggregate: Aggregate
     if mask is None:
         return cosines.mean(1)
     return torch.where(mask, cosines, 0).sum(1) / mask.sum(1)
-
-
-def check_positive(name: str, value: float) -> None:
-    """Refuse what is not a finite number above 0.
-
-    Raises:
-        ValueError: naming the argument.
-    """
-    if not (is_number(value) and value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} is {value!r}: it must be a number > 0")
-
-
-def check_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    """Refuse a word that is not among the known ones.
-
-    Raises:
-        ValueError: naming the argument and the known words.
-    """
-    if value not in known:
-        raise ValueError(f"{name} is {value!r}: it must be {' or '.join(map(repr, known))}")

@@ -1,0 +1,48 @@
+"""Which pairs of a score matrix belong together: the question every ranking loss begins with."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from vsecore.arguments import Shape, checked
+
+Scores = Annotated[Tensor, Shape("B C")]
+"""Similarities of B pictures and C captions."""
+Positives = Annotated[Tensor, Shape("B C", "bool")] | None
+"""True where picture and caption belong together: in each row and column, or the diagonal if None."""
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return x in float32 at least: a bfloat16 sum over a batch keeps two digits."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+@checked
+def check_pairs(scores: Scores, positives: Positives) -> tuple[Tensor, Tensor]:
+    """Refuse a batch that cannot be learned from, and return its positive pairs.
+
+    Whether each row and column has a positive is checked only on a CPU: on an accelerator, every step would
+    wait for the answer. There, a row or column without one adds nothing to the loss.
+
+    Returns:
+        The scores, in float32 at least, and the positives, (B, C).
+
+    Raises:
+        ValueError: the shapes or types are wrong, or a picture or a caption has no positive.
+    """
+    scores = widened(scores)
+    if positives is None:
+        if scores.shape[0] != scores.shape[1]:
+            raise ValueError(
+                f"positives is None: it must be bool {tuple(scores.shape)}, as there is no diagonal of pairs"
+            )
+        return scores, torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+    if positives.device.type == "cpu":
+        for axis, what in ((1, "picture (row)"), (0, "caption (column)")):
+            alone = (~positives.any(axis)).nonzero().flatten()
+            if len(alone):
+                raise ValueError(f"positives has no True in {what} {int(alone[0])}: each must have a partner")
+    return scores, positives

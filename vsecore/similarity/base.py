@@ -1,0 +1,32 @@
+"""What a similarity is: the contract that evaluation, mining and losses rely on."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from vsecore.embedding import Embedding
+
+
+class Similarity(nn.Module):
+    """Base class of similarities, which compare the two sides of a batch; they may hold parameters.
+
+    Attributes:
+        reads: what it reads of an `Embedding`: "vectors", "elements", a name in `extra`, or a tuple of them.
+            Evaluation keeps only this of an encoded split, and processes gather it. Each class names its own.
+        block: how many pictures and captions evaluation compares at a time.
+    """
+
+    reads: str | tuple[str, ...] = ()
+    block: tuple[int, int] = (256, 1024)
+
+    def forward(self, v: Embedding, t: Embedding) -> Tensor:
+        """Compare every picture with every caption: (B, C)."""
+        raise NotImplementedError
+
+    def pairs(self, v: Embedding, t: Embedding) -> Tensor:
+        """Compare each picture with the caption of its row: (B,).
+
+        Here one after the other; a class that can do it in one product should.
+        """
+        return torch.cat([self(v[row : row + 1], t[row : row + 1]).flatten() for row in range(len(v))])
