@@ -671,7 +671,7 @@ def test_adopt_hears_every_option():
         ValueError, match=r"option rule of loss 'adopt' is 'guessed': wanted one of 'released' or 'printed'"
     ):
         recipe.override({"losses.adopt.rule": "guessed"})
-    with pytest.raises(ValueError, match=r"negatives must be None or a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"option negatives of loss 'adopt' is 0"):
         recipe.override({"losses.adopt.negatives": 0})
 
 
