@@ -537,7 +537,7 @@ def smooth_chamfer_by_hand() -> None:
             theirs = similarity.smooth_chamfer(v, t, alpha)
             torch.testing.assert_close(taught("14")["smooth"](v, t, alpha), theirs)
             c = (v[0] @ t[0].T).requires_grad_()
-            score = similarity.SmoothChamfer(alpha).score(c.clone()[:, None, :, None]).sum()
+            score = similarity.SmoothChamfer(alpha).score(c.clone()[None, :, :, None]).sum()
             (expected,) = torch.autograd.grad(score, c)
             mine = taught("14")["gradient_by_hand"](c.detach(), alpha)
             torch.testing.assert_close(mine, expected)
