@@ -546,7 +546,7 @@ def gradient_by_hand(c, alpha):  # (K, L) -> (K, L)
 # %%
 def gradient(similarity, c):  # (K, L) -> (K, L), by autograd
     c = c.clone().requires_grad_()
-    score = similarity.score(c.clone()[:, None, :, None])  # (K, 1, L, 1) -> (1, 1)
+    score = similarity.score(c.clone()[None, :, :, None])  # (1, K, L, 1) -> (1, 1)
     return torch.autograd.grad(score.sum(), c)[0]
 
 
