@@ -869,7 +869,7 @@ def test_the_first_round_is_changed_by_name():
             {"first_round.texts": 3},
             r"'first_round\.texts' is unknown here: .* no first round",
         ),
-        ("aoq_vsepp_grid_gru", {"first_round.text": 3}, r"unknown: there are first_round\.losses, .*texts"),
+        ("aoq_vsepp_grid_gru", {"first_round.text": 3}, r"did you mean first_round\.texts"),
         ("aoq_vsepp_grid_gru", {"first_round.texts": 0}, r"first_round\.texts is 0: wanted at least 1"),
         (
             "aoq_vsepp_grid_gru",

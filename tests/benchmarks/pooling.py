@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from vsecore import records
 from vsecore.pooling import POOLS, GaussianPool, adpool, build_pool, sort_descending
 from vsecore.pooling.set_pools import SetPool
-from vsecore.pooling.sorting import sort_rows
 from vsecore.training.distributed import hardware
 
 ELEMENTS = (36, 577)
@@ -38,12 +37,6 @@ ROOT = Path(__file__).resolve().parents[2]
 def sort_by_torch(x: Tensor, mask: Tensor | None = None) -> Tensor:
     """The usual way to sort each dimension; no mask here."""
     return x.sort(dim=1, descending=True).values
-
-
-def sort_by_rows(x: Tensor) -> Tensor:
-    """Batcher's network as it stands in a textbook, one operation of torch after the other."""
-    rows = sort_rows(list(x.unbind(1)), lambda a, b: (torch.maximum(a, b), torch.minimum(a, b)))
-    return torch.stack(rows, 1)
 
 
 class OnTorchSort(nn.Module):
@@ -109,7 +102,7 @@ def measure(device: torch.device, batch: int, elements: int, dim: int, turns: in
         if not issubclass(POOLS[name], SetPool | GaussianPool)  # type: ignore[arg-type]
     }
     runs["adpool on torch.sort"] = OnTorchSort(runs["adpool"])  # type: ignore[arg-type]
-    runs |= {"sort_descending": sort_descending, "torch.sort": sort_by_torch, "network": sort_by_rows}
+    runs |= {"sort_descending": sort_descending, "torch.sort": sort_by_torch}
     if device.type == "cuda":
         runs["adpool, compiled"] = torch.compile(runs["adpool"])
     assert torch.equal(sort_descending(x), sort_by_torch(x)) and torch.equal(

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from vsecore.recipes import (
     aoq,
     bfan,
-    combined,
     dive,
     ltd,
     pcme,
@@ -71,8 +70,11 @@ RECIPES: dict[str, Recipe] = {
 
 VARIANTS: dict[str, dict[str, Any]] = {
     variant: changes
-    for work in (two_ad, small, thesis, scan, bfan, vsrn, aoq, dive, pcme, ltd, pixels, combined)
-    for variant, changes in work.VARIANTS.items()
+    for variants in (
+        *(work.VARIANTS for work in (two_ad, small, thesis, scan, bfan, vsrn, aoq, dive, pcme, ltd, pixels)),
+        two_ad.COMBINED,
+    )
+    for variant, changes in variants.items()
 }
 """Named changes to a recipe: the parts that papers remove or replace."""
 

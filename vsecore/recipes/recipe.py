@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, is_dataclass, replace
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
 
@@ -20,6 +20,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
+from vsecore.arguments import NotNegative, Positive, Share
 from vsecore.data.photographs import View
 from vsecore.data.splits import FeatureKind
 from vsecore.data.words import Tokenizer
@@ -39,6 +40,8 @@ LARGEST = 2**16
 """The largest whole number allowed as an option of a part: no real width or count comes near it."""
 DEEPEST = 256
 """The most layers that a part may have."""
+Count = Annotated[int, Field(ge=1, le=2**30)]
+Whole = Annotated[int, Field(ge=0, le=2**30)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -47,41 +50,40 @@ class Part:
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
-    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0  # only for a loss: its factor in the sum
+    weight: NotNegative = 1.0
+    """Only for a loss: its factor in the sum."""
 
 
-def _named(part: Any) -> Any:
-    """Accept a part that is given by its name alone."""
-    return {"name": part} if isinstance(part, str) else part
-
-
-# A plain "adpool" means the part with that name.
-AnyPart = Annotated[Part, BeforeValidator(_named)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1, le=2**30)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+AnyPart = Annotated[Part, BeforeValidator(lambda part: {"name": part} if isinstance(part, str) else part)]
+"""A part, which may be given by its name alone."""
 
 
 @dataclass(frozen=True, config=STRICT)
 class ImageTower:
     """How a picture becomes vectors."""
 
-    encoder: AnyPart = Part("grid")  # of `encoders.IMAGE_ENCODERS`
-    reasoner: AnyPart | None = None  # of `encoders.reasoning.REASONERS`; None: each element stays by itself
-    pool: AnyPart | None = Part("mean")  # of `pooling.POOLS`; None: only elements are compared
-    element_drop: Share = 0.0  # the share of elements left out in training
-    boxes: bool = False  # whether a folder's features get its boxes beside them: see `data.boxes`
+    encoder: AnyPart = Part("grid")
+    """Of `encoders.IMAGE_ENCODERS`."""
+    reasoner: AnyPart | None = None
+    """Of `encoders.reasoning.REASONERS`; None: each element stays by itself."""
+    pool: AnyPart | None = Part("mean")
+    """Of `pooling.POOLS`; None: only elements are compared."""
+    element_drop: Share = 0.0
+    """The share of elements left out in training."""
+    boxes: bool = False
+    """Whether a folder's features get its boxes beside them: see `data.boxes`."""
 
 
 @dataclass(frozen=True, config=STRICT)
 class TextTower:
     """How a caption becomes vectors."""
 
-    encoder: AnyPart = Part("gru")  # of `encoders.TEXT_ENCODERS`
+    encoder: AnyPart = Part("gru")
+    """Of `encoders.TEXT_ENCODERS`."""
     reasoner: AnyPart | None = None
     pool: AnyPart | None = Part("mean")
-    word_drop: Share = 0.0  # the share of words hidden or left out in training
+    word_drop: Share = 0.0
+    """The share of words hidden or left out in training."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -89,34 +91,34 @@ class Training:
     """How the weights are trained."""
 
     epochs: Count = 30
-    batch_size: Annotated[int, Field(ge=2, le=2**30)] = 128  # the size of the joint batch, over all processes
-    batches: Literal["pairs", "pictures"] = (
-        "pairs"  # captions with their picture, or pictures with all their captions
-    )
+    batch_size: Annotated[int, Field(ge=2, le=2**30)] = 128
+    """The size of the joint batch, over all processes."""
+    batches: Literal["pairs", "pictures"] = "pairs"
+    """Captions with their picture, or pictures with all their captions."""
     optimizer: Literal["Adam", "AdamW"] = "Adam"
     learning_rate: Positive = 2e-4
-    pretrained_factor: NotNegative = 0.1  # pretrained weights learn at the learning rate times this
-    picture_factor: NotNegative | None = (
-        None  # the same for the network behind pictures; None: the same factor
-    )
-    frozen_epochs: Annotated[int, Field(ge=0, le=2**30)] = (
-        0  # pretrained weights rest for so many epochs first
-    )
-    set_factor: NotNegative = 1.0  # modules that predict sets learn at the learning rate times this
+    pretrained_factor: NotNegative = 0.1
+    """Pretrained weights learn at the learning rate times this."""
+    picture_factor: NotNegative | None = None
+    """The same for the network behind pictures; None: the same factor."""
+    frozen_epochs: Whole = 0
+    """For so many epochs, pretrained weights are frozen."""
+    set_factor: NotNegative = 1.0
+    """Modules that predict sets learn at the learning rate times this."""
     weight_decay: NotNegative = 0.0
-    warmup_steps: Annotated[int, Field(ge=0, le=2**30)] = (
-        0  # the learning rate grows linearly over this many steps
-    )
+    warmup_steps: Whole = 0
+    """The learning rate grows linearly over this many steps."""
     schedule: Literal["constant", "step", "cosine", "linear", "exponential"] = "step"
-    decay_epochs: Count = 15  # step: every this many epochs; exponential: over this many
-    decay_factor: Positive = 0.1  # step, exponential: times this
-    clip_norm: Positive = 2.0  # the largest norm a gradient may have
-    embed_at_a_time: Count | None = (
-        None  # pictures, and captions, whose layers are in memory at once; None: the whole batch
-    )
-    snapshots: Annotated[int, Field(ge=0, le=2**30)] = (
-        0  # how many snapshots, taken in the last tenth of each epoch, are averaged for evaluation; 0: none
-    )
+    decay_epochs: Count = 15
+    """Step: every this many epochs; exponential: over this many."""
+    decay_factor: Positive = 0.1
+    """Step, exponential: times this."""
+    clip_norm: Positive = 2.0
+    """The largest norm that a gradient may have."""
+    embed_at_a_time: Count | None = None
+    """Micro-batch size of the encoders (gradient caching); None: the whole batch."""
+    snapshots: Whole = 0
+    """How many snapshots, taken in the last tenth of each epoch, are averaged for evaluation; 0: none."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -127,9 +129,12 @@ class FirstRound:
     """
 
     losses: tuple[AnyPart, ...] = (Part("triplet"),)
-    texts: Count = 300  # how many of the hardest captions are kept for each picture
-    pictures: Count = 60  # how many of the hardest pictures for each caption
-    keeps_weights: bool = False  # go on with the first round's weights; False: begin from new ones
+    texts: Count = 300
+    """How many of the hardest captions are kept for each picture."""
+    pictures: Count = 60
+    """How many of the hardest pictures for each caption."""
+    keeps_weights: bool = False
+    """Go on with the first round's weights; False: begin from new ones."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -137,37 +142,53 @@ class Recipe:
     """A whole system. Its `losses` are added up, each times its weight."""
 
     name: str
-    source: str  # where the numbers come from
-    dim: Annotated[int, Field(ge=2, le=2**16)] = 1024  # width of the joint space
+    source: str
+    """Where the numbers come from."""
+    dim: Annotated[int, Field(ge=2, le=2**16)] = 1024
+    """Width of the joint space."""
     image: ImageTower = ImageTower()
     text: TextTower = TextTower()
-    shared: AnyPart | None = None  # a reasoner with one set of weights, which both towers use last
+    shared: AnyPart | None = None
+    """A reasoner with one set of weights, which both towers use last."""
     similarity: AnyPart = Part("cosine")
     losses: tuple[AnyPart, ...] = (Part("triplet"),)
     training: Training = Training()
-    first_round: FirstRound | None = None  # None: there is one training; see `training.fit_in_rounds`
+    first_round: FirstRound | None = None
+    """None: there is one training; see `training.fit_in_rounds`."""
 
     def __post_init__(self) -> None:
         """Refuse parts that cannot be built, before hours of preparation are spent."""
         for place, registry, part in self._parts():
             where = ".".join(str(step) for step in place if not isinstance(step, int))
             try:
-                _check_size(registry.read(part.name, part.options))
+                for option, value in registry.read(part.name, part.options).items():
+                    most = DEEPEST if option == "layers" else LARGEST
+                    if isinstance(value, int) and value > most:
+                        raise ValueError(f"option {option} is {short(value)}: wanted at most {most}")
                 if registry is not IMAGE_ENCODERS and registry is not TEXT_ENCODERS:
                     self._try(registry, part)  # not encoders, which need data, or load their weights
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from error
             if registry is not LOSSES and part.weight != 1:
                 raise ValueError(f"{where}.weight is {part.weight}: only losses have weights")
-        if not names_read(SIMILARITIES[self.similarity.name]):
+        compared = names_read(SIMILARITIES[self.similarity.name])
+        if not compared:
             raise ValueError(
                 f"similarity {self.similarity.name!r} does not say what it compares: give its class the "
                 'attribute reads = "vectors" or reads = "elements"'
             )
+        for tower, pool in (("image", self.image.pool), ("text", self.text.pool)):
+            if pool is None and "vectors" in compared:
+                raise ValueError(
+                    f"{tower}.pool is missing: similarity {self.similarity.name!r} compares pooled vectors"
+                )
+        self._check_rounds()
+
+    def _check_rounds(self) -> None:
+        """Refuse losses that cannot be added up, and rounds that cannot follow each other."""
         rounds = {"losses": self.losses}
         if self.first_round is not None:
             rounds["first_round.losses"] = self.first_round.losses
-            self._check_first_round(self.first_round)
         for where, losses in rounds.items():
             names = [part.name for part in losses]
             if not names or len(set(names)) < len(names):
@@ -177,38 +198,29 @@ class Recipe:
                 f"training.batches is {self.training.batches!r}: it must be 'pairs', since a loss learns "
                 "from offline negatives, which are drawn for pairs"
             )
-        for tower, pool in (("image", self.image.pool), ("text", self.text.pool)):
-            if pool is None and "vectors" in names_read(SIMILARITIES[self.similarity.name]):
-                raise ValueError(
-                    f"{tower}.pool is missing: similarity {self.similarity.name!r} compares pooled vectors"
-                )
-
-    def _check_first_round(self, first: FirstRound) -> None:
-        """Refuse rounds that cannot follow each other."""
-        early = [part.name for part in first.losses if reads_offline(part)]
-        if early:
+        if self.first_round is None:
+            return
+        if early := [part.name for part in self.first_round.losses if reads_offline(part)]:
             raise ValueError(
                 f"first_round.losses names {early[0]!r}, which learns from offline negatives: they are mined "
                 "after the first round, so it must be a loss of the batch alone"
             )
         if not self.learns_offline:
-            names = ", ".join(part.name for part in self.losses)
+            late = ", ".join(part.name for part in self.losses)
             raise ValueError(
-                f"first_round is set, but no loss of the second round ({names}) learns from offline "
+                f"first_round is set, but no loss of the second round ({late}) learns from offline "
                 "negatives: set first_round to none, or losses to one that does"
             )
 
     def _try(self, registry: Registry, part: Part) -> None:
         """Build a part to see whether its constructor accepts the options; this draws no random numbers."""
-        build = functools.partial(
-            registry.build, part.name, part.options, dim=self.dim, target_dim=8, vocabulary_size=8
-        )
+        known = {"dim": self.dim, "target_dim": 8, "vocabulary_size": 8}
         try:
             with torch.device("meta"):  # uses no memory
-                build()
+                registry.build(part.name, part.options, **known)
         except RuntimeError:  # it reads values, and on this device there are none
             with torch.random.fork_rng(devices=[]):
-                build()
+                registry.build(part.name, part.options, **known)
 
     def _parts(self) -> list[tuple[tuple[str | int, ...], Registry, Part]]:
         """Yield every part with its place in what `to_dict` writes, and the registry that knows it."""
@@ -331,7 +343,7 @@ class Recipe:
             folder = Path(str(options.get("weights", ""))).expanduser()
             if options.get("weights") and (folder.is_absolute() or folder.is_dir()):
                 options["weights"] = folder.resolve().name
-            _at(content, place)["options"] = options
+            functools.reduce(lambda inner, step: inner[step], place, cast(Any, content))["options"] = options
         return content
 
     def hash(self) -> str:
@@ -340,25 +352,16 @@ class Recipe:
         Only what differs from the defaults (also those of the parts' classes) counts, so adding a field later
         does not change the digits of older records.
         """
-        content = _changed(self._without_defaults(), Recipe("", "")._without_defaults())
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
-
-    def _without_defaults(self) -> dict[str, Any]:
-        """Return `portable` without name and source, and of each part only its name and changed options."""
-        content = self.portable() | {"name": "", "source": ""}
-        del content["image"]["boxes"]  # they are data, and change its fingerprint
-        for place, _, part in self._parts():
-            written = _at(content, place)
-            plain = asdict(Part(part.name))
-            kept = {key: value for key, value in written.items() if value != plain.get(key)}
-            written.clear()
-            written.update({"name": part.name, **kept})
+        content, plain = (_briefly(recipe.portable()) for recipe in (self, Recipe("", "")))
+        for kept in (content, plain):
+            kept |= {"name": "", "source": ""}
+            del kept["image"]["boxes"]  # they are data, and change its fingerprint
         if self.first_round is not None:
-            plain = json.loads(json.dumps(asdict(FirstRound())))
-            plain["losses"] = [{"name": part["name"]} for part in plain["losses"]]
+            usual = _briefly(json.loads(json.dumps(asdict(FirstRound()))))
             first = content["first_round"]
-            content["first_round"] = {key: value for key, value in first.items() if value != plain[key]}
-        return content
+            content["first_round"] = {key: value for key, value in first.items() if value != usual[key]}
+        text = json.dumps(_changed(content, plain), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def tokenizer(self, captions: Sequence[str]) -> Tokenizer:
         """Make the text encoder's tokenizer; a vocabulary is counted in the training captions."""
@@ -473,52 +476,46 @@ def _fields(kind: type[Any]) -> dict[str, Any]:
     return found
 
 
+def reads_offline(part: Part) -> bool:
+    """Whether a loss learns from offline negatives: its class says so, see `vsecore.losses.Loss`."""
+    return cast(type[Loss], LOSSES[part.name]).reads_offline
+
+
 def _change(content: dict[str, Any], name: str, value: Any) -> None:
-    """Set the field with this full name."""
+    """Set the field with this full name in what `Recipe.to_dict` returns."""
     field = next((field for field in settings() if name == field or name.startswith(f"{field}.")), None)
     if field is None:
         raise _unknown(name)
-    if name in ("name", "source"):
-        content[name] = value
-        return
-    value = _parsed(value)
     *outer, last = field.split(".")
     holder = functools.reduce(lambda inner, key: inner[key], outer, content)
-    if field == "first_round" and name != field:
-        _change_first_round(content, name, value)
-    elif field == "losses":
-        _change_losses(content, name, "losses", value)
-        first, rest = content["first_round"], name.removeprefix("losses.")
-        shared = [part["name"] for part in first["losses"]] if first else []
-        if name != field and "." in rest and rest.split(".")[0] in shared:  # it is one loss in both rounds
-            _change_losses(first, name, "losses", value)
+    inner = name.removeprefix(f"{field}.")
+    is_part = Part in (settings()[field], *get_args(settings()[field]))
+    value = value if field in ("name", "source") else _parsed(value)
+    if field == "losses":
+        _change_losses(holder, name, field, value)
+        first, (loss, _, option) = content["first_round"], inner.partition(".")
+        if name != field and option and first and loss in [part["name"] for part in first["losses"]]:
+            _change_losses(first, name, field, value)  # it is one loss in both rounds
     elif name == field:
-        if _is_part(settings()[field]) and value not in (None, "none"):  # as people write null
-            value = _full(value, name)
-        if isinstance(value, FirstRound):
-            value = asdict(value)
-        holder[last] = None if value == "none" else value
-    elif _is_part(settings()[field]) and holder[last] is not None:
-        _change_part(holder[last], name.removeprefix(f"{field}."), value)
-    else:
-        raise _unknown(name)
-
-
-def _change_first_round(content: dict[str, Any], name: str, value: Any) -> None:
-    """Set a field of the first round, such as "first_round.texts"."""
-    if content["first_round"] is None:
+        if value in (None, "none"):  # as people write null
+            holder[last] = None
+        else:
+            holder[last] = (
+                _full(value, name) if is_part else asdict(value) if isinstance(value, FirstRound) else value
+            )
+    elif is_part and holder[last] is not None:
+        _change_part(holder[last], inner, value)
+    elif field == "first_round" and holder[last] is None:
         raise ValueError(
             f"setting {name!r} is unknown here: recipe {content['name']!r} has no first round (first_round "
             "is none)"
         )
-    inner = name.removeprefix("first_round.")
-    if inner.split(".")[0] == "losses":
-        _change_losses(content["first_round"], name, "first_round.losses", value)
-    elif inner in content["first_round"]:
-        content["first_round"][inner] = value
+    elif field == "first_round" and inner.split(".")[0] == "losses":
+        _change_losses(holder[last], name, "first_round.losses", value)
+    elif field == "first_round" and inner in holder[last]:
+        holder[last][inner] = value
     else:
-        known = ", ".join(f"first_round.{field}" for field in content["first_round"])
-        raise ValueError(f"setting {short(name)} is unknown: there are {known}")
+        raise _unknown(name, [f"{field}.{known}" for known in holder[last]] if field == "first_round" else ())
 
 
 def _change_losses(holder: dict[str, Any], name: str, field: str, value: Any) -> None:
@@ -538,24 +535,6 @@ def _change_losses(holder: dict[str, Any], name: str, field: str, value: Any) ->
         holder["losses"][row] = {"weight": holder["losses"][row].get("weight", 1.0), **_full(value, name)}
 
 
-def _unknown(name: str) -> ValueError:
-    """Make the error for a field that does not exist: it names fields of similar spelling, or else all."""
-    likeness = {
-        field: max(
-            SequenceMatcher(None, name, spelling).ratio() for spelling in (field, field.split(".")[-1])
-        )
-        for field in settings()
-    }
-    near = sorted((field for field in likeness if likeness[field] > 0.8), key=lambda one: -likeness[one])
-    told = f"did you mean {' or '.join(near[:2])}?" if near else f"there are {', '.join(settings())}"
-    return ValueError(f"setting {short(name)} is unknown: {told}")
-
-
-def reads_offline(part: Part) -> bool:
-    """Whether a loss learns from offline negatives: its class says so, see `vsecore.losses.Loss`."""
-    return cast(type[Loss], LOSSES[part.name]).reads_offline
-
-
 def _change_part(part: dict[str, Any], option: str, value: Any) -> None:
     if option == "weight":
         part["weight"] = value
@@ -565,26 +544,20 @@ def _change_part(part: dict[str, Any], option: str, value: Any) -> None:
 
 def _full(value: Any, name: str) -> dict[str, Any]:
     """Return a part as `to_dict` writes it, from its name, from such a dictionary, or from a `Part`."""
-    if isinstance(value, Part):
-        value = asdict(value)
-    if isinstance(value, str):
-        value = {"name": value}
+    value = asdict(value) if isinstance(value, Part) else {"name": value} if isinstance(value, str) else value
     if not isinstance(value, Mapping):
         raise ValueError(f"{name} is {value!r}: wanted the name of a part")
     return {"options": {}, **value}
 
 
-def _check_size(value: Any) -> None:
-    """Refuse absurdly large whole numbers among options, before a part is built with that many layers."""
-    for name, option in value.items():
-        most = DEEPEST if name == "layers" else LARGEST
-        if isinstance(option, int) and option > most:
-            raise ValueError(f"option {name} is {short(option)}: wanted at most {most}")
-
-
-def _is_part(hint: Any) -> bool:
-    """Whether a field holds a part, or a part or None."""
-    return hint is Part or Part in get_args(hint)
+def _unknown(name: str, known: Collection[str] = ()) -> ValueError:
+    """Make the error for a field that does not exist: it names fields of similar spelling, or else all."""
+    known = known or settings()
+    ends = {field.split(".")[-1]: field for field in known}
+    near = get_close_matches(name, [*known, *ends], 2, cutoff=0.84)
+    fields = dict.fromkeys(ends.get(match, match) for match in near)
+    hint = f"did you mean {' or '.join(fields)}?" if fields else f"there are {', '.join(known)}"
+    return ValueError(f"setting {short(name)} is unknown: {hint}")
 
 
 def _parsed(value: Any) -> Any:
@@ -599,11 +572,16 @@ def _parsed(value: Any) -> Any:
     return read
 
 
-def _at(content: Any, place: tuple[str | int, ...]) -> dict[str, Any]:
-    """Return the dictionary at a place in nested dictionaries and lists."""
-    for step in place:
-        content = content[step]
-    return cast(dict[str, Any], content)
+def _briefly(content: Any) -> Any:
+    """Return plain data with each part written as its name and what differs from a part without options."""
+    if isinstance(content, list):
+        return [_briefly(one) for one in content]
+    if not isinstance(content, dict):
+        return content
+    if content.keys() == {"name", "options", "weight"}:
+        plain = {"options": {}, "weight": 1.0}
+        return {key: value for key, value in content.items() if value != plain.get(key)}
+    return {key: _briefly(value) for key, value in content.items()}
 
 
 def _changed(content: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
