@@ -105,9 +105,7 @@ def measure(device: torch.device, batch: int, elements: int, dim: int, turns: in
     runs |= {"sort_descending": sort_descending, "torch.sort": sort_by_torch}
     if device.type == "cuda":
         runs["adpool, compiled"] = torch.compile(runs["adpool"])
-    assert torch.equal(sort_descending(x), sort_by_torch(x)) and torch.equal(
-        sort_by_rows(x), sort_by_torch(x)
-    )
+    assert torch.equal(sort_descending(x), sort_by_torch(x))
     tasks = {
         (name, backward): Task(run, x, backward) for name, run in runs.items() for backward in (False, True)
     }
