@@ -9,38 +9,34 @@ the system is asked to forget what it has read. With `--workers 1` another proce
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
-import json
+import multiprocessing
 import os
 import statistics
-import subprocess
-import sys
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import psutil
+from harness import benchmark
 
-from vsecore import records
 from vsecore.data.features import open_precomp
 from vsecore.data.rehearsal import Shape, write_rehearsal
 from vsecore.recipes import get
 from vsecore.training import Event, fit
 
-ROOT = Path(__file__).resolve().parents[2]
 HELD = 512
 """Pictures in memory, which stand for all."""
-WARMING = 3
 
 
 class Enough(Exception):
     """Ends a training."""
 
 
-class Again:
-    """The same few pictures again and again, as if all were in memory."""
+class Repeated:
+    """The same few pictures time and again, as if all were in memory."""
 
     def __init__(self, held: np.ndarray, count: int) -> None:
         self.held, self.count, self.dtype = held, count, held.dtype
@@ -53,61 +49,45 @@ class Again:
         return self.held[np.arange(self.count)[rows] % len(self.held)]  # type: ignore[index]
 
 
-def turn(where: str, folder: Path, recipe: str, steps: int, workers: int) -> dict[str, float]:
+def turn(where: str, options: Namespace) -> dict[str, float]:
     """Take steps from memory or from disk, and return what they took."""
-    data = open_precomp(folder)
+    data = open_precomp(options.folder)
     if where == "memory":
-        held = Again(data.train.pictures[np.arange(HELD)], len(data.train))
+        held = Repeated(data.train.pictures[np.arange(HELD)], len(data.train))
         data = dataclasses.replace(data, train=dataclasses.replace(data.train, pictures=held))
     else:
-        with (folder / "train_ims.npy").open("rb") as file:
+        with (Path(options.folder) / "train_ims.npy").open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    times, memory = [], []
-    disk = psutil.disk_io_counters()
+    times, memory, disk = [], [], psutil.disk_io_counters()
 
     def watch(event: Event) -> None:
         times.append(time.perf_counter())
         memory.append(psutil.Process().memory_info().rss)
-        if event.step >= steps:
+        if event.step >= options.steps:
             raise Enough
 
     with contextlib.suppress(Enough):
-        fit(get(recipe), data, callback=watch, device="cpu", workers=workers)
+        fit(get(options.recipe), data, callback=watch, device="cpu", workers=options.workers)
     came = psutil.disk_io_counters()
     return {
-        "step_seconds": statistics.mean(np.diff(times)[WARMING:]),
+        "step_seconds": statistics.mean(np.diff(times)[3:]),
         "rss_gb": max(memory) / 1e9,
         "read_gb": (came.read_bytes - disk.read_bytes) / 1e9 if came and disk else 0.0,
     }
 
 
-def main() -> None:
-    """Measure in turns; with --record, write the numbers down."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "rehearsal")
-    parser.add_argument("--share", type=float, default=1.0, help="of COCO's pictures")
-    parser.add_argument("--recipe", default="vsepp_region_gru")
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--record", action="store_true", help="write a record into assets/results")
-    parser.add_argument("--only", choices=("memory", "disk"), help=argparse.SUPPRESS)  # one turn, by itself
-    options = parser.parse_args()
-    if options.only:
-        print(json.dumps(turn(options.only, options.folder, options.recipe, options.steps, options.workers)))
-        return
+def measure(options: Namespace) -> dict[str, float]:
+    """Let memory and disk take turns."""
     shape = Shape.of("coco", share=options.share)
-    write_rehearsal(options.folder, shape)
-    began = time.perf_counter()
+    write_rehearsal(Path(options.folder), shape)
     found: dict[str, list[dict[str, float]]] = {"memory": [], "disk": []}
     for _ in range(options.turns):
         for where, seen in found.items():
-            asked = [sys.executable, __file__, *sys.argv[1:], "--only", where]
-            ended = subprocess.run(asked, capture_output=True, text=True, check=True)
-            seen.append(json.loads(ended.stdout.splitlines()[-1]))
-            print(where, seen[-1], flush=True)
+            with multiprocessing.get_context("spawn").Pool(1) as fresh:
+                seen.append(fresh.apply(turn, (where, options)))
     steps = {where: statistics.median(one["step_seconds"] for one in seen) for where, seen in found.items()}
-    metrics = {
+    options.data = {"name": "rehearsal"}
+    return {
         "memory_step_seconds": steps["memory"],
         "disk_step_seconds": steps["disk"],
         "disk_speed_over_memory": steps["memory"] / steps["disk"],
@@ -117,21 +97,17 @@ def main() -> None:
         "features_gb": shape.bytes_on_disk / 1e9,
         "workers": float(options.workers),
     }
-    for name, value in metrics.items():
-        print(f"{name:<26} {value:10.4g}")
-    if options.record:
-        entry = records.record(
-            "benchmark_streaming",
-            config={"recipe": options.recipe, "steps": options.steps, "turns": options.turns},
-            config_hash="",
-            data={"name": "rehearsal"},
-            seed=0,
-            metrics={name: round(value, 5) for name, value in metrics.items()},
-            seconds=time.perf_counter() - began,
-            note="steps from disk and from memory took turns, each in a process of its own",
-        )
-        print(records.write(entry, ROOT / "assets" / "results"))
 
 
 if __name__ == "__main__":
-    main()
+    benchmark(
+        "streaming",
+        measure,
+        "Steps from disk and from memory took turns, each in a process of its own.",
+        folder=str(Path(__file__).resolve().parents[2] / "build" / "rehearsal"),
+        share=1.0,
+        recipe="vsepp_region_gru",
+        steps=40,
+        turns=3,
+        workers=0,
+    )
