@@ -16,7 +16,6 @@ from answers import (
     search_engine,
     sets,
     start_here,
-    structural_alignment,
 )
 from course.checks import EXERCISES, check
 from course.checks.exercise import NOT_ANSWERED, Exercise, Trial, judge_answer
@@ -40,15 +39,6 @@ TOLD = [
     ("04.break", torch.zeros(4, 4), "each to its own point"),
     ("04.break", 0.4 * learning_to_rank.TIES + 0.4, "not below 0.5"),
     ("04.break", 3 * learning_to_rank.TIES, "from -1 to 1"),
-    ("06.pool", structural_alignment.over_pools, "over the elements"),
-    ("06.pool", structural_alignment.masked_by_zero, "exp(0) is 1"),
-    ("06.hinge", structural_alignment.own_hardest, "hardest negative of its own"),
-    ("06.hinge", structural_alignment.averaged_first, "before the hinge"),
-    ("06.hinge", structural_alignment.not_scaled, "by their cosine"),
-    ("06.attend", structural_alignment.WRONG["06.attend"][2], "square root of D"),
-    ("06.attend", structural_alignment.WRONG["06.attend"][3], "exp(0) is 1"),
-    ("06.break", torch.zeros(2), "keeps its direction"),
-    ("06.break", torch.tensor([-2.0, -3.0]), "small share"),
     ("09.triplet", quintuplet.swapped, "wrong way round"),
     ("09.pairs", quintuplet.by_matrices, "every row with every other"),
     ("09.weights", lambda *given: quintuplet.right_weights(*given) / len(given[0]), "not a mean"),
