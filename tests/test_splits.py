@@ -100,38 +100,39 @@ def test_a_split_says_what_it_holds_in_one_line() -> None:
     assert repr(wide) == "Split('train': 5 pictures of (3, 2), 8 captions, targets of width 7)"
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"pictures": np.zeros((5, 4))}, r"pictures of split 'train' have shape \(5, 4\): wanted features"),
-        ({"pictures": np.zeros((5, 0, 4))}, "none of them 0"),
-        (
-            {"pictures": np.zeros((5, 4, 4, 3))},
-            r"shape \(5, 4, 4, 3\).*pixels \(pictures, 3, height, width\)",
-        ),
-        ({"pictures": np.zeros((5, 3, 4, 4), int)}, "are int64: wanted uint8 or floats for pixels"),
-        ({"pictures": np.zeros((5, 3, 2), np.uint8)}, "are uint8: wanted floats for features"),
-        ({"captions": [], "owner": np.zeros(0, int)}, "split 'train' has no captions"),
-        ({"owner": np.zeros(3, int)}, "owner of split 'train'"),
-        ({"owner": np.zeros(8)}, "owner of split 'train' is float64"),
-        ({"owner": np.full(8, 5)}, "names pictures"),
-        ({"owner": OWNER % 4}, "without a caption, the first is '4.jpg'"),
-        ({"picture_ids": ["a"]}, "picture_ids of split 'train' has 1 entries"),
-        ({"picture_counts": np.full(5, 4)}, "picture_counts of split 'train'.*values 1 to 3"),
-        ({"targets": targets()[:7]}, r"targets of split 'train' are float32 \(7, 2\)"),
-        ({"targets": np.zeros((8, 2), int)}, "targets of split 'train' are int64"),
-        ({"targets": np.zeros(8)}, r"a row for each caption, \(8, width\)"),
-        ({"targets": np.where(np.arange(16).reshape(8, 2) == 7, np.nan, 1)}, "row 3, hold NaN"),
-    ],
-)
-def test_parts_that_do_not_fit_are_refused(change, message) -> None:
-    with pytest.raises(ValueError, match=message):
+CHANGES = [
+    {"pictures": np.zeros((5, 4))},
+    {"pictures": np.zeros((5, 0, 4))},
+    {"pictures": np.zeros((5, 4, 4, 3))},
+    {"pictures": np.zeros((5, 3, 4, 4), int)},
+    {"pictures": np.zeros((5, 3, 2), np.uint8)},
+    {"captions": [], "owner": np.zeros(0, int)},
+    {"captions": ["a"] * 7 + ["a" * 10_001]},
+    {"owner": np.zeros(3, int)},
+    {"owner": np.zeros(8)},
+    {"owner": np.full(8, 5)},
+    {"owner": np.full(8, -1)},
+    {"picture_ids": ["a"]},
+    {"caption_ids": ["a"]},
+    {"picture_counts": np.full(5, 4)},
+    {"picture_counts": np.zeros(5, int)},
+    {"picture_counts": np.ones(5, int), "pixels": True},
+    {"targets": targets()[:7]},
+    {"targets": np.zeros((8, 2), int)},
+    {"targets": np.zeros(8)},
+    {"targets": np.where(np.arange(16).reshape(8, 2) == 7, np.nan, 1)},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=range(len(CHANGES)))
+def test_parts_that_do_not_fit_are_refused(change) -> None:
+    with pytest.raises(ValueError, match=f"^{next(iter(change))} of split 'train' "):
         small_split(**change)
 
 
-def test_pixels_have_no_elements_to_count() -> None:
-    with pytest.raises(ValueError, match="picture_counts of split 'train' is given for pixels"):
-        small_split(pixels=True, picture_counts=np.ones(5, int))
+def test_a_picture_without_a_caption_is_named() -> None:
+    with pytest.raises(ValueError, match=r"the first is '4\.jpg'"):
+        small_split(owner=OWNER % 4)
 
 
 def of(**changes) -> dict[str, Split]:
@@ -147,37 +148,23 @@ def test_a_dataset_knows_its_width() -> None:
     Dataset("small", **of(dev={"pictures": np.zeros((5, 9, 2))}), feature_kind="region")  # N may differ
 
 
-@pytest.mark.parametrize(
-    ("kind", "splits", "message"),
-    [
-        ("pixel", of(), "feature_kind is 'pixel': wanted one of grid, region, patch, pixels"),
-        ("grid", of(test={"pictures": np.zeros((5, 3, 5))}), "differ in the width.*'test': 5"),
-        ("pixels", of(), r"feature_kind is 'pixels'.*'train' have shape \(5, 3, 2\)"),
-        ("grid", of(dev={"pixels": True}), r"feature_kind is 'grid'.*'dev' have shape \(5, 3, 4, 6\)"),
-        (
-            "pixels",
-            of(train={"pixels": True}, dev={"pixels": True}, test={"pictures": np.zeros((5, 3, 4, 4))}),
-            "differ in the size of their pictures",
-        ),
-        ("grid", of(dev={"targets": targets()}), "targets for the training split"),
-        (
-            "grid",
-            of(train={"targets": targets()}, dev={"targets": targets(3)}),
-            "widths {'train': 2, 'dev': 3}",
-        ),
-    ],
-)
-def test_splits_that_do_not_belong_together_are_refused(kind, splits, message) -> None:
-    with pytest.raises(ValueError, match=message):
+BIG = np.zeros((5, 3, 4, 4))
+OTHERS = [
+    ("pixel", of(), "feature_kind"),
+    ("grid", of(test={"pictures": np.zeros((5, 3, 5))}), "differ"),
+    ("pixels", of(), "feature_kind"),
+    ("grid", of(dev={"pixels": True}), "feature_kind"),
+    ("pixels", of(train={"pixels": True}, dev={"pixels": True}, test={"pictures": BIG}), "differ"),
+    ("grid", of(dev={"targets": targets()}), "targets"),
+    ("grid", of(train={"targets": targets()}, dev={"targets": targets(3)}), "targets"),
+]
+
+
+@pytest.mark.parametrize(("kind", "splits", "named"), OTHERS, ids=range(len(OTHERS)))
+def test_splits_that_do_not_belong_together_are_refused(kind, splits, named) -> None:
+    with pytest.raises(ValueError, match=named):
         Dataset("small", **splits, feature_kind=kind)
 
 
 def test_the_training_split_alone_may_have_targets() -> None:
     assert Dataset("small", **of(train={"targets": targets()}), feature_kind="grid").train.targets is not None
-
-
-def test_a_caption_as_long_as_a_book_is_refused() -> None:
-    captions = [f"caption {row}" for row in range(7)]
-    small_split(captions=[*captions, "a" * 10_000])
-    with pytest.raises(ValueError, match="caption 7 has 10001 characters, wanted at most 10000"):
-        small_split(captions=[*captions, "a" * 10_001])

@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, get_args
 
@@ -33,6 +32,8 @@ class Pictures(Protocol):
         """Return the pictures of an array of B rows, (B, ...), or of a slice, as `Pictures`."""
 
 
+BLOCK = 65_536
+"""How many rows of targets are checked at a time."""
 LONGEST_CAPTION = 10_000
 """In characters. Anything longer is a damaged file, not a caption, and would take minutes to read."""
 
@@ -68,90 +69,72 @@ class Split:
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit each other, before hours of training are lost."""
-        self._check_pictures()
-        count = len(self)
-        if not self.captions:
-            raise ValueError(f"split {self.name!r} has no captions: each of its {count} pictures needs one")
-        row, length = max(enumerate(map(len, self.captions)), key=lambda caption: caption[1])
-        if length > LONGEST_CAPTION:
-            raise ValueError(
-                f"split {self.name!r}: caption {row} has {length} characters, wanted at most "
-                f"{LONGEST_CAPTION}"
+        shape, dtype = tuple(self.pictures.shape), self.pictures.dtype
+        if 0 in shape or not (len(shape) == 3 or (len(shape) == 4 and shape[1] == 3)):
+            raise self._problem(
+                "pictures", f"shape {shape}", "(pictures, elements, width) or (pictures, 3, height, width)"
             )
-        owner = np.asarray(self.owner)
-        if owner.shape != (len(self.captions),) or owner.dtype.kind not in "iu":
-            raise ValueError(
-                f"owner of split {self.name!r} is {owner.dtype} {owner.shape}: "
-                f"wanted one whole number for each caption, ({len(self.captions)},)"
+        if dtype.kind != "f" and not (self.has_pixels and dtype == np.uint8):
+            raise self._problem("pictures", f"type {dtype}", "floats, or uint8 for pixels")
+        count, captions = len(self), len(self.captions)
+        owner, lengths = np.asarray(self.owner), list(map(len, self.captions))
+        if not captions or max(lengths) > LONGEST_CAPTION:
+            longest = max(lengths, default=0)
+            raise self._problem(
+                "captions",
+                f"{captions} entries, the longest of {longest} characters",
+                f"at least one, each of at most {LONGEST_CAPTION} characters",
+            )
+        if owner.shape != (captions,) or owner.dtype.kind not in "iu":
+            raise self._problem(
+                "owner", f"{owner.dtype} {owner.shape}", f"a whole number for each caption, ({captions},)"
             )
         if owner.min() < 0 or owner.max() >= count:
-            raise ValueError(
-                f"owner of split {self.name!r} names pictures {owner.min()} to {owner.max()}: "
-                f"there are pictures 0 to {count - 1}"
+            raise self._problem(
+                "owner", f"pictures {owner.min()} to {owner.max()}", f"pictures 0 to {count - 1}"
             )
         object.__setattr__(self, "owner", owner.astype(np.int64))
-        if len(self.picture_ids) != count:
-            raise ValueError(
-                f"picture_ids of split {self.name!r} has {len(self.picture_ids)} entries: "
-                f"wanted {count}, one for each picture"
-            )
+        for name, entries, wanted in (
+            ("picture_ids", self.picture_ids, count),
+            ("caption_ids", self.caption_ids, captions),
+        ):
+            if entries is not None and len(entries) != wanted:
+                raise self._problem(name, f"{len(entries)} entries", str(wanted))
         alone = np.flatnonzero(self.caption_counts == 0)
         if alone.size:
             raise ValueError(
                 f"split {self.name!r} has {alone.size} pictures without a caption, the first is "
                 f"{self.picture_ids[alone[0]]!r} (row {alone[0]}): give each a caption, or leave it out"
             )
-        self._check_picture_counts()
-        self._check_targets()
-        if self.caption_ids is not None and len(self.caption_ids) != len(self.captions):
-            raise ValueError(
-                f"caption_ids of split {self.name!r} has {len(self.caption_ids)} entries: "
-                f"wanted {len(self.captions)}, one for each caption"
-            )
+        if self.picture_counts is not None:
+            counts = np.asarray(self.picture_counts)
+            most = 0 if self.has_pixels else shape[1]  # pixels have no elements
+            if counts.shape != (count,) or counts.min() < 1 or counts.max() > most:
+                raise self._problem(
+                    "picture_counts",
+                    f"shape {counts.shape}, values {counts.min()} to {counts.max()}",
+                    f"({count},), values 1 to {most}" if most else "None for pixels",
+                )
+        if self.targets is not None:
+            self._check_targets(np.asarray(self.targets))
 
-    def _check_pictures(self) -> None:
-        shape, dtype = tuple(self.pictures.shape), self.pictures.dtype
-        if 0 in shape or not (len(shape) == 3 or (len(shape) == 4 and shape[1] == 3)):
-            raise ValueError(
-                f"pictures of split {self.name!r} have shape {shape}: wanted features (pictures, elements, "
-                "width) or pixels (pictures, 3, height, width), none of them 0"
-            )
-        if dtype.kind != "f" and not (self.has_pixels and dtype == np.uint8):
-            wanted = "uint8 or floats for pixels" if self.has_pixels else "floats for features"
-            raise ValueError(f"pictures of split {self.name!r} are {dtype}: wanted {wanted}")
-
-    def _check_picture_counts(self) -> None:
-        if self.picture_counts is None:
-            return
-        if self.has_pixels:
-            raise ValueError(
-                f"picture_counts of split {self.name!r} is given for pixels, which have no elements: "
-                "leave it out"
-            )
-        counts, (count, elements) = np.asarray(self.picture_counts), self.pictures.shape[:2]
-        if counts.shape != (count,) or counts.min() < 1 or counts.max() > elements:
-            raise ValueError(
-                f"picture_counts of split {self.name!r} has shape {counts.shape}, values {counts.min()} "
-                f"to {counts.max()}: wanted ({count},) with values 1 to {elements}"
-            )
-
-    def _check_targets(self) -> None:
-        if self.targets is None:
-            return
-        targets = np.asarray(self.targets)
+    def _check_targets(self, targets: np.ndarray) -> None:
         rows = len(self.captions)
         if targets.ndim != 2 or len(targets) != rows or not targets.size or targets.dtype.kind != "f":
-            raise ValueError(
-                f"targets of split {self.name!r} are {targets.dtype} {targets.shape}: "
-                f"wanted floats, a row for each caption, ({rows}, width)"
+            raise self._problem(
+                "targets",
+                f"{targets.dtype} {targets.shape}",
+                f"floats, a row for each caption, ({rows}, width)",
             )
-        for start, block in _blocks(targets):
-            bad = ~np.isfinite(block).all(1)
+        for start in range(0, rows, BLOCK):  # the whole is never copied
+            bad = ~np.isfinite(targets[start : start + BLOCK]).all(1)
             if bad.any():
-                raise ValueError(
-                    f"targets of split {self.name!r}, row {start + bad.argmax()}, hold NaN or infinity: "
-                    "wanted finite numbers"
+                raise self._problem(
+                    "targets", f"NaN or infinity in row {start + bad.argmax()}", "finite numbers"
                 )
+
+    def _problem(self, part: str, found: str, wanted: str) -> ValueError:
+        return ValueError(f"{part} of split {self.name!r} has {found}: wanted {wanted}")
 
     def __len__(self) -> int:
         """Return the number of pictures."""
@@ -270,28 +253,19 @@ class Dataset:
         if self.feature_kind not in kinds:
             raise ValueError(f"feature_kind is {self.feature_kind!r}: wanted one of {', '.join(kinds)}")
         splits = (self.train, self.dev, self.test)
-        pixels = self.feature_kind == "pixels"
         for split in splits:
-            if split.has_pixels != pixels:
+            if split.has_pixels != (self.feature_kind == "pixels"):
                 raise ValueError(
                     f"feature_kind is {self.feature_kind!r} and pictures of split {split.name!r} have shape "
                     f'{tuple(split.pictures.shape)}: wanted "pixels" for (pictures, 3, height, width) and '
                     "another kind for (pictures, elements, width)"
                 )
-        if pixels:
-            sizes = {split.name: tuple(split.pictures.shape[2:]) for split in splits}
-            if len(set(sizes.values())) > 1:
-                raise ValueError(
-                    f"splits of {self.name!r} differ in the size of their pictures, {sizes}: "
-                    "scale all to one size"
-                )
-        else:
-            widths = {split.name: split.pictures.shape[2] for split in splits}
-            if len(set(widths.values())) > 1:
-                raise ValueError(
-                    f"splits of {self.name!r} differ in the width of their features, {widths}: "
-                    "make all with one backbone"
-                )
+        sizes = {split.name: tuple(split.pictures.shape[2:]) for split in splits}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(
+                f"splits of {self.name!r} differ in the width of features or the size of pictures, "
+                f"{sizes}: make all with one backbone, or scale all to one size"
+            )
         targets = {split.name: split.targets.shape[1] for split in splits if split.targets is not None}
         if targets and (self.train.targets is None or len(set(targets.values())) > 1):
             raise ValueError(
@@ -308,9 +282,3 @@ class Dataset:
         """Return a sha256 that changes with any split (see `Split.fingerprint`)."""
         parts = [self.name, self.feature_kind, *(s.fingerprint() for s in (self.train, self.dev, self.test))]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _blocks(rows: np.ndarray, size: int = 65536) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield an array in blocks of rows, each with its first row's number; the whole is never copied."""
-    for start in range(0, len(rows), size):
-        yield start, rows[start : start + size]
