@@ -3,8 +3,6 @@
 import io
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +23,7 @@ HOST = "http://127.0.0.1"
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+def index(tmp_path_factory):
     root = tmp_path_factory.mktemp("page")
     make_towers(root / "towers", "clip")
     (root / "pictures").mkdir()
@@ -39,36 +37,34 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 
 @pytest.fixture(scope="module")
-def client(index: Index) -> TestClient:
+def client(index):
     return TestClient(make_page(index), base_url=HOST, raise_server_exceptions=False)
 
 
-def numbers_on(page: str) -> list[int]:
+def numbers_on(page):
     return [int(part.partition(".")[0]) for part in page.split('<img src="/small/')[1:]]
 
 
-def test_a_sentence_gets_the_pictures_of_the_index_in_its_order(client: TestClient, index: Index) -> None:
+def test_a_sentence_gets_the_pictures_of_the_index_in_its_order(client, index):
     answer = client.get("/", params={"q": "a big dog"})
     assert answer.status_code == 200
     assert numbers_on(answer.text) == [one.number for one in index.search("a big dog", 24)]
     assert "What the score means" in answer.text and "cosine" in answer.text
 
 
-def test_more_like_this_leaves_the_picture_itself_out_of_the_results(
-    client: TestClient, index: Index
-) -> None:
+def test_more_like_this_leaves_the_picture_itself_out_of_the_results(client, index):
     asked, *found = numbers_on(client.get("/", params={"like": "3"}).text)
     assert asked == 3 and found == [one.number for one in index.like(3, 24)]
 
 
-def test_a_picture_that_is_sent_finds_itself(client: TestClient, index: Index) -> None:
+def test_a_picture_that_is_sent_finds_itself(client, index):
     entry = index.store.entry(5)
     answer = client.post("/picture", files={"picture": ("mine.png", entry.path.read_bytes(), "image/png")})
     assert numbers_on(answer.text)[0] == 5
     assert "Pictures like mine.png" in answer.text
 
 
-def test_thumbnails_are_small_and_are_made_once(client: TestClient, index: Index) -> None:
+def test_thumbnails_are_small_and_are_made_once(client, index):
     number = next(entry.number for entry in index.store.entries() if entry.path.name == "wide.png")
     answer = client.get(f"/small/{number}.jpg")
     assert answer.headers["content-type"] == "image/jpeg"
@@ -104,13 +100,13 @@ def test_thumbnails_are_small_and_are_made_once(client: TestClient, index: Index
         "/?like=" + "9" * 400,
     ],
 )
-def test_no_other_file_can_be_asked_for(client: TestClient, path: str) -> None:
+def test_no_other_file_can_be_asked_for(client, path):
     answer = client.get(path)
     assert answer.status_code == 404
     assert "root:" not in answer.text and "SQLite" not in answer.text
 
 
-def test_what_people_write_never_becomes_html(client: TestClient) -> None:
+def test_what_people_write_never_becomes_html(client):
     page = client.get("/", params={"q": '"><script>alert(1)</script>'}).text
     assert "<script" not in page
     assert "<b>&" not in page and "&lt;b&gt;&amp;" in page  # a file's name
@@ -118,7 +114,7 @@ def test_what_people_write_never_becomes_html(client: TestClient) -> None:
     assert sent.status_code == 400 and "<i>" not in sent.text and "cannot be read as a picture" in sent.text
 
 
-def test_bad_uploads_are_told_in_a_sentence(client: TestClient) -> None:
+def test_bad_uploads_are_told_in_a_sentence(client):
     assert "choose a file" in client.post("/picture", files={"other": ("a", b"x")}).text
     assert client.post("/picture", content=b"nonsense").status_code == 400
     large = client.post("/picture", files={"picture": ("a.png", b"x" * (LARGEST + 1))})
@@ -126,14 +122,14 @@ def test_bad_uploads_are_told_in_a_sentence(client: TestClient) -> None:
     assert client.get("/picture").status_code == 405
 
 
-def test_only_names_of_this_machine_are_answered(client: TestClient, index: Index) -> None:
+def test_only_names_of_this_machine_are_answered(client, index):
     assert client.get("/", headers={"host": "evil.example"}).status_code == 400
     assert client.get("/", headers={"host": "localhost:8123"}).status_code == 200
     everywhere = TestClient(make_page(index, ["*"]), base_url="http://other.example")
     assert everywhere.get("/").status_code == 200
 
 
-def test_nothing_may_be_loaded_from_elsewhere(client: TestClient) -> None:
+def test_nothing_may_be_loaded_from_elsewhere(client):
     for path in ("/", "/?q=dog", "/style.css", "/small/1.jpg", "/nowhere"):
         answer = client.get(path)
         assert "default-src 'none'" in answer.headers["content-security-policy"]
@@ -141,7 +137,7 @@ def test_nothing_may_be_loaded_from_elsewhere(client: TestClient) -> None:
         assert b"http:" not in answer.content and b"https:" not in answer.content
 
 
-def test_a_picture_that_is_gone_is_told(index: Index, client: TestClient, tmp_path: Path) -> None:
+def test_a_picture_that_is_gone_is_told(index, client, tmp_path):
     entry = index.store.entry(7)
     aside = entry.path.rename(tmp_path / "aside.png")
     assert client.get("/large/7.jpg").status_code == 404
@@ -150,7 +146,7 @@ def test_a_picture_that_is_gone_is_told(index: Index, client: TestClient, tmp_pa
 
 
 @pytest.mark.browser
-def test_the_page_in_a_browser(index: Index) -> None:
+def test_the_page_in_a_browser(index):
     """By keyboard and by mouse, on a phone and on a desk, in light and dark; nothing asked of the network."""
     import uvicorn
     from axe_playwright_python.base import AXE_SCRIPT
