@@ -15,7 +15,7 @@ from vsecore.cli import app
 from vsecore.data.backbones import Backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.joining import join
-from vsecore.data.karpathy import load_karpathy
+from vsecore.data.karpathy import load_karpathy, numbered
 from vsecore.data.photographs import load_photographs
 
 
@@ -158,5 +158,22 @@ def test_the_tables_of_coco_get_the_numbers_of_the_run(
     bare = tmp_path / "bare"
     bare.mkdir()
     copied(features, bare, "caption_ids")
-    with pytest.raises(ValueError, match="--coco needs COCO's numbers of the captions"):
-        ask("evaluate", out, "--data", str(bare), "--coco")
+    with pytest.raises(ValueError, match="--coco"):
+        ask("evaluate", out, "--data", str(bare), "--coco")  # neither numbers nor 5,000 pictures
+    ask("evaluate", out, "--data", str(bare), "--coco", "--captions", str(coco / "dataset_coco.json"))
+    assert given[-1] == given[0]
+
+
+def test_features_without_numbers_get_them_from_karpathys_file(coco: Path) -> None:
+    whole = load_photographs(coco).test
+    bare = replace(
+        whole,
+        captions=[caption.lower().replace(".", " .") for caption in whole.captions],  # as folders have them
+        caption_ids=None,
+        picture_ids=[str(row) for row in range(len(whole))],
+    )
+    found = numbered(bare, coco / "dataset_coco.json")
+    assert (found.caption_ids, found.picture_ids) == (whole.caption_ids, whole.picture_ids)
+    for captions in (bare.captions[::-1], [*bare.captions[:-1], "another"]):
+        with pytest.raises(ValueError, match="caption"):
+            numbered(replace(bare, captions=captions), coco / "dataset_coco.json")

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 from vsecore import cli, records, stopping
 from vsecore.baselines import cca_scores
 from vsecore.data.features import open_precomp
-from vsecore.evaluation import evaluate
+from vsecore.evaluation import cross_retrieval_ranks, evaluate, ndcg
 from vsecore.experiments import LESSON_SCALE
+from vsecore.experiments.graded import graded
 from vsecore.training import load_run, score_split
 
 SMALL = ["--set", "dim=16", "--set", "text.encoder.word_dim=8", "--set", "text.encoder.minimum_count=1"]
@@ -437,3 +438,31 @@ def test_negatives_are_mined_and_learned_from_by_commands_alone(trained, tmp_pat
     deaf = ("vsepp_grid_gru", "--data", data, "--negatives", out, "--out", tmp_path / "x")
     refused = complaint("train", *deaf)
     assert "--negatives" in refused
+
+
+def test_every_number_of_a_table_comes_from_one_command(trained, tmp_path, complaint):
+    (out, data), written = trained, tmp_path / "numbers.json"
+    test = open_precomp(data).test
+    degrees = np.random.default_rng(0).random((len(test.captions), len(test)), np.float32)
+    np.save(tmp_path / "degrees.npy", degrees)
+    command = ["evaluate", out, "--data", data, "--also", "ranking", "--json", written]
+    run(*command, "--relevance", tmp_path / "degrees.npy")
+    found = json.loads(written.read_text())["metrics"]
+    trained_run = load_run(out)
+    scores = score_split(trained_run.model, test, trained_run.tokenizer)
+    ranks = cross_retrieval_ranks(scores, test.owner)
+    expected = evaluate(scores, test.owner) | graded(scores, test)
+    expected |= {"both_r1": 100 * float((ranks == 0).double().mean()), "both_medr": float(ranks.median()) + 1}
+    assert found == pytest.approx(expected | {"t2i_ndcg_degrees": 100 * ndcg(scores.T, degrees)})
+    for file in data.glob("test_*"):
+        shutil.copy(file, data / file.name.replace("test_", "testall_"))
+    run(*command, "--split", "testall")
+    assert json.loads(written.read_text())["metrics"]["rsum"] == pytest.approx(found["rsum"])
+    assert "no sets" in complaint("evaluate", out, "--data", data, "--also", "sets")
+
+
+def test_sets_are_measured_by_the_same_command(features, tmp_path):
+    out = tmp_path / "sets"
+    run("train", "pvse_grid", "--data", features, "--out", out, *SMALL)
+    said = run("evaluate", out, "--data", features, "--also", "sets")
+    assert "log_variance_pictures" in said and "rsum_texts_without_2" in said

@@ -15,7 +15,7 @@ from typing import IO, Annotated, Any, NoReturn
 import typer
 
 from vsecore import threads
-from vsecore.cli import data, experiments, mining, planning, runs, scenes, search
+from vsecore.cli import data, evaluation, experiments, mining, planning, runs, scenes, search
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,7 +29,7 @@ app.add_typer(search.app, name="search")
 for command in (
     planning.plan,
     runs.train,
-    runs.evaluate,
+    evaluation.evaluate,
     mining.mine,
     experiments.baselines,
     experiments.experiment,

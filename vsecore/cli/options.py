@@ -83,7 +83,9 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
         raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
 
 
-def open_dataset(data: str, features: FeatureKind, view: View | None = None, boxes: bool = False) -> Dataset:
+def open_dataset(
+    data: str, features: FeatureKind, view: View | None = None, boxes: bool = False, test: str = "test"
+) -> Dataset:
     """Open a world of scenes, a folder of extracted features, or one of photographs.
 
     Args:
@@ -91,6 +93,7 @@ def open_dataset(data: str, features: FeatureKind, view: View | None = None, box
         features: what the recipe reads.
         view: for pixels, how photographs are cut.
         boxes: whether a folder's features get its boxes beside them; scenes have them there.
+        test: the split of a folder of features to test on, if it is "testall".
 
     Raises:
         ValueError: a world of scenes is named for pixels.
@@ -111,7 +114,7 @@ def open_dataset(data: str, features: FeatureKind, view: View | None = None, box
         return load_photographs(Path(data), view)
     if data in WORLDS:
         return replace(scenes.load(features=features, **WORLDS[data]), name=data)
-    dataset = open_precomp(Path(data))
+    dataset = open_precomp(Path(data), test="testall" if test == "testall" else "test")
     return with_boxes(dataset) if boxes else dataset
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,9 +27,7 @@ from vsecore.cli.options import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vsecore.data.splits import Split
     from vsecore.data.words import Tokenizer
-    from vsecore.recipes import Recipe
     from vsecore.training import Event
     from vsecore.training.logs import TensorBoardLog
 
@@ -176,160 +174,3 @@ def _advise(folder: Path, resume: bool) -> None:
 
 CCA = Path("cca")
 """What `vse evaluate` takes in place of a run's folder; so a run's folder needs another name."""
-
-
-def evaluate(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            help="A run's folder; or cca, which is solved for; or a recipe of CLIP or SigLIP, or such a "
-            "model's folder, evaluated as it is (zero-shot). Several are averaged: an ensemble."
-        ),
-    ],
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data",
-            help="'scenes', or a folder of extracted features: one for all runs, or one for each, in their "
-            "order. [default: scenes]",
-        ),
-    ] = None,
-    split: Annotated[Literal["train", "dev", "test"], typer.Option(help="Which part of the data.")] = "test",
-    folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
-    coco: Annotated[
-        bool,
-        typer.Option(
-            "--coco", help="The four tables of COCO's 5,000 test pictures: 1K, 5K, CxC and ECCV Caption."
-        ),
-    ] = False,
-    weights: Annotated[
-        list[float] | None,
-        typer.Option("--weight", help="How much each counts, in their order; repeat it. [default: the same]"),
-    ] = None,
-    vectors: VectorsOption = None,
-    record: RecordOption = None,
-) -> None:
-    """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities."""
-    check_writable("--record", record)
-    from vsecore import records
-    from vsecore.evaluation import coco_benchmarks, ensemble
-    from vsecore.evaluation import evaluate as measure
-
-    if vectors is not None and CCA not in runs:
-        raise ValueError("--vectors is given, but only cca takes them here: a run has its own")
-    if coco and (folds is not None or split != "test"):
-        raise ValueError("--coco is given with --folds or --split: its tables have splits of their own")
-    sources = data or ["scenes"]
-    if len(sources) not in (1, len(runs)):
-        raise ValueError(f"--data is given {len(sources)} times for {len(runs)} runs: give one, or one each")
-    if weights is not None and (len(weights) != len(runs) or not min(weights) > 0):  # before hours of scoring
-        raise ValueError(f"--weight is {weights} for {len(runs)} runs: give a number above 0 for each")
-    scores, parts, members, seconds = [], [], [], 0.0
-    for row, folder in enumerate(runs):
-        source = sources[row % len(sources)]
-        if folder == CCA:
-            score, part, member, took = _solved(source, split, vectors)
-        elif (recipe := _ready(str(folder))) is not None:
-            score, part, member, took = _as_it_is(recipe, source, split)
-        else:
-            score, part, member, took = _trained(folder, source, split, named=data is not None)
-        scores.append(score)
-        parts.append(part)
-        members.append(member if weights is None else member | {"weight": weights[row]})
-        seconds += took
-        if part.captions != parts[0].captions or part.picture_ids != parts[0].picture_ids:
-            raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")
-    together, pool = ensemble(*scores, weights=weights or ()), parts[0]
-    of_pool = f"{len(pool)} {split} pictures, {len(pool.captions)} captions, split {pool.names_digest()}"
-    typer.echo(of_pool)
-    if coco:
-        if pool.caption_ids is None:
-            raise ValueError(
-                f"--coco needs COCO's numbers of the captions, and {sources[0]} has none: extract the "
-                "features again from a dataset_coco.json with sentids (they are then in test_caption_ids.txt)"
-            )
-        metrics = coco_benchmarks(together, pool.picture_ids, pool.caption_ids)
-    else:
-        metrics = measure(together, pool.owner, folds)
-    for name, value in metrics.items():
-        typer.echo(f"{name:<22} {value:8.2f}")
-    if record is not None:
-        in_folds = f", mean of {folds} folds" if folds else ""
-        note = f"mean similarity of {len(runs)} systems on {of_pool}{in_folds}"
-        entry = records.record_ensemble(members, split, metrics, seconds, note)
-        typer.echo(f"record: {records.write(entry, record)}")
-
-
-def _ready(name: str) -> Recipe | None:
-    """Return the recipe of towers that need no training, by its name or its model's folder; None: no such."""
-    from vsecore.recipes import RECIPES, get
-    from vsecore.recipes.pretrained import is_folder
-
-    if not is_folder(name) and (name not in RECIPES or Path(name).exists()):
-        return None
-    recipe = get(name)
-    return recipe if recipe.is_trained else None
-
-
-def _as_it_is(recipe: Recipe, source: str, split: str) -> tuple[Tensor, Split, dict[str, Any], float]:
-    """Return what `_trained` returns for towers that are compared without any training."""
-    import time
-
-    from vsecore.training import describe_data, score_split
-    from vsecore.training.distributed import best_device
-
-    began = time.perf_counter()
-    dataset = open_dataset(source, recipe.features, recipe.view())
-    part, tokenizer = getattr(dataset, split), recipe.tokenizer(dataset.train.captions)
-    model = recipe.build(dataset.feature_dim, tokenizer).eval().to(best_device())
-    scores = score_split(model, part, tokenizer)
-    data = describe_data(dataset, tokenizer)
-    member = {"name": recipe.name, "config_hash": recipe.hash(), "seed": 0, "data": data}
-    return scores, part, member, time.perf_counter() - began
-
-
-def _trained(
-    folder: Path, source: str, split: str, named: bool
-) -> tuple[Tensor, Split, dict[str, Any], float]:
-    """Return a run's similarities on a split of some data, the split, its identity, and its seconds."""
-    from vsecore import records
-    from vsecore.training import load_run, score_split
-    from vsecore.training.distributed import best_device
-
-    trained = load_run(folder)
-    if not named and trained.data["name"] != "scenes":
-        name = trained.data["name"]
-        raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
-    recipe = trained.recipe
-    dataset = open_dataset(source, recipe.features, trained.model.view, recipe.image.boxes)
-    if dataset.feature_dim != trained.data["feature_dim"]:
-        raise ValueError(
-            f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "
-            f"{dataset.feature_dim}: name features of the network that it was trained with"
-        )
-    if dataset.fingerprint() != trained.data["fingerprint"]:
-        typer.echo(
-            f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}; unless "
-            "the same network made both features, these numbers mean nothing",
-            err=True,
-        )
-    if len(trained.history) < recipe.training.epochs:
-        done = f"{len(trained.history)} of {recipe.training.epochs} epochs"
-        typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
-    part = getattr(dataset, split)
-    scores = score_split(trained.model.to(best_device()), part, trained.tokenizer)
-    return scores, part, records.member(trained), trained.timings["seconds"]
-
-
-def _solved(source: str, split: str, vectors: Path | None) -> tuple[Tensor, Split, dict[str, Any], float]:
-    """Return the same for canonical correlation analysis, which is solved on the spot."""
-    import time
-
-    from vsecore.baselines import cca_scores
-
-    dataset = open_dataset(source, "grid")
-    part, began = getattr(dataset, split), time.perf_counter()
-    scores = cca_scores(dataset.train, part, vectors)
-    data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": str(vectors or "none")}
-    member = {"name": str(CCA), "config_hash": "", "seed": 0, "data": data}
-    return scores, part, member, time.perf_counter() - began

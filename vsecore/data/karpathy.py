@@ -7,6 +7,7 @@ picture files, the captions, and which picture each caption belongs to.
 import functools
 import hashlib
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, Entry, expanded, read_annotations
 from vsecore.data.picture_files import open_picture
 from vsecore.data.sources import COLLECTIONS
-from vsecore.data.splits import LONGEST_CAPTION
+from vsecore.data.splits import LONGEST_CAPTION, Split
 from vsecore.data.unpacking import losses
 from vsecore.typed import counted, short
 
@@ -336,6 +337,34 @@ def numbers_of(entries: Sequence[Entry]) -> list[str] | None:
     if any(entry.caption_ids is None for entry in entries):
         return None
     return [number for entry in entries for number in entry.caption_ids or ()]
+
+
+def numbered(split: Split, annotations: Path) -> Split:
+    """Give the captions and pictures of a test split COCO's numbers, from Karpathy's JSON.
+
+    Args:
+        split: five captions a picture in the order of the file, as the field's folders of features have them;
+            only their letters and digits are compared.
+        annotations: `dataset_coco.json`.
+
+    Raises:
+        ValueError: the file gives no numbers, or the captions are not those of its test split.
+    """
+    entries = [entry for entry in read_annotations(annotations)[1] if entry.split == "test"]
+    numbers = numbers_of(entries)
+    told = [caption for entry in entries for caption in entry.captions]
+    if numbers is None or len(told) != len(split.captions):
+        known = "with" if numbers else "without"
+        raise ValueError(
+            f"{annotations} has {len(told)} captions in its test split, {known} COCO's numbers of them, and "
+            f"the features have {len(split.captions)}"
+        )
+    for row, (ours, theirs) in enumerate(zip(split.captions, told, strict=True)):
+        if re.findall(r"[a-z0-9]", ours.lower()) != re.findall(r"[a-z0-9]", theirs.lower()):
+            raise ValueError(
+                f"caption {row} of the features is {ours!r}, and in {annotations} it is {theirs!r}"
+            )
+    return replace(split, caption_ids=numbers, picture_ids=[entry.identity for entry in entries])
 
 
 class _PictureFinder:

@@ -1,0 +1,306 @@
+"""`vse evaluate`: what a trained run, or several as an ensemble, find."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from vsecore.cli.options import RecordOption, VectorsOption, check_writable, open_dataset
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vsecore.data.splits import Dataset, Split
+    from vsecore.model import VSE
+    from vsecore.recipes import Recipe
+
+CCA = Path("cca")
+"""What stands for canonical correlation analysis in place of a run's folder, which needs another name."""
+SplitName = Literal["train", "dev", "test", "testall"]
+
+
+class Also(StrEnum):
+    """What more can be measured."""
+
+    RANKING = "ranking"
+    SETS = "sets"
+
+
+def evaluate(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A run's folder; or cca, which is solved for; or a recipe of CLIP or SigLIP, or such a "
+            "model's folder, evaluated as it is (zero-shot). Several are averaged: an ensemble."
+        ),
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            help="'scenes', or a folder of extracted features: one for all runs, or one for each, in their "
+            "order. [default: scenes]",
+        ),
+    ] = None,
+    split: Annotated[
+        SplitName, typer.Option(help="Which part of the data; some folders of COCO have 5,000 as testall.")
+    ] = "test",
+    folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
+    coco: Annotated[
+        bool,
+        typer.Option(
+            "--coco",
+            help="The tables of COCO's 5,000 test pictures: 1K, 5K, and CxC and ECCV Caption where COCO's "
+            "numbers of the captions are known.",
+        ),
+    ] = False,
+    captions: Annotated[
+        Path | None,
+        typer.Option(
+            "--captions", help="Karpathy's dataset_coco.json, for features that lack the captions' numbers."
+        ),
+    ] = None,
+    also: Annotated[
+        list[Also] | None,
+        typer.Option(
+            help="ranking: R-precision, nDCG of the first 25 by ROUGE-L, and ranks both ways; sets: how "
+            "widely their vectors point, and what each is worth. Repeatable."
+        ),
+    ] = None,
+    relevance: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .npy of degrees of relevance, captions x pictures, such as TERN's of SPICE, for nDCG."
+        ),
+    ] = None,
+    weights: Annotated[
+        list[float] | None,
+        typer.Option("--weight", help="How much each counts, in their order; repeat it. [default: the same]"),
+    ] = None,
+    vectors: VectorsOption = None,
+    written: Annotated[Path | None, typer.Option("--json", help="Write all numbers into this file.")] = None,
+    record: RecordOption = None,
+) -> None:
+    """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities."""
+    check_writable("--record", record)
+    check_writable("--json", written, folder=False)
+    from vsecore import records
+    from vsecore.data.files import write_atomically
+    from vsecore.evaluation import ensemble
+    from vsecore.evaluation import evaluate as measure
+
+    sources, asked = data or ["scenes"], set(also or ())
+    _check(runs, sources, weights, coco and (folds is not None or split not in ("test", "testall")), asked)
+    if vectors is not None and CCA not in runs:
+        raise ValueError("--vectors is given, but only cca takes them here: a run has its own")
+    found = []
+    for row, folder in enumerate(runs):
+        found.append(_score(folder, sources[row % len(sources)], split, data is not None, vectors, asked))
+        part, pool = found[row].part, found[0].part
+        if (part.captions, part.picture_ids) != (pool.captions, pool.picture_ids):
+            raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")
+    together = ensemble(*(one.scores for one in found), weights=weights or ())
+    of_pool = f"{len(pool)} {split} pictures, {len(pool.captions)} captions, split {pool.names_digest()}"
+    typer.echo(of_pool)
+    metrics = _coco(together, pool, captions) if coco else measure(together, pool.owner, folds)
+    metrics |= found[0].of_sets | (_ranking(together, pool) if Also.RANKING in asked else {})
+    if relevance is not None:
+        metrics |= _graded_by(relevance, together)
+    for name, value in metrics.items():
+        typer.echo(f"{name:<22} {value:8.2f}")
+    if written is not None:
+        with write_atomically(written, "w") as file:
+            json.dump(
+                {"pool": of_pool, "runs": [one.member for one in found], "metrics": metrics}, file, indent=2
+            )
+    if record is not None:
+        members = [one.member for one in found]
+        if weights is not None:
+            members = [one | {"weight": weight} for one, weight in zip(members, weights, strict=True)]
+        in_folds = f", mean of {folds} folds" if folds else ""
+        note = f"mean similarity of {len(runs)} systems on {of_pool}{in_folds}"
+        seconds = sum(one.seconds for one in found)
+        entry = records.record_ensemble(members, split, metrics, seconds, note)
+        typer.echo(f"record: {records.write(entry, record)}")
+
+
+def _check(
+    runs: list[Path], sources: list[str], weights: list[float] | None, twice: bool, asked: set[Also]
+) -> None:
+    """Refuse options that contradict each other, before hours of scoring."""
+    if twice:
+        raise ValueError("--coco is given with --folds or --split: its tables have splits of their own")
+    if len(sources) not in (1, len(runs)):
+        raise ValueError(f"--data is given {len(sources)} times for {len(runs)} runs: give one, or one each")
+    if weights is not None and (len(weights) != len(runs) or not min(weights) > 0):
+        raise ValueError(f"--weight is {weights} for {len(runs)} runs: give a number above 0 for each")
+    if Also.SETS in asked and len(runs) > 1:
+        raise ValueError(f"--also sets is given for {len(runs)} runs: the sets are those of one")
+
+
+# ---- what is compared --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What one system says of a split."""
+
+    scores: Tensor
+    """Its similarities, (n, Nc)."""
+    part: Split
+    member: dict[str, Any]
+    """What identifies it in a record."""
+    seconds: float
+    """What its training took."""
+    of_sets: dict[str, float] = field(default_factory=dict)
+
+
+def _score(
+    folder: Path, source: str, split: SplitName, named: bool, vectors: Path | None, asked: set[Also]
+) -> Scored:
+    """Score a split of some data by a run, by towers that need no training, or by CCA."""
+    if folder == CCA:
+        return _solved(source, split, vectors)
+    recipe = _ready(str(folder))
+    return (
+        _trained(folder, source, split, named, asked) if recipe is None else _as_it_is(recipe, source, split)
+    )
+
+
+def _part(dataset: Dataset, split: SplitName) -> Split:
+    part: Split = getattr(dataset, "test" if split == "testall" else split)
+    return part
+
+
+def _ready(name: str) -> Recipe | None:
+    """Return the recipe of towers that need no training, by its name or its model's folder; None: no such."""
+    from vsecore.recipes import RECIPES, get
+    from vsecore.recipes.pretrained import is_folder
+
+    if not is_folder(name) and (name not in RECIPES or Path(name).exists()):
+        return None
+    recipe = get(name)
+    return recipe if recipe.is_trained else None
+
+
+def _as_it_is(recipe: Recipe, source: str, split: SplitName) -> Scored:
+    """Score by towers that are compared without any training."""
+    from vsecore.training import describe_data, score_split
+    from vsecore.training.distributed import best_device
+
+    began = time.perf_counter()
+    dataset = open_dataset(source, recipe.features, recipe.view(), test=split)
+    tokenizer = recipe.tokenizer(dataset.train.captions)
+    model = recipe.build(dataset.feature_dim, tokenizer).eval().to(best_device())
+    scores = score_split(model, _part(dataset, split), tokenizer)
+    data = describe_data(dataset, tokenizer)
+    member = {"name": recipe.name, "config_hash": recipe.hash(), "seed": 0, "data": data}
+    return Scored(scores, _part(dataset, split), member, time.perf_counter() - began)
+
+
+def _trained(folder: Path, source: str, split: SplitName, named: bool, asked: set[Also]) -> Scored:
+    """Score by a run."""
+    from vsecore import records
+    from vsecore.training import load_run, score_split
+    from vsecore.training.distributed import best_device
+
+    trained = load_run(folder)
+    if not named and trained.data["name"] != "scenes":
+        name = trained.data["name"]
+        raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
+    recipe = trained.recipe
+    dataset = open_dataset(source, recipe.features, trained.model.view, recipe.image.boxes, test=split)
+    if dataset.feature_dim != trained.data["feature_dim"]:
+        raise ValueError(
+            f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "
+            f"{dataset.feature_dim}: name features of the network that it was trained with"
+        )
+    if split != "testall" and dataset.fingerprint() != trained.data["fingerprint"]:
+        typer.echo(
+            f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}; unless "
+            "the same network made both features, these numbers mean nothing",
+            err=True,
+        )
+    if len(trained.history) < recipe.training.epochs:
+        done = f"{len(trained.history)} of {recipe.training.epochs} epochs"
+        typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
+    model, part = trained.model.to(best_device()), _part(dataset, split)
+    scores = score_split(model, part, trained.tokenizer)
+    of_sets = _of_sets(model, part, trained.tokenizer) if Also.SETS in asked else {}
+    return Scored(scores, part, records.member(trained), trained.timings["seconds"], of_sets)
+
+
+def _solved(source: str, split: SplitName, vectors: Path | None) -> Scored:
+    """Score by canonical correlation analysis, which is solved on the spot."""
+    from vsecore.baselines import cca_scores
+
+    dataset, began = open_dataset(source, "grid", test=split), time.perf_counter()
+    scores = cca_scores(dataset.train, _part(dataset, split), vectors)
+    data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": str(vectors or "none")}
+    member = {"name": str(CCA), "config_hash": "", "seed": 0, "data": data}
+    return Scored(scores, _part(dataset, split), member, time.perf_counter() - began)
+
+
+# ---- what is measured --------------------------------------------------------------------------------------
+
+
+def _coco(scores: Tensor, pool: Split, captions: Path | None) -> dict[str, float]:
+    """Return the tables of COCO's 5,000 test pictures; without the captions' numbers, only 1K and 5K."""
+    from vsecore.data.karpathy import numbered
+    from vsecore.evaluation import coco_benchmarks
+    from vsecore.evaluation import evaluate as measure
+
+    if captions is not None:
+        pool = numbered(pool, captions)
+    if pool.caption_ids is not None:
+        return coco_benchmarks(scores, pool.picture_ids, pool.caption_ids)
+    if len(pool) != 5000:
+        raise ValueError(
+            f"--coco wants COCO's 5,000 test pictures, and these are {len(pool)}: try --split testall"
+        )
+    typer.echo(
+        "note: CxC and ECCV Caption need COCO's numbers of the captions: give --captions dataset_coco.json",
+        err=True,
+    )
+    tables = {"coco_1k": measure(scores, pool.owner, 5), "coco_5k": measure(scores, pool.owner)}
+    return {f"{table}_{name}": value for table, metrics in tables.items() for name, value in metrics.items()}
+
+
+def _ranking(scores: Tensor, pool: Split) -> dict[str, float]:
+    """Return how good whole rankings are, in percent, and the median of the worse of a pair's two ranks."""
+    from vsecore.evaluation import cross_retrieval_ranks
+    from vsecore.experiments.graded import graded
+
+    ranks = cross_retrieval_ranks(scores, pool.owner)  # (Nc,)
+    both = {"both_r1": 100 * float((ranks == 0).double().mean()), "both_medr": float(ranks.median()) + 1}
+    return graded(scores, pool) | both
+
+
+def _graded_by(path: Path, scores: Tensor) -> dict[str, float]:
+    """Return nDCG of picture retrieval by degrees of relevance from a file, (Nc, n), in percent."""
+    import numpy as np
+
+    from vsecore.evaluation import ndcg
+
+    return {f"t2i_ndcg_{path.stem}": 100 * ndcg(scores.T, np.load(path, mmap_mode="r", allow_pickle=False))}
+
+
+def _of_sets(model: VSE, part: Split, tokenizer: Any) -> dict[str, float]:
+    """Return how widely the vectors of sets point, and the rsum with one alone or left out.
+
+    Raises:
+        ValueError: the model makes no sets of several vectors.
+    """
+    from vsecore.experiments.set_elements import element_sums
+    from vsecore.experiments.set_variance import log_variances
+
+    found = log_variances(model, part, tokenizer) | element_sums(model, part, tokenizer)
+    if not found:
+        raise ValueError("--also sets is given for a model that makes no sets of several vectors")
+    return found
