@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from course import __main__ as commands
+from course.checks import EXERCISES
 
 
 def run(*arguments: object) -> str:
@@ -54,15 +55,17 @@ def test_bad_input_is_told_in_a_sentence(
 def test_a_copy_made_when_the_course_was_part_of_the_package_imports_it_where_it_is(tmp_path: Path) -> None:
     run("learner", "10", "--out", tmp_path)
     copy = tmp_path / "10_pooling.ipynb"
-    made = copy.read_text()
-    old = re.sub(r'"import course\\n",\s*"from vsecore import ', '"from vsecore import course, ', made)
+    old = re.sub(
+        r'"import course\\n",\s*"from vsecore import ', '"from vsecore import course, ', copy.read_text()
+    )
     old = old.replace("from course import dots", "from vsecore.course.book import dots")
     old = old.replace("from course", "from vsecore.course").replace("u, _ = ...", "u, _ = x.sort(1)")
-    assert "from vsecore import course" in old and old.count("vsecore.course") > 3
+    assert "from vsecore import course, " in old and old.count("vsecore.course") > 3
     copy.write_text(re.sub(r'"sources": "', r'"sources": "older', old))
     assert "kept" in run("learner", "10", "--out", tmp_path)
-    sources = ["".join(cell["source"]) for cell in json.loads(copy.read_text())["cells"]]
-    assert sources == ["".join(cell["source"]) for cell in json.loads(made)["cells"]]
+    made = copy.read_text()
+    assert "vsecore.course" not in made and "from course import dots" in made and "x.sort(1)" in made
+    assert "import course; from vsecore import " in made and json.loads(made)["cells"]
 
 
 def test_learner_copies_are_written_and_what_became_of_each_is_told(tmp_path: Path) -> None:
@@ -95,3 +98,20 @@ def test_grading_tells_the_page_to_open(tmp_path: Path) -> None:
     (tmp_path / "mine.ipynb").write_text(json.dumps(notebook))
     said = run("grade", tmp_path, "--homework", "00")
     assert "0 of 11 points" in said and f"open {tmp_path / 'grades' / 'report.html'}" in said
+
+
+def test_an_assignment_for_otter_is_written_once(tmp_path: Path) -> None:
+    said = run("learner", "00", "--otter", "--out", tmp_path)
+    assert said.startswith(f'otter assign "{tmp_path / "00_start_here.ipynb"}"')
+    sources = [
+        "".join(cell["source"])
+        for cell in json.loads((tmp_path / "00_start_here.ipynb").read_text())["cells"]
+    ]
+    assert sum(source.startswith("# BEGIN QUESTION") for source in sources) == 5
+    points = sum(len(task.trials) for key, task in EXERCISES.items() if key.startswith("00."))
+    assert sum("# BEGIN TEST CONFIG" in source for source in sources) == points
+    everything = "\n".join(sources)
+    assert "@exercise" not in everything, "it would put a right function in the place of a wrong one"
+    assert 'check("00.search", search)' in everything and "# your part" not in everything
+    result = CliRunner().invoke(commands.app, ["learner", "00", "--otter", "--out", str(tmp_path)])
+    assert isinstance(result.exception, FileExistsError), "somebody may have changed it"

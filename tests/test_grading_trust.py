@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import numpy as np
 import psutil
 import pytest
@@ -21,11 +19,10 @@ import test_checks
 from answers import learning_to_rank
 from course.checks import EXERCISES, borrowed, check
 from course.checks.samples import gradient_of
-from course.grading import inside, kernel, marks, processes, remarks, values
+from course.grading import inside, kernel, marks, values
 from course.grading.judging import Distant, judge_filed
 from course.grading.kernel import Filed
-from test_grading import IMPORT, RIGHT, code, hand_in
-from vsecore import similarity
+from test_grading import IMPORT, hand_in
 from vsecore.paths import ROOT
 
 # ---- an answer elsewhere is judged as if it lay here ------------------------------------------------------
@@ -50,12 +47,15 @@ def test_an_answer_gets_the_same_points_and_hint_as_in_the_learners_own_notebook
         assert (here.points, here.message) == (there.points, there.message), answer
 
 
-VALUES = [None, True, 3, -0.5, "ü", [1, [2.5, "x"]], (1, (2,)), ..., 2**62, float("inf")]
+def carried(value: Any) -> Any:
+    return values.decode(values.read(values.write(values.encode(value))))
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_a_plain_value_arrives_as_it_was(value: Any) -> None:
-    assert values.decode(values.read(values.write(values.encode(value)))) == value
+def test_a_plain_value_arrives_as_it_was_and_others_as_what_they_hold() -> None:
+    for value in (None, True, 3, -0.5, "ü", [1, [2.5, "x"]], (1, (2,)), ..., 2**62, float("inf")):
+        assert carried(value) == value and type(carried(value)) is type(value)
+    others = ((Fraction(1, 4), 0.25), (range(3), [0, 1, 2]), (iter("ab"), ["a", "b"]), (np.float64(2.5), 2.5))
+    assert all(carried(value) == plain for value, plain in others)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int64", "uint8", "float16", "float32", "float64"])
@@ -64,18 +64,13 @@ def test_tensors_and_arrays_arrive_as_they_were(dtype: str, shape: tuple[int, ..
     array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     for value in (
         array,
+        array.T,
         torch.from_numpy(array),
-        torch.from_numpy(array).swapdims(0, -1) if shape else torch.from_numpy(array),
+        torch.from_numpy(array).mT if len(shape) > 1 else array,
     ):
-        back = values.decode(values.read(values.write(values.encode(value))))
+        back = carried(value)
         assert type(back) is type(value) and back.dtype == value.dtype and back.shape == value.shape
         assert (np.asarray(back) == np.asarray(value)).all()
-
-
-def test_numbers_of_other_kinds_and_lazy_lists_are_read_for_what_they_hold() -> None:
-    for value, plain in ((Fraction(1, 4), 0.25), (range(3), [0, 1, 2]), (iter("ab"), ["a", "b"])):
-        assert values.decode(values.encode(value)) == plain
-    assert isinstance(values.decode(values.encode(np.float64(2.5))), np.float64)
 
 
 class Anything(float):
@@ -148,12 +143,6 @@ def test_too_much_is_no_answer() -> None:
         values.read("[" * 100_000 + "]" * 100_000)
 
 
-def test_an_answer_with_a_part_left_out_is_not_answered_and_the_part_is_named(tmp_path: Path) -> None:
-    cell = 'from course.checks import check\ncheck("00.explore", ("I expect no change", ...))'
-    (mark,) = [mark for mark in graded(tmp_path, cell).marks if mark.exercise == "00.explore"]
-    assert mark.state == "not answered" and "Part 2 of 2" in mark.message
-
-
 def test_after_a_call_that_took_too_long_no_other_is_tried() -> None:
     asked = []
 
@@ -180,9 +169,6 @@ def test_gradients_are_the_same_from_another_process(function: Callable[..., Any
     x = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     there = gradient_of(Distant(ask, form["function"]), x.clone())
     assert torch.equal(gradient_of(function, x.clone()), there)
-
-
-def test_where_no_gradient_arrives_here_none_arrives_from_there() -> None:
     distant = Distant(ask, filed(lambda x: x.detach()).form["function"])
     assert not distant(torch.ones(2, requires_grad=True)).requires_grad
 
@@ -202,7 +188,7 @@ def test_the_package_that_a_kernel_sees_knows_no_expected_value() -> None:
 # ---- tricks, in real kernels ---------------------------------------------------------------------------
 
 
-def graded(path: Path, *sources: str | nbformat.NotebookNode, seconds: float = 60) -> marks.NotebookMarks:
+def graded(path: Path, *sources: str, seconds: float = 60) -> marks.NotebookMarks:
     one = marks.read_hand_in(hand_in(path / "00.ipynb", *sources), "00.ipynb")
     return marks.run_and_mark(one, "smoke", seconds, ["00"])
 
@@ -261,19 +247,14 @@ for value in range(1000):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what a kernel may read is confined on Linux")
 def test_no_trick_earns_a_point(tmp_path: Path) -> None:
-    from vsecore.paths import ROOT
-
     where = f"CHECKOUT = {str(ROOT)!r}\n"
     tricks = (FORGED, where + BORROWED, where + PUBLISHED, TRIED, OF_THE_CALLER)
     made = graded(
-        tmp_path, IMPORT, 'check("00.rank", 7)', *map(quietly, tricks), code(quietly(REPLACED)), "print(1)"
+        tmp_path, IMPORT, 'check("00.rank", 7)', *map(quietly, tricks), quietly(REPLACED), "print(1)"
     )
     # What 7 and 0.999 are worth by themselves: a whole number, a percentage. The search returns two rows.
     assert points(made) == {"rank": 1, "predict": 0, "search": 1, "break": 1, "explore": 0}
     assert {mark.exercise: mark.checks for mark in made.marks}["00.break"] == 1000
-    remarked = " ".join(made.remarks)
-    for cell in (4, 5, 6, 8, 9):  # in the learner's file; all but the numbers tried, which the checks show
-        assert f"Cell {cell} " in remarked, cell
 
 
 def test_a_cell_that_ends_or_holds_the_kernel_loses_its_exercise_and_no_other(
@@ -303,100 +284,8 @@ def test_a_cell_that_ends_or_holds_the_kernel_loses_its_exercise_and_no_other(
     assert "ended" in {mark.exercise: mark.message for mark in made.marks}["00.search"]
     assert [trouble.split(" ")[1] for trouble in made.troubles] == ["5", "6", "8"], made.troubles
     assert "went on after it was interrupted" in made.troubles[1]
-    assert "lacked share, as a consequence of cell 6" in made.troubles[2]
     alive = [found.info["cmdline"] for found in psutil.process_iter(["cmdline"]) if found.info["cmdline"]]
     assert not any(words[-1] == "left" and "time.sleep(99)" in words[-2] for words in alive if len(words) > 2)
-
-
-def test_what_detached_itself_is_found_by_the_process_that_adopts_it() -> None:
-    processes.adopt_orphans()
-    before = processes.running()
-    hidden = (
-        "import subprocess, sys\n"
-        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)"
-    )
-    parent = psutil.Popen([sys.executable, "-c", hidden])
-    parent.wait(20)
-    if sys.platform == "linux":
-        assert len(processes.running() - before) == 1
-    processes.end_new(before)
-    assert processes.running() == before
-
-
-# ---- remarks --------------------------------------------------------------------------------------------
-
-
-def test_consequences_are_folded_into_one_line() -> None:
-    sources = ["import torch", "x = 1 / 0\ny = 2", "z = x + 1", "print(z)", "print(other)", "print(y, x)"]
-    cells = {place: remarks.Cell(place + 10, source) for place, source in enumerate(sources)}
-    missing = {2: "x", 3: "z", 4: "other", 5: "y"}
-    trouble = {place: f"NameError: name '{name}' is not defined" for place, name in missing.items()}
-    told = remarks.what_stopped(cells, {0: "", 1: "ZeroDivisionError: division by zero", **trouble})
-    assert told == [
-        "Cell 11 (x = 1 / 0): ZeroDivisionError: division by zero",
-        "Cells 12, 13 and 15 then lacked x, z and y, as a consequence of cell 11.",
-        "Cell 14 (print(other)): NameError: name 'other' is not defined",
-    ]
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from tests.answers import start_here",
-        "import answers",
-        'open("/somewhere/tests/answers/pooling.py")',
-        'json.load(open("../notebooks/00_start_here.ipynb"))',
-        "import os\nos._exit(0)",
-        "try:\n    pass\nexcept BaseException:\n    pass",
-        "try:\n    pass\nexcept:\n    pass",
-        "import subprocess",
-        "frame = sys._getframe()",
-        "!ls",
-        'exec("from vse" + "core import similarity")',
-    ],
-)
-def test_a_cell_that_looks_outside_is_remarked_on_with_the_learners_number(source: str) -> None:
-    told = remarks.suspicions([remarks.Cell(7, source)])
-    assert told and all(one.startswith("Cell 7 (") for one in told)
-
-
-def test_cells_are_numbered_as_in_the_learners_file(tmp_path: Path) -> None:
-    path = hand_in(tmp_path / "00.ipynb", code("secret = 1", "solution"), "1 / 0", *RIGHT)
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells.insert(1, nbformat.v4.new_markdown_cell("Words."))
-    nbformat.write(notebook, path)
-    one = marks.read_hand_in(path, "00.ipynb")
-    assert one.numbers == (1, 2, 4, *range(5, 5 + len(RIGHT)))
-
-
-def test_the_parameters_are_known_by_their_text_where_an_editor_dropped_the_tags(tmp_path: Path) -> None:
-    path = tmp_path / "00.ipynb"
-    stored = nbformat.read(ROOT / "notebooks" / "00_start_here.ipynb", as_version=4)
-    for cell in stored.cells:
-        cell.metadata.pop("tags", None)
-    nbformat.write(stored, path)
-    one = marks.read_hand_in(path, path.name)
-    assert one.parameters is not None and one.notebook.cells[one.parameters].source.startswith("tier = ")
-
-
-def test_time_is_counted_from_when_the_kernel_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    furnish = kernel.furnish
-
-    def slowly(*given: Any) -> Any:
-        time.sleep(1.5)
-        return furnish(*given)
-
-    monkeypatch.setattr(kernel, "furnish", slowly)
-    made = kernel.run_cells(nbformat.v4.new_notebook(cells=[code("print(1)")]), 1.2)
-    assert made.end == "" and made.trouble == {0: ""}
-
-
-def test_what_does_the_work_already_is_refused_there_as_here() -> None:
-    def search(v: Any, query: Any, k: int) -> Any:
-        return similarity.cosine(v, query[None])[:, 0].topk(k).indices
-
-    here, there = check("00.search", search), judge_filed(EXERCISES["00.search"], filed(search))
-    assert "uses similarity" in here.message and here.message == there.message and there.points == 0
 
 
 CARRIED = """\
@@ -418,8 +307,6 @@ def test_what_uses_the_package_is_refused_and_the_cells_below_go_on_with_a_right
     made = marks.run_and_mark(one, "smoke", 60, ["00", "04.step"])
     found = {mark.exercise: mark for mark in made.marks}
     assert made.troubles == () and "uses cosine" in found["00.search"].message
-    (remark,) = made.remarks
-    assert remark.startswith("Cell 2 (") and "names cosine, which does the work of 00.search" in remark
     assert one.notebook is not None and "found [1]" in one.notebook.cells[-2].outputs[0].text
     assert found["04.step"].state == "right", found["04.step"].message
     assert "04.all" not in found, "only what was set"

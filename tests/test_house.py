@@ -23,7 +23,6 @@ INSTALLED_AS = {
     "faiss": "faiss-cpu",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
-    "markdown_it": "markdown-it-py",
 }
 
 # What no code imports: programs and plugins, each with a file that calls it by a name.
@@ -46,7 +45,7 @@ CALLED = {
     "sphinx-exercise": ("book/_config.yml", "sphinx_exercise"),
     "sphinx-mathjax-offline": ("book/_config.yml", "sphinx-mathjax-offline"),
     "sphinx-proof": ("book/_config.yml", "sphinx_proof"),
-    "sphinx-revealjs": ("book/_ext/coursebook/deck.py", "sphinx_revealjs"),
+    "sphinx-revealjs": ("book/_ext/coursebook/slides.py", "sphinx_revealjs"),
     "sphinxcontrib-bibtex": ("book/_config.yml", "sphinxcontrib.bibtex"),
     "widgetsnbextension": ("book/_ext/coursebook/build.py", "widgetsnbextension"),
 }

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import nbformat
@@ -12,10 +13,12 @@ from pybtex.database import parse_file
 
 from course import lab
 from course.batch import notebooks
+from course.checks import EXERCISES
 from course.checks.exercise import RUN_ABOVE
-from course.grading import Fate, write_learner_copies
-from course.grading.parts import with_import, without_marks
-from course.grading.plain import address_of, citations, plain_markdown
+from course.grading import Fate, write_learner_copies, write_package
+from course.grading.copies import digest, learner_copy
+from course.grading.parts import with_import, without_marks, without_parts
+from course.grading.plain import address_of, citations
 from vsecore.paths import ROOT
 
 FIRST = notebooks()[0]
@@ -37,27 +40,17 @@ def work_in(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def from_an_older_course(path: Path) -> None:
-    """Make a copy what an earlier version of the course would have written."""
-    from course.grading.learner import digest
-
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells[-1].source = "What stood here before."
-    notebook.metadata["vsecore"] = dict.fromkeys(("sources", "version"), digest(notebook.cells))
-    nbformat.write(notebook, path)
-
-
-def test_given_again_new_notebooks_come_and_work_stays(folder: Path) -> None:
-    first = folder / FIRST.name
+def test_given_again_new_notebooks_come_and_work_stays_unless_it_is_forced_away(folder: Path) -> None:
+    first, third = folder / FIRST.name, next(folder.glob("03_*"))
     mine = work_in(first)
     fates = write_learner_copies((), folder)
     assert [path.name for path in fates] == [path.name for path in notebooks()]
     assert first.read_bytes() == mine and fates.pop(first) is Fate.KEPT
-    assert fates.pop(next(folder.glob("03_*"))) is Fate.RENEWED, (
-        "its links to new notebooks lead somewhere now"
-    )
+    assert fates.pop(third) is Fate.RENEWED, "its links to new notebooks lead somewhere now"
     assert set(fates.values()) == {Fate.NEW} and all(path.is_file() for path in fates)
     assert set(write_learner_copies((), folder).values()) == {Fate.KEPT, Fate.CURRENT}
+    fates = write_learner_copies(["00", "03"], folder, force=True)
+    assert list(fates.values()) == [Fate.LOST, Fate.CURRENT] and b"My notes." not in first.read_bytes()
 
 
 def test_running_cells_is_no_work_and_what_they_showed_stays(folder: Path) -> None:
@@ -73,29 +66,56 @@ def test_running_cells_is_no_work_and_what_they_showed_stays(folder: Path) -> No
 
 def test_an_older_copy_is_brought_up_to_date_only_if_nobody_worked_in_it(folder: Path) -> None:
     paths = [folder / FIRST.name, *folder.glob("03_*")]
-    for path in paths:
-        from_an_older_course(path)
+    for path in paths:  # as an earlier version of the course would have written it
+        notebook = nbformat.read(path, as_version=4)
+        notebook.cells[-1].source = "What stood here before."
+        notebook.metadata["vsecore"] = dict.fromkeys(("sources", "version"), digest(notebook.cells))
+        nbformat.write(notebook, path)
     mine = work_in(paths[0])
     fates = write_learner_copies((), folder)
     assert [fates[path] for path in paths] == [Fate.BEHIND, Fate.RENEWED]
     assert paths[0].read_bytes() == mine and b"What stood here before." not in paths[1].read_bytes()
-    assert write_learner_copies((), folder)[paths[1]] is Fate.CURRENT
-
-
-def test_only_force_loses_work(folder: Path) -> None:
-    path = folder / FIRST.name
-    work_in(path)
-    fates = write_learner_copies(["00", "03"], folder, force=True)
-    assert list(fates.values()) == [Fate.LOST, Fate.CURRENT]
-    assert b"My notes." not in path.read_bytes()
 
 
 @pytest.mark.parametrize("content", ["no notebook at all", "[]", '{"cells": [{}], "metadata": {}}'])
-def test_a_file_that_is_not_ours_stays(content: str, folder: Path) -> None:
-    path = folder / FIRST.name
+def test_a_file_that_is_not_ours_stays(content: str, tmp_path: Path) -> None:
+    path = tmp_path / FIRST.name
     path.write_text(content)
-    assert write_learner_copies(["00"], folder) == {path: Fate.BEHIND}
+    assert write_learner_copies(["00"], tmp_path) == {path: Fate.BEHIND}
     assert path.read_text() == content
+
+
+def test_the_package_that_is_handed_out_has_no_answers_in_it(tmp_path: Path) -> None:
+    with zipfile.ZipFile(write_package(tmp_path)) as package:
+        names = package.namelist() + [path.as_posix() for path in tmp_path.rglob("*")]
+    assert (tmp_path / "course" / "checks" / "__init__.py").is_file()
+    assert not any("answers" in name or "tests/" in name or name.endswith(".ipynb") for name in names)
+
+
+# ---------------------------------------------------------------- what is in a copy
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return list(write_learner_copies((), tmp_path_factory.mktemp("copies")))
+
+
+@pytest.mark.parametrize("solutions", [True, False])
+@pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
+def test_a_copy_has_every_exercise_and_no_answer_but_what_is_folded(path: Path, solutions: bool) -> None:
+    stored = nbformat.read(path, as_version=4)
+    made = learner_copy(stored, citations(), solutions=solutions)
+    text = "\n".join(cell.source for cell in made.cells if cell.cell_type == "markdown")
+    sources = [cell.source for cell in made.cells if cell.cell_type == "code"]
+    assert not re.search(r"\{(cite|exercise|solution|admonition)", text)
+    keys = [key for key in EXERCISES if key.startswith(f"{path.name[:2]}.")]
+    assert keys and text.count("<summary>Solution</summary>") == (len(keys) if solutions else 0)
+    for key in keys:
+        assert len(re.findall(rf'\b(?:check|exercise)\("{key}"', "\n".join(sources))) == 1
+        assert f"### Exercise: {EXERCISES[key].title}\n" in text
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in made.cells)
+    kept = [without_parts(with_import(cell.source)) for cell in stored.cells if cell.cell_type == "code"]
+    assert kept == sources and "parameters" in made.cells[1].metadata.tags
 
 
 # ---------------------------------------------------------------- links
@@ -105,29 +125,6 @@ def test_every_reference_says_where_it_can_be_read() -> None:
     entries = parse_file(str(ROOT / "book" / "references.bib"), bib_format="bibtex").entries
     for key, entry in entries.items():
         assert re.fullmatch(r"https://[^\s()]+", address_of(entry)), key
-
-
-def test_a_citation_is_a_link(tmp_path: Path) -> None:
-    bibliography = tmp_path / "some.bib"
-    bibliography.write_text(
-        "@misc{one, author={One, A.}, year={2001}, doi={10.1000/182}, url={https://one.org/a_b}}\n"
-        "@misc{two, author={Two, B.}, year={2002}, doi={10.1000/182}}\n"
-        "@misc{three, author={Three, C.}, year={2003}}\n"
-    )
-    said = plain_markdown("See {cite}`one, two,three`.", citations(bibliography))
-    assert said == (
-        "See ([One, 2001](https://one.org/a_b); [Two, 2002](https://doi.org/10.1000/182); Three, 2003)."
-    )
-
-
-def test_a_page_of_the_book_is_named_and_a_notebook_stays_a_link() -> None:
-    said = plain_markdown("[The table](../evidence/2ad.md#all), then [Pooling](10_pooling.ipynb).", str)
-    assert said == "The table of the book, then [Pooling](10_pooling.ipynb)."
-
-
-@pytest.fixture(scope="module")
-def copies(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return list(write_learner_copies((), tmp_path_factory.mktemp("copies")))
 
 
 def test_every_link_of_the_copies_leads_to_a_notebook_or_to_the_web(copies: list[Path]) -> None:
@@ -148,10 +145,6 @@ def test_a_link_to_a_notebook_that_was_not_handed_out_is_words(tmp_path: Path) -
     assert f"[Learning to rank]({first.name})" in beside and "10_pooling.ipynb" not in beside
     assert write_learner_copies(["04"], tmp_path) == {first: Fate.RENEWED}
     assert "[Relations](05_relations.ipynb)" in first.read_text("utf-8")
-
-
-def test_a_link_that_now_leads_somewhere_makes_no_newer_version_of_ones_work(tmp_path: Path) -> None:
-    first = next(iter(write_learner_copies(["04"], tmp_path)))
     mine = work_in(first)
     assert write_learner_copies((), tmp_path)[first] is Fate.KEPT and first.read_bytes() == mine
 

@@ -1,6 +1,5 @@
 """The learner's parts: cut out of the copies, folded beneath them, and judged where they stand."""
 
-import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -8,9 +7,9 @@ from course import checks
 from course.checks import EXERCISES, check, exercise
 from course.checks.borrowed import borrowed, is_stub
 from course.checks.exercise import NOT_ANSWERED, Exercise, Trial, judge_answer
-from course.grading.learner import learner_copy
+from course.grading.copies import learner_copy
 from course.grading.parts import key_of, without_marks, without_parts
-from course.grading.plain import plain_markdown
+from course.grading.plain import citations, plain_markdown
 
 SOLVED = """\
 from course.checks import exercise
@@ -85,12 +84,6 @@ def test_the_solution_stands_folded_beneath_with_its_words_and_its_code():
     assert f"```python\n{without_marks(SOLVED)}\n```" in inside
 
 
-def test_for_homework_no_solution_is_left():
-    everything = "\n".join(copied(SOLUTION, solutions=False))
-    assert "topk" not in everything and "Hide it first" not in everything
-    assert "Before." in everything and "After." in everything
-
-
 def test_an_exercise_and_its_solution_need_each_other():
     with pytest.raises(ValueError, match=r"'10.kmax' has no solution"):
         copied()
@@ -98,9 +91,39 @@ def test_an_exercise_and_its_solution_need_each_other():
         copied(SOLUTION, SOLUTION.replace("10-kmax", "10-break"))
 
 
-def test_a_box_that_is_folded_in_the_book_is_folded_in_the_copy():
-    said = plain_markdown("```{admonition} A proof & more\n:class: note dropdown\n\nBecause.\n```", cite)
-    assert said == "<details>\n<summary>A proof &amp; more</summary>\n\nBecause.\n\n</details>"
+def test_the_books_markdown_is_said_in_plain_words():
+    said = plain_markdown(
+        "```{exercise} Read a ranking\n:label: ex-00-rank\n\nWhich place?\n```\n\n"
+        "````{admonition} Where {x} departs\n:class: note\n\nIt does {cite}`a,b`.\n\n"
+        "```python\nx = 1\n```\n````\n\nSee {ref}`the table <label>` and {cite:t}`a`.\n\n"
+        "[The table](../evidence/2ad.md#all), then [Pooling](10_pooling.ipynb).\n\n"
+        "```{admonition} A proof & more\n:class: note dropdown\n\nBecause.\n```\n\n"
+        "```python\ny = '{cite}`a`'\n```",
+        cite,
+    )
+    assert said == (
+        "### Exercise: Read a ranking\n\n*00.rank: compute, easy; about 2 minutes; 2 points.*\n\n"
+        "Which place?\n\n"
+        "> **Where {x} departs**\n>\n> It does (a,b).\n>\n> ```python\n> x = 1\n> ```\n\n"
+        "See the table and (a).\n\nThe table of the book, then [Pooling](10_pooling.ipynb).\n\n"
+        "<details>\n<summary>A proof &amp; more</summary>\n\nBecause.\n\n</details>\n\n"
+        "```python\ny = '{cite}`a`'\n```"
+    )
+
+
+def test_citations_are_names_years_and_links(tmp_path):
+    bibliography = tmp_path / "some.bib"
+    bibliography.write_text(
+        '@misc{one, author={G{\\"o}del, Kurt}, year={1931}, doi={10.1000/182}, url={https://one.org/a_b}}\n'
+        "@misc{two, author={van den Oord, A. and Li, Y.}, year={2018}, doi={10.1000/182}}\n"
+        "@misc{three, author={A, B. and C, D. and E, F.}, year={2020}}\n"
+    )
+    assert citations(bibliography)("one, two,three") == (
+        "([Gödel, 1931](https://one.org/a_b); [van den Oord and Li, 2018](https://doi.org/10.1000/182); "
+        "A et al., 2020)"
+    )
+    with pytest.raises(ValueError, match="four"):
+        citations(bibliography)("four")
 
 
 # ---------------------------------------------------------------- whose work it is
@@ -169,8 +192,3 @@ def test_an_unknown_kind_or_difficulty_is_refused():
     for field in ("kind", "difficulty"):
         with pytest.raises(ValueError, match=field):
             Exercise("?", **({"kind": "code"} | {"minutes": 1, "trials": ()} | {field: "odd"}))
-
-
-def test_copies_of_notebooks_stay_valid():
-    made = learner_copy(new_notebook(cells=[new_code_cell("x = 1")]), cite)
-    nbformat.validate(made)

@@ -126,16 +126,23 @@ def learner(
     package: Annotated[
         bool, typer.Option("--package", help="Add the package itself, without tests and notebooks.")
     ] = False,
+    otter: Annotated[
+        bool, typer.Option("--otter", help="Write assignments for otter-grader in place of copies.")
+    ] = False,
 ) -> None:
     """Write copies of the notebooks to work in: the parts that a learner writes are cut out.
 
     Given again, it brings new notebooks and newer versions, and leaves alone what somebody has worked in.
     """
-    from course.grading import LEARNER_FOLDER, Fate, write_learner_copies, write_package
+    from course.grading import LEARNER_FOLDER, Fate, write_assignments, write_learner_copies, write_package
     from course.grading.plain import counted
 
-    folder = out or LEARNER_FOLDER
+    folder = out or (LEARNER_FOLDER.with_name("otter") if otter else LEARNER_FOLDER)
     check_writable("--out", folder)
+    if otter:
+        for path in write_assignments(notebooks or (), folder):
+            typer.echo(f'otter assign "{path}" "{path.with_suffix("")}"')
+        return
     fates = write_learner_copies(notebooks or (), folder, solutions=solutions, force=force)
     typer.echo(f"{counted(len(fates), 'notebook')} to work in: {folder}")
     for path, fate in fates.items():
@@ -171,7 +178,7 @@ def grade(
         Path, typer.Argument(help="A learner's notebooks, or a class: one subfolder per learner.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Where the reports go. [default: grades, in the folder]")
+        Path | None, typer.Option(help="Where the report goes. [default: grades, in the folder]")
     ] = None,
     homework: Annotated[
         list[str] | None,
@@ -179,10 +186,6 @@ def grade(
     ] = None,
     tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "smoke",
     minutes: Annotated[float, typer.Option(help="The limit for each notebook.")] = 10.0,
-    roster: Annotated[
-        Path | None, typer.Option(help="A CSV file of the class: id, name, perhaps folder and handed_in.")
-    ] = None,
-    deadline: Annotated[str, typer.Option(help="Such as 2026-11-20T18:00; what is later is marked so.")] = "",
     jobs: Annotated[int, typer.Option(min=1, help="How many learners at a time.")] = 1,
 ) -> None:
     """Run learners' notebooks and report every exercise. This runs their code: do it in a container.
@@ -190,11 +193,12 @@ def grade(
     What was marked before and has not changed is not run again, so a run that was stopped goes on.
     """
     os.environ.update(threads.one_thread(os.environ))
-    from course.grading import Grading, grade_folder
+    from course.grading import grade_folder
 
     check_writable("--out", out)
-    grading = Grading(tier, minutes, tuple(homework or ()), roster, deadline, jobs)
-    page = grade_folder(folder, out, grading, typer.echo)
+    page = grade_folder(
+        folder, out, homework=homework or (), tier=tier, minutes=minutes, jobs=jobs, tell=typer.echo
+    )
     typer.echo(f"open {page}")
 
 

@@ -2,7 +2,7 @@
 
 from coursebook.browser import find_chromium
 from coursebook.build import build_book
-from coursebook.deck import SLIDES_FOLDER, write_slides
 from coursebook.pdf import print_book
+from coursebook.slides import SLIDES_FOLDER, write_slides
 
 __all__ = ["SLIDES_FOLDER", "build_book", "find_chromium", "print_book", "write_slides"]

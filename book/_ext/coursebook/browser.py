@@ -16,14 +16,9 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 def find_chromium() -> str:
-    """Return the path of an installed Chromium.
-
-    Raises:
-        CourseError: there is none; the message says how to get one.
-    """
-    for name in PROGRAMS:
-        if program := shutil.which(name):
-            return program
+    """Return the path of an installed Chromium, or raise a CourseError that says how to get one."""
+    if program := next(filter(None, map(shutil.which, PROGRAMS)), None):
+        return program
     raise CourseError(
         f"no Chromium is installed (looked for {', '.join(PROGRAMS)}); on Debian and Ubuntu: "
         "apt-get install chromium; elsewhere: install Chromium or Chrome and put it on the PATH"
@@ -32,11 +27,7 @@ def find_chromium() -> str:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """Start the system's Chromium without a window, for as long as the block lasts.
-
-    Raises:
-        CourseError: there is none.
-    """
+    """Start the system's Chromium without a window, for as long as the block lasts."""
     program = find_chromium()
     from playwright.sync_api import sync_playwright
 

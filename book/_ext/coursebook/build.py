@@ -22,11 +22,11 @@ import yaml
 from PIL import Image
 
 from course.batch import CourseError, notebooks
-from course.grading import instructor_page
 from course.grading.parts import key_of
 from course.grading.plain import facts_of, key_of_label
 from coursebook.costs import lay_costs
 from coursebook.evidence import lay_evidence
+from coursebook.instructor import instructor_page
 from coursebook.live import lay_live, put_search_first
 from vsecore import scenes
 from vsecore.paths import ROOT

@@ -1,15 +1,14 @@
-"""Teaching with the course: copies for learners, grading, and the instructor's tables."""
+"""Teaching with the course: copies for learners, and grading."""
 
 from course.grading.copies import LEARNER_FOLDER, Fate, write_learner_copies, write_package
-from course.grading.grade import Grading, grade_folder
-from course.grading.instructor import instructor_page
+from course.grading.grade import grade_folder
+from course.grading.otter import write_assignments
 
 __all__ = [
     "LEARNER_FOLDER",
     "Fate",
-    "Grading",
     "grade_folder",
-    "instructor_page",
+    "write_assignments",
     "write_learner_copies",
     "write_package",
 ]

@@ -1,23 +1,37 @@
-"""Learner copies on disk: new notebooks come, old ones are brought up to date, and work is never lost."""
+"""Learner copies: stored notebooks with the learner's parts cut out, brought up to date and never lost."""
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import nbformat
+from nbformat import NotebookNode
 
 from course.batch import notebooks
-from course.grading.learner import digest, learner_copy
-from course.grading.plain import citations
+from course.grading.parts import key_of, with_import, without_marks, without_parts
+from course.grading.plain import Directive, blocks, citations, folded, key_of_label, plain_markdown
 from vsecore.data.files import write_atomically
 from vsecore.paths import ROOT
 
 LEARNER_FOLDER = ROOT / "build" / "learner"
+
+_LINK = re.compile(r"\[(?P<title>[^\]]+)\]\((?P<file>(?P<number>\d\d)_\w+\.ipynb)\)")
+_MOVED = (
+    (r"\bvsecore\.course\.book import (dots|tally)\b", r"course import \1"),
+    (r"\bvsecore\.course\.book\b", "coursebook"),
+    (r"\bvsecore\.course\b", "course"),
+    (r"\bfrom vsecore import course, ", "import course; from vsecore import "),
+    (r"\bfrom vsecore import course\b", "import course"),
+)
+"""What copies imported when the course was a part of the package, and what they must import now."""
 
 
 class Fate(StrEnum):
@@ -53,46 +67,143 @@ def write_learner_copies(
         ValueError: a name fits no notebook, or a notebook cannot be copied (see `learner_copy`). Then
             nothing is written.
     """
-    cite = citations()
-    chosen = notebooks(names)
+    cite, chosen, made = citations(), notebooks(names), {}
     beside = {path.name for path in (*chosen, *folder.glob("*.ipynb"))}
-    made = {}
     for path in chosen:
+        stored = nbformat.read(path, as_version=4)
         try:
-            made[folder / path.name] = learner_copy(
-                nbformat.read(path, as_version=4), cite, solutions=solutions, beside=beside
-            )
+            made[folder / path.name] = learner_copy(stored, cite, solutions=solutions, beside=beside)
         except ValueError as error:
             raise ValueError(f"{path.name}: {error}") from error
     fates = {}
-    for path, copy in made.items():
-        fates[path] = _fate(path, copy.metadata["vsecore"], force)
-        if fates[path] in (Fate.NEW, Fate.RENEWED, Fate.LOST):
+    for path, one in made.items():
+        fates[path] = _fate(path, one.metadata["vsecore"], force)
+        text = nbformat.writes(one) + "\n"
+        if fates[path] in (Fate.KEPT, Fate.BEHIND):
+            text = was = path.read_text(encoding="utf-8")
+            for old, new in _MOVED:
+                text = re.sub(old, new, text)
+            if text == was:
+                continue
+        if fates[path] is not Fate.CURRENT:
             with write_atomically(path, "w") as file:
-                file.write(nbformat.writes(copy) + "\n")
-        elif fates[path] in (Fate.KEPT, Fate.BEHIND):
-            _rehouse(path)
+                file.write(text)
     return fates
 
 
-def _rehouse(path: Path) -> None:
-    """Let a copy import the course where it is now: once it was ``vsecore.course``."""
-    text = path.read_text(encoding="utf-8")
-    if "vsecore.course" in text or "from vsecore import course" in text:
-        copy = nbformat.reads(text, as_version=4)
-        for cell in copy.cells:
-            source = re.sub(
-                r"\bvsecore\.course\.book import (dots|tally)\b", r"course import \1", cell.source
-            )
-            source = re.sub(r"\bvsecore\.course\.book\b", "coursebook", source)
-            source = re.sub(r"\bvsecore\.course\b", "course", source)
-            cell.source = re.sub(r"\bfrom vsecore import course\b(, )?", _two_imports, source)
-        with write_atomically(path, "w") as file:
-            file.write(nbformat.writes(copy) + "\n")
+def _fate(path: Path, newest: Mapping[str, str], force: bool) -> Fate:
+    """What will become of a copy, by the digests of the newest version's cells."""
+    if not path.exists():
+        return Fate.NEW
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        made, now = content["metadata"]["vsecore"], digest(content["cells"])
+        written, version = made["sources"], made.get("version", made["sources"])
+    except (ValueError, KeyError, TypeError, AttributeError):  # not one of ours: it is theirs
+        written, version, now = "", "", "unknown"
+    if now == newest["sources"]:
+        return Fate.CURRENT
+    if now == written:
+        return Fate.RENEWED
+    if force:
+        return Fate.LOST
+    return Fate.KEPT if version == newest["version"] else Fate.BEHIND
 
 
-def _two_imports(line: re.Match[str]) -> str:
-    return "import course\nfrom vsecore import " if line[1] else "import course"
+def digest(cells: Iterable[Any]) -> str:
+    """Return what changes with what somebody writes into cells, and not with what running them does."""
+    sources = [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
+    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()
+
+
+def learner_copy(
+    notebook: NotebookNode,
+    cite: Callable[[str], str],
+    *,
+    solutions: bool = True,
+    outputs: bool = False,
+    beside: Collection[str] | None = None,
+) -> NotebookNode:
+    """Cut the learner's parts out of a notebook, clear its outputs and say its text in plain Markdown.
+
+    What was cut out stands folded where the notebook has the exercise's `solution`. All cells stay, in their
+    order, except those that held nothing but a solution which is left out; each exercise's cell imports what
+    judges it.
+
+    Args:
+        notebook: a stored notebook; it is not changed.
+        cite: see `plain.citations`.
+        solutions: whether the folded solutions stay.
+        outputs: whether the outputs stay.
+        beside: the files of the notebooks that the learner has; a link to any other becomes words. None: all
+            links stay.
+
+    Raises:
+        ValueError: a part begins or ends where it should not, an exercise's solution does not follow its
+            cell, or the bibliography lacks a cited paper.
+    """
+    made = copy.deepcopy(notebook)
+    solved: dict[str, str] = {}  # the exercises that wait for their solution, with the whole cell
+    for cell in made.cells:
+        if cell.cell_type == "markdown":
+            cell.source = in_plain_words(cell.source, solved if solutions else None, cite)
+        elif cell.cell_type == "code":
+            cell.source = with_import(cell.source)
+            if key := key_of(cell.source):
+                solved[key] = without_marks(cell.source)
+                cell.source = without_parts(cell.source)
+            if not outputs:
+                cell.outputs, cell.execution_count = [], None
+            cell.metadata.pop("execution", None)
+            if "hide-input" in cell.metadata.get("tags", []):  # folded in the book, and so in JupyterLab
+                cell.metadata["jupyter"] = {"source_hidden": True}
+    if solutions and solved:
+        raise ValueError(f"the exercise {min(solved)!r} has no solution below its cell")
+    made.cells = [cell for cell in made.cells if cell.cell_type != "markdown" or cell.source.strip()]
+    # The pairing with the text source would write files beside the copy; widgets' states are outputs.
+    for name in ("jupytext", "widgets"):
+        made.metadata.pop(name, None)
+    version = digest(made.cells)  # the same whatever lies beside it
+    if beside is not None:
+
+        def said(link: re.Match[str]) -> str:
+            return link[0] if link["file"] in beside else f"*{link['title']}* (notebook {link['number']})"
+
+        for cell in made.cells:
+            if cell.cell_type == "markdown":
+                cell.source = _LINK.sub(said, cell.source)
+    made.metadata["vsecore"] = {"sources": digest(made.cells), "version": version}
+    nbformat.validate(made)
+    return made
+
+
+def in_plain_words(text: str, solved: dict[str, str] | None, cite: Callable[[str], str]) -> str:
+    """Return a Markdown cell in plain words, each solution folded around the code that it is about.
+
+    Args:
+        text: of the cell.
+        solved: the whole cell of each exercise above; what is used is taken out. None: solutions go.
+        cite: see `plain.citations`.
+
+    Raises:
+        ValueError: a solution to no exercise above.
+    """
+    made: list[str] = []
+    waiting = ""  # text between solutions, which is said in one piece
+    for block in blocks(text):
+        if isinstance(block, Directive) and block.name == "solution":
+            made.append(plain_markdown(waiting, cite))
+            waiting = ""
+            if solved is not None:
+                key = key_of_label(block.argument)
+                if key not in solved:
+                    raise ValueError(f"the solution to {block.argument!r} has no cell above it")
+                words = plain_markdown("\n".join(block.body), cite)
+                made.append(folded("Solution", f"{words}\n\n```python\n{solved.pop(key)}\n```"))
+        else:
+            waiting += f"{block if isinstance(block, str) else block.source}\n"
+    made.append(plain_markdown(waiting, cite))
+    return "\n\n".join(part for part in made if part.strip())
 
 
 def write_package(folder: Path) -> Path:
@@ -106,34 +217,6 @@ def write_package(folder: Path) -> Path:
     """
     from hatchling.builders.wheel import WheelBuilder
 
-    shutil.copytree(
-        Path(__file__).parents[1],
-        folder / "course",
-        ignore=shutil.ignore_patterns("__pycache__"),
-        dirs_exist_ok=True,
-    )
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(__file__).parents[1], folder / "course", ignore=ignored, dirs_exist_ok=True)
     return Path(next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])))
-
-
-def _fate(path: Path, newest: Mapping[str, str], force: bool) -> Fate:
-    """What will become of a copy, by the digests of the newest version's cells."""
-    if not path.exists():
-        return Fate.NEW
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        made, now = content["metadata"]["vsecore"], digest(content["cells"])
-        written, version = made["sources"], made.get("version", made["sources"])
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-    ):  # not one of ours: whoever wrote it, it is theirs
-        written, version, now = "", "", "unknown"
-    if now == newest["sources"]:
-        return Fate.CURRENT
-    if now == written:
-        return Fate.RENEWED
-    if force:
-        return Fate.LOST
-    return Fate.KEPT if version == newest["version"] else Fate.BEHIND

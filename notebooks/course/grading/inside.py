@@ -68,14 +68,14 @@ def exercise(key: str) -> Callable[[Answer], Answer]:
 
 
 def hand_over() -> str:
-    """What was filed since the last time."""
+    """Return what was filed since the last time."""
     filed = list(_filed)
     _filed.clear()
     return values.write(filed)
 
 
 def call(number: int, arguments: str) -> str:
-    """Call a function that was an answer. Returns its result, or what stopped it."""
+    """Call a function that was an answer. Return its result, or what stopped it."""
     _inputs.clear()
     _outputs.clear()
     try:
@@ -85,8 +85,27 @@ def call(number: int, arguments: str) -> str:
         return _stopped(error)
 
 
+def backward(output: int, gradient: str) -> str:
+    """Return the gradients of the last call's inputs, from the gradient of one of its outputs."""
+    try:
+        given = values.decode(values.read(gradient))
+        found = torch.autograd.grad(_outputs[output], _inputs, given, retain_graph=True, allow_unused=True)
+        return values.write({"result": values.encode(list(found))})
+    except BaseException as error:
+        return _stopped(error)
+
+
+def _input(tensor: Tensor) -> Tensor:
+    _inputs.append(tensor.requires_grad_())
+    return _inputs[-1]
+
+
+def _stopped(error: BaseException) -> str:
+    return values.write({"stopped": [type(error).__name__, str(error)[:1000]]})
+
+
 def own_work(number: int, defined_above: list[str], instead: list[str]) -> str:
-    """Whether a function was left empty, and what it calls that does the work already (see `borrowed`)."""
+    """Return whether a function was left empty, and what it uses in place of the work (see `borrowed`)."""
     function = _functions[number]
     return values.write([borrowed.is_stub(function), borrowed.borrowed(function, defined_above, instead)])
 
@@ -105,7 +124,7 @@ def go_on_with(source: str, imports: dict[str, str], number: int) -> str:
 
 
 def made_from(source: str, imports: dict[str, str]) -> Callable[..., Any]:
-    """The function that a source defines.
+    """Return the function that a source defines.
 
     Args:
         source: of the one function.
@@ -116,27 +135,8 @@ def made_from(source: str, imports: dict[str, str]) -> Callable[..., Any]:
         module, _, part = home.partition(":")
         loaded = importlib.import_module(module)
         known[name] = getattr(loaded, part) if part else loaded
-    before = set(known) | {"__builtins__"}
+    before = set(known) | {"__builtins__", "annotations"}
     exec(f"from __future__ import annotations\n{source}", known)
-    (made,) = (known[name] for name in known.keys() - before - {"annotations"})
+    (made,) = (known[name] for name in known.keys() - before)
     function: Callable[..., Any] = made
     return function
-
-
-def backward(output: int, gradient: str) -> str:
-    """The gradients of the last call's inputs, from the gradient of one of its outputs."""
-    try:
-        given = values.decode(values.read(gradient))
-        found = torch.autograd.grad(_outputs[output], _inputs, given, retain_graph=True, allow_unused=True)
-        return values.write({"result": values.encode(list(found))})
-    except BaseException as error:
-        return _stopped(error)
-
-
-def _input(tensor: Tensor) -> Tensor:
-    _inputs.append(tensor.requires_grad_())
-    return _inputs[-1]
-
-
-def _stopped(error: BaseException) -> str:
-    return values.write({"stopped": [type(error).__name__, str(error)[:1000]]})

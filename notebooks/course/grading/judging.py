@@ -13,13 +13,7 @@ import torch
 from torch import Tensor
 
 from course.checks.borrowed import is_stub, names_in
-from course.checks.exercise import (
-    Exercise,
-    Judgement,
-    judge_by_trials,
-    not_answered,
-    refused,
-)
+from course.checks.exercise import Exercise, Judgement, judge_by_trials, not_answered, refused
 from course.grading import values
 from course.grading.kernel import Filed
 
@@ -31,43 +25,38 @@ def judge_filed(task: Exercise, filed: Filed) -> Judgement:
     it returns is read as a plain value, and so are gradients, so the most that a learner's code can do about
     its points is to return what a right answer would.
     """
-
-    def function(number: int) -> Callable[..., Any]:
-        return Distant(filed.ask, number)
-
     try:
-        answer = values.decode(filed.form, function)
+        answer = values.decode(filed.form, lambda number: Distant(filed.ask, number))
         if isinstance(answer, Distant):
-            return _of_function(task, answer, filed)
+            return _judge_function(task, answer, filed.ask)
     except Exception as error:  # whatever the form is
         hint = f"{task.trials[0].hint} (Your answer could not be read: {error}.)"
         return Judgement(task.title, 0, len(task.trials), hint)
     return not_answered(task, answer) if is_stub(answer) else judge_by_trials(task, answer)
 
 
-def _of_function(task: Exercise, answer: Distant, filed: Filed) -> Judgement:
+def _judge_function(task: Exercise, answer: Distant, ask: Callable[[str], Any]) -> Judgement:
     """Judge a function, and give the cells below a right one if it is not."""
-    refuses = f"{list(task.defined_above)!r}, {list(task.instead)!r}"
-    match filed.ask(f"own_work({answer.number}, {refuses})"):
+    match ask(f"own_work({answer.number}, {list(task.defined_above)!r}, {list(task.instead)!r})"):
         case [True, str()]:
             judgement = not_answered(task)
         case [bool(), str(helper)] if helper:
             judgement = refused(task, helper)
         case _ if task.caller:
-            called = filed.ask(f"call_through({_source(task.caller)}, {answer.number})")
+            called = ask(f"call_through({_source(task.caller)}, {answer.number})")
             if not isinstance(called, int):
                 raise ValueError("it says what makes no sense")
-            judgement = judge_by_trials(task, Distant(filed.ask, called))
+            judgement = judge_by_trials(task, Distant(ask, called))
         case _:
             judgement = judge_by_trials(task, answer)
     if task.reference and not judgement.passed:
         with suppress(ConnectionError, TimeoutError, ValueError):
-            filed.ask(f"go_on_with({_source(task.reference)}, {answer.number})")
+            ask(f"go_on_with({_source(task.reference)}, {answer.number})")
     return judgement
 
 
 def _source(function: Callable[..., Any]) -> str:
-    """A function's code and what it uses of other modules, as the arguments of `inside.made_from`."""
+    """Return a function's code and what it uses of other modules, as the arguments of `inside.made_from`."""
     imports = {}
     for name in names_in(function.__code__):
         used = function.__globals__.get(name)
@@ -99,9 +88,8 @@ class Distant:
             outputs += 1
             return _Joined.apply(self._backward, outputs - 1, tensor, *inputs) if inputs else tensor
 
-        return values.decode(
-            self._asked(f"call({self.number}, {form!r})"), lambda other: Distant(self._ask, other), joined
-        )
+        result = self._asked(f"call({self.number}, {form!r})")
+        return values.decode(result, lambda other: Distant(self._ask, other), joined)
 
     def _backward(self, output: int, gradient: Tensor) -> list[Tensor | None]:
         form = values.write(values.encode(gradient))
@@ -124,7 +112,7 @@ class Distant:
 
 
 def _exception(name: str) -> type[Exception]:
-    """Python's own exception of a name, or else one that only has the name."""
+    """Return Python's own exception of a name, or else one that only has the name."""
     known = getattr(builtins, name, None)
     if isinstance(known, type) and issubclass(known, Exception) and not issubclass(known, UnicodeError):
         return known

@@ -7,37 +7,40 @@ an answer, never a judgement.
 from __future__ import annotations
 
 import ast
-import copy
 import os
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
-from jupyter_client.manager import AsyncKernelManager
-from nbclient import NotebookClient
-from nbclient.exceptions import CellTimeoutError, DeadKernelError
-from nbclient.util import ensure_async, run_sync
+from jupyter_client.manager import KernelManager
 from nbformat import NotebookNode
 from nbformat.v4 import output_from_msg
 
-from course.grading import values
-from course.grading.processes import adopt_orphans, end_new, running
-from course.grading.room import furnish
+from course.grading import room, values
 
-START_SECONDS = 300  # for Python to import the course, which is not counted as a learner's time
-INTERRUPT_SECONDS = 10  # an interrupted cell that goes on for longer ends its kernel
-ANSWER_SECONDS = 10  # for one call of a learner's function
-OUTPUT_BYTES = 20_000_000  # for a whole notebook; what is printed beyond is dropped
-KERNELS = 5  # how many a notebook may use up
+START_SECONDS = 300
+"""For Python to import the course, which is not counted as a learner's time."""
+INTERRUPT_SECONDS = 10
+"""An interrupted cell that goes on for longer ends its kernel."""
+ANSWER_SECONDS = 10
+"""For one call of a learner's function."""
+OUTPUT_BYTES = 20_000_000
+"""For a whole notebook; what is printed beyond is dropped."""
+KERNELS = 5
+"""How many kernels a notebook may use up."""
 _OUTPUTS = ("stream", "display_data", "execute_result", "error")
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)  # by messages that only a meddler sends
+
+
+_INSIDE = "__import__('sys').modules.get('course.checks')"
 
 
 class KernelGone(ConnectionError):
@@ -75,13 +78,10 @@ class Filed:
     ask: Callable[[str], Any]
 
 
-Judge = Callable[[str, Filed], None]
-
-
 def run_cells(
     notebook: NotebookNode,
     seconds: float,
-    judge: Judge = lambda exercise, filed: None,
+    judge: Callable[[str, Filed], None] = lambda exercise, filed: None,
     output_bytes: int = OUTPUT_BYTES,
 ) -> CellsRun:
     """Run a notebook's code cells in order, in a new Python kernel, whatever kernel the notebook asks for.
@@ -98,92 +98,83 @@ def run_cells(
         judge: what to do with each answer, right after the cell that handed it in.
         output_bytes: the limit for all outputs together.
     """
-    made, left, room = CellsRun(), seconds, output_bytes
-    cells = [
-        place for place, cell in enumerate(notebook.cells) if cell.cell_type == "code" and cell.source.strip()
-    ]
-    client: _Client
-    slow = set()  # no new kernel runs these once more
+    made, left = CellsRun(), seconds
+    sources = {place: cell.source for place, cell in enumerate(notebook.cells) if cell.cell_type == "code"}
+    places = [place for place, source in sources.items() if source.strip()]
+    imports_course = any("course" in source for source in sources.values())
     for _ in range(KERNELS):
         place = -1
         try:
-            with _kernel(notebook) as client:
-                client.room, client.until = room, time.monotonic() + left
-                for place in cells:
-                    if place in made.trouble:
-                        client.run(copy.deepcopy(notebook.cells[place]), place)
-                        client.hear(place, lambda exercise, filed: None)
-                    elif client.out_of_time:
+            with _started(imports_course) as kernel:
+                kernel.room, kernel.until = output_bytes, time.monotonic() + left
+                for place in places:
+                    repeated = place in made.trouble
+                    if kernel.until <= time.monotonic() and not repeated:
                         made.end = "the time limit was reached"
                         return made
-                    else:
-                        made.trouble[place] = ""
-                        made.trouble[place] = client.run(notebook.cells[place], place)
-                        if client.interrupted:
-                            slow.add(place)
-                        client.hear(place, judge)
+                    if repeated:
+                        kernel.run(sources[place], [])
+                        kernel.filed(place)
+                        continue
+                    made.trouble[place] = ""
+                    notebook.cells[place].outputs = []
+                    made.trouble[place] = kernel.run(sources[place], notebook.cells[place].outputs)
+                    for exercise, filed in kernel.filed(place).items():
+                        judge(exercise, filed)
+                    if kernel.gone:  # for a judge takes it as one more answer that is wrong
+                        raise KernelGone(kernel.gone)
             return made
         except KernelGone as gone:
             if place < 0:
                 made.end = str(gone)
                 return made
             made.trouble[place] = made.trouble[place] or str(gone)
-            left, room = client.left, client.room
-            cells = [other for other in cells if other != place and other not in slow]
-            if made.trouble.keys() >= set(cells):
+            left, output_bytes = kernel.left, kernel.room
+            slow = {other for other, why in made.trouble.items() if why.startswith("stopped after")}
+            places = [other for other in places if other != place and other not in slow]
+            if made.trouble.keys() >= set(places):
                 return made
     made.end = f"its cells have ended Python {KERNELS} times"
     return made
 
 
-class _Client(NotebookClient):
-    """Runs one cell after another, and keeps what they show as long as there is room."""
+class _Kernel:
+    """Runs one cell after another, and keeps what they show as long as there is room.
 
-    room = 0  # bytes of output
-    until = 0.0  # by the monotonic clock
-    interrupted = False  # whether the last cell took too long
-    gone = ""  # why the kernel can do nothing more
-    left = 0.0  # seconds that were left then: to end it and to start another is not counted
+    Attributes:
+        room: bytes of output that may still come.
+        until: when the time of the notebook is over, by the monotonic clock.
+        gone: why the kernel can do nothing more.
+        left: seconds that were left then: to end it and to start another is not counted.
+    """
 
-    @property
-    def out_of_time(self) -> bool:
-        return time.monotonic() >= self.until
+    def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
+        self._manager, self._client = manager, client
+        self.room, self.until, self.gone, self.left = 0, 0.0, "", 0.0
 
-    def run(self, cell: NotebookNode, place: int) -> str:
-        """Run one cell in half of the time that is left, and return what stopped it; "" if nothing did.
+    def run(self, source: str, outputs: list[NotebookNode]) -> str:
+        """Run a cell in half of the time that is left, and return what stopped it; "" if nothing did.
 
         Raises:
             KernelGone: the kernel ended, or the cell cannot be stopped.
         """
         seconds = max(1.0, (self.until - time.monotonic()) / 2)
-        trouble = [""]
-        self.timeout_func = lambda _: seconds  # type: ignore[assignment]
-        # nbclient reports a cell that it had to interrupt as if the cell had raised this.
-        stopped = f"stopped after {seconds:.0f} s"
-        self.error_on_timeout = {"ename": stopped, "evalue": "half of the time that was left"}
 
-        def note(execute_reply: dict[str, Any], **_: Any) -> None:
-            trouble[0] = "{ename}: {evalue}".format_map(execute_reply["content"])
+        def keep(message: dict[str, Any]) -> None:
+            """Keep an output if there is room. Widgets, and changes to earlier outputs, escape the count."""
+            size = len(repr(message["content"]))
+            if message["msg_type"] in _OUTPUTS and size <= self.room:
+                self.room -= size
+                outputs.append(output_from_msg(message))
 
-        self.on_cell_error = note
-        try:
-            self.execute_cell(cell, place)
-        except DeadKernelError:
-            raise self._lost("Python ended in this cell: out of memory, or the cell ended it") from None
-        except CellTimeoutError:
-            self.until += INTERRUPT_SECONDS  # it waited for that long
-            raise self._lost("went on after it was interrupted") from None
-        except _MALFORMED as error:
-            raise self._lost(f"a message that is not Jupyter's ({type(error).__name__})") from error
-        self.interrupted = trouble[0].startswith(stopped)
-        return trouble[0]
+        reply, interrupted = self._execute(source, seconds, keep)
+        if interrupted:
+            return f"stopped after {seconds:.0f} s: half of the time that was left"
+        failed = reply.get("status") == "error"
+        return f"{reply.get('ename')}: {reply.get('evalue')}" if failed else ""
 
-    def hear(self, place: int, judge: Judge) -> None:
-        """Have the answers judged that the cell just run has handed in; of each exercise the last.
-
-        Raises:
-            KernelGone: the kernel ended, or a call cannot be stopped.
-        """
+    def filed(self, place: int) -> dict[str, Filed]:
+        """Return the answers that the cell just run has handed in; of each exercise the last."""
         last: dict[str, Filed] = {}
         with suppress(ValueError, TimeoutError):
             for filed in self.ask("hand_over()") or ():
@@ -191,10 +182,7 @@ class _Client(NotebookClient):
                     case [str(exercise), form]:
                         checks = last[exercise].checks + 1 if exercise in last else 1
                         last[exercise] = Filed(place, checks, form, self.ask)
-        for exercise, answer in last.items():
-            judge(exercise, answer)
-        if self.gone:  # for a judge takes it as one more answer that is wrong
-            raise KernelGone(self.gone)
+        return last
 
     def ask(self, call: str) -> Any:
         """Have the kernel evaluate a call of `inside`, and return what it says; None if it knows no `inside`.
@@ -206,53 +194,67 @@ class _Client(NotebookClient):
         """
         if self.gone:
             raise KernelGone(self.gone)
-        inside = "__import__('sys').modules.get('course.checks')"
-        said = run_sync(self._reply)(f"(lambda inside: inside and inside.{call})({inside})")
-        return None if said is None else values.read(said)
-
-    async def _reply(self, expression: str) -> str | None:
-        assert self.kc is not None
-        sent = self.kc.execute("", silent=True, allow_stdin=False, user_expressions={"said": expression})
-        until, interrupted = time.monotonic() + ANSWER_SECONDS, False
-        while True:
-            try:
-                reply = await self.kc.shell_channel.get_msg(timeout=0.5)
-                if reply["parent_header"].get("msg_id") == sent:
-                    break
-            except Empty:
-                if self.km is None or not await ensure_async(self.km.is_alive()):
-                    raise self._lost("Python ended while an answer was tried") from None
-            except _MALFORMED as error:
-                raise self._lost(f"a message that is not Jupyter's ({type(error).__name__})") from error
-            if time.monotonic() > until and interrupted:
-                raise self._lost("an answer that was tried went on after it was interrupted")
-            if time.monotonic() > until:
-                assert self.km is not None
-                await ensure_async(self.km.interrupt_kernel())
-                until, interrupted = time.monotonic() + INTERRUPT_SECONDS, True
+        expression = f"(lambda inside: inside and inside.{call})({_INSIDE})"
+        reply, interrupted = self._execute("", ANSWER_SECONDS, None, expression)
         if interrupted:
             raise TimeoutError(f"it took more than {ANSWER_SECONDS} s")
         try:
-            said = ast.literal_eval(reply["content"]["user_expressions"]["said"]["data"]["text/plain"])
+            said = ast.literal_eval(reply["user_expressions"]["said"]["data"]["text/plain"])
         except (*_MALFORMED, SyntaxError, RecursionError, MemoryError):
             said = ""
         if said is not None and not isinstance(said, str):
             raise ValueError("it says what makes no sense")
-        return said
+        return None if said is None else values.read(said)
+
+    def _execute(
+        self,
+        source: str,
+        seconds: float,
+        keep: Callable[[dict[str, Any]], None] | None,
+        expression: str = "",
+    ) -> tuple[dict[str, Any], bool]:
+        """Run code; return the content of the reply, and whether it had to be interrupted.
+
+        Raises:
+            KernelGone: the kernel ended, or the code cannot be stopped.
+        """
+        asks = {"said": expression} if expression else {}
+        sent = self._client.execute(
+            source, silent=bool(expression), allow_stdin=False, stop_on_error=False, user_expressions=asks
+        )
+        until, interrupted = time.monotonic() + seconds, False
+        # First what it shows, until it is idle again; then its reply.
+        for receive in (self._client.get_iopub_msg, self._client.get_shell_msg):
+            while True:
+                if time.monotonic() > until:
+                    if interrupted:
+                        raise self._lost("went on after it was interrupted")
+                    self._manager.interrupt_kernel()
+                    self.until += (
+                        INTERRUPT_SECONDS if keep else 0
+                    )  # waiting for it takes no other cell's time
+                    until, interrupted = time.monotonic() + INTERRUPT_SECONDS, True
+                try:
+                    message = receive(timeout=0.5)
+                    if message["parent_header"].get("msg_id") != sent:
+                        continue
+                    kind, content = message["msg_type"], dict(message["content"])
+                    if kind == "execute_reply" or content.get("execution_state") == "idle":
+                        break
+                except Empty:
+                    if not self._manager.is_alive():
+                        raise self._lost("Python ended here: out of memory, or told to end") from None
+                    continue
+                except _MALFORMED as error:
+                    raise self._lost(f"a message that is not Jupyter's ({type(error).__name__})") from error
+                if keep:
+                    with suppress(*_MALFORMED):
+                        keep(message)
+        return content, interrupted
 
     def _lost(self, why: str) -> KernelGone:
         self.gone, self.left = why, self.until - time.monotonic()
         return KernelGone(why)
-
-    def process_message(self, msg: dict[str, Any], cell: NotebookNode, cell_index: int) -> None:
-        """Keep an output if there is room. Widgets and changes to earlier outputs would escape the count."""
-        kind, content = msg["msg_type"], msg["content"]
-        if kind == "status":
-            super().process_message(msg, cell, cell_index)  # it says when the cell is done
-        elif kind in _OUTPUTS and (size := len(repr(content))) <= self.room:
-            self.room -= size
-            with suppress(*_MALFORMED):
-                cell.outputs.append(output_from_msg(msg))
 
 
 class _OwnPython(KernelSpecManager):
@@ -263,37 +265,31 @@ class _OwnPython(KernelSpecManager):
         self._command = command
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        """The kernel of a room, whatever it is called."""
+        """Return the kernel of a room, whatever it is called."""
         return KernelSpec(argv=self._command, display_name="Python 3", language="python")
 
 
 @contextmanager
-def _kernel(notebook: NotebookNode) -> Iterator[_Client]:
+def _started(imports_course: bool) -> Iterator[_Kernel]:
     """Start a kernel of this Python in a room of its own, and end it with all that it started."""
-    adopt_orphans()
-    before = running()
-    with tempfile.TemporaryDirectory(prefix="vse-grade-", ignore_cleanup_errors=True) as scratch:
-        room = furnish(Path(scratch).resolve(), "".join(cell.source for cell in notebook.cells))
-        manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=_OwnPython(room.command))
+    room.adopt_orphans()
+    before = room.running()
+    with ExitStack() as end:  # what is told last is done first
+        scratch = tempfile.TemporaryDirectory(prefix="vse-grade-", ignore_cleanup_errors=True)
+        made = room.furnish(Path(end.enter_context(scratch)).resolve(), imports_course)
+        end.callback(room.end_new, before)
+        manager = KernelManager(kernel_name="python3", kernel_spec_manager=_OwnPython(made.command))
         if os.name == "posix":  # sockets that are files: there is no port that another program could reach
-            manager.transport, manager.ip = "ipc", str(room.sockets)
-        manager.connection_file = str(room.sockets.with_suffix(".json"))
-        client = _Client(
-            notebook,
-            manager,
-            allow_errors=True,
-            interrupt_on_timeout=True,
-            raise_on_iopub_timeout=True,  # so a cell that goes on after its interrupt is noticed
-            iopub_timeout=INTERRUPT_SECONDS,
-            record_timing=False,
-            startup_timeout=START_SECONDS,
-        )
+            manager.transport, manager.ip = "ipc", str(made.sockets)
+        manager.connection_file = str(made.sockets.with_suffix(".json"))
+        end.callback(manager.shutdown_kernel, now=True)
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        manager.start_kernel(cwd=str(made.work), env=made.environment, **quiet)
+        client = manager.blocking_client()
+        client.start_channels(stdin=False, hb=False)
+        end.callback(client.stop_channels)
         try:
-            with client.setup_kernel(cwd=str(room.work), env=room.environment, **quiet):
-                yield client
+            client.wait_for_ready(timeout=START_SECONDS)
         except RuntimeError as error:
-            raise KernelGone(f"the kernel did not come up, or failed ({error})") from error
-        finally:
-            run_sync(manager.shutdown_kernel)(now=True)
-            end_new(before)
+            raise KernelGone(f"the kernel did not come up ({error})") from error
+        yield _Kernel(manager, client)

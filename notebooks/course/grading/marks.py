@@ -1,7 +1,7 @@
 """Mark a learner's notebook: run it, and judge what it hands in.
 
-The marks do not rest on what a notebook says about itself, such as its stored outputs or its kernel. Two of
-its tags are read: one says where the parameters go, the other which cells are solutions and are not run.
+The marks do not rest on what a notebook says about itself, such as its stored outputs or its kernel. Only the
+sources of its cells are used, and one tag, which says where the parameters go.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import nbformat
 from nbformat import NotebookNode
@@ -21,23 +21,17 @@ from nbformat import NotebookNode
 from course.checks import EXERCISES, Judgement
 from course.checks.exercise import NOT_ANSWERED
 from course.grading.judging import judge_filed
-from course.grading.kernel import CellsRun, Filed, run_cells
+from course.grading.kernel import Filed, run_cells
 from course.grading.parts import in_quotes
-from course.grading.plain import counted
-from course.grading.remarks import (
-    Cell,
-    is_tagged,
-    one_line,
-    suspicions,
-    what_stopped,
-)
 
-MarkState = Literal[
-    "right", "noted", "partly right", "no points", "by hand", "not answered", "not run", "not handed in"
-]
+MarkState = Literal["right", "noted", "partly right", "no points", "not answered", "not run", "not handed in"]
 
-LARGEST_NOTEBOOK = 50_000_000  # bytes
+LARGEST_NOTEBOOK = 50_000_000
+"""Bytes of a file."""
+LONGEST_MESSAGE = 400
+"""Letters of a message."""
 
+# Colab drops the tags, so the cell of the parameters is known by its text too.
 _PARAMETERS = re.compile(r"tier = .*\ndata = ")
 
 
@@ -47,9 +41,7 @@ class Mark:
 
     Attributes:
         exercise: its key, such as "04.read".
-        title: what the learner sees it called.
-        kind: what it asks for, such as "code".
-        points: trials passed in the last check of the run, or what an instructor gave.
+        points: trials passed in the last check of the run.
         possible: trials there are.
         state: in words; "noted" where no check can say whether an answer is right; "not run" where no
             answer was handed in.
@@ -59,9 +51,7 @@ class Mark:
     """
 
     exercise: str
-    title: str
-    kind: str
-    points: int | float
+    points: int
     possible: int
     state: MarkState
     message: str
@@ -77,14 +67,12 @@ class NotebookMarks:
         name: the file, relative to the learner's folder.
         seconds: wall time of its run.
         marks: one for each exercise that it should hold.
-        remarks: for the instructor alone, a sentence each.
-        troubles: what stopped the notebook or its cells, a sentence each; the learner reads them too.
+        troubles: what stopped the notebook or its cells, a sentence each.
     """
 
     name: str
     seconds: float
     marks: tuple[Mark, ...]
-    remarks: tuple[str, ...]
     troubles: tuple[str, ...] = ()
 
 
@@ -95,28 +83,22 @@ class HandedIn:
     Attributes:
         name: the file, relative to the learner's folder.
         notebook: rebuilt from the sources of its cells alone; None if the file is no notebook.
-        numbers: what number each of these cells has in the file, from 1.
-        lessons: the two-digit numbers of the course's notebooks whose exercises it should hold.
-        parameters: which cell sets the parameters, from 0; None if no cell does.
-        remarks: what the instructor should know already.
-        troubles: why it cannot be run; empty if it can.
         digest: of the file's content.
+        lessons: the two-digit numbers of the course's notebooks whose exercises it should hold.
+        parameters: the cell that sets the parameters, from 0; None if no cell does.
+        trouble: why it cannot be run; "" if it can.
     """
 
     name: str
     notebook: NotebookNode | None
-    numbers: tuple[int, ...] = ()
+    digest: str
     lessons: frozenset[str] = frozenset()
     parameters: int | None = None
-    remarks: tuple[str, ...] = ()
-    troubles: tuple[str, ...] = ()
-    digest: str = ""
+    trouble: str = ""
 
 
 def read_hand_in(path: Path, name: str) -> HandedIn:
     """Read a learner's notebook, taking nothing from it but the sources of its cells.
-
-    Code cells with the tag "solution" are left out, with a remark: a learner copy has none.
 
     Args:
         path: the file.
@@ -125,49 +107,36 @@ def read_hand_in(path: Path, name: str) -> HandedIn:
     digest = ""
     try:
         if path.stat().st_size > LARGEST_NOTEBOOK:
-            size = path.stat().st_size // 1_000_000
-            raise ValueError(f"the file has {size} MB: it must have at most {LARGEST_NOTEBOOK // 1_000_000}")
+            raise ValueError(f"it has more than {LARGEST_NOTEBOOK // 1_000_000} MB")
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
-        cells = _cells(content)
+        with warnings.catch_warnings(action="ignore"):  # what a schema wants of cells does not matter here
+            cells = nbformat.reads(content.decode("utf-8-sig"), as_version=4).cells
+        kinds = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}
+        made = [kinds.get(cell.cell_type, kinds["markdown"])(str(cell.source)) for cell in cells]
+        tagged = ["parameters" in cell.metadata.get("tags", ()) for cell in cells]
     except Exception as error:  # a file from outside can be wrong in every way
         reason = one_line(f"{type(error).__name__}: {error}")
-        return HandedIn(name, None, troubles=(f"Not run: it is no notebook ({reason}).",), digest=digest)
-    kept = [(number, cell) for number, cell in enumerate(cells, 1) if not is_tagged(cell, "solution")]
-    notebook = nbformat.v4.new_notebook()
+        return HandedIn(name, None, digest, trouble=f"Not run: it is no notebook ({reason}).")
+    notebook = nbformat.v4.new_notebook(cells=made)
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    for _, cell in kept:
-        code = cell["cell_type"] == "code"
-        make = nbformat.v4.new_code_cell if code else nbformat.v4.new_markdown_cell
-        notebook.cells.append(make(cell["source"]))
-    remarks = []
-    if left_out := len(cells) - len(kept):
-        remarks.append(
-            f"Not run: {counted(left_out, 'cell')} tagged as solutions. "
-            "This is the full notebook, not a learner copy."
-        )
-    lessons = _lessons_of(notebook, name)
-    troubles = () if lessons else ("Not run: it holds no exercise of this course.",)
-    # Colab drops the tags, so the cell is known by its text too.
-    named = (is_tagged(cell, "parameters") or _PARAMETERS.match(cell["source"]) for _, cell in kept)
-    parameters = next((place for place, found in enumerate(named) if found), None)
-    numbers = tuple(number for number, _ in kept)
-    return HandedIn(name, notebook, numbers, lessons, parameters, tuple(remarks), troubles, digest)
+    code = {place: cell.source for place, cell in enumerate(made) if cell.cell_type == "code"}
+    keys = [key for key in EXERCISES if any(in_quotes(key, source) for source in code.values())]
+    numbers = {*(key[:2] for key in keys), *re.findall(r"(?<!\d)(\d\d)(?=_[a-z])", name)}
+    lessons = frozenset(numbers & {key[:2] for key in EXERCISES})
+    trouble = "" if lessons else "Not run: it holds no exercise of this course."
+    parameters = [place for place, source in code.items() if tagged[place] or _PARAMETERS.match(source)]
+    return HandedIn(name, notebook, digest, lessons, next(iter(parameters), None), trouble)
 
 
-def _cells(content: bytes) -> list[Any]:
-    with warnings.catch_warnings(action="ignore"):  # an old notebook's cells lack ids, which does not matter
-        notebook = nbformat.reads(content.decode(), as_version=4)
-    nbformat.validate(notebook)
-    return list(notebook.cells)
+def exercises_of(wanted: Iterable[str]) -> list[str]:
+    """Return the keys of exercises, in the course's order.
 
-
-def _lessons_of(notebook: NotebookNode, name: str) -> frozenset[str]:
-    """The numbers of the course's notebooks whose exercises the cells or the file's name mention."""
-    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    numbers = {key.split(".")[0] for key in EXERCISES}
-    mentioned = {key.split(".")[0] for key in EXERCISES if any(in_quotes(key, source) for source in sources)}
-    return frozenset(mentioned | set(re.findall(r"(?<!\d)(\d\d)(?=_[a-z])", name)) & numbers)
+    Args:
+        wanted: numbers of notebooks, such as "04", for all their exercises, and exercises, such as "04.step".
+    """
+    named = set(wanted)
+    return sorted((key for key in EXERCISES if {key, key[:2]} & named), key=lambda key: key[:2])
 
 
 def run_and_mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterable[str]) -> NotebookMarks:
@@ -182,92 +151,65 @@ def run_and_mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterabl
     Returns:
         The marks. The last check of the run counts; where there was none, the mark says why.
     """
-    remarks, troubles = list(handed_in.remarks), list(handed_in.troubles)
     held = exercises_of(handed_in.lessons)
-    counting = sorted(set(held) & set(exercises_of(wanted) or held), key=held.index)
+    named = exercises_of(wanted) or held
+    counting = [key for key in held if key in named]
     notebook = handed_in.notebook
     if notebook is None or not counting:
-        if held:
-            troubles.append("Not run: it is not part of what was set.")
-        return NotebookMarks(handed_in.name, 0.0, (), tuple(remarks), tuple(troubles))
-    cells = {
-        place: Cell(handed_in.numbers[place], cell.source)
-        for place, cell in enumerate(notebook.cells)
-        if cell.cell_type == "code"
-    }
-    remarks += suspicions(cells.values(), held)
-    if handed_in.parameters is None:
-        remarks.append("No cell sets the parameters, so its tier is what its own code says.")
+        trouble = handed_in.trouble or "Not run: it is not part of what was set."
+        return NotebookMarks(handed_in.name, 0.0, (), (trouble,))
+    # A cell of its own, so that it sets them even if the learner's raises.
     first = 0 if handed_in.parameters is None else handed_in.parameters + 1
-    parameters = (
-        f'# Set by python -m course grade.\ntier = "{tier}"\ndata = "scenes"\ndata_root = ""\nseed = 0'
-    )
-    notebook.cells.insert(first, nbformat.v4.new_code_cell(parameters))
-    cells = {place + (place >= first): cell for place, cell in cells.items()}  # as their learner knows them
-    cells[first] = Cell(0, parameters)
-    began = time.perf_counter()
-    verdicts: dict[str, tuple[Judgement, int]] = {}
+    parameters = f'tier = "{tier}"\ndata = "scenes"\ndata_root = ""\nseed = 0'
+    notebook.cells.insert(first, nbformat.v4.new_code_cell(f"# Set by python -m course grade.\n{parameters}"))
+    judged: dict[str, Mark] = {}
 
     def judge(key: str, filed: Filed) -> None:
         if key in EXERCISES:
             judgement = judge_filed(EXERCISES[key], filed)
-            verdicts[key] = judgement, filed.checks + (verdicts[key][1] if key in verdicts else 0)
-            said = nbformat.v4.new_output(
-                "stream", name="stdout", text=f"python -m course grade: {one_line(judgement)}\n"
-            )
+            checks = filed.checks + (judged[key].checks if key in judged else 0)
+            judged[key] = _mark(key, judgement, checks, handed_in.name)
+            text = f"python -m course grade: {one_line(judgement)}\n"
+            said = nbformat.v4.new_output("stream", name="stdout", text=text)
             notebook.cells[filed.place].outputs.append(said)
 
+    began = time.perf_counter()
     run = run_cells(notebook, seconds, judge)
-    troubles += what_stopped(cells, run.trouble)
+
+    def called(place: int) -> str:
+        """What the learner knows a cell by: its number in the file, and how it begins."""
+        lines = [line.strip() for line in notebook.cells[place].source.splitlines()]
+        begins = next((line for line in lines if line and not line.startswith("#")), "")
+        return f"Cell {place + (place < first)} ({one_line(begins, 40)})"
+
+    troubles = [f"{called(place)}: {one_line(why)}" for place, why in run.trouble.items() if why]
     if run.end:
         troubles.append(f"The rest was not run: {run.end}.")
-    marks = tuple(
-        _judged(key, *verdicts[key], handed_in.name)
-        if key in verdicts
-        else _mark(key, "not run", _why_not_run(key, cells, run), handed_in.name)
-        for key in counting
-    )
-    seconds = time.perf_counter() - began
-    return NotebookMarks(handed_in.name, seconds, marks, tuple(remarks), tuple(troubles))
+
+    def not_run(key: str) -> Mark:
+        places = (place for place, cell in enumerate(notebook.cells) if in_quotes(key, cell.source))
+        place = next((place for place in places if notebook.cells[place].cell_type == "code"), None)
+        message = "No check of it was called."
+        if place is not None and run.trouble.get(place, "not reached"):
+            message = f"{called(place)}: {one_line(run.trouble.get(place, 'it was not reached.'))}"
+        return Mark(key, 0, len(EXERCISES[key].trials), "not run", message, 0, handed_in.name)
+
+    marks = tuple(judged.get(key) or not_run(key) for key in counting)
+    return NotebookMarks(handed_in.name, time.perf_counter() - began, marks, tuple(troubles))
 
 
-def exercises_of(wanted: Iterable[str]) -> list[str]:
-    """The keys of exercises, in the course's order.
-
-    Args:
-        wanted: numbers of notebooks, such as "04", for all their exercises, and exercises, such as "04.step".
-    """
-    named = set(wanted)
-    keys = [key for key in EXERCISES if {key, key.split(".")[0]} & named]
-    return sorted(keys, key=lambda key: key.split(".")[0])
-
-
-def not_handed_in(key: str) -> Mark:
-    """The mark for an exercise of a notebook that is not there."""
-    return _mark(key, "not handed in", "No notebook holds it.")
-
-
-def _mark(
-    key: str, state: MarkState, message: str, name: str = "", points: int | float = 0, checks: int = 0
-) -> Mark:
-    task = EXERCISES[key]
-    return Mark(key, task.title, task.kind, points, len(task.trials), state, message, checks, name)
-
-
-def _judged(key: str, judgement: Judgement, checks: int, name: str) -> Mark:
+def _mark(key: str, judgement: Judgement, checks: int, name: str) -> Mark:
     state: MarkState = "not answered" if judgement.message.startswith(NOT_ANSWERED) else "no points"
     if judgement.passed:
         state = "noted" if EXERCISES[key].kind in ("predict", "explore") else "right"
     elif judgement.points:
         state = "partly right"
-    return _mark(key, state, one_line(judgement.message), name, judgement.points, checks)
+    message = one_line(judgement.message)
+    return Mark(key, judgement.points, judgement.possible, state, message, checks, name)
 
 
-def _why_not_run(key: str, cells: dict[int, Cell], run: CellsRun) -> str:
-    for place, cell in sorted(cells.items()):
-        if in_quotes(key, cell.source):
-            if place not in run.trouble:
-                return f"{cell} was not reached."
-            if run.trouble[place]:
-                return f"{cell}: {one_line(run.trouble[place])}"
-    return "No check of it was called."
+def one_line(text: object, longest: int = LONGEST_MESSAGE) -> str:
+    """A learner's text on one line: nothing moves a terminal's cursor, and the end of a long one is cut."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in str(text))
+    shown = " ".join(shown.split())
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"

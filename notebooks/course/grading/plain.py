@@ -18,18 +18,7 @@ from pybtex.richtext import Text
 from course.checks import EXERCISES
 from vsecore.paths import ROOT
 
-BOXES = (
-    "admonition",
-    "attention",
-    "caution",
-    "danger",
-    "error",
-    "hint",
-    "important",
-    "note",
-    "tip",
-    "warning",
-)
+BOXES = ("admonition", "attention", "caution", "danger", "error", "hint", "important", "note", "tip", "warning")
 
 _FENCE = re.compile(r"(?P<fence>`{3,}|~{3,}|:{3,})\s*(?:\{(?P<name>[\w:-]+)\})?(?P<argument>[^`]*)")
 _BOOK_PAGE = re.compile(r"\[([^\]]+)\]\(\.\./[\w/]+\.md(?:#[\w-]*)?\)")
@@ -69,28 +58,17 @@ def blocks(text: str) -> Iterator[str | Directive]:
             continue
         if row > begun:
             yield "\n".join(lines[begun:row])
-        last = row + 1
-        while last < len(lines) and not _closes(lines[last], opening["fence"]):
-            last += 1
-        yield _directive(opening, lines[row + 1 : last], "\n".join(lines[row : last + 1]))
+        closing = re.compile(rf"{opening['fence']}{opening['fence'][0]}*\s*")
+        last = next((at for at in range(row + 1, len(lines)) if closing.fullmatch(lines[at])), len(lines))
+        body, options = lines[row + 1 : last], {}
+        while opening["name"] and body and (option := re.fullmatch(r":([\w-]+):\s*(.*)", body[0])):
+            options[option[1]] = option[2]
+            body = body[1:]
+        source = "\n".join(lines[row : last + 1])
+        yield Directive(opening["name"] or "", opening["argument"].strip(), options, tuple(body), source)
         row = begun = last + 1
     if row > begun:
         yield "\n".join(lines[begun:])
-
-
-def _directive(opening: re.Match[str], body: list[str], source: str) -> Directive:
-    options = {}
-    if opening["name"]:
-        while body and (option := re.fullmatch(r":([\w-]+):\s*(.*)", body[0])):
-            options[option[1]] = option[2]
-            body = body[1:]
-    name, argument = opening["name"] or "", opening["argument"].strip()
-    return Directive(name, argument, options, tuple(body), source)
-
-
-def _closes(line: str, fence: str) -> bool:
-    line = line.rstrip()
-    return len(line) >= len(fence) and set(line) == {fence[0]}
 
 
 def plain_markdown(text: str, cite: Callable[[str], str]) -> str:
@@ -110,18 +88,22 @@ def plain_markdown(text: str, cite: Callable[[str], str]) -> str:
         if isinstance(block, str):
             said = _ROLE.sub(lambda role: _words(role[1], " ".join(role[2].split()), cite), block)
             made.append(_BOOK_PAGE.sub(r"\1 of the book", said))
-        elif block.name == "exercise":
-            body = plain_markdown("\n".join(block.body), cite)
-            made += [*_exercise_heading(block), *([body] if body.strip() else [])]
-        elif block.name in BOXES:
+            continue
+        if block.name not in (*BOXES, "exercise"):
+            made.append(block.source)
+            continue
+        body = plain_markdown("\n".join(block.body), cite)
+        if block.name == "exercise":
+            key = key_of_label(block.options.get("label", ""))
+            made += [f"### Exercise: {block.argument}", ""]
+            made += [facts_of(key), ""] if key in EXERCISES else []
+            made += [body] if body.strip() else []
+        else:
             title = block.argument if block.name == "admonition" else block.name.capitalize()
-            body = plain_markdown("\n".join(block.body), cite)
             if "dropdown" in block.options.get("class", ""):
                 made.append(folded(title, body))
             else:
                 made += [f"> {line}".rstrip() for line in f"**{title}**\n\n{body}".split("\n")]
-        else:
-            made.append(block.source)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(made)).strip("\n")
 
 
@@ -140,13 +122,6 @@ def facts_of(key: str) -> str:
     task = EXERCISES[key]
     minutes, points = counted(task.minutes, "minute"), counted(len(task.trials), "point")
     return f"*{key}: {task.kind}, {task.difficulty}; about {minutes}; {points}.*"
-
-
-def _exercise_heading(block: Directive) -> list[str]:
-    """The lines that head an exercise: its title and its facts."""
-    key = key_of_label(block.options.get("label", ""))
-    facts = [facts_of(key), ""] if key in EXERCISES else []
-    return [f"### Exercise: {block.argument}", "", *facts]
 
 
 def counted(count: int, noun: str) -> str:
@@ -180,7 +155,9 @@ def citations(bibliography: Path = ROOT / "book" / "references.bib") -> Callable
             if key not in entries:
                 raise ValueError(f"{bibliography.name} has no entry {key!r}, which a notebook cites")
             people = entries[key].persons.get("author") or entries[key].persons.get("editor") or []
-            who = _people([" ".join([*person.prelast_names, *person.last_names]) for person in people])
+            names = [" ".join([*person.prelast_names, *person.last_names]) for person in people]
+            names = [str(Text.from_latex(name)) for name in names]  # LaTeX's accents and braces undone
+            who = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
             words = ", ".join(part for part in (who, entries[key].fields.get("year", "")) if part)
             address = address_of(entries[key])
             said.append(f"[{words}]({address})" if address else words)
@@ -193,9 +170,3 @@ def address_of(entry: Entry) -> str:
     """Where a paper can be read: its URL, or by its DOI; "" if its entry has neither."""
     doi = entry.fields.get("doi", "")
     return str(entry.fields.get("url", "")) or (f"https://doi.org/{doi}" if doi else "")
-
-
-def _people(names: list[str]) -> str:
-    """Family names as a citation gives them, with LaTeX's accents and braces undone."""
-    said = [str(Text.from_latex(name)) for name in names]
-    return f"{said[0]} et al." if len(said) > 2 else " and ".join(said)

@@ -1,37 +1,33 @@
-"""The room that a learner's code runs in: its folders, its environment, and what it sees of the package."""
+"""The room that a learner's code runs in: its folders, what it sees of the course, and its end."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import re
 import shutil
+import signal
 import sys
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.checks import borrowed
-from course.grading import confined, inside, values
+import psutil
+
 from vsecore.data.files import cache_folder
 from vsecore.paths import PACKAGE, assets
 from vsecore.threads import one_thread
 
-COURSE = Path(__file__).parents[1]
+GRADING = Path(__file__).parent
+COURSE = GRADING.parent
+PATIENCE = 10
+"""Seconds for processes to end that make new ones while they are ended."""
 
 # What a program may need to find its libraries. Passwords and keys have other names, and do not go in.
-_NEEDED = (
-    "PATH",
-    "LANG",
-    "LC_",
-    "LD_",
-    "DYLD_",
-    "OMP_",
-    "MKL_",
-    "CUDA_",
-    "NVIDIA_",
-    "PYTHON",
-    "SYSTEMROOT",
-    "TZ",
-)
+_NEEDED = re.compile("PATH|LANG|LC_|LD_|DYLD_|OMP_|MKL_|CUDA_|NVIDIA_|PYTHON|SYSTEMROOT|TZ")
+_SUBREAPER, _PARENT_DEATH_SIGNAL = 36, 1  # in linux/prctl.h
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class Room:
     environment: dict[str, str]
 
 
-def furnish(scratch: Path, sources: str) -> Room:
+def furnish(scratch: Path, imports_course: bool) -> Room:
     """Make the folders of a room.
 
     The room's checkout has the package with `inside` in the place of the checks, and the course's records. It
@@ -60,7 +56,8 @@ def furnish(scratch: Path, sources: str) -> Room:
 
     Args:
         scratch: an empty folder.
-        sources: what will be run, to know whether to import the course beforehand.
+        imports_course: whether to import the course before the kernel is up, which takes none of a learner's
+            time.
     """
     work, settings, checkout = scratch / "work", scratch / "settings", scratch / "checkout"
     for folder in (work, settings, checkout / "notebooks" / "text", checkout / "book"):
@@ -69,30 +66,68 @@ def furnish(scratch: Path, sources: str) -> Room:
     shutil.copytree(PACKAGE, checkout / "vsecore", ignore=shutil.ignore_patterns("_assets"))
     course = checkout / "notebooks" / "course"
     shutil.copytree(COURSE, course, ignore=shutil.ignore_patterns("grading", "checks"))
-    checks = course / "checks"
-    checks.mkdir()
-    shutil.copyfile(inside.__file__, checks / "__init__.py")
-    shutil.copyfile(values.__file__, checks / "values.py")
-    shutil.copyfile(borrowed.__file__, checks / "borrowed.py")
+    (course / "checks").mkdir()
+    for file in (GRADING / "inside.py", GRADING / "values.py", COURSE / "checks" / "borrowed.py"):
+        shutil.copyfile(file, course / "checks" / file.name.replace("inside", "__init__"))
     shutil.copytree(assets(), checkout / "assets")
     cache = cache_folder()
     shutil.copytree(cache, scratch / "cache", copy_function=_link, ignore=shutil.ignore_patterns(".*"))
 
-    environment = {name: value for name, value in os.environ.items() if name.startswith(_NEEDED)}
+    environment = {name: value for name, value in os.environ.items() if _NEEDED.match(name)}
+    found_before = [environment["PYTHONPATH"]] if environment.get("PYTHONPATH") else []
     environment = one_thread(environment) | {
-        "PYTHONPATH": os.pathsep.join(
-            filter(None, [str(checkout), str(course.parent), os.environ.get("PYTHONPATH", "")])
-        ),
+        "PYTHONPATH": os.pathsep.join([str(checkout), str(course.parent), *found_before]),
         "VSECORE_CACHE": str(scratch / "cache"),
         "VSECORE_BATCH": "1",
         "HF_HUB_OFFLINE": "1",
         **dict.fromkeys(("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "XDG_CACHE_HOME"), str(settings)),
     }
-    rules = {"readable": [str(cache.resolve())], "writable": [str(scratch)], "course": "course" in sources}
-    command = [sys.executable, "-P", confined.__file__, json.dumps(rules), "-f", "{connection_file}"]
+    rules = {"readable": [str(cache.resolve())], "writable": [str(scratch)], "course": imports_course}
+    command = [
+        sys.executable,
+        "-P",
+        str(GRADING / "confined.py"),
+        json.dumps(rules),
+        "-f",
+        "{connection_file}",
+    ]
     return Room(work, scratch / "kernel", command, environment)
 
 
 def _link(source: str, target: str) -> str:
     Path(target).symlink_to(Path(source).resolve())
     return target
+
+
+# ---- Ending everything that a kernel has started, however well it hid -----------------------------------
+
+
+def adopt_orphans() -> None:
+    """From now on, what loses its parent below this process becomes its child, so `end_new` can find it.
+
+    Only Linux has this. Elsewhere a process that detaches itself survives.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def running() -> set[psutil.Process]:
+    """Return all that this process has started, and what that has started."""
+    return set(psutil.Process().children(recursive=True))
+
+
+def end_new(before: set[psutil.Process]) -> None:
+    """End what `running` finds now and did not find before."""
+    until = time.monotonic() + PATIENCE
+    while (found := running() - before) and time.monotonic() < until:
+        for step in (psutil.Process.suspend, psutil.Process.kill):  # first, so that none can start others
+            for process in found:
+                with suppress(psutil.Error):
+                    step(process)
+        psutil.wait_procs(found, timeout=1)
+
+
+def end_with_parent() -> None:
+    """Let the system end this process when the one that started it is gone. Only Linux does."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)

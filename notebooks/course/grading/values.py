@@ -17,9 +17,12 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-LARGEST = 16_000_000  # characters of a value
-LONGEST_TEXT = 20_000  # characters of a text inside it
-DEEPEST = 20  # lists in lists
+LARGEST = 16_000_000
+"""Characters of a value."""
+LONGEST_TEXT = 20_000
+"""Characters of a text inside it."""
+DEEPEST = 20
+"""Lists in lists."""
 
 
 def encode(
@@ -28,7 +31,7 @@ def encode(
     tensors: list[Tensor] | None = None,
     depth: int = 0,
 ) -> Any:
-    """A value as what JSON can say. What cannot be said is named by its type.
+    """Return a value as what JSON can say. What cannot be said is named by its type.
 
     Args:
         value: the value.
@@ -36,11 +39,13 @@ def encode(
         tensors: each tensor that requires a gradient is added here, in the order in which `decode` meets it.
         depth: how many lists it lies in.
     """
+    if isinstance(value, np.generic):
+        value = value.item()
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return str(value) if len(value) <= LONGEST_TEXT else {"other": "a text that is too long"}
-    if isinstance(value, Tensor | np.ndarray | np.generic):
+    if isinstance(value, Tensor | np.ndarray):
         return _array(value, tensors)
     if isinstance(value, int):
         return int(value) if abs(value) < 2**63 else {"other": "a number with too many digits"}
@@ -59,12 +64,28 @@ def encode(
     return {"other": type(value).__name__}
 
 
+def _array(value: Tensor | np.ndarray, tensors: list[Tensor] | None) -> Any:
+    try:
+        numbers = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.array(value))
+        if numbers.nbytes > LARGEST / 2:
+            return {"other": "an array that is too large"}
+        content = save({"value": numbers.to_dense().contiguous().clone()})
+    except (TypeError, ValueError, RuntimeError, KeyError):  # such as an array of words
+        return {"other": f"an array of {getattr(value, 'dtype', 'something else')}"}
+    kind = "tensor" if isinstance(value, Tensor) else "array"
+    form = {"tensor": base64.b64encode(content).decode("ascii"), "kind": kind, "gradient": False}
+    if isinstance(value, Tensor) and value.requires_grad and tensors is not None:
+        tensors.append(value)
+        form["gradient"] = True
+    return form
+
+
 def decode(
     form: Any,
     function: Callable[[int], Any] | None = None,
     tensor: Callable[[Tensor], Tensor] | None = None,
 ) -> Any:
-    """The value that `encode` made a form of.
+    """Return the value that `encode` made a form of.
 
     Args:
         form: read from JSON that anybody may have written.
@@ -81,15 +102,11 @@ def decode(
             return [decode(part, function, tensor) for part in form]
         case {"tuple": list(parts)}:
             return tuple(decode(part, function, tensor) for part in parts)
-        case {
-            "tensor": str(content),
-            "kind": "tensor" | "array" | "number" as kind,
-            "gradient": bool(wanted),
-        }:
-            read = load(base64.b64decode(content, validate=True))["value"]
-            if kind == "tensor":
-                return tensor(read) if wanted and tensor else read
-            return read.numpy() if kind == "array" else read.numpy()[()]
+        case {"tensor": str(content), "kind": "tensor" | "array" as kind, "gradient": bool(asks)}:
+            numbers = load(base64.b64decode(content, validate=True))["value"]
+            if kind == "array":
+                return numbers.numpy()
+            return tensor(numbers) if asks and tensor else numbers
         case {"dots": True}:
             return ...
         case {"function": int(number)} if function:
@@ -100,7 +117,7 @@ def decode(
 
 
 def write(form: Any) -> str:
-    """A form as JSON in ASCII.
+    """Return a form as JSON in ASCII.
 
     Raises:
         ValueError: it is too large.
@@ -112,7 +129,7 @@ def write(form: Any) -> str:
 
 
 def read(text: str) -> Any:
-    """The form that a text holds.
+    """Return the form that a text holds.
 
     Raises:
         ValueError: it is too large, or no JSON.
@@ -123,19 +140,3 @@ def read(text: str) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is no value") from None
-
-
-def _array(value: Tensor | np.ndarray | np.generic, tensors: list[Tensor] | None) -> Any:
-    try:
-        numbers = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.array(value))
-        if numbers.nbytes > LARGEST / 2:
-            return {"other": "an array that is too large"}
-        content = save({"value": numbers.to_dense().contiguous().clone()})
-    except (TypeError, ValueError, RuntimeError, KeyError):  # such as an array of words
-        return {"other": f"an array of {getattr(value, 'dtype', 'something else')}"}
-    kind = "tensor" if isinstance(value, Tensor) else "array" if isinstance(value, np.ndarray) else "number"
-    form = {"tensor": base64.b64encode(content).decode("ascii"), "kind": kind, "gradient": False}
-    if isinstance(value, Tensor) and value.requires_grad and tensors is not None:
-        tensors.append(value)
-        form["gradient"] = True
-    return form

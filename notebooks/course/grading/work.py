@@ -10,25 +10,20 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import nbformat
 
 from course.grading.marks import HandedIn, NotebookMarks, run_and_mark
-from course.grading.parts import in_quotes
-from course.grading.processes import end_with_parent
-from course.grading.room import COURSE
+from course.grading.room import COURSE, end_with_parent
 from vsecore.data.files import read_json, write_atomically
-from vsecore.data.splits import FeatureKind
-from vsecore.scenes.build import NETWORK_OF
 
 MARKS = "marks.json"
-SLACK = 900  # seconds beyond a learner's own limits, for kernels to come up
+SLACK = 900
+"""Seconds beyond a learner's own limits, for kernels to come up."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +31,12 @@ class Work:
     """What is to be done for a learner.
 
     Attributes:
-        learner: what the learner is called while it is done.
-        place: the folder of reports.
+        learner: what the learner is called.
+        place: where the marks and the executed notebooks go.
         notebooks: what was handed in.
         tier: the tier that the notebooks are run at.
         seconds: the limit for each.
-        wanted: the numbers of the notebooks that count; none: all.
+        wanted: the notebooks and exercises that count; none: all.
     """
 
     learner: str
@@ -60,14 +55,6 @@ class Work:
         content = [self.tier, self.seconds, self.wanted, grader, handed_in]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
-    @property
-    def features(self) -> set[FeatureKind] | None:
-        """The kinds of features that its code names; None if no notebook begins as the course's own do."""
-        sources = [cell.source for one in self.notebooks if one.notebook for cell in one.notebook.cells]
-        if not any("course.begin(" in source for source in sources):
-            return None
-        return {kind for kind in NETWORK_OF if any(in_quotes(kind, source) for source in sources)}
-
 
 @dataclass(frozen=True)
 class Marked:
@@ -75,17 +62,15 @@ class Marked:
 
     Attributes:
         digest: of the work.
-        date: year-month-day.
         notebooks: how each file went.
     """
 
     digest: str
-    date: str
     notebooks: tuple[NotebookMarks, ...]
 
 
 def known(work: Work) -> Marked | None:
-    """What an earlier run has found, if nothing has changed since then."""
+    """Return what an earlier run has found, if nothing has changed since then."""
     try:
         stored: Marked = read_json(work.place / MARKS, Marked)
     except (ValueError, OSError):
@@ -104,9 +89,8 @@ def mark_all(works: Sequence[Work], jobs: int, done: Callable[[Work, Marked], No
         done: called when a learner is done.
     """
     for work in _tried(_tried(works, jobs, done), 1, done):
-        remark = "Not marked: the process that marked it was ended twice, or did not end. Read the code."
-        lost = tuple(NotebookMarks(one.name, 0.0, (), (remark,)) for one in work.notebooks)
-        done(work, _keep(work, lost))
+        trouble = "Not marked: the process that marked it was ended twice, or did not end. Read the code."
+        done(work, _keep(work, tuple(NotebookMarks(one.name, 0.0, (), (trouble,)) for one in work.notebooks)))
 
 
 def _tried(works: Sequence[Work], jobs: int, done: Callable[[Work, Marked], None]) -> list[Work]:
@@ -140,9 +124,9 @@ def _tried(works: Sequence[Work], jobs: int, done: Callable[[Work, Marked], None
 
 
 def _mark(work: Work) -> None:
-    """Mark a learner's notebooks, and keep the marks and the executed copies in the place of the reports."""
+    """Mark a learner's notebooks, and keep the marks and the executed copies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one says when to stop
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     end_with_parent()
     marked = []
     for one in work.notebooks:
@@ -154,14 +138,10 @@ def _mark(work: Work) -> None:
 
 
 def _keep(work: Work, notebooks: tuple[NotebookMarks, ...]) -> Marked:
-    marked = Marked(work.digest, datetime.now(UTC).date().isoformat(), notebooks)
+    marked = Marked(work.digest, notebooks)
     with write_atomically(work.place / MARKS, "w") as file:
         json.dump(asdict(marked), file, indent=1)
     return marked
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)
 
 
 # Processes that are forked from one that has imported PyTorch begin at once.
