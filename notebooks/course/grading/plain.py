@@ -18,8 +18,7 @@ from pybtex.richtext import Text
 from course.checks import EXERCISES
 from vsecore.paths import ROOT
 
-BOXES = ("admonition", "attention", "caution", "danger", "error", "hint", "important", "note", "tip", "warning")
-
+_BOX = re.compile("admonition|attention|caution|danger|error|hint|important|note|tip|warning")
 _FENCE = re.compile(r"(?P<fence>`{3,}|~{3,}|:{3,})\s*(?:\{(?P<name>[\w:-]+)\})?(?P<argument>[^`]*)")
 _BOOK_PAGE = re.compile(r"\[([^\]]+)\]\(\.\./[\w/]+\.md(?:#[\w-]*)?\)")
 _ROLE = re.compile(r"(?<!`)\{(cite(?::[pt])?|ref|numref|eq|doc|term|math|prf:ref)\}`([^`]+)`")
@@ -89,7 +88,7 @@ def plain_markdown(text: str, cite: Callable[[str], str]) -> str:
             said = _ROLE.sub(lambda role: _words(role[1], " ".join(role[2].split()), cite), block)
             made.append(_BOOK_PAGE.sub(r"\1 of the book", said))
             continue
-        if block.name not in (*BOXES, "exercise"):
+        if block.name != "exercise" and not _BOX.fullmatch(block.name):
             made.append(block.source)
             continue
         body = plain_markdown("\n".join(block.body), cite)
