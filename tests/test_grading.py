@@ -18,8 +18,7 @@ import pytest
 
 from course.checks import EXERCISES, Judgement
 from course.grading import grade_folder, kernel, marks, work
-from course.grading.grade import best_marks
-from course.grading.report import SIGNS
+from course.grading.grade import SIGNS, best_marks
 from vsecore.paths import ROOT
 
 IMPORT = "from course.checks import check, exercise"

@@ -31,20 +31,12 @@ DIE_WITH_PARENT, NO_NEW_PRIVILEGES = 1, 38
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/etc", "/proc", "/sys", "/dev", "/nix/store")
 
 
-def confine(readable: list[str], writable: list[str]) -> bool:
-    """Take from this process, and from all that it starts, what a lesson does not need.
-
-    Args:
-        readable: folders to read and to run programs from.
-        writable: folders and files to do anything with.
-
-    Returns:
-        Whether the system could do it.
-    """
+def confine(readable: list[str], writable: list[str]) -> None:
+    """Take from this process, and from all that it starts, what a lesson does not need, if the system can."""
     system = ctypes.CDLL(None, use_errno=True)
     version = system.syscall(CREATE_RULESET, None, 0, 1)
     if version < 1:
-        return False
+        return
     files = FIRST_VERSION | (REFER if version >= 2 else 0) | (TRUNCATE if version >= 3 else 0)
     rules = struct.pack(
         "=QQQ", files, TCP if version >= 4 else 0, ABSTRACT_SOCKETS_AND_SIGNALS if version >= 6 else 0
@@ -59,7 +51,7 @@ def confine(readable: list[str], writable: list[str]) -> bool:
                 system.syscall(ADD_RULE, ruleset, BENEATH, struct.pack("=Qi", fitting, opened), 0)
                 os.close(opened)
     system.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    return system.syscall(RESTRICT_SELF, ruleset, 0) == 0
+    system.syscall(RESTRICT_SELF, ruleset, 0)
 
 
 def main() -> None:

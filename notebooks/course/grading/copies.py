@@ -60,12 +60,8 @@ def write_learner_copies(
         solutions: fold a solution beneath each exercise; otherwise leave all of them out.
         force: write over copies that were worked in, too.
 
-    Returns:
-        The copies, and what became of each.
-
     Raises:
-        ValueError: a name fits no notebook, or a notebook cannot be copied (see `learner_copy`). Then
-            nothing is written.
+        ValueError: a name fits no notebook, or one cannot be copied (see `learner_copy`): nothing is written.
     """
     cite, chosen, made = citations(), notebooks(names), {}
     beside = {path.name for path in (*chosen, *folder.glob("*.ipynb"))}
@@ -135,8 +131,7 @@ def learner_copy(
         cite: see `plain.citations`.
         solutions: whether the folded solutions stay.
         outputs: whether the outputs stay.
-        beside: the files of the notebooks that the learner has; a link to any other becomes words. None: all
-            links stay.
+        beside: the notebooks that the learner has; a link to any other becomes words. None: all links stay.
 
     Raises:
         ValueError: a part begins or ends where it should not, an exercise's solution does not follow its
@@ -180,13 +175,7 @@ def learner_copy(
 def in_plain_words(text: str, solved: dict[str, str] | None, cite: Callable[[str], str]) -> str:
     """Return a Markdown cell in plain words, each solution folded around the code that it is about.
 
-    Args:
-        text: of the cell.
-        solved: the whole cell of each exercise above; what is used is taken out. None: solutions go.
-        cite: see `plain.citations`.
-
-    Raises:
-        ValueError: a solution to no exercise above.
+    `solved` holds the whole cell of each exercise above; what is used is taken out. None: solutions go.
     """
     made: list[str] = []
     waiting = ""  # text between solutions, which is said in one piece
@@ -211,9 +200,6 @@ def write_package(folder: Path) -> Path:
 
     They are handed out beside the copies. Neither has tests, whose answers are right ones, nor notebooks,
     whose solutions are.
-
-    Raises:
-        ModuleNotFoundError: what builds packages is not installed.
     """
     from hatchling.builders.wheel import WheelBuilder
 

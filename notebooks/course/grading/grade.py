@@ -1,17 +1,45 @@
-"""Grade what learners handed in: find it, have it marked, and write the report."""
+"""Grade what learners handed in: find it, have it marked, and write a page for people and a table.
+
+The page holds everything it needs and asks the network for nothing. The template beside this file says how it
+looks.
+"""
 
 from __future__ import annotations
 
+import csv
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course.batch import make_world
 from course.checks import EXERCISES
-from course.grading.marks import Mark, NotebookMarks, exercises_of, one_line, read_hand_in
-from course.grading.report import LearnerMarks, write_report
+from course.grading.marks import Mark, MarkState, NotebookMarks, exercises_of, one_line, read_hand_in
 from course.grading.work import Marked, Work, known, mark_all
 from course.lesson import TIERS
+from vsecore.data.files import write_atomically
+
+SIGNS: dict[MarkState, str] = {
+    "right": "✓",
+    "noted": "•",
+    "partly right": "◐",
+    "no points": "✗",
+    "not answered": "…",
+    "not run": "!",
+    "not handed in": "–",
+}
+"""A sign for each state, so that nobody needs colour to tell them apart."""
+
+
+class LearnerMarks:
+    """What a learner handed in: how each file went, and a mark for each exercise that was set."""
+
+    def __init__(self, learner: str, notebooks: Sequence[NotebookMarks], marks: Sequence[Mark]) -> None:
+        self.learner, self.notebooks, self.marks = learner, notebooks, marks
+        self.points, self.possible = sum(mark.points for mark in marks), sum(mark.possible for mark in marks)
 
 
 def grade_folder(
@@ -24,15 +52,14 @@ def grade_folder(
     jobs: int = 1,
     tell: Callable[[str], None] = print,
 ) -> Path:
-    """Run the notebooks of one learner or of a class, and write a report of their exercises.
+    """Run the notebooks of one learner or of a class, write a report, and return the page to open.
 
-    A folder whose notebooks lie directly in it is one learner's. Otherwise each subfolder is a learner's.
     What was handed in is read and never written to. It is other people's code: run this in a container (see
     the instructor page). What an earlier run has marked is not run again if nothing has changed since, so a
     run that was stopped goes on.
 
     Args:
-        folder: what was handed in.
+        folder: what was handed in: notebooks, which are one learner's, or a subfolder for each learner.
         out: where the report and the executed notebooks go. [default: `folder/grades`]
         homework: what was set: numbers of notebooks, such as "04", and exercises, such as "04.step"; none:
             all that anybody handed in.
@@ -40,9 +67,6 @@ def grade_folder(
         minutes: the limit for each notebook.
         jobs: how many learners are graded at a time.
         tell: called with a line about each notebook.
-
-    Returns:
-        The page to open.
 
     Raises:
         ValueError: there is nothing to grade, or an option has no such value.
@@ -143,3 +167,37 @@ def _find_notebooks(folder: Path, out: Path) -> dict[Path, list[Path]]:
             f"each learner; {'it holds both' if own else 'no notebook is in it'}"
         )
     return {folder: own} if own else homes
+
+
+def write_report(learners: Sequence[LearnerMarks], folder: Path, tier: str) -> Path:
+    """Write `report.html` and `points.csv` of a class, or of one learner; return the page."""
+    keys = [mark.exercise for mark in learners[0].marks]
+    rows = [["learner", "points", "possible", "percent", *keys]]
+    for one in learners:
+        name = one_line(one.learner)
+        name = f"'{name}" if name.startswith(("=", "+", "-", "@")) else name  # no spreadsheet's formula
+        totals = [one.points, one.possible, f"{100 * one.points / one.possible:.1f}"]
+        rows.append([name, *map(str, totals), *(str(mark.points) for mark in one.marks)])
+    with write_atomically(folder / "points.csv", "w") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+
+    exercises = []
+    for every in zip(*(one.marks for one in learners), strict=True):
+        handed_in = [mark for mark in every if mark.state != "not handed in"]
+        right = sum(mark.state in ("right", "noted") for mark in handed_in)
+        hints = Counter(mark.message for mark in handed_in if mark.state in ("no points", "partly right"))
+        hint = next((hint for hint, _ in hints.most_common(1)), "")
+        exercises.append((every[0].exercise, right, len(handed_in), hint))
+    pages = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        finalize=lambda value: value if hasattr(value, "__html__") else one_line(value),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    shown = {"learners": learners, "exercises": exercises, "tasks": EXERCISES, "signs": SIGNS, "tier": tier}
+    date = datetime.now(UTC).date().isoformat()
+    with write_atomically(folder / "report.html", "w") as file:
+        file.write(pages.get_template("report.html.jinja").render(date=date, **shown))
+    return folder / "report.html"

@@ -11,7 +11,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import torch
@@ -29,15 +29,8 @@ _inputs: list[Tensor] = []  # of the last call: those that a gradient may be ask
 _outputs: list[Tensor] = []
 
 
-@dataclass(frozen=True)
-class Receipt:
+class Receipt(SimpleNamespace):
     """What `check` returns here. It has a judgement's fields, for cells that read them, and tells nothing."""
-
-    title: str
-    points: int = 0
-    possible: int = 0
-    message: str = "Handed in."
-    passed: bool = False
 
     def __repr__(self) -> str:
         """Say what becomes of the answer."""
@@ -51,7 +44,7 @@ def check(exercise: str, answer: Any) -> Receipt:
     except Exception as error:  # whatever a learner has made
         form = {"other": f"a {type(answer).__name__} that stops with {type(error).__name__}"}
     _filed.append((str(exercise), form))
-    return Receipt(str(exercise))
+    return Receipt(title=str(exercise), points=0, possible=0, message="Handed in.", passed=False)
 
 
 def exercise(key: str) -> Callable[[Answer], Answer]:
@@ -124,11 +117,9 @@ def go_on_with(source: str, imports: dict[str, str], number: int) -> str:
 
 
 def made_from(source: str, imports: dict[str, str]) -> Callable[..., Any]:
-    """Return the function that a source defines.
+    """Return the one function that a source defines.
 
-    Args:
-        source: of the one function.
-        imports: what it uses of other modules: "torch", or "torch.nn:Linear", by the name that it uses.
+    What it uses of other modules, "torch" or "torch.nn:Linear", is imported by the name that it uses.
     """
     known: dict[str, Any] = {}
     for name, home in imports.items():

@@ -33,7 +33,7 @@ INTERRUPT_SECONDS = 10
 ANSWER_SECONDS = 10
 """For one call of a learner's function."""
 OUTPUT_BYTES = 20_000_000
-"""For a whole notebook; what is printed beyond is dropped."""
+"""For all outputs of a notebook; what is printed beyond is dropped."""
 KERNELS = 5
 """How many kernels a notebook may use up."""
 _OUTPUTS = ("stream", "display_data", "execute_result", "error")
@@ -49,12 +49,7 @@ class KernelGone(ConnectionError):
 
 @dataclass
 class CellsRun:
-    """What became of a notebook's cells.
-
-    Attributes:
-        trouble: what stopped each code cell that began, by its place in the notebook; "" if nothing did.
-        end: why the other cells were not run; "" if all were.
-    """
+    """What stopped each code cell that began, by its place, and why the others did not; "" if nothing."""
 
     trouble: dict[int, str] = field(default_factory=dict)
     end: str = ""
@@ -86,17 +81,11 @@ def run_cells(
 ) -> CellsRun:
     """Run a notebook's code cells in order, in a new Python kernel, whatever kernel the notebook asks for.
 
-    After a cell that raises, the next one runs. A cell may take half of the time that is left and is then
+    After a cell that raises, the next one runs. A cell may take half of the seconds that are left and is then
     interrupted, so one endless loop does not take the time of the others. If a cell ends its kernel or cannot
     be stopped, a new kernel runs the cells before it once more, without it, and goes on. Each kernel works in
     an empty folder with settings of its own. When it ends, so does all that it started, and what it wrote is
-    deleted.
-
-    Args:
-        notebook: its outputs are replaced.
-        seconds: the limit for the whole notebook.
-        judge: what to do with each answer, right after the cell that handed it in.
-        output_bytes: the limit for all outputs together.
+    deleted. The notebook's outputs are replaced, and `judge` gets each answer right after its cell.
     """
     made, left = CellsRun(), seconds
     sources = {place: cell.source for place, cell in enumerate(notebook.cells) if cell.cell_type == "code"}
@@ -139,25 +128,19 @@ def run_cells(
 
 
 class _Kernel:
-    """Runs one cell after another, and keeps what they show as long as there is room.
-
-    Attributes:
-        room: bytes of output that may still come.
-        until: when the time of the notebook is over, by the monotonic clock.
-        gone: why the kernel can do nothing more.
-        left: seconds that were left then: to end it and to start another is not counted.
-    """
+    """Runs one cell after another, and keeps what they show as long as there is room."""
 
     def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
         self._manager, self._client = manager, client
-        self.room, self.until, self.gone, self.left = 0, 0.0, "", 0.0
+        self.room = 0  # bytes of output that may still come
+        self.until = 0.0  # when the time of the notebook is over, by the monotonic clock
+        self.gone, self.left = (
+            "",
+            0.0,
+        )  # why the kernel can do nothing more, and the seconds that were left then
 
     def run(self, source: str, outputs: list[NotebookNode]) -> str:
-        """Run a cell in half of the time that is left, and return what stopped it; "" if nothing did.
-
-        Raises:
-            KernelGone: the kernel ended, or the cell cannot be stopped.
-        """
+        """Run a cell in half of the time that is left, and return what stopped it; "" if nothing did."""
         seconds = max(1.0, (self.until - time.monotonic()) / 2)
 
         def keep(message: dict[str, Any]) -> None:
@@ -185,13 +168,7 @@ class _Kernel:
         return last
 
     def ask(self, call: str) -> Any:
-        """Have the kernel evaluate a call of `inside`, and return what it says; None if it knows no `inside`.
-
-        Raises:
-            KernelGone: the kernel ended, or the call cannot be stopped.
-            TimeoutError: the call took too long.
-            ValueError: what the kernel says makes no sense.
-        """
+        """Have the kernel evaluate a call of `inside` (see `Filed.ask`); None if it knows no `inside`."""
         if self.gone:
             raise KernelGone(self.gone)
         expression = f"(lambda inside: inside and inside.{call})({_INSIDE})"
@@ -202,9 +179,7 @@ class _Kernel:
             said = ast.literal_eval(reply["user_expressions"]["said"]["data"]["text/plain"])
         except (*_MALFORMED, SyntaxError, RecursionError, MemoryError):
             said = ""
-        if said is not None and not isinstance(said, str):
-            raise ValueError("it says what makes no sense")
-        return None if said is None else values.read(said)
+        return None if said is None else values.read(str(said))
 
     def _execute(
         self,
@@ -213,11 +188,7 @@ class _Kernel:
         keep: Callable[[dict[str, Any]], None] | None,
         expression: str = "",
     ) -> tuple[dict[str, Any], bool]:
-        """Run code; return the content of the reply, and whether it had to be interrupted.
-
-        Raises:
-            KernelGone: the kernel ended, or the code cannot be stopped.
-        """
+        """Run code; return the content of the reply, and whether it had to be interrupted."""
         asks = {"said": expression} if expression else {}
         sent = self._client.execute(
             source, silent=bool(expression), allow_stdin=False, stop_on_error=False, user_expressions=asks
@@ -258,15 +229,13 @@ class _Kernel:
 
 
 class _OwnPython(KernelSpecManager):
-    """Knows one kernel, which nothing that is installed can replace."""
+    """Knows one kernel, that of a room, which nothing that is installed can replace."""
 
-    def __init__(self, command: list[str]) -> None:
-        super().__init__()
-        self._command = command
+    command: list[str]
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        """Return the kernel of a room, whatever it is called."""
-        return KernelSpec(argv=self._command, display_name="Python 3", language="python")
+        """Return it, whatever it is called."""
+        return KernelSpec(argv=self.command, display_name="Python 3", language="python")
 
 
 @contextmanager
@@ -276,15 +245,18 @@ def _started(imports_course: bool) -> Iterator[_Kernel]:
     before = room.running()
     with ExitStack() as end:  # what is told last is done first
         scratch = tempfile.TemporaryDirectory(prefix="vse-grade-", ignore_cleanup_errors=True)
-        made = room.furnish(Path(end.enter_context(scratch)).resolve(), imports_course)
+        folder = Path(end.enter_context(scratch)).resolve()
+        command, environment = room.furnish(folder, imports_course)
         end.callback(room.end_new, before)
-        manager = KernelManager(kernel_name="python3", kernel_spec_manager=_OwnPython(made.command))
+        own = _OwnPython()
+        own.command = command
+        manager = KernelManager(kernel_name="python3", kernel_spec_manager=own)
         if os.name == "posix":  # sockets that are files: there is no port that another program could reach
-            manager.transport, manager.ip = "ipc", str(made.sockets)
-        manager.connection_file = str(made.sockets.with_suffix(".json"))
+            manager.transport, manager.ip = "ipc", str(folder / "kernel")
+        manager.connection_file = str(folder / "kernel.json")
         end.callback(manager.shutdown_kernel, now=True)
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        manager.start_kernel(cwd=str(made.work), env=made.environment, **quiet)
+        manager.start_kernel(cwd=str(folder / "work"), env=environment, **quiet)
         client = manager.blocking_client()
         client.start_channels(stdin=False, hb=False)
         end.callback(client.stop_channels)

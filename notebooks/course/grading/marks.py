@@ -84,7 +84,7 @@ class HandedIn:
         name: the file, relative to the learner's folder.
         notebook: rebuilt from the sources of its cells alone; None if the file is no notebook.
         digest: of the file's content.
-        lessons: the two-digit numbers of the course's notebooks whose exercises it should hold.
+        lessons: the numbers of the course's notebooks whose exercises it should hold.
         parameters: the cell that sets the parameters, from 0; None if no cell does.
         trouble: why it cannot be run; "" if it can.
     """
@@ -98,12 +98,7 @@ class HandedIn:
 
 
 def read_hand_in(path: Path, name: str) -> HandedIn:
-    """Read a learner's notebook, taking nothing from it but the sources of its cells.
-
-    Args:
-        path: the file.
-        name: what it is called in the report.
-    """
+    """Read a learner's notebook, and nothing but the sources of its cells; the report calls it `name`."""
     digest = ""
     try:
         if path.stat().st_size > LARGEST_NOTEBOOK:
@@ -130,26 +125,16 @@ def read_hand_in(path: Path, name: str) -> HandedIn:
 
 
 def exercises_of(wanted: Iterable[str]) -> list[str]:
-    """Return the keys of exercises, in the course's order.
-
-    Args:
-        wanted: numbers of notebooks, such as "04", for all their exercises, and exercises, such as "04.step".
-    """
+    """Return the exercises' keys, in the course's order, of notebooks such as "04" and of "04.step"."""
     named = set(wanted)
     return sorted((key for key in EXERCISES if {key, key[:2]} & named), key=lambda key: key[:2])
 
 
 def run_and_mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterable[str]) -> NotebookMarks:
-    """Run a notebook and mark its exercises.
+    """Run a notebook at a tier, in some seconds at most, and mark the exercises that are wanted, or all.
 
-    Args:
-        handed_in: see `read_hand_in`; its outputs are filled.
-        tier: "smoke", "lesson" or "full", for the parameters.
-        seconds: the limit for the whole notebook.
-        wanted: the numbers of the notebooks, and the exercises, that count; none: all.
-
-    Returns:
-        The marks. The last check of the run counts; where there was none, the mark says why.
+    The notebook's outputs are filled. The last check of the run counts; where there was none, the mark says
+    why.
     """
     held = exercises_of(handed_in.lessons)
     named = exercises_of(wanted) or held

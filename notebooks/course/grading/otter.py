@@ -25,12 +25,7 @@ from vsecore.data.files import write_atomically
 
 
 def write_assignments(names: Iterable[str], folder: Path) -> list[Path]:
-    """Write stored notebooks as what `otter assign` reads; return the files.
-
-    Raises:
-        ValueError: a name fits no notebook.
-        FileExistsError: a file is there already, perhaps changed by hand.
-    """
+    """Write stored notebooks as what `otter assign` reads; a file that is there is never written over."""
     cite, made = citations(), {}
     for path in notebooks(names):
         made[folder / path.name] = assignment(nbformat.read(path, as_version=4), path.stem, cite)
@@ -88,7 +83,7 @@ def _answer(source: str, key: str) -> tuple[str, str]:
 def _test(key: str, answer: str, points: int) -> NotebookNode:
     names = sorted({node.id for node in ast.walk(ast.parse(answer)) if isinstance(node, ast.Name)})
     return new_code_cell(
-        f'""" # BEGIN TEST CONFIG\nname: trial {points}\npoints: 1\n""" # END TEST CONFIG\n'
+        f'""" # BEGIN TEST CONFIG\npoints: 1\n""" # END TEST CONFIG\n'
         f"def test_trial_{points}({', '.join(names)}):\n"
         f"    from course.checks import check\n\n"
         f'    judgement = check("{key}", {answer})\n'

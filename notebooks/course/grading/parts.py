@@ -18,11 +18,7 @@ def in_quotes(text: str, source: str) -> bool:
 
 
 def key_of(source: str) -> str:
-    """The exercise that a cell answers; "" if it has no part for the learner.
-
-    Raises:
-        ValueError: the cell has such a part, and no exercise or several.
-    """
+    """The exercise that a cell answers; "" if it has no part for the learner."""
     if BEGINS not in source:
         return ""
     keys = [found["key"] for found in _KEY.finditer(source) if found["key"] in EXERCISES]
@@ -43,9 +39,6 @@ def without_parts(source: str) -> str:
 
     A part is what stands between a line `# your part` and a line `# end of your part`, or the value on a line
     `name = value  # your part`, where a remark may follow the mark.
-
-    Raises:
-        ValueError: a part begins and never ends, or ends and never began.
     """
     made: list[str] = []
     inside = False

@@ -71,16 +71,11 @@ def blocks(text: str) -> Iterator[str | Directive]:
 
 
 def plain_markdown(text: str, cite: Callable[[str], str]) -> str:
-    """Say a text of the book in plain Markdown.
+    """Say a text of the book, without solutions, in plain Markdown.
 
-    Args:
-        text: MyST, without solutions.
-        cite: turns the keys of a citation into words, such as `citations(...)`.
-
-    Returns:
-        The text in which exercises have a heading, boxes are quoted blocks, citations are what `cite` makes
-        of them and other references are words, those to the book's own pages too. What it does not know stays
-        as it is; a link to another notebook does, which JupyterLab opens.
+    Exercises get a heading, boxes become quoted blocks, citations what `cite` makes of them (see
+    `citations`), and other references words, those to the book's own pages too. What it does not know stays
+    as it is; a link to another notebook does, which JupyterLab opens.
     """
     made: list[str] = []
     for block in blocks(text):
@@ -138,13 +133,10 @@ def _words(role: str, content: str, cite: Callable[[str], str]) -> str:
 
 
 def citations(bibliography: Path = ROOT / "book" / "references.bib") -> Callable[[str], str]:
-    """Read a BibTeX file; return what turns keys into words: "(Chen et al., 2020; Yan, 2019)".
+    """Read a BibTeX file; return what turns keys, parted by commas, into "(Chen et al., 2020; Yan, 2019)".
 
-    Each paper is a link to where it can be read, if the file says where. The returned function takes the keys
-    of one citation, parted by commas.
-
-    Raises:
-        ValueError: by that function, for a key that the file does not have.
+    Each paper is a link to where it can be read, if the file says where. A key that the file does not have is
+    a ValueError.
     """
     entries = parse_file(str(bibliography), bib_format="bibtex").entries
 

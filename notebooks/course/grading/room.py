@@ -11,7 +11,6 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -30,34 +29,12 @@ _NEEDED = re.compile("PATH|LANG|LC_|LD_|DYLD_|OMP_|MKL_|CUDA_|NVIDIA_|PYTHON|SYS
 _SUBREAPER, _PARENT_DEATH_SIGNAL = 36, 1  # in linux/prctl.h
 
 
-@dataclass(frozen=True)
-class Room:
-    """Where a kernel runs.
-
-    Attributes:
-        work: its working folder, empty.
-        sockets: what the names of its sockets begin with.
-        command: what starts it; Jupyter fills in the file that says how to reach it.
-        environment: its variables.
-    """
-
-    work: Path
-    sockets: Path
-    command: list[str]
-    environment: dict[str, str]
-
-
-def furnish(scratch: Path, imports_course: bool) -> Room:
-    """Make the folders of a room.
+def furnish(scratch: Path, imports_course: bool) -> tuple[list[str], dict[str, str]]:
+    """Make the folders of a room in an empty one; return the command that starts a kernel, and its variables.
 
     The room's checkout has the package with `inside` in the place of the checks, and the course's records. It
     has no tests, no notebooks and no grader. The cache is the user's, as links: what a learner's code adds or
-    replaces stays in the room.
-
-    Args:
-        scratch: an empty folder.
-        imports_course: whether to import the course before the kernel is up, which takes none of a learner's
-            time.
+    replaces stays in the room. To import the course before the kernel is up takes none of a learner's time.
     """
     work, settings, checkout = scratch / "work", scratch / "settings", scratch / "checkout"
     for folder in (work, settings, checkout / "notebooks" / "text", checkout / "book"):
@@ -91,7 +68,7 @@ def furnish(scratch: Path, imports_course: bool) -> Room:
         "-f",
         "{connection_file}",
     ]
-    return Room(work, scratch / "kernel", command, environment)
+    return command, environment
 
 
 def _link(source: str, target: str) -> str:
@@ -103,10 +80,7 @@ def _link(source: str, target: str) -> str:
 
 
 def adopt_orphans() -> None:
-    """From now on, what loses its parent below this process becomes its child, so `end_new` can find it.
-
-    Only Linux has this. Elsewhere a process that detaches itself survives.
-    """
+    """From now on, on Linux, what loses its parent below this process becomes its child."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 

@@ -19,10 +19,8 @@ from torch import Tensor
 
 LARGEST = 16_000_000
 """Characters of a value."""
-LONGEST_TEXT = 20_000
-"""Characters of a text inside it."""
-DEEPEST = 20
-"""Lists in lists."""
+LONGEST_TEXT, DEEPEST = 20_000, 20
+"""Characters of a text inside it; lists in lists."""
 
 
 def encode(
@@ -33,11 +31,8 @@ def encode(
 ) -> Any:
     """Return a value as what JSON can say. What cannot be said is named by its type.
 
-    Args:
-        value: the value.
-        functions: each function is added here, and called by its place. Without a list it cannot be said.
-        tensors: each tensor that requires a gradient is added here, in the order in which `decode` meets it.
-        depth: how many lists it lies in.
+    A function is added to `functions`, and called by its place there. A tensor that requires a gradient is
+    added to `tensors`, in the order in which `decode` meets it. `depth` is how many lists the value lies in.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -87,13 +82,9 @@ def decode(
 ) -> Any:
     """Return the value that `encode` made a form of.
 
-    Args:
-        form: read from JSON that anybody may have written.
-        function: makes what stands for the function of a number.
-        tensor: is given each tensor that a gradient shall reach, and returns what stands for it.
-
-    Raises:
-        ValueError: `encode` makes no such form, or the value is of a kind that cannot be passed on.
+    Anybody may have written the form; if `encode` makes no such form, or the value cannot be passed on, that
+    is a ValueError. `function` makes what stands for the function of a number, and `tensor` what stands for a
+    tensor that a gradient shall reach.
     """
     match form:
         case None | bool() | str() | float() | int():
@@ -117,11 +108,7 @@ def decode(
 
 
 def write(form: Any) -> str:
-    """Return a form as JSON in ASCII.
-
-    Raises:
-        ValueError: it is too large.
-    """
+    """Return a form as JSON in ASCII, or raise a ValueError if it is too large."""
     text = json.dumps(form)
     if len(text) > LARGEST:
         raise ValueError("it is too large")
@@ -129,11 +116,7 @@ def write(form: Any) -> str:
 
 
 def read(text: str) -> Any:
-    """Return the form that a text holds.
-
-    Raises:
-        ValueError: it is too large, or no JSON.
-    """
+    """Return the form that a text holds, or raise a ValueError if it is too large or no JSON."""
     if len(text) > LARGEST:
         raise ValueError("it is too large")
     try:

@@ -49,21 +49,16 @@ class Work:
     @property
     def digest(self) -> str:
         """Changes with what was handed in, how it is run, and how it is judged."""
-        folders = [COURSE / name for name in ("checks", "grading")]
-        grader = [path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))]
+        paths = sorted([*COURSE.glob("checks/*.py"), *COURSE.glob("grading/*.py")])
         handed_in = [(one.name, one.digest) for one in self.notebooks]
+        grader = [path.read_text("utf-8") for path in paths]
         content = [self.tier, self.seconds, self.wanted, grader, handed_in]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Marked:
-    """What became of it, kept in `marks.json`.
-
-    Attributes:
-        digest: of the work.
-        notebooks: how each file went.
-    """
+    """What became of the work with a digest, kept in `marks.json`: how each file went."""
 
     digest: str
     notebooks: tuple[NotebookMarks, ...]
@@ -79,14 +74,9 @@ def known(work: Work) -> Marked | None:
 
 
 def mark_all(works: Sequence[Work], jobs: int, done: Callable[[Work, Marked], None]) -> None:
-    """Do all work. What is done is kept at once, so that a stopped run can go on later.
+    """Do all work, `jobs` learners at a time. What is done is kept at once, so that a stopped run can go on.
 
     A process that does not end well is tried once more, alone: another's code may have ended it.
-
-    Args:
-        works: the learners' work.
-        jobs: how many learners at a time.
-        done: called when a learner is done.
     """
     for work in _tried(_tried(works, jobs, done), 1, done):
         trouble = "Not marked: the process that marked it was ended twice, or did not end. Read the code."
@@ -118,7 +108,6 @@ def _tried(works: Sequence[Work], jobs: int, done: Callable[[Work, Marked], None
     finally:
         for process in running:
             process.terminate()
-        for process in running:
             process.join(3)
     return failed
 
