@@ -62,14 +62,6 @@ def prefix_mask(lengths, longest):
 
 
 @pytest.mark.parametrize("kind", PICTURE_ENCODERS)
-def test_every_element_gets_the_joint_width(kind):
-    mask = prefix_mask([3, 5], 5)
-    elements, same = kind(7, 6)(torch.randn(2, 5, 7), mask)
-    assert elements.shape == (2, 5, 6)
-    assert same is mask
-
-
-@pytest.mark.parametrize("kind", PICTURE_ENCODERS)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("junk", [1e6, float("nan"), float("inf")])
 def test_padding_of_pictures_never_changes_a_real_element(kind, training, junk):
@@ -260,16 +252,6 @@ def test_the_other_captions_of_a_batch_never_change_a_caption(bert_folder):
             torch.testing.assert_close(together[row, :length], alone[0], rtol=1e-10, atol=1e-12)
 
 
-def test_a_word_is_the_mean_of_both_readings():
-    torch.manual_seed(0)
-    encoder = BiGRUEncoder(30, 8, 6)
-    tokens = torch.randint(0, 30, (1, 4))
-    elements, _ = encoder(tokens)
-    words = encoder.embedding(tokens)
-    ahead, back = encoder.forwards(words)[0], encoder.backwards(words.flip(1))[0].flip(1)
-    torch.testing.assert_close(elements, (ahead + back) / 2)
-
-
 @pytest.mark.parametrize("counts", [[6, 4, 4, 1], [2, 6, 1, 4]])
 def test_both_readings_agree_with_a_packed_network(counts):
     torch.manual_seed(0)
@@ -369,16 +351,6 @@ def test_registries_build_each_encoder_from_what_a_model_knows(bert_folder):
         TEXT_ENCODERS.read("gru", {"weights": bert_folder})
     with pytest.raises(ValueError, match="'bert' needs the option 'weights'"):
         TEXT_ENCODERS.read("bert", {})
-
-
-def test_tokenizers_come_from_the_encoders():
-    assert BiGRUEncoder.tokenizer(["a dog"] * 4 + ["a cat"] * 3).words == ["a", "dog"]
-    assert BiGRUEncoder.tokenizer(["a cat"], minimum_count=1).words == ["a", "cat"]
-    try:
-        folder = offline_minilm()
-    except FileNotFoundError as missing:
-        pytest.skip(str(missing))
-    assert isinstance(BERTEncoder.tokenizer([], str(folder)), BERTTokenizer)
 
 
 def test_word_vectors_begin_as_they_are_given():

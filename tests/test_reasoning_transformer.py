@@ -12,10 +12,10 @@ from test_seam import assert_resumes_with_the_same_bits
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders import CaptionTransformer
 from vsecore.encoders.caption_transformer import WideningBlock
-from vsecore.encoders.reasoning import REASONERS, TransformerReasoner
+from vsecore.encoders.reasoning import TransformerReasoner
 from vsecore.encoders.reasoning.transformer import Block
 from vsecore.pooling import FirstPool
-from vsecore.recipes import Part, get, thesis
+from vsecore.recipes import get, thesis
 from vsecore.training import load_run
 
 DIM, HEADS, WORDS = 8, 2, 6
@@ -272,15 +272,6 @@ def test_one_element_attends_to_itself_alone():
             assert torch.equal(maps, torch.ones(3, HEADS, 1, 1, dtype=torch.float64))
 
 
-def test_attention_over_one_thing_is_that_thing():
-    block = drawn(Block(DIM, HEADS, 5, 0.0))
-    x = elements()[0][:, :1]
-    own = block.layer.self_attn
-    value = block.layer.norm1(x) @ own.in_proj_weight[2 * DIM :].T + own.in_proj_bias[2 * DIM :]
-    z = x + own.out_proj(value)
-    torch.testing.assert_close(block(x), z + network(block.layer, block.layer.norm2(z)), **exactly)
-
-
 # Random left padding.
 
 
@@ -363,18 +354,6 @@ def test_the_learned_element_stands_in_front_and_gathers_the_others():
     assert of_cls.abs().min() > 0
 
 
-def test_the_first_real_element_is_pooled():
-    x, _ = elements()
-    mask = torch.tensor([[True] * 5, [False, False, True, True, False], [False] * 4 + [True]])
-    wanted = torch.stack([x[0, 0], x[1, 2], x[2, 4]])
-    assert torch.equal(FirstPool()(x, mask), wanted)
-    assert torch.equal(FirstPool()(x), x[:, 0])
-    x[~mask] = torch.nan
-    assert torch.equal(FirstPool()(x, mask), wanted)
-    with pytest.raises(ValueError, match="row 0 has none"):
-        FirstPool()(x, torch.zeros_like(mask))
-
-
 # Attention maps.
 
 
@@ -438,19 +417,6 @@ def test_more_elements_than_positions_are_refused():
         reasoner()(torch.zeros(2, 3, 5))
 
 
-def test_the_defaults_stand_still_for_digests_are_taken_against_them():
-    assert {name: of.default for name, of in REASONERS._options("transformer").items()} == {
-        "layers": 1,
-        "heads": 8,
-        "hidden": None,
-        "positions": 0,
-        "cls": False,
-        "drop": 0.1,
-        "norm_last": False,
-        "printed_residual": False,
-    }
-
-
 # Systems.
 
 SMALL = {"dim": 32, "training__learning_rate": 1e-3, "training__batch_size": 20, "training__epochs": 1}
@@ -488,26 +454,6 @@ def test_every_system_takes_two_steps(name, tmp_path):
     assert run.history[-1]["loss"] > 0
     changed = [n for n, w in moved_weights[1].items() if not torch.equal(w, moved_weights[0][n])]
     assert any("blocks" in n for n in changed)
-
-
-def test_the_recipes_carry_the_numbers_of_their_sources():
-    for feature, positions in (("grid", 49), ("region", 0)):
-        one = get(f"thesis_{feature}")
-        assert (one.dim, one.training.batch_size, one.training.epochs) == (1024, 128, 20)
-        assert (one.training.optimizer, one.training.learning_rate) == ("Adam", 2e-5)
-        assert one.training.learning_rate * one.training.decay_factor**2 == pytest.approx(2e-6, rel=0.01)
-        assert one.image.reasoner.options.get("positions", 0) == positions
-        model = one.override({"dim": 32}).build(7, Vocabulary(["a", "dog"]))
-        assert (len(model.image_reasoner.blocks), len(model.text_encoder.blocks)) == (1, 2)
-        assert model.text_encoder.positions.shape == (48, 300)
-    pooled, crossed = (get(f"thesis_grid+node_{loss}").losses for loss in ("pooling", "cross_attention"))
-    assert [(part.name, part.weight) for part in pooled] == [("triplet", 0.2), ("node_pooling", 0.8)]
-    assert [(part.name, part.weight) for part in crossed] == [("triplet", 1), ("node_cross_attention", 0.15)]
-    tern = get("tern_region_bert")
-    assert (tern.dim, tern.training.batch_size, tern.training.learning_rate) == (1024, 80, 2e-6)
-    assert (tern.training.warmup_steps, tern.training.pretrained_factor) == (1000, 1)
-    assert (tern.image.reasoner.options["layers"], tern.shared.options["layers"]) == (4, 2)
-    assert tern.image.pool == tern.text.pool == Part("first")
 
 
 def test_a_bag_of_words_forgets_their_order():
