@@ -140,8 +140,7 @@ def read_annotations(path: Path) -> tuple[str, list[Entry]]:
         for row, image in enumerate(content.images)
         for captions, numbers in [_first_captions((one.raw, one.sentid) for one in image.sentences)]
     ]
-    _refuse_repeats(path, entries)
-    _refuse_repeated_numbers(path, content.images)
+    _refuse_repeats(path, entries, [image.imgid for image in content.images])
     name = content.dataset or path.stem.removeprefix("dataset_")
     try:
         return dataset_name(name), entries
@@ -228,28 +227,21 @@ def _first_captions(
     return tuple(sentence for sentence, _ in first), tuple(number for _, number in first)
 
 
-def _refuse_repeated_numbers(path: Path, images: list[_Image]) -> None:
-    """Refuse two pictures with one `imgid`: entries were mixed up, and any caption may be the wrong one."""
-    rows: dict[int | str, int] = {}
-    for row, image in enumerate(images):
-        if image.imgid is not None and (before := rows.setdefault(image.imgid, row)) != row:
-            raise ValueError(
-                f"{path}: images[{before}] ({images[before].filename}) and images[{row}] "
-                f"({image.filename}) both have the imgid {short(image.imgid)}: give each picture its own"
-            )
+def _refuse_repeats(path: Path, entries: list[Entry], image_ids: list[int | str | None]) -> None:
+    """Refuse a picture in two splits (a leak) or twice in one (it would be a wrong answer to itself).
 
-
-def _refuse_repeats(path: Path, entries: list[Entry]) -> None:
-    """Refuse a picture in two splits (a leak) or twice in one (it would be a wrong answer to itself)."""
-    by_file: dict[tuple[str, str], Entry] = {}
-    by_identity: dict[str, Entry] = {}
-    for entry in entries:
-        before = by_file.setdefault((entry.folder, entry.file_name), entry)
-        if before is entry:
-            before = by_identity.setdefault(entry.identity, entry)
-        if before is not entry:
-            raise ValueError(
-                f"{path}: {before.place} and {entry.place} are the same picture "
-                f"({entry.file_name}, {entry.identity}), in split {before.split!r} and in split "
-                f"{entry.split!r}: keep one of them"
-            )
+    Two pictures with one `imgid` are refused too: then entries were mixed up, and any caption may be wrong.
+    """
+    seen: dict[tuple[str, object], Entry] = {}
+    for entry, image_id in zip(entries, image_ids, strict=True):
+        for kind, name in (
+            ("file", (entry.folder, entry.file_name)),
+            ("identity", entry.identity),
+            ("imgid", image_id),
+        ):
+            before = entry if name is None else seen.setdefault((kind, name), entry)
+            if before is not entry:
+                raise ValueError(
+                    f"{path}: {before.place} and {entry.place} have the same {kind}, {short(name)}, in split "
+                    f"{before.split!r} and in split {entry.split!r}: keep one of them"
+                )
