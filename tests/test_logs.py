@@ -100,5 +100,5 @@ def test_a_run_that_is_refused_leaves_no_log(tmp_path):
 
 
 def test_one_step_in_none_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="every is 0: wanted at least 1 step"):
+    with pytest.raises(ValueError, match="every"):
         TensorBoardLog(tmp_path, every=0)

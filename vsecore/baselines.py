@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vsecore.arguments import Count, Positive, checked
 from vsecore.data.joining import mean_elements
 from vsecore.data.splits import Split
 from vsecore.data.vocabulary import Vocabulary
@@ -29,7 +30,8 @@ def chance_scores(test: Split, seed: int = 0) -> Tensor:
     return torch.rand(len(test), len(test.captions), generator=torch.Generator().manual_seed(seed))
 
 
-def ridge_scores(train: Split, test: Split, alpha: float = 1.0, minimum_count: int = 5) -> Tensor:
+@checked
+def ridge_scores(train: Split, test: Split, alpha: Positive = 1.0, minimum_count: Count = 5) -> Tensor:
     """Predict the words of a picture's captions from its mean element; compare with captions by cosine.
 
     Words are weighted by their rarity (tf-idf); a picture's target is the mean over its captions, minus the
@@ -39,16 +41,15 @@ def ridge_scores(train: Split, test: Split, alpha: float = 1.0, minimum_count: i
     Args:
         train: what the regression is fitted to; its pictures are features.
         test: what is scored; its pictures are features too.
-        alpha: the penalty on the weights, > 0.
+        alpha: the penalty on the weights.
         minimum_count: rarer words of the training captions are left out.
 
     Returns:
         Similarities of the n test pictures and Nc test captions, (n, Nc).
 
     Raises:
-        ValueError: alpha is not positive, or pictures are pixels.
+        ValueError: an argument is out of its range, or pictures are pixels.
     """
-    _check_positive("alpha", alpha)
     words, captions = _read(train, minimum_count)  # (Nc, V), sparse
     seen = _pooled(train)  # (n, F)
     weights = _ridge_weights(seen, captions, train.owner, alpha)  # (F, V)
@@ -59,14 +60,15 @@ def ridge_scores(train: Split, test: Split, alpha: float = 1.0, minimum_count: i
     return torch.from_numpy(np.ascontiguousarray((read @ predicted.T.astype(np.float32)).T))
 
 
+@checked
 def cca_scores(
     train: Split,
     test: Split,
     vectors: str | Path | None = None,
-    width: int = 150,
-    picture_penalty: float = 3.0,
-    word_penalty: float = 1.0,
-    minimum_count: int = 2,
+    width: Count = 150,
+    picture_penalty: Positive = 3.0,
+    word_penalty: Positive = 1.0,
+    minimum_count: Count = 2,
 ) -> Tensor:
     """Find the directions in which pictures and captions vary together; compare there by cosine.
 
@@ -80,8 +82,8 @@ def cca_scores(
         vectors: word vectors, as `load_vectors` takes them: a caption is also the mean of its words' vectors,
             so that words seen a few times are helped by those like them.
         width: how many directions, the most correlated first.
-        picture_penalty: added to the variance of each direction of pictures, > 0, in units of the mean
-            variance; it keeps directions of little variance from fitting noise.
+        picture_penalty: added to the variance of each direction of pictures, in units of the mean variance;
+            it keeps directions of little variance from fitting noise.
         word_penalty: the same for captions.
         minimum_count: words in fewer training captions are left out.
 
@@ -89,16 +91,12 @@ def cca_scores(
         Similarities of the n test pictures and Nc test captions, (n, Nc).
 
     Raises:
-        ValueError: a penalty is not positive, width < 1, pictures are pixels, or vectors are damaged.
+        ValueError: an argument is out of its range, pictures are pixels, or vectors are damaged.
         FileNotFoundError: there are no such vectors.
 
     Source: Hotelling 1936; with penalties and weighted directions as in Gong et al. 2014; the square root of
     the features from Perronnin et al. 2010.
     """
-    _check_positive("picture_penalty", picture_penalty)
-    _check_positive("word_penalty", word_penalty)
-    if width < 1:
-        raise ValueError(f"width is {width}: wanted at least 1")
     words, captions = _read(train, minimum_count)  # (Nc, V), sparse
     read = words.transform(test.captions)  # (Nc, V), sparse
     if vectors is not None:
@@ -149,25 +147,11 @@ def _whitening(products: np.ndarray, penalty: float) -> np.ndarray:
     return np.linalg.cholesky(products + penalty * np.trace(products) / len(products) * np.eye(len(products)))
 
 
-def _check_positive(name: str, value: float) -> None:
-    if not value > 0:
-        raise ValueError(f"{name} is {value}: wanted a positive number")
-
-
 def _ridge_weights(seen: np.ndarray, captions: Any, owner: np.ndarray, alpha: float) -> np.ndarray:
-    """Compute the weights of a ridge regression from pictures to the mean of their captions, both centred.
+    """Compute the weights (F, V) of a ridge regression from pictures to their captions' means, both centred.
 
-    With X the centred pictures and Y the means, they solve (XᵀX + alpha) W = XᵀY. Y need not be centred,
-    since the rows of X add up to zero, and need not be built: each caption adds its share to XᵀY.
-
-    Args:
-        seen: pictures, (n, F).
-        captions: sparse, (Nc, V).
-        owner: the picture of each caption, (Nc,).
-        alpha: the penalty.
-
-    Returns:
-        (F, V) float64.
+    With X the centred pictures (n, F) and Y the means (n, V), they solve (XᵀX + alpha) W = XᵀY. Y need not be
+    centred, since the rows of X add up to zero, and need not be built: each caption adds its share to XᵀY.
     """
     mean = seen.mean(0, dtype=np.float64)  # (F,)
     share = 1 / np.bincount(owner, minlength=len(seen))  # (n,)
@@ -184,12 +168,7 @@ def _products(
 ) -> np.ndarray:
     """Return the sum over captions of a caption's words times its picture's features, (V, F).
 
-    Args:
-        seen: pictures, (n, F).
-        captions: sparse, (Nc, V).
-        owner: the picture of each caption, (Nc,).
-        mean: subtracted from every picture, (F,).
-        share: how much each caption of a picture counts, (n,).
+    `mean` (F,) is subtracted from every picture, and each of its captions counts by its `share` (n,).
     """
     products = np.zeros((captions.shape[1], seen.shape[1]))
     for start in range(0, len(owner), BLOCK):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -93,13 +93,13 @@ def joined(parts: Sequence[Embedding]) -> Embedding:
     def padded(x: Tensor) -> Tensor:
         return torch.cat([x, x.new_zeros(len(x), most - x.shape[1], *x.shape[2:])], dim=1)
 
-    def behind(tensors: list[Tensor | None]) -> Tensor | None:
-        found = [tensor for tensor in tensors if tensor is not None]
-        return torch.cat(found) if found else None
+    def cat(tensors: Iterable[Tensor | None], pad: bool = True) -> Tensor | None:
+        given = [padded(tensor) if pad else tensor for tensor in tensors if tensor is not None]
+        return torch.cat(given) if given else None
 
     return Embedding(
-        behind([part.vectors for part in parts]),
-        behind([None if part.elements is None else padded(part.elements) for part in parts]),
-        behind([None if part.mask is None else padded(part.mask) for part in parts]),
+        cat((part.vectors for part in parts), pad=False),
+        cat(part.elements for part in parts),
+        cat(part.mask for part in parts),
         {name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
     )

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vsecore.arguments import Count, checked
 from vsecore.data import coco_judgements
 
 BLOCK = 2**23  # scores looked at in one go: tens of megabytes, however large the matrix
@@ -94,8 +95,9 @@ def cross_retrieval_ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarra
     return torch.maximum(among_captions * (len(scores) / len(owner)), among_pictures.double()).cpu()
 
 
+@checked
 def evaluate(
-    scores: Tensor | np.ndarray, owner: Tensor | np.ndarray, folds: int | None = None
+    scores: Tensor | np.ndarray, owner: Tensor | np.ndarray, folds: Count | None = None
 ) -> dict[str, float]:
     """Compute the usual table row of image-text retrieval.
 
@@ -116,8 +118,8 @@ def evaluate(
     if folds is None:
         return _table_row(*ranks(scores, owner))
     owner = _check_owner(scores, owner)[0].cpu()
-    if type(folds) is not int or folds < 1 or len(scores) % folds:
-        raise ValueError(f"folds must be a whole number that divides {len(scores)} pictures, got {folds!r}")
+    if len(scores) % folds:
+        raise ValueError(f"folds must divide the {len(scores)} pictures, got {folds}")
     return _mean_over_folds(scores, owner, torch.arange(len(scores)).view(folds, -1))
 
 
@@ -190,7 +192,8 @@ def map_at_r(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> flo
     return total / len(scores)
 
 
-def ndcg(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray, k: int = 25) -> float:
+@checked
+def ndcg(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray, k: Count = 25) -> float:
     """Compute the normalised discounted cumulative gain of the first k, for relevance in degrees.
 
     The gain is 2^relevance - 1, the discount log2(place + 1), with places counted from 1. The sum is divided
@@ -209,8 +212,6 @@ def ndcg(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray, k: int = 2
 
     Source: Järvelin and Kekäläinen 2002; k = 25 as in Messina et al. 2020 (TERN).
     """
-    if type(k) is not int or k < 1:
-        raise ValueError(f"k must be a whole number of at least 1, got {k!r}")
     _check_relevance(scores, relevance)
     k = min(k, scores.shape[1])
     total = 0.0

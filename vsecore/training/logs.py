@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from vsecore.arguments import Count, checked
 from vsecore.losses import LagrangeMultiplier
 from vsecore.training.run import Event
 
@@ -25,11 +26,10 @@ class TensorBoardLog:
         ValueError: `every` is below 1.
     """
 
-    def __init__(self, folder: str | Path, every: int = 50) -> None:
+    @checked
+    def __init__(self, folder: str | Path, every: Count = 50) -> None:
         from torch.utils.tensorboard import SummaryWriter  # needs the extra
 
-        if every < 1:
-            raise ValueError(f"every is {every}: wanted at least 1 step")
         self.folder, self.every = Path(folder), every
         self._make_writer = SummaryWriter
         self._writer: Any = None  # TensorBoard has no types

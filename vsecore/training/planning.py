@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from vsecore.arguments import Positive, Whole, checked
 from vsecore.data.files import progress, without_progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
@@ -128,14 +129,15 @@ class _StepTimer:
         self._before = time.perf_counter()
 
 
+@checked
 def plan(
     recipe: Recipe,
     data: Dataset,
     *,
-    seconds: float = 20.0,
+    seconds: Positive = 20.0,
     device: Literal["auto", "cpu"] = "auto",
     precision: Literal["auto", "float32", "bfloat16"] = "auto",
-    workers: int = 0,
+    workers: Whole = 0,
 ) -> Cost:
     """Take real steps of a recipe for some seconds, and count what the whole training will take.
 
@@ -146,7 +148,7 @@ def plan(
         recipe: what will be trained.
         data: what on. A `data.rehearsal` of the same shape will do where the data are not there yet, as long
             as memory and disk have room for the real ones.
-        seconds: how long to take steps, of each round, > 0.
+        seconds: how long to take steps, of each round.
         device: as for `fit`, like `precision` and `workers`.
         precision: see there.
         workers: see there.
@@ -156,10 +158,9 @@ def plan(
         if the features do not fit there.
 
     Raises:
-        ValueError: recipe and data do not fit, seconds is not above 0, or there are no two steps to time.
+        ValueError: an argument is out of its range, recipe and data do not fit, or there are no two steps to
+            time.
     """
-    if not seconds > 0:
-        raise ValueError(f"seconds is {seconds}: wanted above 0")
     if recipe.predicts_targets and data.train.targets is None:
         data = _with_drawn_targets(data)
     options: dict[str, Any] = {"device": device, "precision": precision, "workers": workers}
