@@ -128,7 +128,7 @@ def test_without_sentids_there_are_none(coco: Path, tmp_path: Path) -> None:
 
 
 def test_the_tables_of_coco_get_the_numbers_of_the_run(
-    features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    coco: Path, features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = []
 
