@@ -159,21 +159,6 @@ def test_a_part_of_the_input_is_left_out_in_training_only():
     assert torch.equal(sober(a_step()), sober(a_step()))
 
 
-def test_a_decoder_learns_one_batch_by_heart():
-    """All that it cannot know is which of its picture's two captions the first word begins."""
-    loss = captioning(hidden=32, word_dim=16, drop=0.0).float()
-    optimizer = torch.optim.Adam(loss.parameters(), lr=0.03)
-    step = a_step()
-    first = float(loss(step).detach())
-    assert step.tokens[0, 1] != step.tokens[1, 1]
-    for _ in range(80):
-        optimizer.zero_grad()
-        loss(step).backward()
-        optimizer.step()
-    assert first > 5
-    assert float(loss(step).detach()) == pytest.approx(2 * math.log(2) / 3, abs=0.05)
-
-
 # The caption encoder.
 
 
@@ -189,16 +174,6 @@ def test_a_word_is_the_state_after_it():
     later = tokens.clone()
     later[:, 3:] = 4
     assert torch.equal(encoder(later)[0][:, :3], encoder(tokens)[0][:, :3])
-
-
-def test_the_caption_encoder_refuses_what_it_cannot_read():
-    with pytest.raises(ValueError, match="word_dim is 0: it must be"):
-        GRUEncoder(WORDS, 0, DIM)
-    holes = torch.tensor([[True, False, True]])
-    with pytest.raises(ValueError, match="mask has padding before a word"):
-        GRUEncoder(WORDS, 4, DIM)(torch.ones(1, 3).long(), holes)
-    with pytest.raises(ValueError, match="tokens must be whole numbers"):
-        GRUEncoder(WORDS, 4, DIM)(torch.ones(1, 3))
 
 
 # The recipes.
@@ -224,14 +199,6 @@ def test_the_recipes_carry_the_papers_numbers(feature):
     ]
     assert (len(model.image_reasoner.layers), model.image_reasoner.released_normalisation) == (4, False)
     assert model.text_encoder.embedding.weight.shape[1] == 300
-
-
-def test_variants_take_a_part_away_and_leave_the_rest():
-    assert get("vsrn_region+without_graph").image.reasoner is None
-    plain, alone = get("vsrn_region"), get("vsrn_region+without_captioning")
-    assert alone.losses == plain.losses[:1]
-    released = get("vsrn_region+released_normalisation").image.reasoner
-    assert released.options == {"released_normalisation": True}
 
 
 @pytest.mark.parametrize("batches", ["pairs", "pictures"])

@@ -113,72 +113,16 @@ def by_loops(function, options, v, t):
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def torch_scan(v, t, direction="t2i", smooth=9.0, aggregate="lse", lse=6.0, negative_slope=0.1):
-    """The papers' pair in plain torch, for the gradients; v (N, D) and t (M, D) hold no padding."""
-    query, context = (t, v) if direction == "t2i" else (v, t)
-    found = torch_answers(query, context, torch_attention(query, context, smooth, negative_slope))
-    return found.mean() if aggregate == "mean" else (lse * found).logsumexp(0) / lse
-
-
-def torch_attention(query, context, smooth, slope):
-    s = torch.nn.functional.leaky_relu(
-        torch.cosine_similarity(query[:, None], context[None], dim=-1), slope
-    )  # (L, S)
-    return (smooth * s / s.norm(dim=0).clamp(min=1e-12)).softmax(1)
-
-
 def torch_answers(query, context, weights):
     return torch.cosine_similarity(query, weights @ torch.nn.functional.normalize(context, dim=-1), dim=-1)
 
 
-def torch_bfan(v, t, focus="equal", smooth=20.0):
-    total = 0
-    for query, context in ((t, v), (v, t)):
-        a = torch_attention(query, context, smooth, 0.1)
-        kept = torch.tensor([refocused_by_loops(row, focus) for row in a.tolist()]) > 0
-        kept = a * kept
-        total = total + torch_answers(query, context, kept / kept.sum(1, keepdim=True)).mean()
-    return total
-
-
-def in_torch(function, options, v, t):
-    one = torch_scan if function is cross_attention else torch_bfan
-    return torch.stack(
-        [
-            torch.stack([one(x[m], y[n], **options) for y, n in zip(*t, strict=True)])
-            for x, m in zip(*v, strict=True)
-        ]
-    )
-
-
 @pytest.mark.parametrize(("function", "options"), EVERY)
 def test_agrees_with_the_triple_loop(function, options):
-    v, t = sets([4, 2, 6]), sets([3, 5, 1, 3], seed=1)
-    torch.testing.assert_close(
-        scored(function, options, v, t), by_loops(function, options, v, t), rtol=1e-10, atol=1e-10
-    )
-
-
-@pytest.mark.parametrize(("function", "options"), EVERY)
-@pytest.mark.parametrize("sizes", [([1], [1]), ([1, 1], [4, 2]), ([5, 3], [1, 1])])
-def test_one_element_on_either_side_works(function, options, sizes):
-    v, t = sets(sizes[0]), sets(sizes[1], seed=1)
-    scores = scored(function, options, v, t)
-    torch.testing.assert_close(scores, by_loops(function, options, v, t), rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize(("function", "options"), EVERY)
-def test_the_gradients_are_those_of_the_papers_formulas(function, options):
-    v, t = sets([4, 2, 6]), sets([3, 5, 1, 3], seed=1)
-    weight = torch.randn(3, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    found = []
-    for compute in (scored, in_torch):
-        x, y = v[0].clone().requires_grad_(), t[0].clone().requires_grad_()
-        (compute(function, options, (x, v[1]), (y, t[1])) * weight).sum().backward()
-        found.append((x.grad, y.grad))
-    for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
-    assert not found[0][0][~v[1]].any()
+    for v, t in (([4, 2, 6], [3, 5, 1, 3]), ([1, 1], [4, 2]), ([5, 3], [1, 1])):
+        v, t = sets(v), sets(t, seed=1)
+        found, wanted = scored(function, options, v, t), by_loops(function, options, v, t)
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
 
 
 def test_an_attended_vector_of_length_zero_scores_zero():

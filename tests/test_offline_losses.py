@@ -118,17 +118,6 @@ def gradients(found, **options):
     return {name: score.grad for name, score in found.items()}
 
 
-def test_a_detached_weight_teaches_nothing_about_the_distance_between_negatives():
-    found = seven(1)
-    detached, through = gradients(found, weights="detached"), gradients(found)
-    above = (found["offline_text"] > found["positive"]).double()
-    assert torch.equal(detached["offline_text"], above)
-    assert not torch.equal(through["offline_text"], above)
-    weight = BETA - (found["offline_text"] - found["online_text"]) / ALPHA
-    active = (0.2 - found["positive"] + found["online_text"] > 0).double()
-    torch.testing.assert_close(detached["online_text"], weight * active)
-
-
 def test_a_weight_below_0_pushes_an_online_negative_up_unless_it_is_clamped():
     """An offline negative that scores more than αβ above the online one turns the weight negative."""
     found = {name: torch.tensor([0.5], dtype=torch.float64) for name in NAMES}
@@ -155,12 +144,6 @@ def test_a_negative_that_is_missing_adds_nothing_and_keeps_gradients_finite(miss
     margin = 0.2 if missing.startswith("online") else 0.0
     own = (margin - found["positive"] + found[missing]).relu().sum()
     assert abs(float(offline_quintuplet(**without)) - (total - float(own))) < 1e-12
-
-
-def test_an_online_negative_without_an_offline_one_weighs_beta():
-    found = {name: torch.tensor([0.5], dtype=torch.float64) for name in NAMES}
-    found |= {"offline_text": torch.tensor([-math.inf], dtype=torch.float64)}
-    assert float(gradients(found)["online_text"]) == BETA
 
 
 # What the modules take out of a step.

@@ -92,12 +92,6 @@ def test_the_diagonal_is_what_belongs_together_unless_told(loss):
     assert torch.equal(loss(scores), loss(scores, positives=torch.eye(4, dtype=torch.bool)))
 
 
-@each_loss
-def test_pictures_and_captions_are_treated_alike(loss):
-    scores, positives = batch(0)
-    torch.testing.assert_close(loss(scores.T, positives=positives.T), loss(scores, positives=positives))
-
-
 @pytest.mark.parametrize("pairs", [2, 5, 32])
 @pytest.mark.parametrize("score", [0.0, 1.0])
 def test_a_collapsed_model_rests_at_a_closed_form(pairs, score):
@@ -113,15 +107,6 @@ def test_only_the_pair_and_its_hardest_negatives_learn():
     triplet(scores, margin=0.2).backward()
     # picture 0 is nearer to caption 1, and picture 1 within the margin of caption 0; all others win clearly
     assert scores.grad.tolist() == [[-2, 1, 0], [1, 0, 0], [0, 0, 0]]
-
-
-@pytest.mark.parametrize("kind", [True, False])
-def test_a_margin_kept_everywhere_costs_nothing_and_teaches_nothing(kind):
-    scores = torch.eye(6, requires_grad=True)
-    loss = triplet(scores, margin=0.9, hardest=kind)
-    loss.backward()
-    assert loss == 0 and not scores.grad.any()
-    assert info_nce(scores) > 0  # which a softmax never is
 
 
 @each_loss

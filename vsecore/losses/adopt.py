@@ -29,9 +29,6 @@ def alignment(scores: Scores, positives: Positives = None) -> Tensor:
     Returns:
         γ_align, a scalar.
 
-    Raises:
-        ValueError: scores or positives have a wrong shape or type, or a picture or caption has no positive.
-
     Source: Zhang et al. 2022 (2AD), section 3.3, after Wang and Isola 2020.
     """
     scores, positives = check_pairs(scores, positives)
@@ -53,9 +50,6 @@ def uniformity(scores: Scores, rule: Rule = "released", positives: Positives = N
 
     Returns:
         γ_uniform, a scalar.
-
-    Raises:
-        ValueError: as `alignment`, or the rule is unknown.
 
     Source: Zhang et al. 2022 (2AD), section 3.3, after Wang and Isola 2020; and the released code.
     """
@@ -86,9 +80,6 @@ def adopt_k(scores: Tensor, rule: Rule = "released", positives: Tensor | None = 
         K, from 1 to B - 1 (1 if B is 1). No gradient flows through it. Scores that are not finite give 1: the
         loss will show them.
 
-    Raises:
-        ValueError: as `uniformity`.
-
     Example:
         >>> adopt_k(torch.zeros(128, 128)), adopt_k(torch.zeros(128, 128), rule="printed")
         (70, 127)
@@ -104,9 +95,6 @@ def negatives_kept(scores: Scores, rule: Rule = "released", positives: Positives
 
     Returns:
         K, int64, a scalar.
-
-    Raises:
-        ValueError: as `uniformity`.
     """
     with torch.no_grad():
         gamma = (alignment(scores, positives) + uniformity(scores, rule, positives)).double()
@@ -153,9 +141,6 @@ def adopt(
     Returns:
         The loss, a scalar: both directions added, averaged over the positive pairs. A pair without any
         negative adds 0. The released code takes half of the sum.
-
-    Raises:
-        ValueError: an argument has a wrong shape, type or range, or a picture or caption has no positive.
 
     Source: Zhang et al. 2022 (2AD), section 3.3, and the released code.
     """

@@ -31,9 +31,6 @@ def captioning_loss(
     Returns:
         The loss, a scalar.
 
-    Raises:
-        ValueError: the shapes or types do not fit.
-
     Source: Li et al. 2019 (VSRN), section 3.4: minus the log-probability of the caption.
     """
     costs = cross_entropy(logits.flatten(0, 1), words.flatten(), reduction="none").view_as(mask)  # (C, L)

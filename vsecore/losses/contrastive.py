@@ -30,9 +30,6 @@ def info_nce(scores: Scores, temperature: Positive = 0.05, positives: Positives 
         The loss, a scalar: the mean over the positive pairs and over both directions. A pair without any
         negative adds 0.
 
-    Raises:
-        ValueError: an argument has a wrong shape, type or range, or a picture or caption has no positive.
-
     Source: van den Oord et al. 2018; both directions as in Radford et al. 2021 (CLIP) and Bleeker et al.
     2023.
     """

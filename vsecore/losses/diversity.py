@@ -31,9 +31,6 @@ def set_diversity(slots: Sets) -> Tensor:
     Returns:
         The loss, a scalar in (0, 1], in float32 at least; 0 where sets have one element, which has no other.
 
-    Raises:
-        ValueError: slots has a wrong shape or type, or is empty.
-
     Source: Kim et al. 2023, section 3.4, which prints the sum over all pairs. The released code scales to
     length one and takes the mean over different elements, as we do.
     """

@@ -34,9 +34,6 @@ class LagrangeMultiplier(nn.Module):
             only the value that is used is kept in these limits, as in the released code. Then it can wind up:
             far below zero it needs as many steps to come back.
 
-    Raises:
-        ValueError: an argument is out of its range.
-
     Source: Bleeker, Yates and de Rijke 2023 (LTD), equation 9 and section 4.2; Platt and Barr 1987.
     """
 

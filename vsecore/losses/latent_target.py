@@ -25,9 +25,6 @@ def reconstruction_loss(pred: Targets, target: Targets) -> Tensor:
     Returns:
         The mean of 1 - cosine over the captions, a scalar from 0 to 2.
 
-    Raises:
-        ValueError: the shapes differ, or are not (C, T).
-
     Source: Bleeker, Yates and de Rijke 2023 (LTD), equation 6.
     """
     return (1 - cosine_similarity(pred, target.to(pred.dtype), dim=1)).mean()

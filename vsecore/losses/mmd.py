@@ -39,9 +39,6 @@ def mmd(
     Returns:
         The discrepancy, a scalar, in float32 at least.
 
-    Raises:
-        ValueError: a shape or type is wrong, a cloud is empty, the widths differ, or gamma <= 0.
-
     Source: Gretton et al. 2007; Kim et al. 2023, section 3.4; the kernel and gamma from the released codes of
     Song and Soleymani 2019 (PVSE) and Kim et al. 2023.
     """

@@ -43,11 +43,7 @@ class NodePooling(nn.Module):
         self.weight = nn.Parameter(torch.randn(pools, dim) / math.sqrt(dim))
 
     def weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return how much each pool takes of each element, (B, P, N); rows add up to 1, padding gets 0.
-
-        Raises:
-            ValueError: x is not (B, N, D), the mask does not fit, or a row has no real element.
-        """
+        """Return how much each pool takes of each element, (B, P, N); rows add up to 1, padding gets 0."""
         check_elements(x, mask, self.dim)
         x = widened(without_padding(x, mask))
         with torch.autocast(x.device.type, enabled=False):  # half precision keeps two digits
@@ -85,9 +81,6 @@ def node_pooling_loss(
     Returns:
         The loss, a scalar: the sum over pools, positive pairs and both directions, as the paper writes it and
         as `triplet` sums. A pair without any negative adds 0.
-
-    Raises:
-        ValueError: a shape or type is wrong, a picture or caption has no positive, or margin < 0.
 
     Source: Yan 2019, section 2.5.1.
     """
@@ -131,10 +124,6 @@ def node_cross_attention_loss(
     Returns:
         The loss, a scalar: the sum over real elements, positive pairs and both directions, as the paper
         writes it. A pair without any negative adds 0.
-
-    Raises:
-        ValueError: a shape or type is wrong, a row has no real element, a picture or caption has no
-            positive, or margin < 0.
 
     Source: Yan 2019, section 2.5.2.
     """

@@ -50,9 +50,6 @@ def offline_triplet(
         margin: γ1, by how much a pair must beat its online negatives, >= 0.
         offline_margin: γ2, by how much its offline ones, >= 0.
 
-    Raises:
-        ValueError: an argument has a wrong shape, type or range.
-
     Source: Chen, Deng and Luo 2020 (AOQ), equation 3.
     """
     online = _hinges(positive, [online_text, online_image], margin)
@@ -116,22 +113,11 @@ def adaptive_offline_quintuplet(
     weight is negative where an offline negative scores more than αβ above the online one; nothing in the
     published loss prevents that.
 
-    Args:
-        positive: as in `offline_quintuplet`, like the next eight.
-        online_text: s(I, T̂), (B,).
-        online_image: s(Î, T), (B,).
-        offline_text: s(I, T_o), (B,).
-        offline_image: s(I_o, T), (B,).
-        offline_pair: s(I_o, T_o), (B,).
-        swapped_pair: s(I(T_o), T(I_o)), (B,).
-        margin: γ1.
-        offline_margin: γ2.
-        beta: the weight where the online and the offline negative are equally hard, >= 0.
-        alpha: the distance between them that changes the weight by one, > 0.
-        weights: "gradient": the weights are learned through, as published; "detached": they are constants;
-            "clamped": they never fall below 0.
-        against: what the online negative is compared with: "offline", the negative, or "positive", the pair
-            itself (the paper's ablation "w/o OfflineAdap").
+    `beta` is the weight where the online and the offline negative are equally hard, `alpha` the distance
+    between them that changes the weight by one. With `weights` "gradient" the weights are learned through, as
+    published; "detached" makes them constants, "clamped" keeps them from falling below 0. `against` says what
+    the online negative is compared with: "offline", the negative, or "positive", the pair itself (the paper's
+    ablation "w/o OfflineAdap"). The other arguments are those of `offline_quintuplet`.
 
     Source: Chen, Deng and Luo 2020 (AOQ), equations 5 and 6.
     """
@@ -305,10 +291,10 @@ class AdaptiveOfflineQuintuplet(OfflineTriplet):
     Args:
         margin: as in `OfflineTriplet`, like the next and the last two.
         offline_margin: by how much a pair must beat the offline negatives.
-        beta: as in the function, like the next three.
-        alpha: the distance that changes the weight by one.
-        weights: "gradient", "detached" or "clamped".
-        against: "offline" or "positive".
+        beta: the weight where the online and the offline negative are equally hard.
+        alpha: the distance between them that changes the weight by one.
+        weights: "gradient", as published, "detached" or "clamped".
+        against: what the online negative is compared with, "offline" or "positive".
         warmup_epochs: how many epochs learn from all negatives of the batch first.
         online: False: only the offline terms.
 

@@ -31,9 +31,6 @@ def sample_gaussians(mean: Vectors, log_variance: Vectors, samples: Count) -> Te
     Returns:
         (B, J, D), from torch's global generator.
 
-    Raises:
-        ValueError: a shape or type is wrong, or samples < 1.
-
     Source: Chun et al. 2021 (PCME), section 3, after Kingma and Welling 2014.
     """
     mean, log_variance = widened(mean), widened(log_variance)
@@ -66,9 +63,6 @@ def soft_contrastive(
     Returns:
         The loss, a scalar: the sum over all B·C pairs, in float32 at least.
 
-    Raises:
-        ValueError: a shape or type is wrong, or the widths differ.
-
     Source: Chun et al. 2021 (PCME), eq. 1 and its Monte-Carlo estimate.
     """
     (b, j, _), (c, n, _) = v.shape, t.shape
@@ -86,28 +80,6 @@ def soft_contrastive(
         return -log_probabilities.sum()
 
 
-@checked
-def kl_to_standard(mean: Vectors, log_variance: Vectors) -> Tensor:
-    """Compute the Kullback-Leibler divergence of Gaussians from the standard normal, summed over all.
-
-    It keeps the variances from vanishing, which would turn the Gaussians into single points.
-
-    Args:
-        mean: μ, (B, D).
-        log_variance: log σ² of each dimension, (B, D).
-
-    Returns:
-        A scalar >= 0, in float32 at least.
-
-    Raises:
-        ValueError: a shape or type is wrong.
-
-    Source: Chun et al. 2021 (PCME), section 3; the closed form of Kingma and Welling 2014, appendix B.
-    """
-    mean, log_variance = widened(mean), widened(log_variance)
-    return -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()
-
-
 class SoftContrastive(Loss):
     """`soft_contrastive` of points drawn from a step's Gaussians, in both directions, plus their divergence.
 
@@ -121,7 +93,8 @@ class SoftContrastive(Loss):
         samples: points from each Gaussian.
         scale: where the learned scale begins.
         shift: where the learned shift begins.
-        kl_weight: the factor of `kl_to_standard`.
+        kl_weight: the factor of the Gaussians' Kullback-Leibler divergence from the standard normal, summed
+            over all, which keeps their variances from vanishing.
 
     Source: Chun et al. 2021 (PCME); the numbers from its released settings for COCO.
     """
@@ -143,6 +116,6 @@ class SoftContrastive(Loss):
         for side in (step.v, step.t):
             mean, log_variance = side.needed("vectors"), side.extra["log_variance"]
             points.append(sample_gaussians(mean, log_variance, self.samples))  # (rows, J, D)
-            divergence = divergence + kl_to_standard(mean, log_variance)
+            divergence = divergence - 0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()
         matching = soft_contrastive(points[0], points[1], self.scale, self.shift, step.positives)
         return 2 * matching + self.kl_weight * divergence

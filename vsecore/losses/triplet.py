@@ -42,9 +42,6 @@ def triplet(
     Returns:
         The loss, a scalar. A pair without any negative adds 0.
 
-    Raises:
-        ValueError: an argument has a wrong shape, type or range, or a picture or caption has no positive.
-
     Source: Faghri et al. 2018 (VSE++): the sum of hinges (all negatives) and the max of hinges (the hardest).
     """
     scores, positives = check_pairs(scores, positives)

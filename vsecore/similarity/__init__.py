@@ -4,6 +4,9 @@ A recipe names a class, a `Similarity`: it takes two embeddings and compares eve
 (`forward`), or row by row (`pairs`). The function beside it takes tensors. `cosine` compares one
 vector of each; `mil`, `match_probability`, `chamfer`, `smooth_chamfer` and `max_sim` compare sets of vectors;
 `cross_attention` and `focal_attention` compare their elements, cells or regions with words.
+
+All refuse an argument of a wrong shape, type or range, and on a CPU a row without a real element, with a
+`ValueError` that names it. Results are in float32 at least, under autocast too.
 """
 
 from vsecore.embedding import unit

@@ -25,9 +25,6 @@ def cosine(v: Annotated[Tensor, Shape("B* D")], t: Annotated[Tensor, Shape("C* D
 
     Returns:
         (B, C) similarities in [-1, 1]; 0 wherever one of the two is the zero vector.
-
-    Raises:
-        ValueError: v or t is not a floating-point matrix, or their widths differ.
     """
     with torch.autocast(v.device.type, enabled=False):
         v, t = _units(v, t)

@@ -57,10 +57,6 @@ def cross_attention(
     Returns:
         (B, C) scores, in float32 at least, under autocast too. Padding changes nothing.
 
-    Raises:
-        ValueError: a shape or type is wrong, the widths differ, a row has no real element (checked on a CPU),
-            or an option is out of range.
-
     Source: Lee et al. 2018 (SCAN), section 3.1; the leak from its released code.
     """
     scan = CrossAttention(direction, smooth, aggregate, lse, negative_slope)
@@ -109,9 +105,6 @@ class CrossAttention(Similarity):
             (B, M, N): from text to image each word's weights over the picture's elements, which add up to one
             along N; from image to text each element's weights over the words, which add up to one along M.
             Padding has 0. Without gradient.
-
-        Raises:
-            ValueError: the numbers of rows differ, or as `cross_attention`.
         """
         context, query, cosines = self._meet(v, t)
         found = shares(cosines, self.smooth, self.negative_slope, context.mask, query.mask)  # (B, S, L)

@@ -48,10 +48,6 @@ def focal_attention(
     Returns:
         (B, C) scores from -2 to 2, in float32 at least, under autocast too. Padding changes nothing.
 
-    Raises:
-        ValueError: a shape or type is wrong, the widths differ, a row has no real element (checked on a CPU),
-            or an option is out of range.
-
     Source: Liu et al. 2019 (BFAN) and its released code.
     """
     return FocalAttention(focus, smooth).all_with_all(*fragments(v, v_mask, t, t_mask))
@@ -102,9 +98,6 @@ class FocalAttention(Similarity):
             (B, M, N): for "t2i" each word's weights over the picture's elements, which add up to one along N;
             for "i2t" each element's weights over the words, which add up to one along M. Padding and what is
             left out have 0. Without gradient.
-
-        Raises:
-            ValueError: the numbers of rows differ, the direction is unknown, or as `focal_attention`.
         """
         pictures, captions = fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask)
         context, query = (pictures, captions) if direction == "t2i" else (captions, pictures)

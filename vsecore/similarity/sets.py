@@ -47,9 +47,6 @@ def mil(v: Sets, t: Others) -> Tensor:
     Returns:
         (B, C) similarities in [-1, 1], in float32 at least, under autocast too.
 
-    Raises:
-        ValueError: a shape or type is wrong, a set is empty, or the widths differ.
-
     Source: Song and Soleymani 2019 (PVSE), as in Kim et al. 2023, section 3.3.
     """
     return _all_with_all(v, t, Mil().score)
@@ -75,10 +72,6 @@ def match_probability(
     Returns:
         (B, C), in float32 at least, under autocast too; the mean lies in [0, 1].
 
-    Raises:
-        ValueError: a shape or type is wrong, a set is empty, the widths differ, or scale or shift holds more
-            than one number.
-
     Source: Chun et al. 2021 (PCME), section 3, with cosines as in Kim et al. 2023, section 3.3.
     """
     for name, number in (("scale", scale), ("shift", shift)):
@@ -101,9 +94,6 @@ def chamfer(v: Sets, t: Others) -> Tensor:
     Returns:
         (B, C) similarities in [-1, 1], in float32 at least, under autocast too.
 
-    Raises:
-        ValueError: a shape or type is wrong, a set is empty, or the widths differ.
-
     Source: Kim et al. 2023, section 3.3: eq. 7 with the maximum in the place of log-sum-exp.
     """
     return _all_with_all(v, t, Chamfer().score)
@@ -124,9 +114,6 @@ def smooth_chamfer(v: Sets, t: Others, alpha: Positive = 16.0) -> Tensor:
     Returns:
         (B, C) similarities, in float32 at least, under autocast too. With K = L = 1 the cosine; with more
         elements above `chamfer`, by at most (log K + log L) / (2 · alpha).
-
-    Raises:
-        ValueError: a shape or type is wrong, a set is empty, the widths differ, or alpha <= 0.
 
     Source: Kim et al. 2023, eq. 6 and 7.
     """
@@ -149,9 +136,6 @@ def max_sim(v: Sets, t: Others, direction: Direction = "t2i", reduce: Reduce = "
 
     Returns:
         (B, C), in float32 at least, under autocast too.
-
-    Raises:
-        ValueError: a shape or type is wrong, a set is empty, the widths differ, or an option is unknown.
 
     Source: Khattab and Zaharia 2020 (ColBERT), eq. 3.
     """
