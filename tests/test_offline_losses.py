@@ -146,6 +146,12 @@ def test_a_negative_that_is_missing_adds_nothing_and_keeps_gradients_finite(miss
     assert abs(float(offline_quintuplet(**without)) - (total - float(own))) < 1e-12
 
 
+def test_an_online_negative_without_an_offline_one_weighs_beta():
+    found = {name: torch.tensor([0.5], dtype=torch.float64) for name in NAMES}
+    found |= {"offline_text": torch.tensor([-math.inf], dtype=torch.float64)}
+    assert float(gradients(found)["online_text"]) == BETA
+
+
 # What the modules take out of a step.
 
 

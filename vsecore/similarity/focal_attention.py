@@ -81,9 +81,10 @@ class FocalAttention(Similarity):
         sides = fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask)
         with torch.autocast(sides[0].elements.device.type, enabled=False):
             pictures, captions = (side.with_gram() for side in sides)
-            cosines = row_cosines(pictures, captions)  # (B, N, M, 1)
-            by_words = self._mean_cosine(cosines, pictures, captions)
-            return (by_words + self._mean_cosine(cosines.transpose(1, 2), captions, pictures)).squeeze(1)
+            by_words = self._mean_cosine(row_cosines(pictures, captions), pictures, captions)  # (B, 1)
+            return (
+                by_words + self._mean_cosine(row_cosines(captions, pictures), captions, pictures)
+            ).squeeze(1)
 
     @checked
     def weights(self, v: Embedding, t: Embedding, direction: Literal["t2i", "i2t"] = "t2i") -> Tensor:
