@@ -108,17 +108,6 @@ def test_a_mark_is_drawn_and_is_all_that_the_shortcut_adds():
     assert (scenes.draw(plain) != scenes.draw(marked)).any()
 
 
-def test_ambiguity_makes_captions_fit_more_pictures():
-    def fits(ambiguity):
-        made = build.generate(300, ambiguity=ambiguity)
-        captions = [caption for picture in made for caption in picture.captions]
-        return scenes.relevance(captions, [picture.scene for picture in made]).sum(1).mean()
-
-    low, middle, high = fits(0.0), fits(0.5), fits(1.0)
-    assert low < middle < high
-    assert high > 3 * low
-
-
 @pytest.mark.parametrize(
     ("knobs", "named"),
     [

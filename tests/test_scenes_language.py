@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -207,12 +206,10 @@ def test_relevance_wants_one_thing_to_do_all_that_is_said_of_it() -> None:
     assert relevance(queries, [apart, both]).tolist() == [[False, True], [False, True], [True, True]]
 
 
-def test_relevance_of_a_test_split_takes_seconds(scenes: list[Scene], captions: list[Caption]) -> None:
-    start = time.perf_counter()
+def test_there_are_false_negatives_to_find(scenes: list[Scene], captions: list[Caption]) -> None:
     true = relevance(captions, scenes)
-    assert time.perf_counter() - start < 20  # about 2 seconds; the limit leaves room for a busy machine
     assert true[np.arange(5000), np.arange(5000) // 5].all()
-    assert true.sum() > 2 * 5000  # there are false negatives to find
+    assert true.sum() > 2 * 5000
 
 
 # --- forms ----------------------------------------------------------------------------------------
@@ -362,14 +359,11 @@ def test_more_ambiguity_makes_more_scenes_fit(scenes: list[Scene]) -> None:
     assert fitting[-1] > 20 * fitting[0]
 
 
-def test_no_ambiguity_given_is_the_same_as_one_half(scenes: list[Scene]) -> None:
+def test_ambiguity_is_one_half_by_default_and_from_0_to_1(scenes: list[Scene]) -> None:
     assert describe(scenes[0], Dice("a")) == describe(scenes[0], Dice("a"), 0.5)
-
-
-@pytest.mark.parametrize("ambiguity", [-0.1, 1.5])
-def test_ambiguity_outside_0_to_1_is_refused(ambiguity: float) -> None:
-    with pytest.raises(ValueError, match="ambiguity"):
-        describe(BEACH, Dice("a"), ambiguity)
+    for ambiguity in (-0.1, 1.5):
+        with pytest.raises(ValueError, match="ambiguity"):
+            describe(BEACH, Dice("a"), ambiguity)
 
 
 def test_captions_can_be_told_to_be_false_of_a_twin(scenes: list[Scene]) -> None:
@@ -541,10 +535,3 @@ def test_equal_dice_give_equal_captions_on_every_machine() -> None:
         f"{c.text} {json.dumps(c.form.to_dict(), sort_keys=True)}" for captions in told for c in captions
     )
     assert hashlib.sha256(text.encode()).hexdigest() == PINNED
-
-
-def test_a_caption_takes_less_than_a_few_milliseconds(scenes: list[Scene]) -> None:
-    start = time.perf_counter()
-    for row, scene in enumerate(scenes[:200]):
-        describe(scene, Dice(f"{row}"))
-    assert (time.perf_counter() - start) / 1000 < 0.005  # about 0.3 ms on a quiet machine

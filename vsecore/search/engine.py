@@ -151,7 +151,7 @@ class Engine:
         run = load_run(folder)
         source = Source(run=str(Path(folder).expanduser().resolve()))
         if run.recipe.features == "pixels":
-            return cls(_on_device(run.model), run.tokenizer, str(folder), source=source)
+            return cls(run.model.to(best_device()), run.tokenizer, str(folder), source=source)
         made = _source_of_features(run, source, features, backbone, weights)
         return cls._of_run(run, made, None if features is None else _settings(Path(features)).backbone_sha256)
 
@@ -172,7 +172,7 @@ class Engine:
         kept = str(Path(name).expanduser().resolve()) if is_folder(name) else name
         tokenizer = recipe.tokenizer(["-"])
         model = recipe.build(3, tokenizer)
-        return cls(_on_device(model), tokenizer, recipe.name, source=Source(recipe=kept))
+        return cls(model.to(best_device()), tokenizer, recipe.name, source=Source(recipe=kept))
 
     @classmethod
     def of(cls, source: Source) -> Engine:
@@ -186,7 +186,7 @@ class Engine:
             return cls.of_recipe(source.recipe)
         run = load_run(source.run)
         if not source.backbone:
-            return cls(_on_device(run.model), run.tokenizer, source.run, source=source)
+            return cls(run.model.to(best_device()), run.tokenizer, source.run, source=source)
         return cls._of_run(run, source, None)
 
     @classmethod
@@ -206,7 +206,7 @@ class Engine:
                 f"{source.run} reads features of width {run.data['feature_dim']}, and {source.backbone} "
                 f"makes {made}: name the network that it was trained with"
             )
-        model = _on_device(run.model)
+        model = run.model.to(best_device())
         network = network.to(next(model.parameters()).device)
         return cls(model, run.tokenizer, source.run, backbone=network, source=source, dtype=source.dtype)
 
@@ -386,10 +386,6 @@ def _vectors(embedding: Embedding) -> np.ndarray:
     if not np.isfinite(vectors).all():
         raise FloatingPointError("the model's vectors are not finite: train the model again")
     return np.ascontiguousarray(vectors)
-
-
-def _on_device(model: VSE) -> VSE:
-    return model.to(best_device())
 
 
 def _settings(folder: Path) -> Settings:
