@@ -1,7 +1,6 @@
 """The baselines: chance knows nothing; ridge and CCA learn words that the features hold."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from vsecore.similarity import cosine
 WORDS = [f"word{number}" for number in range(30)]
 
 
-def invented(name: str, count: int, seed: int, junk: float = 0.0) -> Split:
+def invented(name, count, seed, junk=0.0):
     """Pictures of three words each: real elements are linear in the words, padding is junk."""
     dice = np.random.default_rng(seed)
     looks = np.random.default_rng(0).standard_normal((len(WORDS), 40))
@@ -33,7 +32,7 @@ def invented(name: str, count: int, seed: int, junk: float = 0.0) -> Split:
     return Split(name, pictures.astype(np.float32), captions, np.arange(count), ids, np.full(count, 2))
 
 
-def test_ridge_reads_the_words_from_the_features() -> None:
+def test_ridge_reads_the_words_from_the_features():
     train, test = invented("train", 400, seed=1), invented("test", 50, seed=2)
     scores = ridge_scores(train, test)
     assert scores.shape == (50, 50)
@@ -41,7 +40,7 @@ def test_ridge_reads_the_words_from_the_features() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 30.0])
-def test_scores_are_those_of_dense_ridge(alpha: float) -> None:
+def test_scores_are_those_of_dense_ridge(alpha):
     """scikit-learn's regression to the means of the captions, made dense; pictures have 1 to 3 captions."""
     train, test = invented("train", 120, seed=1), invented("test", 30, seed=2)
     more = [f"{caption} word3 odd" for caption in train.captions[:40]] + train.captions[30:50]
@@ -50,7 +49,7 @@ def test_scores_are_those_of_dense_ridge(alpha: float) -> None:
     captions = [[*train.captions, *more][row] for row in order]
     train = replace(train, captions=captions, owner=owner[order])
 
-    def seen(split: Split) -> np.ndarray:
+    def seen(split):
         means = split.pictures[:, :2].mean(1)
         return means / np.linalg.norm(means, axis=1, keepdims=True)
 
@@ -66,14 +65,14 @@ def test_scores_are_those_of_dense_ridge(alpha: float) -> None:
     np.testing.assert_allclose(scores, wanted, atol=2e-6)
 
 
-def test_ridge_is_the_same_in_blocks_and_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ridge_is_the_same_in_blocks_and_at_once(monkeypatch):
     train, test = invented("train", 100, seed=1), invented("test", 20, seed=2)
     once = ridge_scores(train, test)
     monkeypatch.setattr(baselines, "BLOCK", 7)
     torch.testing.assert_close(ridge_scores(train, test), once, atol=1e-6, rtol=0)
 
 
-def test_captions_are_never_made_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captions_are_never_made_dense(monkeypatch):
     from scipy import sparse
 
     for kind in (sparse.csr_matrix, sparse.csc_matrix):
@@ -82,7 +81,7 @@ def test_captions_are_never_made_dense(monkeypatch: pytest.MonkeyPatch) -> None:
     ridge_scores(invented("train", 100, seed=1), invented("test", 20, seed=2))
 
 
-def test_what_ridge_cannot_read_is_refused() -> None:
+def test_what_ridge_cannot_read_is_refused():
     train, test = invented("train", 100, seed=1), invented("test", 20, seed=2)
     with pytest.raises(ValueError, match="alpha is 0"):
         ridge_scores(train, test, alpha=0)
@@ -91,32 +90,32 @@ def test_what_ridge_cannot_read_is_refused() -> None:
         ridge_scores(train, pixels)
 
 
-def test_padding_never_changes_a_score() -> None:
+def test_padding_never_changes_a_score():
     train, test = invented("train", 100, seed=1), invented("test", 20, seed=2)
     damaged = invented("test", 20, seed=2, junk=1e4)
     torch.testing.assert_close(ridge_scores(train, test), ridge_scores(train, damaged))
 
 
-def test_chance_is_chance_and_repeats_itself() -> None:
+def test_chance_is_chance_and_repeats_itself():
     test = invented("test", 500, seed=2)
     assert torch.equal(chance_scores(test, 3), chance_scores(test, 3))
     assert evaluate(chance_scores(test), test.owner)["rsum"] == pytest.approx(2 * (0.2 + 1 + 2), abs=5)
 
 
-def test_cca_finds_the_words_in_the_features() -> None:
+def test_cca_finds_the_words_in_the_features():
     train, test = invented("train", 400, seed=1), invented("test", 50, seed=2)
     scores = cca_scores(train, test, picture_penalty=0.01, word_penalty=0.01)
     assert scores.shape == (50, 50) and scores.abs().max() <= 1 + 1e-6
     assert evaluate(scores, test.owner)["rsum"] > 500
 
 
-def test_cca_ignores_padding() -> None:
+def test_cca_ignores_padding():
     train, test = invented("train", 100, seed=1), invented("test", 20, seed=2)
     noisy = invented("train", 100, seed=1, junk=1e3), invented("test", 20, seed=2, junk=1e3)
     assert torch.equal(cca_scores(train, test), cca_scores(*noisy))
 
 
-def test_cca_solves_the_generalised_eigenvalue_problem() -> None:
+def test_cca_solves_the_generalised_eigenvalue_problem():
     """Hotelling's formulation, on dense matrices of all pairs; pictures have one or two captions."""
     train, test = invented("train", 120, seed=1), invented("test", 30, seed=2)
     captions, owner = [*train.captions, *train.captions[:40]], np.concatenate([train.owner, np.arange(40)])
@@ -124,7 +123,7 @@ def test_cca_solves_the_generalised_eigenvalue_problem() -> None:
     words = TfidfVectorizer(tokenizer=tokenize, token_pattern=None, min_df=2, sublinear_tf=True)
     t = words.fit_transform(captions).toarray()  # (Nc, V)
 
-    def seen(split: Split) -> np.ndarray:
+    def seen(split):
         means = split.pictures[:, :2].mean(1)
         rooted = np.sign(means) * np.sqrt(np.abs(means))
         return (rooted / np.linalg.norm(rooted, axis=1, keepdims=True)).astype(float)
@@ -143,7 +142,7 @@ def test_cca_solves_the_generalised_eigenvalue_problem() -> None:
     assert torch.allclose(cca_scores(train, test, width=10).double(), wanted, atol=1e-4)
 
 
-def test_cca_learns_of_a_rare_word_from_those_like_it(tmp_path: Path) -> None:
+def test_cca_learns_of_a_rare_word_from_those_like_it(tmp_path):
     """Of two words that always mean the same, one is seen in training once."""
     train, test = invented("train", 300, seed=1), invented("test", 60, seed=2)
     captions = [
@@ -166,7 +165,7 @@ def test_cca_learns_of_a_rare_word_from_those_like_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["picture_penalty", "word_penalty", "width"])
-def test_cca_refuses_what_makes_no_sense(name: str) -> None:
+def test_cca_refuses_what_makes_no_sense(name):
     train = invented("train", 10, seed=1)
     with pytest.raises(ValueError, match=f"{name} is 0"):
         cca_scores(train, train, **{name: 0})

@@ -52,7 +52,7 @@ def _portable(error: BaseException) -> BaseException:
 
 
 @dataclass(frozen=True)
-class Crew:
+class ProcessGroup:
     """The processes that work together, seen by one of them."""
 
     index: int = 0
@@ -72,11 +72,11 @@ class Crew:
             dist.barrier()
 
 
-def join_crew() -> Crew:
+def join_processes() -> ProcessGroup:
     """Join the other processes, if a launcher has started several."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return Crew()
+        return ProcessGroup()
     from accelerate import PartialState  # takes seconds to import, and only several processes need it
 
     state = PartialState(cpu=not torch.accelerator.is_available(), timeout=PATIENCE)
-    return Crew(state.process_index, state.num_processes, state.device)
+    return ProcessGroup(state.process_index, state.num_processes, state.device)

@@ -26,7 +26,7 @@ from vsecore.data.backbones import Backbone
 from vsecore.data.decoding import look_ahead
 from vsecore.data.feature_rows import BLOCK, FeatureRows, as_stored, refuse_all_but_files
 from vsecore.data.karpathy import CaptionSplit, lines_sha256
-from vsecore.processes import Crew, from_main_process, join_crew
+from vsecore.processes import ProcessGroup, from_main_process, join_processes
 from vsecore.typed import counted, short
 
 META, UNFINISHED, CHECKSUMS = "meta.json", "extraction.json", "checksums.json"
@@ -131,20 +131,20 @@ def extract(
         boxes=backbone.kind == "region",
     )
     sizes = {name: sizes_of(split.files) for name, split in caption_splits.items()}
-    crew = join_crew()
+    group = join_processes()
     extraction = Extraction(Path(folder).expanduser(), settings, caption_splits, sizes)
     with contextlib.ExitStack() as stack:
         missing = from_main_process(lambda: extraction.open(stack))
         if missing is not None:
-            found = device or crew.device or torch.accelerator.current_accelerator(check_available=True)
+            found = device or group.device or torch.accelerator.current_accelerator(check_available=True)
             backbone = backbone.to(found or "cpu").to(memory_format=torch.channels_last).eval()
             pool = ThreadPoolExecutor(workers or min(os.cpu_count() or 1, 16))
             stack.callback(pool.shutdown, cancel_futures=True)
             for name, rows in missing.items():
-                _make_rows(extraction, name, rows, backbone, batch_size, pool, crew)
-            if crew.is_first:
+                _make_rows(extraction, name, rows, backbone, batch_size, pool, group)
+            if group.is_first:
                 extraction.close()
-            crew.wait()
+            group.wait()
     return extraction.folder
 
 
@@ -155,19 +155,19 @@ def _make_rows(
     backbone: Backbone,
     batch_size: int,
     pool: ThreadPoolExecutor,
-    crew: Crew,
+    group: ProcessGroup,
 ) -> None:
     """Make this process's share of the missing rows of a split; the first process then finishes it."""
     rows, pictures = extraction.rows(name), extraction.caption_splits[name].files
     device = next(iter(backbone.state_dict().values()), torch.empty(0)).device
     # Whole batches, always the same ones: how many pictures go in at once can change a last digit.
     starts = [s for s in range(0, len(pictures), batch_size) if missing[s : s + batch_size].any()]
-    starts = starts[crew.index :: crew.count]
+    starts = starts[group.index :: group.count]
     batches = [pictures[start : start + batch_size] for start in starts]
     decoded = look_ahead(batches, backbone.picture_size, pool, backbone.longest)
     share = sum(map(len, batches))
-    done = len(pictures) - share if crew.count == 1 else 0
-    hidden = files.in_batch() or not crew.is_first
+    done = len(pictures) - share if group.count == 1 else 0
+    hidden = files.in_batch() or not group.is_first
     with files.progress(desc=name, total=done + share, initial=done, unit="picture", disable=hidden) as bar:
         for start, paths, (pixels, sizes) in zip(starts, batches, decoded, strict=True):
             with torch.inference_mode():
@@ -180,8 +180,8 @@ def _make_rows(
             rows.write(start, arrays, extraction.sizes[name][start : start + batch_size])
             rows.mark()
             bar.update(len(paths))
-    crew.wait()
-    if crew.is_first:
+    group.wait()
+    if group.is_first:
         rows.finish()
 
 
