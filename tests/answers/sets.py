@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebook 13, written differently from the references, written differently from the references, written differently from the references."""
+"""Answers to the exercises of notebook 13, written differently from the references."""
 
 import torch
 from torch.nn.functional import normalize
