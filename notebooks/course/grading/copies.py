@@ -59,9 +59,6 @@ def write_learner_copies(
         folder: where the copies go.
         solutions: fold a solution beneath each exercise; otherwise leave all of them out.
         force: write over copies that were worked in, too.
-
-    Raises:
-        ValueError: a name fits no notebook, or one cannot be copied (see `learner_copy`): nothing is written.
     """
     cite, chosen, made = citations(), notebooks(names), {}
     beside = {path.name for path in (*chosen, *folder.glob("*.ipynb"))}
@@ -122,9 +119,8 @@ def learner_copy(
 ) -> NotebookNode:
     """Cut the learner's parts out of a notebook, clear its outputs and say its text in plain Markdown.
 
-    What was cut out stands folded where the notebook has the exercise's `solution`. All cells stay, in their
-    order, except those that held nothing but a solution which is left out; each exercise's cell imports what
-    judges it.
+    What was cut out stands folded where the notebook has the exercise's `solution`. All cells stay, except
+    those that held nothing but a solution which is left out; each exercise's cell imports what judges it.
 
     Args:
         notebook: a stored notebook; it is not changed.
@@ -196,11 +192,7 @@ def in_plain_words(text: str, solved: dict[str, str] | None, cite: Callable[[str
 
 
 def write_package(folder: Path) -> Path:
-    """Write ``vsecore`` as a file that pip installs, and the folder ``course``, which notebooks import.
-
-    They are handed out beside the copies. Neither has tests, whose answers are right ones, nor notebooks,
-    whose solutions are.
-    """
+    """Write ``vsecore`` as a file that pip installs, and the folder ``course``: no tests, no notebooks."""
     from hatchling.builders.wheel import WheelBuilder
 
     ignored = shutil.ignore_patterns("__pycache__")

@@ -1,8 +1,4 @@
-"""Grade what learners handed in: find it, have it marked, and write a page for people and a table.
-
-The page holds everything it needs and asks the network for nothing. The template beside this file says how it
-looks.
-"""
+"""Grade what learners handed in: find it, have it marked, and write a page and a table."""
 
 from __future__ import annotations
 
@@ -67,10 +63,6 @@ def grade_folder(
         minutes: the limit for each notebook.
         jobs: how many learners are graded at a time.
         tell: called with a line about each notebook.
-
-    Raises:
-        ValueError: there is nothing to grade, or an option has no such value.
-        FileNotFoundError: there is no such folder.
     """
     if tier not in TIERS:
         raise ValueError(f"tier is {tier!r}: it must be one of {', '.join(TIERS)}")

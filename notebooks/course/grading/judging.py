@@ -67,10 +67,7 @@ def _source(function: Callable[..., Any]) -> str:
 
 
 class Distant:
-    """A function in another process. It passes on gradients.
-
-    Once a call has taken too long, or the process is gone, no other call is tried.
-    """
+    """A function in another process, with gradients. After a call that took too long, no other is tried."""
 
     def __init__(self, ask: Callable[[str], Any], number: int) -> None:
         self._ask, self.number = ask, number

@@ -63,8 +63,8 @@ class Filed:
         place: the cell that handed it in.
         checks: how often that cell checked this exercise; the last counts.
         form: the answer's form (see `values`).
-        ask: has the kernel evaluate a call of `inside`. It raises KernelGone if the kernel cannot,
-            TimeoutError if that takes too long, or ValueError if what it says makes no sense.
+        ask: has the kernel evaluate a call of `inside`. It raises KernelGone, TimeoutError, or ValueError if
+            what it says makes no sense.
     """
 
     place: int

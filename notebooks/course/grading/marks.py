@@ -26,10 +26,8 @@ from course.grading.parts import in_quotes
 
 MarkState = Literal["right", "noted", "partly right", "no points", "not answered", "not run", "not handed in"]
 
-LARGEST_NOTEBOOK = 50_000_000
-"""Bytes of a file."""
-LONGEST_MESSAGE = 400
-"""Letters of a message."""
+LARGEST_NOTEBOOK, LONGEST_MESSAGE = 50_000_000, 400
+"""Bytes of a file; letters of a message."""
 
 # Colab drops the tags, so the cell of the parameters is known by its text too.
 _PARAMETERS = re.compile(r"tier = .*\ndata = ")
@@ -133,8 +131,7 @@ def exercises_of(wanted: Iterable[str]) -> list[str]:
 def run_and_mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterable[str]) -> NotebookMarks:
     """Run a notebook at a tier, in some seconds at most, and mark the exercises that are wanted, or all.
 
-    The notebook's outputs are filled. The last check of the run counts; where there was none, the mark says
-    why.
+    Its outputs are filled. The last check of the run counts; where there was none, the mark says why.
     """
     held = exercises_of(handed_in.lessons)
     named = exercises_of(wanted) or held

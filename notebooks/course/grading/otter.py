@@ -1,7 +1,6 @@
 """Write a notebook as an assignment for otter-grader: one test a trial, which calls the course's own check.
 
-Otter has what schools use: rosters, deadlines, points by hand, Gradescope and Canvas. It runs tests in the
-learner's own process, so a learner who replaces the check gets full marks, and it has no limit for a cell.
+Otter has what schools use, but runs its tests in the learner's own process, and has no limit for a cell.
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ def assignment(notebook: NotebookNode, name: str, cite: Callable[[str], str]) ->
 def _answer(source: str, key: str) -> tuple[str, str]:
     """Return an exercise's cell with otter's marks, and the expression of its answer.
 
-    The decorator `exercise` puts a right function in the place of a wrong one, which the tests would then
-    pass. So a call of `check` below the function stands in for it.
+    The decorator `exercise` puts a right function in the place of a wrong one, which tests would pass. So a
+    call of `check` below the function stands in for it.
     """
     source = source.replace(ENDS, "# END SOLUTION")
     source = re.sub(rf"^(\s*){BEGINS}$", r"\1# BEGIN SOLUTION", source, flags=re.MULTILINE)

@@ -135,8 +135,7 @@ def _words(role: str, content: str, cite: Callable[[str], str]) -> str:
 def citations(bibliography: Path = ROOT / "book" / "references.bib") -> Callable[[str], str]:
     """Read a BibTeX file; return what turns keys, parted by commas, into "(Chen et al., 2020; Yan, 2019)".
 
-    Each paper is a link to where it can be read, if the file says where. A key that the file does not have is
-    a ValueError.
+    Each paper is a link to where it can be read, if the file says where; an unknown key is a ValueError.
     """
     entries = parse_file(str(bibliography), bib_format="bibtex").entries
 

@@ -82,9 +82,8 @@ def decode(
 ) -> Any:
     """Return the value that `encode` made a form of.
 
-    Anybody may have written the form; if `encode` makes no such form, or the value cannot be passed on, that
-    is a ValueError. `function` makes what stands for the function of a number, and `tensor` what stands for a
-    tensor that a gradient shall reach.
+    Anybody may have written the form; one that `encode` does not make is a ValueError. `function` makes what
+    stands for the function of a number, and `tensor` what stands for a tensor that a gradient shall reach.
     """
     match form:
         case None | bool() | str() | float() | int():
