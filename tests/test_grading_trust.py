@@ -144,14 +144,21 @@ def test_too_much_is_no_answer() -> None:
 
 
 def test_after_a_call_that_took_too_long_no_other_is_tried() -> None:
-    asked = []
+    calls = []
 
     def slow(call: str) -> Any:
-        asked.append(call)
+        if not call.startswith("call("):
+            return [False, ""]
+        calls.append(call)
         raise TimeoutError("it took more than 10 s")
 
-    judgement = judge_filed(EXERCISES["01.batch"], Filed(0, 1, {"function": 0}, slow))
-    assert len(asked) == 1 and "took more than 10 s" in judgement.message
+    judgement = judge_filed(EXERCISES["00.search"], Filed(0, 1, {"function": 0}, slow))
+    assert "took more than 10 s" in judgement.message
+    distant = Distant(slow, 0)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            distant(1)
+    assert len(calls) == 2, "one of each"
 
 
 @pytest.mark.parametrize(
