@@ -256,3 +256,10 @@ def test_the_hardest_triplet_of_a_batch_of_pictures_is_equation_9():
 
 
 # What they share.
+
+
+@pytest.mark.parametrize("function", [set_diversity, gram_diversity])
+def test_a_zero_slot_keeps_the_gradient_finite(function):
+    slots = torch.zeros(2, 3, 4).requires_grad_()
+    function(slots).backward()
+    assert slots.grad.isfinite().all()
