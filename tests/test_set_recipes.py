@@ -32,10 +32,6 @@ def small_recipe(name, **changes):
     return get(name, scale).override({key.replace("__", "."): value for key, value in changes.items()})
 
 
-def options_of(part, registry, **context):
-    return registry.build(part.name, part.options, dim=8, **context)
-
-
 def test_from_pixels_dive_differs_in_its_network_alone():
     """Appendix A: for how long the network rests, and how fast it learns then."""
     wanted = {
