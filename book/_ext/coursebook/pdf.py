@@ -13,9 +13,6 @@ from pypdf.generic import ArrayObject, NameObject
 from coursebook.browser import browser, open_page, settle
 from vsecore.data.files import write_atomically
 
-# At this scale a line of code of 96 letters fits.
-SHEET = {"format": "A4", "scale": 0.85, "print_background": True}
-MARGINS = {"top": "18mm", "bottom": "20mm", "left": "16mm", "right": "16mm"}
 NUMBER = (
     "<div style='break-after: page; height: 100vh; position: relative'>"
     "<p style='position: absolute; bottom: 6mm; width: 100%; text-align: center'>{}</p></div>"
@@ -45,7 +42,14 @@ def print_book(html: Path, out: Path, tell: Callable[[str], None] = print) -> Pa
             page.goto(address)
             settle(page)
             starts[address] = len(bound.pages)
-            printed = PdfReader(io.BytesIO(page.pdf(margin=MARGINS, **SHEET)))
+            # At this scale a line of code of 96 letters fits.
+            made = page.pdf(
+                format="A4",
+                margin={"top": "18mm", "bottom": "20mm", "left": "16mm", "right": "16mm"},
+                scale=0.85,
+                print_background=True,
+            )
+            printed = PdfReader(io.BytesIO(made))
             bound.append(printed, outline_item=page.title().split(" — ")[0], import_outline=False)
             tell(f"printed {address.rsplit('/', 1)[-1]}, {len(printed.pages)} pages")
         sheets = "".join(map(NUMBER.format, range(1, len(bound.pages) + 1)))

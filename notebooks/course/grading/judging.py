@@ -21,8 +21,7 @@ from course.grading.kernel import Filed
 def judge_filed(task: Exercise, filed: Filed) -> Judgement:
     """Judge an answer that a learner's kernel has filed.
 
-    A function is called in the kernel. What it returns is read as a plain value, and so are gradients, so the
-    most that a learner's code can do about its points is to return what a right answer would.
+    A function is called there, and what it returns is read as a plain value, so it can only be an answer.
     """
     try:
         answer = values.decode(filed.form, lambda number: Distant(filed.ask, number))
