@@ -21,7 +21,6 @@ GLOBAL_NORM: Callable[..., Any] = start_here.WRONG["00.search"][-1]
 
 TOLD = [
     ("00.search", GLOBAL_NORM, "`dim`"),
-    ("01.share", 0.4, "right as a share"),
     ("04.all", learning_to_rank.mean_of_hinges, "not a mean"),
     ("04.all", lambda S, margin=0.2: learning_to_rank.with_the_diagonal(S, margin) / S.numel(), "diagonal"),
     ("04.all", learning_to_rank.rows_only, "one direction"),

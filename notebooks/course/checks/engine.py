@@ -84,12 +84,15 @@ def code(
     title: str,
     minutes: int,
     table: Table,
-    reference: Callable[..., Any],
+    reference: Callable[..., Any] | None,
     inputs: Callable[..., Any] | None = None,
     gives: str = "",
     **rest: Any,
 ) -> Exercise:
-    """An exercise in writing a function, which gives what `gives` does. For `rest`, see `Exercise`."""
+    """An exercise in writing a function, which gives what `gives` does. For `rest`, see `Exercise`.
+
+    Where the answer is no function but is found with code, there is a `solution` in place of a reference.
+    """
     if gives:
         rest["message"] = f"Right. It gives what {gives} gives."
     return _exercise("code", title, minutes, table, reference=reference, inputs=inputs, **rest)
