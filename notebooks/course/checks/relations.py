@@ -32,7 +32,7 @@ def weights(zero: Sequence[str] = (), counts: Sequence[int] = (5, 5), filler: fl
     sizes = {"ask": (24, 8), "join": (8, 8), "widen": (16, 8), "narrow": (8, 16)}
     x, *drawn = normal((len(counts), 5, 8), *sizes.values(), seed=5)
     mask = real(counts, 5)  # (B, N)
-    given = (matrix * (name not in zero) for name, matrix in zip(sizes, drawn, strict=True))
+    given = (matrix / 3 * (name not in zero) for name, matrix in zip(sizes, drawn, strict=True))
     return x.masked_fill(~mask[..., None], filler), mask, *given, 2
 
 
@@ -75,29 +75,25 @@ def side_by_side(
 BLOCK = {
     "Return as many elements of the same width, (B, N, D).": shape(),
     "With `join` and `narrow` zero, both steps add nothing, so each element must come out as it went "
-    "in.": same(zero=["join", "narrow"], tolerance=1e-4),
+    "in.": same(zero=["join", "narrow"]),
     "With `join` zero there is no attention, and what is left is the second step: x + network(norm(x)), "
-    "where the network widens, cuts at zero (ReLU) and narrows.": same(zero=["join"], tolerance=1e-4),
+    "where the network widens, cuts at zero (ReLU) and narrows.": same(zero=["join"]),
     "With `narrow` zero there is only the first step: normalise, cut the three parts into heads, attend, put "
-    "the heads side by side, apply `join`, and add x.": same(zero=["narrow"], tolerance=1e-4),
+    "the heads side by side, apply `join`, and add x.": same(zero=["narrow"]),
     "Each step is right alone, but not one after the other: the second must read and add to z, the result of "
-    "the first.": same(tolerance=1e-4, wrong=[side_by_side]),
+    "the first.": same(wrong=[side_by_side]),
     "With padding: give a padded element no share, before the softmax. The mask belongs to the elements that "
     "are asked, the last dimension of (B, A, N, N).": same(
-        counts=[5, 2], filler=30.0, by=lambda made: made[real([5, 2], 5)], tolerance=1e-4, wrong=[built()]
+        counts=[5, 2], filler=30.0, by=lambda made: made[real([5, 2], 5)], wrong=[built()]
     ),
-    no_gradient_at("`ask`"): gradient(of=2, by=torch.square, tolerance=1e-2),
-    "That is what the thesis prints: the second step adds to x. Here it adds to z.": like(
-        as_printed, tolerance=1e-4
-    ),
+    no_gradient_at("`ask`"): gradient(of=2, by=torch.square),
+    "That is what the thesis prints: the second step adds to x. Here it adds to z.": like(as_printed),
     "You normalise after each sum. In this block norm comes first, before each step.": like(
-        built(first=same_as_is, second=same_as_is, last=norm), tolerance=1e-4
+        built(first=same_as_is, second=same_as_is, last=norm)
     ),
-    "Neither step normalises what it reads.": like(
-        built(first=same_as_is, second=same_as_is), tolerance=1e-4
-    ),
+    "Neither step normalises what it reads.": like(built(first=same_as_is, second=same_as_is)),
     "You did not divide the products q · k by the root of a head's width.": like(
-        built(lambda products: products.softmax(-1)), tolerance=1e-4
+        built(lambda products: products.softmax(-1))
     ),
     "Your result has NaN: a softmax over nothing but -inf. Is the mask the right way round? It is True where "
     "an element is real.": like(
@@ -105,20 +101,19 @@ BLOCK = {
         when=lambda answer: answer(*weights(counts=[5, 2])).isnan().any(),
     ),
     "You divide by the root of the whole width. Each head has a width of its own, D_h = D / heads.": like(
-        built(lambda products: (products / 8**0.5).softmax(-1)), tolerance=1e-4
+        built(lambda products: (products / 8**0.5).softmax(-1))
     ),
     "You divide by a head's width. Divide by its root.": like(
-        built(lambda products: (products / 4).softmax(-1)), tolerance=1e-4
+        built(lambda products: (products / 4).softmax(-1))
     ),
     "The softmax goes over the elements that are asked, the last dimension: each element shares out a weight "
-    "of one.": like(built(lambda products: (products / 2).softmax(-2)), tolerance=1e-4),
-    "The first step reads norm(x), not x.": like(built(first=same_as_is), tolerance=1e-4),
+    "of one.": like(built(lambda products: (products / 2).softmax(-2))),
+    "The first step reads norm(x), not x.": like(built(first=same_as_is)),
     "`join` is not used: it goes over the heads' answers before x is added.": like(
-        lambda x, mask, ask, join, *rest: block(x, mask, ask, torch.eye(8), *rest), tolerance=1e-4
+        lambda x, mask, ask, join, *rest: block(x, mask, ask, torch.eye(8), *rest)
     ),
     "There is one head of the whole width: cut q, k and u into `heads` slices.": like(
-        lambda x, mask, ask, join, widen, narrow, heads: block(x, mask, ask, join, widen, narrow, 1),
-        tolerance=1e-4,
+        lambda x, mask, ask, join, widen, narrow, heads: block(x, mask, ask, join, widen, narrow, 1)
     ),
 }
 
