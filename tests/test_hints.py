@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from answers import (
-    all_together,
     how_many_negatives,
     learning_to_rank,
     quintuplet,
@@ -44,20 +43,6 @@ TOLD = [
     ("09.gradient", quintuplet.margin_in_both, "margin of 0"),
     ("11.loss", how_many_negatives.zero_for_a_mask, "below zero"),
     ("11.loss", how_many_negatives.without_mask, "With all negatives"),
-    ("17.p_values", all_together.by_spread, "root of n"),
-    ("17.p_values", all_together.with_all, "degrees of freedom"),
-    ("17.p_values", all_together.one_tail, "one tail"),
-    ("17.p_values", all_together.smaller_of_two, "larger counts"),
-    ("17.holm", all_together.bonferroni, "Bonferroni"),
-    ("17.holm", all_together.sorted_holm, "sorted"),
-    ("17.holm", all_together.without_maximum, "largest so far"),
-    ("17.holm", all_together.not_capped, "at most 1"),
-    ("17.chance", 0.95**20, "none of them"),
-    ("17.break", all_together.best_of_both, "same choice"),
-    ("17.combine", all_together.with_triplet, "still among"),
-    ("17.combine", all_together.one_pool, "one tower"),
-    ("17.cost", (4, 40), "B alone"),
-    ("17.cost", (10, 70), "recorded already"),
     ("19.exact", search_engine.whole_file, "more than `block`"),
     ("19.exact", search_engine.rows_of_blocks, "where the block starts"),
     ("19.exact", search_engine.smallest, "smallest"),
