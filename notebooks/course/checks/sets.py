@@ -13,8 +13,8 @@ from course.checks.comparing import equals, gradient, holds, like, same, shape
 from course.checks.engine import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 from vsecore.sets import circular_variance, look
+from vsecore.similarity import sets as of_sets
 from vsecore.similarity import unit
-from vsecore.similarity.sets import match_probability, mil
 
 COMPROMISE = {
     "A cosine is wanted: a number from -1 to 1.": holds(lambda answer: -1 <= float(answer) <= 1, wrong=[60]),
@@ -91,6 +91,10 @@ def sets(length: float = 1.0) -> tuple[Tensor, Tensor]:
     return length * unit(v), length * unit(t)
 
 
+def mil(v: Tensor, t: Tensor) -> Tensor:
+    return of_sets.mil(v, t)
+
+
 def products(v: Tensor, t: Tensor) -> Tensor:
     """The products of all vectors with all others, (B, C, K, L); of unit vectors, their cosines."""
     return torch.einsum("bkd,cld->bckl", v, t)
@@ -154,6 +158,10 @@ SPARSE = {
     "That holds where each vector of one side looks for its best partner, as in MaxSim. MIL takes one "
     "maximum over all pairs.": like((4, 8)),
 }
+
+
+def match_probability(v: Tensor, t: Tensor, scale: float, shift: float) -> Tensor:
+    return of_sets.match_probability(v, t, scale, shift)
 
 
 def compared(
