@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from answers import (
-    how_many_negatives,
     learning_to_rank,
     quintuplet,
     search_engine,
@@ -41,8 +40,6 @@ TOLD = [
     ("09.gradient", quintuplet.last_two_swapped, "wrong order"),
     ("09.gradient", quintuplet.without_alpha, "alpha is missing"),
     ("09.gradient", quintuplet.margin_in_both, "margin of 0"),
-    ("11.loss", how_many_negatives.zero_for_a_mask, "below zero"),
-    ("11.loss", how_many_negatives.without_mask, "With all negatives"),
     ("19.exact", search_engine.whole_file, "more than `block`"),
     ("19.exact", search_engine.rows_of_blocks, "where the block starts"),
     ("19.exact", search_engine.smallest, "smallest"),
