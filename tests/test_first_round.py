@@ -290,14 +290,17 @@ def test_the_command_opens_the_world_of_its_experiment(tmp_path, monkeypatch, wo
         return replace(world, name="scenes")
 
     monkeypatch.setattr(scenes, "load", load)
-    monkeypatch.setattr(
-        experiments, "run", lambda name, open_data, **options: run_on.append(open_data("region").name)
-    )
+
+    def run(name, open_data, **options):
+        run_on.append(open_data("region").name)
+        return {}
+
+    monkeypatch.setattr(experiments, "run", run)
     command = CliRunner().invoke(app, ["experiment", name, "--record", str(tmp_path)])
     assert command.exit_code == 0, command.output
     assert run_on == [called]
     assert all(options == knobs | {"features": options["features"]} for options in opened)
-    assert "| system | rsum in the paper |" in command.output
+    assert "| system |" in command.output
 
 
 def test_where_the_truth_is_not_known_no_true_negative_can_be_left_out(tmp_path, world):
