@@ -8,7 +8,6 @@ import torch
 
 from answers import (
     learning_to_rank,
-    quintuplet,
     search_engine,
     start_here,
 )
@@ -33,13 +32,6 @@ TOLD = [
     ("04.break", torch.zeros(4, 4), "each to its own point"),
     ("04.break", 0.4 * learning_to_rank.TIES + 0.4, "not below 0.5"),
     ("04.break", 3 * learning_to_rank.TIES, "from -1 to 1"),
-    ("09.triplet", quintuplet.swapped, "wrong way round"),
-    ("09.pairs", quintuplet.by_matrices, "every row with every other"),
-    ("09.weights", lambda *given: quintuplet.right_weights(*given) / len(given[0]), "not a mean"),
-    ("09.weights", quintuplet.sums_multiplied, "multiply them first"),
-    ("09.gradient", quintuplet.last_two_swapped, "wrong order"),
-    ("09.gradient", quintuplet.without_alpha, "alpha is missing"),
-    ("09.gradient", quintuplet.margin_in_both, "margin of 0"),
     ("19.exact", search_engine.whole_file, "more than `block`"),
     ("19.exact", search_engine.rows_of_blocks, "where the block starts"),
     ("19.exact", search_engine.smallest, "smallest"),

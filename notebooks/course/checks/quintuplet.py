@@ -3,155 +3,157 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from course.checks.exercise import Exercise, Trial, near
-from course.checks.samples import EXPLORED, NOTED, gradient_of, one_of
+from course.checks.comparing import Compared, between, equals, gradient, holds, like, same, shape
+from course.checks.engine import break_it, code, compute, explore, predict
+from course.checks.samples import gradient_of, normal
+
+Two = Sequence[Tensor]
 
 
-def _hinge(margin: float, positive: Tensor, negative: Tensor) -> Tensor:
-    return (margin - positive + negative).relu()  # (B,)
+def scaled(loss: Callable[..., Tensor], factor: float) -> Callable[..., Tensor]:
+    return lambda *given: factor * loss(*given)
 
 
-def _similarities(count: int, kinds: int) -> list[Any]:
+def off_tri(
+    positive: Tensor, online: Two, offline: Two, margin: float = 0.2, offline_margin: float = 0.0
+) -> Tensor:
+    cost = (margin - positive + online[0]).relu() + (margin - positive + online[1]).relu()  # (B,)
+    for negative in offline:
+        cost = cost + (offline_margin - positive + negative).relu()
+    return cost.sum()
+
+
+def similarities(count: int, kinds: int) -> list[Tensor]:
     """Random similarities of some kinds, (B,) each: open hinges and closed ones."""
     generator = torch.Generator().manual_seed(100 * count + 10 * kinds)
     return [torch.rand(count, generator=generator) * 2 - 1 for _ in range(kinds)]
 
 
-def _is_one_number(answer: Any) -> bool:
-    return isinstance(answer, Tensor) and answer.ndim == 0
+def five(values: Sequence[float] = (), margins: Sequence[float] = ()) -> tuple[Any, ...]:
+    """Similarities of six pairs, two online and two offline negatives, (B,) each; or of one pair."""
+    positive, *negatives = torch.tensor(values)[:, None] if values else similarities(6, 5)
+    return positive, negatives[:2], negatives[2:], *margins
 
 
-# ---------------------------------------------------------------- 09.triplet
+def swapped_triplet(positive: Tensor, online: Two, offline: Two) -> Tensor:
+    costs = [off_tri(one, [positive, one - 9], [one - 9] * 2) for one in online]
+    costs += [off_tri(one, [one - 9] * 2, [positive, one - 9]) for one in offline]
+    return torch.stack(costs).sum()
 
 
-Two = Sequence[Tensor]
-
-
-def _off_tri(
-    positive: Tensor, online: Two, offline: Two, margin: float = 0.2, offline_margin: float = 0.0
-) -> Tensor:
-    """Four hinges for each pair, as exercise 09.triplet asks for them."""
-    cost = _hinge(margin, positive, online[0]) + _hinge(margin, positive, online[1])
-    cost = cost + _hinge(offline_margin, positive, offline[0]) + _hinge(offline_margin, positive, offline[1])
-    return cost.sum()
-
-
-def _five(count: int) -> tuple[Tensor, Two, Two]:
-    """Random similarities of some pairs, of two online negatives each, and of two offline ones."""
-    positive, *negatives = _similarities(count, 5)
-    return positive, negatives[:2], negatives[2:]
-
-
-def _of_numbers(*values: float) -> tuple[Tensor, Two, Two]:
-    """One pair's five similarities."""
-    positive, *negatives = (torch.tensor([value]) for value in values)
-    return positive, negatives[:2], negatives[2:]
-
-
-def _same_triplet(loss: Callable[..., Any], *margins: float) -> bool:
-    return near(loss(*_five(6), *margins), float(_off_tri(*_five(6), *margins)), 1e-3)
-
-
-def _triplet_without(which: int) -> Callable[[Any], bool]:
-    """Make the trial of a mistake: whether the online hinges (1) or the offline ones (2) are left out."""
-    kept: list[Any] = list(_five(6))
-    kept[which] = [torch.full((6,), -9.0)] * 2
-    return lambda loss: near(loss(*_five(6)), float(_off_tri(*kept)), 1e-3)
-
-
-def _one_margin(loss: Callable[..., Any]) -> bool:
-    return near(loss(*_five(6)), float(_off_tri(*_five(6), 0.2, 0.2)), 1e-3)
-
-
-def _is_a_mean(loss: Callable[..., Any]) -> bool:
-    return any(near(loss(*_five(6)) * count, float(_off_tri(*_five(6))), 1e-3) for count in (4, 6, 24))
-
-
-def _swapped_triplet(loss: Callable[..., Any]) -> bool:
-    """Whether the pair and its negatives have changed places in the hinges."""
-    positive, online, offline = _five(6)
-    costs = [_hinge(0.2, one, positive) for one in online] + [_hinge(0.0, one, positive) for one in offline]
-    return near(loss(positive, online, offline), float(torch.stack(costs).sum()), 1e-3)
-
-
-def _triplet_learns(loss: Callable[..., Any]) -> bool:
-    positive, online, offline = _five(6)
-    right = gradient_of(lambda own: _off_tri(own, online, offline), positive.clone())
-    return torch.allclose(gradient_of(lambda own: loss(own, online, offline), positive), right)
-
-
-# ---------------------------------------------------------------- 09.pairs
+TRIPLET = {
+    "Return one number for the batch, as a tensor.": shape(),
+    "Here the pair wins by far: the loss should be zero.": same(
+        values=[0.9, 0.0, 0.0, 0.5, 0.5], wrong=[lambda *given: off_tri(*given) + 1]
+    ),
+    "One pair at 0.5, online negatives at 0.4 and 0.2, offline ones at 0.4 and 0.7: the hinges are 0.1, 0, 0 "
+    "and 0.2.": same(values=[0.5, 0.4, 0.2, 0.4, 0.7], wrong=[scaled(off_tri, 2)]),
+    "Four hinges for each pair, summed over the batch.": same(
+        wrong=[lambda *given: off_tri(*given) / len(given[0]) ** 2]
+    ),
+    "Both margins are arguments: use them.": same(
+        margins=[0.5, 0.1], wrong=[lambda *given: off_tri(*given[:3])]
+    ),
+    "The right gradient does not arrive: use torch's operations, without .item() or float().": gradient(),
+    "The offline negatives have a margin of their own, `offline_margin`.": like(
+        lambda positive, online, offline: off_tri(positive, online, offline, 0.2, 0.2)
+    ),
+    "Only the online hinges count: add those of the offline ones.": like(
+        lambda positive, online, offline: off_tri(positive, online, [positive - 9] * 2)
+    ),
+    "The hinges are the wrong way round: a negative has a cost where it comes near the pair.": like(
+        swapped_triplet
+    ),
+    "Only the offline hinges count: equation 3 keeps the online ones.": like(
+        lambda positive, online, offline: off_tri(positive, [positive - 9] * 2, offline)
+    ),
+    "Your loss is a constant factor away from the right one: it is a sum, not a mean.": like(
+        *(scaled(off_tri, 1 / count) for count in (4, 6, 24))
+    ),
+}
 
 Sides = tuple[Tensor, Tensor]
 
 
-def _new_pairs(positive: Tensor, of_text: Sides, of_picture: Sides, offline_margin: float = 0.0) -> Tensor:
-    """Two hinges against pairs without common elements, as exercise 09.pairs asks for them."""
+def new_pairs(positive: Tensor, of_text: Sides, of_picture: Sides, offline_margin: float = 0.0) -> Tensor:
     (own_picture, text), (picture, own_text) = of_text, of_picture  # (B, D) each
     pair, swapped = (picture * text).sum(-1), (own_picture * own_text).sum(-1)  # (B,) each
-    cost = _hinge(offline_margin, positive, pair) + _hinge(offline_margin, positive, swapped)
-    return cost.sum()
+    return ((offline_margin - positive + pair).relu() + (offline_margin - positive + swapped).relu()).sum()
 
 
-def _two_sides(count: int) -> tuple[Tensor, Sides, Sides]:
-    """The similarities of some pairs (B,), and unit vectors of two more pairs each, (B, D)."""
-    generator = torch.Generator().manual_seed(count)
-    vectors = [normalize(torch.randn(count, 5, generator=generator), dim=-1) for _ in range(4)]
-    own = torch.rand(count, generator=generator) - 0.5
-    return own, (vectors[0], vectors[1]), (vectors[2], vectors[3])
+def two_sides(count: int = 7, best: bool = False, margins: Sequence[float] = ()) -> tuple[Any, ...]:
+    """The similarities of some pairs (B,), or ones, and unit vectors of two more pairs each, (B, D)."""
+    first, second, third, fourth = (normalize(one, dim=-1) for one in normal(*[(count, 5)] * 4, seed=count))
+    own = torch.rand(count, generator=torch.Generator().manual_seed(count)) - 0.5
+    return torch.ones(count) if best else own, (first, second), (third, fourth), *margins
 
 
-def _same_pairs(loss: Callable[..., Any], count: int, margin: float = 0.0) -> bool:
-    sides = _two_sides(count)
-    return near(loss(*sides, margin), float(_new_pairs(*sides, margin)), 1e-3)
+def gradient_at_pictures(loss: Callable[..., Tensor], given: Sequence[Any]) -> Tensor:
+    positive, of_text, (picture, own_text) = given
+    return gradient_of(lambda v: loss(positive, of_text, (v, own_text)), picture)
 
 
-def _belonging_pairs(loss: Callable[..., Any]) -> bool:
-    """Whether the pairs that belong together are pushed apart: t_off with its own picture, and v_off."""
-    own, (own_picture, text), (picture, own_text) = _two_sides(7)
-    return near(
-        loss(own, *_two_sides(7)[1:]), float(_new_pairs(own, (picture, text), (own_picture, own_text))), 1e-3
-    )
+def one_pair(positive: Tensor, pictures: Tensor, texts: Tensor) -> Tensor:
+    return ((pictures * texts).sum(-1) - positive).relu().sum()
 
 
-def _one_pair_alone(loss: Callable[..., Any]) -> bool:
-    own, (own_picture, text), (picture, own_text) = sides = _two_sides(7)
-    halves = (picture * text, own_picture * own_text)
-    return any(near(loss(*sides), float(_hinge(0.0, own, half.sum(-1)).sum()), 1e-3) for half in halves)
+def one_hinge(positive: Tensor, of_text: Sides, of_picture: Sides) -> Tensor:
+    both = of_picture[0] * of_text[1] + of_text[0] * of_picture[1]
+    return (both.sum(-1) - positive).relu().sum()
 
 
-def _one_hinge(loss: Callable[..., Any]) -> bool:
-    own, (own_picture, text), (picture, own_text) = sides = _two_sides(7)
-    both = (picture * text).sum(-1) + (own_picture * own_text).sum(-1)
-    return near(loss(*sides), float(_hinge(0.0, own, both).sum()), 1e-3)
+def by_matrices(positive: Tensor, of_text: Sides, of_picture: Sides) -> Tensor:
+    products = torch.stack([of_picture[0] @ of_text[1].T, of_text[0] @ of_picture[1].T])  # (2, B, B)
+    return (products - positive).relu().sum()
 
 
-def _by_matrices(loss: Callable[..., Any]) -> bool:
-    """Whether all rows were multiplied with all others."""
-    own, (own_picture, text), (picture, own_text) = sides = _two_sides(7)
-    products = (picture @ text.T, own_picture @ own_text.T)  # (B, B) each
-    costs = [
-        sum(float(_hinge(0.0, one, product).sum()) for product in products) for one in (own, own[:, None])
-    ]
-    return any(near(loss(*sides), cost, 1e-3) for cost in costs)
+PAIRS = {
+    "Return one number for the batch, as a tensor.": shape(),
+    "Here every pair has similarity 1, and no pair can be more similar: the loss should be zero.": same(
+        best=True, wrong=[lambda *given: new_pairs(*given) + 1]
+    ),
+    "With one pair: each of the two new pairs takes a picture and a caption that do not belong together. "
+    "Which are they?": same(count=1, wrong=[scaled(new_pairs, 2)]),
+    "Two hinges for each pair, summed over the batch.": same(
+        wrong=[lambda *given: new_pairs(*given) / len(given[0])]
+    ),
+    "The margin is an argument: use it.": same(margins=[0.3], wrong=[lambda *given: new_pairs(*given[:3])]),
+    "The right gradient does not arrive: use torch's operations, without .item() or detach.": Compared(
+        gradient_at_pictures,
+        [{}],
+        None,
+        1e-5,
+        wrong=[
+            lambda positive, of_text, of_picture, *margins: new_pairs(
+                positive, of_text, (of_picture[0].detach(), of_picture[1]), *margins
+            )
+        ],
+    ),
+    "You push apart what belongs together: a caption and its own picture. Take one side of each.": like(
+        lambda positive, of_text, of_picture: new_pairs(
+            positive, (of_picture[0], of_text[1]), (of_text[0], of_picture[1])
+        )
+    ),
+    "That is one of the two new pairs. The other takes what the first leaves.": like(
+        lambda positive, of_text, of_picture: one_pair(positive, of_picture[0], of_text[1]),
+        lambda positive, of_text, of_picture: one_pair(positive, of_text[0], of_picture[1]),
+    ),
+    "You compare every row with every other. Row by row, each pair has one partner: multiply element by "
+    "element, and sum over the last dimension.": like(
+        by_matrices, lambda positive, *sides: by_matrices(positive[:, None], *sides)
+    ),
+    "Each of the two pairs has a hinge of its own: add them after the hinge.": like(one_hinge),
+}
 
 
-def _pairs_learn(loss: Callable[..., Any]) -> bool:
-    own, first, (picture, own_text) = _two_sides(7)
-    right = gradient_of(lambda v: _new_pairs(own, first, (v, own_text)), picture.clone())
-    return torch.allclose(gradient_of(lambda v: loss(own, first, (v, own_text)), picture), right)
-
-
-# ---------------------------------------------------------------- 09.weights
-
-
-def _weighted_online(
+def weighted_online(
     positive: Tensor,
     online: Tensor,
     offline: Tensor,
@@ -159,49 +161,56 @@ def _weighted_online(
     beta: float = 1.5,
     alpha: float = 0.3,
 ) -> Tensor:
-    """Weighted hinge against online negatives, as exercise 09.weights asks for it."""
     weight = beta - (offline - online) / alpha  # (B,)
-    return (weight * _hinge(margin, positive, online)).sum()
+    return (weight * (margin - positive + online).relu()).sum()
 
 
-def _same_weighted(loss: Callable[..., Any], *options: float) -> bool:
-    found = _similarities(8, 3)
-    return near(loss(*found, *options), float(_weighted_online(*found, *options)), 1e-3)
+def three(easy: bool = False, alike: bool = False, options: Sequence[float] = ()) -> tuple[Any, ...]:
+    """Similarities of pairs, and of an online and an offline negative each, (40,).
+
+    If it is easy the pairs win by far; or else the two negatives may be alike.
+    """
+    positive, online, offline = similarities(40, 3)
+    return positive + 9 * easy, online, online.clone() if alike else offline, *options
 
 
-def _equally_hard(loss: Callable[..., Any]) -> bool:
-    positive, online, _ = _similarities(8, 3)
-    return near(loss(positive, online, online), 1.5 * float(_hinge(0.2, positive, online).sum()), 1e-3)
+def weight(online: Tensor, offline: Tensor) -> Tensor:
+    return 1.5 - (offline - online) / 0.3
 
 
-def _weighted_learns(loss: Callable[..., Any]) -> bool:
-    positive, online, offline = _similarities(8, 3)
-    right = gradient_of(lambda near_by: _weighted_online(positive, online, near_by), offline.clone())
-    return torch.allclose(gradient_of(lambda near_by: loss(positive, online, near_by), offline), right)
+def gap(positive: Tensor, online: Tensor) -> Tensor:
+    return 0.2 - positive + online
 
 
-def _weighted_mean(loss: Callable[..., Any]) -> bool:
-    found = _similarities(8, 3)
-    return near(8 * loss(*found), float(_weighted_online(*found)), 1e-3)
+WEIGHTS = {
+    "Return one number for the batch, as a tensor.": shape(),
+    "Where the online and the offline negative are equally hard, the weight is beta.": same(
+        alike=True, wrong=[lambda *given: weighted_online(*given) + 1]
+    ),
+    "The weight is beta, less how much harder the offline negative is, divided by alpha.": same(
+        wrong=[lambda positive, online, offline: weighted_online(positive, online, online)]
+    ),
+    "Margin, beta and alpha are arguments: use them.": same(
+        options=[0.4, 2.0, 0.7], wrong=[lambda *given: weighted_online(*given[:3])]
+    ),
+    "The loss should also be learned through the weight: no detach, no .item().": gradient(of=2),
+    "The sign is wrong: the harder the offline negative, the smaller the weight.": like(
+        lambda positive, online, offline: weighted_online(positive, online, 2 * online - offline)
+    ),
+    "The weight compares the offline negative with the online one, not with the pair.": like(
+        lambda positive, online, offline: weighted_online(positive, online, offline + online - positive)
+    ),
+    "You keep the weight from falling below zero. The equation does not; we come to that.": like(
+        lambda positive, online, offline: weight(online, offline).relu() @ gap(positive, online).relu()
+    ),
+    "The loss is a sum over the batch, not a mean.": like(scaled(weighted_online, 1 / 40)),
+    "Each hinge has its own weight: multiply them first, then sum.": like(
+        lambda positive, online, offline: weight(online, offline).sum() * gap(positive, online).relu().sum()
+    ),
+}
 
 
-def _sums_multiplied(loss: Callable[..., Any]) -> bool:
-    positive, online, offline = found = _similarities(8, 3)
-    weight = 1.5 - (offline - online) / 0.3
-    return near(loss(*found), float(weight.sum() * _hinge(0.2, positive, online).sum()), 1e-2)
-
-
-def _weighted_as(wrong: Callable[..., Tensor]) -> Callable[[Any], bool]:
-    """Make the trial of a mistake: whether an answer gives what a wrong weight gives."""
-    positive, online, offline = found = _similarities(8, 3)
-    cost = _hinge(0.2, positive, online)
-    return lambda loss: near(loss(*found), float((wrong(positive, online, offline) * cost).sum()), 1e-3)
-
-
-# ---------------------------------------------------------------- 09.gradient
-
-
-def _by_hand(
+def by_hand(
     positive: Tensor,
     online: Tensor,
     offline: Tensor,
@@ -209,310 +218,135 @@ def _by_hand(
     beta: float = 1.5,
     alpha: float = 0.3,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Three derivatives of a line of equation 5, as exercise 09.gradient asks for them."""
     gap = margin - positive + online  # (B,)
     near_by, far = (gap > 0).to(gap.dtype), (offline - positive > 0).to(gap.dtype)  # (B,) each
     weight = beta - (offline - online) / alpha
     return -near_by * weight - far, near_by * (weight + gap / alpha), far - near_by * gap / alpha
 
 
-def _same_gradient(answer: Callable[..., Any], part: int, *options: float, closed: bool = False) -> bool:
-    found = _similarities(40, 3)
-    if closed:  # no hinge costs anything: the pair wins by far
-        found = [found[0] + 9, *found[1:]]
-    mine, right = answer(*found, *options)[part], _by_hand(*found, *options)[part]
-    return tuple(mine.shape) == (40,) and torch.allclose(mine.float(), right, atol=1e-4)
+def parts_times(*factors: float) -> Callable[..., list[Tensor]]:
+    """Make a function that gives the three derivatives, each multiplied by a number."""
+    return lambda *given: [factor * part for factor, part in zip(factors, by_hand(*given), strict=True)]
 
 
-def _constant_weight(answer: Callable[..., Any]) -> bool:
-    """Whether the weight was taken for a constant: its own derivative is missing."""
-    positive, online, offline = found = _similarities(40, 3)
-    weight = 1.5 - (offline - online) / 0.3
-    return torch.allclose(answer(*found)[1].float(), (0.2 - positive + online > 0) * weight, atol=1e-4)
+def without_alpha(positive: Tensor, online: Tensor, offline: Tensor) -> list[Tensor]:
+    first, second, third = by_hand(positive, online, offline)
+    excess = gap(positive, online).relu() * (1 / 0.3 - 1)
+    return [first, second - excess, third + excess]
 
 
-def _gradient_as(*wrong: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[[Any], bool]:
-    """Make the trial of a mistake: whether the derivatives by the two negatives are these."""
-
-    def same(answer: Callable[..., Any]) -> bool:
-        found = _similarities(40, 3)
-        pairs = zip(answer(*found)[1:], wrong, strict=True)
-        return all(torch.allclose(mine.float(), one(*found), atol=1e-4) for mine, one in pairs)
-
-    return same
+def margin_in_both(positive: Tensor, online: Tensor, offline: Tensor) -> list[Tensor]:
+    more = 1.0 * (gap(positive, offline) > 0) - 1.0 * (offline > positive)
+    first, second, third = by_hand(positive, online, offline)
+    return [first - more, second, third + more]
 
 
-def _gradient_part(part: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    return lambda *found: _by_hand(*found)[part]
+def constant_weight(positive: Tensor, online: Tensor, offline: Tensor) -> list[Tensor]:
+    near_by, far = 1.0 * (gap(positive, online) > 0), 1.0 * (offline > positive)
+    return [-near_by * weight(online, offline) - far, near_by * weight(online, offline), far]
 
 
-def _without_alpha(positive: Tensor, online: Tensor, offline: Tensor) -> Tensor:
-    gap = 0.2 - positive + online
-    return (gap > 0) * (1.5 - (offline - online) / 0.3 + gap)
+GRADIENT = {
+    "Return three tensors, (B,) each: by the pair, by the online and by the offline negative.": same(
+        by=lambda made: [tuple(part.shape) for part in made], wrong=[lambda *given: by_hand(*given)[:2]]
+    ),
+    "Here the pair wins by far, so no hinge is open, and every derivative should be zero.": same(
+        easy=True, wrong=[lambda *given: [part + 1 for part in by_hand(*given)]]
+    ),
+    "By the pair: each open hinge gives -1 times its weight. The offline hinge has the weight 1.": same(
+        by=0, wrong=[parts_times(2, 1, 1)]
+    ),
+    "By the online negative: it stands in the hinge and in the weight. Use the product rule.": same(
+        by=1, wrong=[parts_times(1, 2, 1)]
+    ),
+    "By the offline negative: it stands in its own hinge, and in the weight of the other.": same(
+        by=2, wrong=[parts_times(1, 1, 2)]
+    ),
+    "Margin, beta and alpha are arguments: use them.": same(
+        options=[0.5, 1.0, 0.6], wrong=[lambda *given: by_hand(*given[:3])]
+    ),
+    "All signs are reversed: we want the derivative, not the direction of descent.": like(
+        parts_times(-1, -1, -1)
+    ),
+    "The last two are in the wrong order: first by the online negative, then by the offline one.": like(
+        lambda *given: itemgetter(0, 2, 1)(by_hand(*given)), by=itemgetter(1, 2)
+    ),
+    "The derivative of the weight is 1 / alpha, or minus that: the alpha is missing.": like(
+        without_alpha, by=itemgetter(1, 2)
+    ),
+    "The offline hinge has a margin of 0: it opens where offline > positive.": like(margin_in_both, by=0),
+    "The weight depends on the online negative too: use the product rule.": like(constant_weight, by=1),
+}
+
+NEGATIVE = {
+    "Give one number between -1 and 1.": between(-1.001, 1.001, wrong=[3.0, 1.45]),
+    "Set the weight to zero and solve for the offline negative's similarity.": equals(0.55, wrong=[0.1]),
+    "That is the gap between the two. Where is the offline one?": like(0.45),
+    "The offline negative is the harder of the two: it lies above the online one.": like(-0.35),
+}
 
 
-def _offline_without_alpha(positive: Tensor, online: Tensor, offline: Tensor) -> Tensor:
-    return (offline > positive).float() - _hinge(0.2, positive, online)
-
-
-def _margin_in_both(answer: Callable[..., Any]) -> bool:
-    """Whether the offline hinge was opened by the online one's margin."""
-    positive, online, offline = found = _similarities(40, 3)
-    far = (0.2 - positive + offline > 0).float()
-    gap = 0.2 - positive + online
-    near_by, weight = (gap > 0).float(), 1.5 - (offline - online) / 0.3
-    return torch.allclose(answer(*found)[0].float(), -near_by * weight - far, atol=1e-4)
-
-
-def _descends(answer: Callable[..., Any]) -> bool:
-    found = _similarities(40, 3)
-    pairs = zip(answer(*found), _by_hand(*found), strict=True)
-    return all(torch.allclose(mine.float(), -right, atol=1e-4) for mine, right in pairs)
-
-
-# ---------------------------------------------------------------- 09.break
-
-
-def _seven(answer: Any) -> list[float]:
+def numbers(answer: Any) -> list[float]:
     return [float(one) for one in answer]
 
 
-def _offline_cost(found: Sequence[float]) -> float:
-    return sum(max(0.0, negative - found[0]) for negative in found[3:])
+BREAK = {
+    "Give seven numbers between -1 and 1.": holds(
+        lambda answer: len(answer) == 7 and all(-1 <= one <= 1 for one in numbers(answer)),
+        wrong=[[0.5] * 6, [5] * 7],
+    ),
+    "Here the pair still wins against both online negatives, so it would be found.": holds(
+        lambda answer: max(numbers(answer)[1:3]) >= numbers(answer)[0], wrong=[[0.9, 0.1, 0.2, 0, 0, 0, 0]]
+    ),
+    "One direction still finds the pair: let both online negatives be as similar as it is.": holds(
+        lambda answer: min(numbers(answer)[1:3]) >= numbers(answer)[0], wrong=[[0.5, 0.6, 0.1, 0, 0, 0, 0]]
+    ),
+    "An offline hinge is open. With a margin of 0, it closes unless its negative wins.": holds(
+        lambda answer: max(numbers(answer)[3:]) < numbers(answer)[0] + 1e-6,
+        wrong=[[0.1, 0.2, 0.3, 0.9, 0, 0, 0]],
+    ),
+}
 
-
-EXERCISES: dict[str, Exercise] = {
-    "09.triplet": Exercise(
+EXERCISES = {
+    "09.triplet": code(
         "Offline negatives beside online ones",
-        "code",
         8,
-        (
-            Trial(
-                lambda answer: _is_one_number(answer(*_five(6))),
-                "Return one number for the batch, as a tensor.",
-            ),
-            Trial(
-                lambda answer: near(answer(*_of_numbers(0.9, 0.0, 0.0, 0.5, 0.5)), 0),
-                "Here the pair wins by far: the loss should be zero.",
-            ),
-            Trial(
-                lambda answer: near(answer(*_of_numbers(0.5, 0.4, 0.2, 0.4, 0.7)), 0.3),
-                "One pair at 0.5, online negatives at 0.4 and 0.2, offline ones at 0.4 and 0.7: the hinges "
-                "are 0.1, 0, 0 and 0.2.",
-            ),
-            Trial(lambda answer: _same_triplet(answer), "Four hinges for each pair, summed over the batch."),
-            Trial(lambda answer: _same_triplet(answer, 0.5, 0.1), "Both margins are arguments: use them."),
-            Trial(
-                _triplet_learns,
-                "The right gradient does not arrive: use torch's operations, without .item() or float().",
-            ),
-        ),
-        mistakes=(
-            Trial(_one_margin, "The offline negatives have a margin of their own, `offline_margin`."),
-            Trial(_triplet_without(2), "Only the online hinges count: add those of the offline ones."),
-            Trial(
-                _swapped_triplet,
-                "The hinges are the wrong way round: a negative has a cost where it comes near the pair.",
-            ),
-            Trial(_triplet_without(1), "Only the offline hinges count: equation 3 keeps the online ones."),
-            Trial(
-                _is_a_mean, "Your loss is a constant factor away from the right one: it is a sum, not a mean."
-            ),
-        ),
+        TRIPLET,
+        off_tri,
+        five,
         difficulty="easy",
-        reference=_off_tri,
-        message="Right. It gives what vsecore.losses.offline_triplet gives.",
+        gives="vsecore.losses.offline_triplet",
     ),
-    "09.shared": Exercise(
-        "What both captions share", "predict", 4, one_of("a", "b", "c", "d"), difficulty="easy", message=NOTED
-    ),
-    "09.pairs": Exercise(
+    "09.shared": predict("What both captions share", 4, "a", "b", "c", "d"),
+    "09.pairs": code(
         "Pairs without common elements",
-        "code",
         10,
-        (
-            Trial(
-                lambda answer: _is_one_number(answer(*_two_sides(7))),
-                "Return one number for the batch, as a tensor.",
-            ),
-            Trial(
-                lambda answer: near(answer(torch.ones(7), *_two_sides(7)[1:]), 0),
-                "Here every pair has similarity 1, and no pair can be more similar: the loss should be zero.",
-            ),
-            Trial(
-                lambda answer: _same_pairs(answer, 1),
-                "With one pair: each of the two new pairs takes a picture and a caption that do not belong "
-                "together. Which are they?",
-            ),
-            Trial(lambda answer: _same_pairs(answer, 7), "Two hinges for each pair, summed over the batch."),
-            Trial(lambda answer: _same_pairs(answer, 7, 0.3), "The margin is an argument: use it."),
-            Trial(
-                _pairs_learn,
-                "The right gradient does not arrive: use torch's operations, without .item() or detach.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                _belonging_pairs,
-                "You push apart what belongs together: a caption and its own picture. Take one side of each.",
-            ),
-            Trial(
-                _one_pair_alone, "That is one of the two new pairs. The other takes what the first leaves."
-            ),
-            Trial(
-                _by_matrices,
-                "You compare every row with every other. Row by row, each pair has one partner: multiply "
-                "element by element, and sum over the last dimension.",
-            ),
-            Trial(_one_hinge, "Each of the two pairs has a hinge of its own: add them after the hinge."),
-        ),
-        reference=_new_pairs,
+        PAIRS,
+        new_pairs,
+        two_sides,
         message="Right. With off_tri it gives what vsecore.losses.offline_quintuplet gives.",
     ),
-    "09.weights": Exercise(
-        "A weight for each online negative",
-        "code",
-        8,
-        (
-            Trial(
-                lambda answer: _is_one_number(answer(*_similarities(8, 3))),
-                "Return one number for the batch, as a tensor.",
-            ),
-            Trial(
-                _equally_hard,
-                "Where the online and the offline negative are equally hard, the weight is beta.",
-            ),
-            Trial(
-                _same_weighted,
-                "The weight is beta, less how much harder the offline negative is, divided by alpha.",
-            ),
-            Trial(
-                lambda answer: _same_weighted(answer, 0.4, 2.0, 0.7),
-                "Margin, beta and alpha are arguments: use them.",
-            ),
-            Trial(
-                _weighted_learns,
-                "The loss should also be learned through the weight: no detach, no .item().",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                _weighted_as(lambda positive, online, offline: 1.5 - (online - offline) / 0.3),
-                "The sign is wrong: the harder the offline negative, the smaller the weight.",
-            ),
-            Trial(
-                _weighted_as(lambda positive, online, offline: 1.5 - (offline - positive) / 0.3),
-                "The weight compares the offline negative with the online one, not with the pair.",
-            ),
-            Trial(
-                _weighted_as(lambda positive, online, offline: (1.5 - (offline - online) / 0.3).relu()),
-                "You keep the weight from falling below zero. The equation does not; we come to that.",
-            ),
-            Trial(_weighted_mean, "The loss is a sum over the batch, not a mean."),
-            Trial(_sums_multiplied, "Each hinge has its own weight: multiply them first, then sum."),
-        ),
-        difficulty="easy",
-        reference=_weighted_online,
-        message="Right.",
+    "09.weights": code(
+        "A weight for each online negative", 8, WEIGHTS, weighted_online, three, difficulty="easy"
     ),
-    "09.gradient": Exercise(
+    "09.gradient": code(
         "Equation 6 by hand",
-        "code",
         15,
-        (
-            Trial(
-                lambda answer: (
-                    len(made := answer(*_similarities(40, 3))) == 3
-                    and all(tuple(one.shape) == (40,) for one in made)
-                ),
-                "Return three tensors, (B,) each: by the pair, by the online and by the offline negative.",
-            ),
-            Trial(
-                lambda answer: all(_same_gradient(answer, part, closed=True) for part in range(3)),
-                "Here the pair wins by far, so no hinge is open, and every derivative should be zero.",
-            ),
-            Trial(
-                lambda answer: _same_gradient(answer, 0),
-                "By the pair: each open hinge gives -1 times its weight. The offline hinge has the weight 1.",
-            ),
-            Trial(
-                lambda answer: _same_gradient(answer, 1),
-                "By the online negative: it stands in the hinge and in the weight. Use the product rule.",
-            ),
-            Trial(
-                lambda answer: _same_gradient(answer, 2),
-                "By the offline negative: it stands in its own hinge, and in the weight of the other.",
-            ),
-            Trial(
-                lambda answer: all(_same_gradient(answer, part, 0.5, 1.0, 0.6) for part in range(3)),
-                "Margin, beta and alpha are arguments: use them.",
-            ),
-        ),
-        mistakes=(
-            Trial(_descends, "All signs are reversed: we want the derivative, not the direction of descent."),
-            Trial(
-                _gradient_as(_gradient_part(2), _gradient_part(1)),
-                "The last two are in the wrong order: first by the online negative, then by the offline one.",
-            ),
-            Trial(
-                _gradient_as(_without_alpha, _offline_without_alpha),
-                "The derivative of the weight is 1 / alpha, or minus that: the alpha is missing.",
-            ),
-            Trial(_margin_in_both, "The offline hinge has a margin of 0: it opens where offline > positive."),
-            Trial(_constant_weight, "The weight depends on the online negative too: use the product rule."),
-        ),
+        GRADIENT,
+        by_hand,
+        three,
         difficulty="hard",
-        reference=_by_hand,
         defined_above=("weighted_online", "off_tri"),
         instead=("grad", "backward", "jacobian", "jacrev", "jacfwd"),
         message="Right. That is equation 6, but for the pair without common elements.",
     ),
-    "09.negative": Exercise(
-        "When the weight is negative",
-        "compute",
-        4,
-        (
-            Trial(lambda answer: -1 <= float(answer) <= 1, "Give one number between -1 and 1."),
-            Trial(
-                lambda answer: near(answer, 0.55, 1e-3),
-                "Set the weight to zero and solve for the offline negative's similarity.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: near(answer, 0.45, 1e-3),
-                "That is the gap between the two. Where is the offline one?",
-            ),
-            Trial(
-                lambda answer: near(answer, -0.35, 1e-3),
-                "The offline negative is the harder of the two: it lies above the online one.",
-            ),
-        ),
-        difficulty="easy",
-    ),
-    "09.break": Exercise(
+    "09.negative": compute("When the weight is negative", 4, NEGATIVE, difficulty="easy"),
+    "09.break": break_it(
         "A loss of zero without retrieval",
-        "break",
         5,
-        (
-            Trial(
-                lambda answer: len(_seven(answer)) == 7 and all(-1 <= one <= 1 for one in _seven(answer)),
-                "Give seven numbers between -1 and 1.",
-            ),
-            Trial(
-                lambda answer: max(_seven(answer)[1:3]) >= _seven(answer)[0],
-                "Here the pair still wins against both online negatives, so it would be found.",
-            ),
-            Trial(
-                lambda answer: min(_seven(answer)[1:3]) >= _seven(answer)[0],
-                "One direction still finds the pair: let both online negatives be as similar as it is.",
-            ),
-            Trial(
-                lambda answer: near(_offline_cost(_seven(answer)), 0, 1e-6),
-                "An offline hinge is open. With a margin of 0, it closes unless its negative wins.",
-            ),
-        ),
+        BREAK,
+        solution=[0.5] * 7,
         message="Right, and no offline hinge notices.",
     ),
-    "09.explore": Exercise("Change one thing", "explore", 15, EXPLORED, message="Noted."),
+    "09.explore": explore("Change one thing", 15),
 }
