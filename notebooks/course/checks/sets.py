@@ -13,8 +13,8 @@ from course.checks.comparing import equals, gradient, holds, like, same, shape
 from course.checks.engine import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 from vsecore.sets import circular_variance, look
-from vsecore.similarity import sets as of_sets
 from vsecore.similarity import unit
+from vsecore.similarity.sets import match_probability, mil
 
 COMPROMISE = {
     "A cosine is wanted: a number from -1 to 1.": holds(lambda answer: -1 <= float(answer) <= 1, wrong=[60]),
@@ -91,8 +91,8 @@ def sets(length: float = 1.0) -> tuple[Tensor, Tensor]:
     return length * unit(v), length * unit(t)
 
 
-def mil(v: Tensor, t: Tensor) -> Tensor:
-    return of_sets.mil(v, t)
+def largest_cosine(v: Tensor, t: Tensor) -> Tensor:
+    return mil(v, t)
 
 
 def products(v: Tensor, t: Tensor) -> Tensor:
@@ -160,8 +160,8 @@ SPARSE = {
 }
 
 
-def match_probability(v: Tensor, t: Tensor, scale: float, shift: float) -> Tensor:
-    return of_sets.match_probability(v, t, scale, shift)
+def matched(v: Tensor, t: Tensor, scale: float, shift: float) -> Tensor:
+    return match_probability(v, t, scale, shift)
 
 
 def compared(
@@ -268,7 +268,7 @@ EXERCISES = {
         attended,
         message="Right. This is the attention of vsecore.sets.PIENet.",
     ),
-    "13.mil": code("MIL", 8, MIL, mil, sets, gives="vsecore.similarity.sets.mil"),
+    "13.mil": code("MIL", 8, MIL, largest_cosine, sets, gives="vsecore.similarity.sets.mil"),
     "13.sparse": compute(
         "Who learns?",
         6,
@@ -280,7 +280,7 @@ EXERCISES = {
         "Match probability",
         8,
         MATCH,
-        match_probability,
+        matched,
         compared,
         gives="vsecore.similarity.sets.match_probability",
     ),
