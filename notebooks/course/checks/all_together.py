@@ -228,7 +228,7 @@ def combined(**changes: Any) -> Callable[[Any], Any]:
 
 COMBINE = {
     "Return the recipe that `recipe.override` makes of the changes.": same(
-        by=len, wrong=[lambda recipe: {"losses": "adopt"}]
+        by=len, wrong=[lambda recipe: "adopt"]
     ),
     "The Transformer reasons in the pictures' tower alone: the field is `image.reasoner`.": same(
         by=0, wrong=[lambda recipe: recipe, combined(text_reasoner="transformer")]
