@@ -7,7 +7,7 @@ from vsecore.training.rounds import fit_in_rounds
 from vsecore.training.run import Event, Run, Settings
 from vsecore.training.system import System
 
-RESULTS_VERSION = 1
+RESULTS_VERSION = 2
 """Raised whenever the same recipe, data and seed train to another result than before: what was trained with
 another version is then not taken from a cache."""
 
