@@ -297,7 +297,7 @@ def _claims_table(judged: Sequence[Sequence[Outcome]]) -> str:
         ours = [_ours(one[place]) if is_judged(one[place]) else "–" for place in seen]
         rows.append([claim.statement, "as above" if same and claim.words else words, _paper(claim), *ours])
     named = [list(DATA.values())[place] for place in seen]
-    return table(["claim", "in the paper's words", "its difference", *named], rows, "verdicts")
+    return table(["claim", "in the paper's words", "printed", *named], rows, "verdicts")
 
 
 def in_short(title: str, outcomes: Mapping[str, Sequence[Outcome]]) -> str:
