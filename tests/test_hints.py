@@ -8,7 +8,6 @@ import torch
 
 from answers import (
     learning_to_rank,
-    search_engine,
     start_here,
 )
 from course.checks import EXERCISES, check
@@ -32,22 +31,6 @@ TOLD = [
     ("04.break", torch.zeros(4, 4), "each to its own point"),
     ("04.break", 0.4 * learning_to_rank.TIES + 0.4, "not below 0.5"),
     ("04.break", 3 * learning_to_rank.TIES, "from -1 to 1"),
-    ("19.exact", search_engine.whole_file, "more than `block`"),
-    ("19.exact", search_engine.rows_of_blocks, "where the block starts"),
-    ("19.exact", search_engine.smallest, "smallest"),
-    ("19.exact", search_engine.padded_by_zeros, "begin with zeros"),
-    ("19.cells", search_engine.everything, "every vector"),
-    ("19.cells", search_engine.places, "places in the list"),
-    ("19.cells", search_engine.not_ranked, "not the best"),
-    ("19.cells", search_engine.cells_by_distance, "by distance"),
-    ("19.levels", search_engine.cut_off, "Round"),
-    ("19.levels", search_engine.wrapped, "wraps around"),
-    ("19.levels", search_engine.one_range, "Each has its own"),
-    ("19.table", search_engine.first_book, "first codebook"),
-    ("19.table", search_engine.interleaved, "every M-th"),
-    ("19.table", search_engine.mean_of_parts, "mean over parts"),
-    ("19.table", search_engine.in_a_byte, "more than 256"),
-    ("19.plan", 5.12, "own number is missing"),
 ]
 
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from course.checks.exercise import Exercise, Trial, near
-from course.checks.samples import EXPLORED, NOTED, one_of
+from course.checks.comparing import between, equals, like, same
+from course.checks.engine import break_it, code, compute, explore, predict
 
-_WITHOUT_LAST = 999 - 250
-_GIGABYTES = 10_000_000 * (512 + 8) / 1e9
-
-
-def _vectors(count: int, width: int = 6, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng([seed, count, width]).standard_normal((count, width)).astype(np.float32)
+Found = tuple[np.ndarray, np.ndarray]
 
 
-# ---------------------------------------------------------------- exact search
-
-
-def _exact_search(vectors: Any, query: np.ndarray, k: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+def exact_search(vectors: Any, query: np.ndarray, k: int, block: int) -> Found:
     scores, rows = np.empty(0), np.empty(0, dtype=int)
     for start in range(0, len(vectors), block):
         part = vectors[start : start + block] @ query
@@ -32,7 +25,7 @@ def _exact_search(vectors: Any, query: np.ndarray, k: int, block: int) -> tuple[
     return scores, rows
 
 
-def _searched(search: Callable[..., Any], count: int, k: int, block: int, shift: float = 0.0) -> Any:
+def searched(search: Callable[..., Any], count: int, k: int, block: int, shift: float = 0.0) -> Any:
     """What a search finds in a file of vectors, and the most rows that it asked for at once."""
     import numpy as np
 
@@ -65,31 +58,70 @@ def _searched(search: Callable[..., Any], count: int, k: int, block: int, shift:
     return [float(one) for one in scores], [int(one) for one in places], file.most
 
 
-def _finds(answer: Callable[..., Any], *case: Any) -> bool:
-    scores, rows, _ = answer(*case)
-    wanted_scores, wanted_rows, _ = _searched(_exact_search, *case)
-    return rows == wanted_rows and np.allclose(scores, wanted_scores, atol=1e-5)
+def sizes(count: int = 40, k: int = 5, block: int = 8, shift: float = 0.0) -> tuple[int, int, int, float]:
+    return count, k, block, shift
 
 
-def _finds_rows_of_blocks(answer: Callable[..., Any]) -> bool:
-    """Whether the rows are counted from each block's beginning."""
-    rows, wanted = answer(40, 5, 8)[1], _searched(_exact_search, 40, 5, 8)[1]
-    return rows != wanted and rows == [row % 8 for row in wanted]
-
-
-def _smallest(vectors: Any, query: np.ndarray, k: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-    scores, rows = _exact_search(vectors, -query, k, block)
+def smallest(vectors: Any, query: np.ndarray, k: int, block: int) -> Found:
+    scores, rows = exact_search(vectors, -query, k, block)
     return -scores, rows
 
 
-def _finds_smallest(answer: Callable[..., Any]) -> bool:
-    return bool(answer(20, 4, 20)[1] == _searched(_smallest, 20, 4, 20)[1])
+def last_block(vectors: Any, query: np.ndarray, k: int, block: int) -> Found:
+    start = (len(vectors) - 1) // block * block
+    scores, rows = exact_search(vectors[start:], query, k, block)
+    return scores, start + rows
 
 
-# ---------------------------------------------------------------- search in cells
+def rows_of_blocks(vectors: Any, query: np.ndarray, k: int, block: int) -> Found:
+    scores, rows = exact_search(vectors, query, k, block)
+    return scores, rows % block
 
 
-def _search_cells(
+def from_zeros(vectors: Any, query: np.ndarray, k: int, block: int) -> Found:
+    scores, rows = exact_search(vectors, query, k, block)
+    return scores.clip(0), rows
+
+
+ONE_BLOCK = {"count": 20, "k": 4, "block": 20}
+FOUND = itemgetter(0, 1)
+
+EXACT = {
+    "Return two things of k entries each: the scores and the rows.": same(
+        ONE_BLOCK,
+        by=lambda made: (len(made[0]), len(made[1])),
+        wrong=[lambda *given: exact_search(*given)[0]],
+    ),
+    "In a single block, these are not the k largest dot products and their rows, the best first.": same(
+        ONE_BLOCK, by=FOUND, wrong=[lambda *given: [part[::-1] for part in exact_search(*given)]]
+    ),
+    "In one block it is right, in several it is not. The best so far must compete with each new block, and "
+    "row 0 of a block is not row 0 of the file.": same(by=FOUND, wrong=[last_block]),
+    "The last block may be shorter, and k may be larger than a block.": same(
+        {"count": 43},
+        {"k": 12},
+        by=FOUND,
+        wrong=[lambda vectors, query, k, block: exact_search(vectors, query, min(k, block), block)],
+    ),
+    "Never ask for more than `block` rows at once: slice the vectors.": same(
+        by=lambda made: made[2] <= 8, wrong=[lambda vectors, *rest: exact_search(vectors[:], *rest)]
+    ),
+    "With fewer than k vectors, return all that there are. Scores may all be below zero, so do not begin "
+    "with zeros.": same(
+        {"count": 3, "k": 10, "block": 2},
+        {"k": 12, "shift": -9.0},
+        by=FOUND,
+        tolerance=1e-3,
+        wrong=[from_zeros],
+    ),
+    "Those are the smallest dot products.": like(smallest, by=1, **ONE_BLOCK),
+    "The rows are counted from the beginning of their block. Add where the block starts.": like(
+        rows_of_blocks, by=1
+    ),
+}
+
+
+def search_cells(
     query: np.ndarray,
     centres: np.ndarray,
     members: list[np.ndarray],
@@ -103,419 +135,238 @@ def _search_cells(
     return found
 
 
-def _cells(seed: int, cells: int = 5, empty: bool = False) -> tuple[Any, ...]:
-    vectors, centres = _vectors(40, seed=seed), _vectors(cells, seed=seed + 50)
-    query = _vectors(1, seed=seed + 100)[0]
-    if empty:  # the cell that the query looks into first has nothing in it
+def random_vectors(count: int, width: int = 6, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng([seed, count, width]).standard_normal((count, width)).astype(np.float32)
+
+
+def cells(k: int = 4, probes: int = 2, seed: int = 0, empty: bool = False) -> tuple[Any, ...]:
+    """A query, five cells of forty vectors, k and probes; the first cell to look into may be empty."""
+    vectors, centres = random_vectors(40, seed=seed), random_vectors(5, seed=seed + 50)
+    query = random_vectors(1, seed=seed + 100)[0]
+    if empty:
         centres[0] = 9 * query
-    of = (vectors @ centres[1:].T).argmax(1) + 1 if empty else (vectors @ centres.T).argmax(1)
-    return query, centres, [np.flatnonzero(of == cell) for cell in range(cells)], vectors
+    of = (vectors @ centres[empty:].T).argmax(1) + empty
+    return query, centres, [np.flatnonzero(of == cell) for cell in range(5)], vectors, k, probes
 
 
-def _in_cells(
-    answer: Callable[..., Any],
-    k: int,
-    probes: int,
-    expected: Callable[..., Any] = _search_cells,
-    empty: bool = False,
-) -> bool:
-    for seed in range(4):
-        case = _cells(seed, empty=empty)
-        found = np.asarray(answer(*case, k, probes)).reshape(-1)
-        if found.tolist() != np.asarray(expected(*case, k, probes)).tolist():
-            return False
-    return True
-
-
-def _nearest_by_distance(
-    query: Any, centres: Any, members: Any, vectors: Any, k: int, probes: int
+def places(
+    query: np.ndarray, centres: np.ndarray, members: Any, vectors: np.ndarray, k: int, probes: int
 ) -> np.ndarray:
-    nearest = np.argsort(((centres - query) ** 2).sum(1))[:probes]
-    rows = np.concatenate([members[cell] for cell in nearest])
-    found: np.ndarray = rows[np.argsort(-(vectors[rows] @ query))[:k]]
-    return found
-
-
-def _places(query: Any, centres: Any, members: Any, vectors: Any, k: int, probes: int) -> np.ndarray:
-    """The places among the rows that were looked at, not the rows."""
-    nearest = np.argsort(-(centres @ query))[:probes]
-    rows = np.concatenate([members[cell] for cell in nearest])
+    rows = np.concatenate([members[cell] for cell in np.argsort(-(centres @ query))[:probes]])
     found: np.ndarray = np.argsort(-(vectors[rows] @ query))[:k]
     return found
 
 
-def _everything(query: Any, centres: Any, members: Any, vectors: Any, k: int, probes: int) -> np.ndarray:
-    found: np.ndarray = np.argsort(-(vectors @ query))[:k]
-    return found
+def unsorted(
+    query: np.ndarray, centres: np.ndarray, members: Any, vectors: np.ndarray, k: int, probes: int
+) -> np.ndarray:
+    return np.concatenate([members[cell] for cell in np.argsort(-(centres @ query))[:probes]])[:k]
 
 
-def _unsorted(query: Any, centres: Any, members: Any, vectors: Any, k: int, probes: int) -> np.ndarray:
-    nearest = np.argsort(-(centres @ query))[:probes]
-    return np.concatenate([members[cell] for cell in nearest])[:k]
+def by_distance(
+    query: np.ndarray, centres: np.ndarray, members: Any, vectors: np.ndarray, k: int, probes: int
+) -> np.ndarray:
+    nearest = np.argsort(((centres - query) ** 2).sum(1))[:probes]
+    return search_cells(query, centres[nearest], [members[cell] for cell in nearest], vectors, k, probes)
 
 
-# ---------------------------------------------------------------- codes
+def full_cells(query: np.ndarray, centres: np.ndarray, members: Any, *rest: Any) -> np.ndarray:
+    full = [cell for cell, rows in enumerate(members) if len(rows)]
+    return search_cells(query, centres[full], [members[cell] for cell in full], *rest)
 
 
-def _scores_from_codes(query: np.ndarray, codebooks: np.ndarray, codes: np.ndarray) -> np.ndarray:
+SEEDS = [{"seed": seed} for seed in range(4)]
+
+CELLS = {
+    "With all cells probed, return the k best rows of all, the best first.": same(
+        *SEEDS, probes=5, by=np.ravel, wrong=[lambda *given: search_cells(*given)[::-1]]
+    ),
+    "With one probe, look only at the rows of the cell whose centre has the largest dot product with the "
+    "query.": same(
+        *SEEDS,
+        probes=1,
+        by=np.ravel,
+        wrong=[lambda query, centres, *rest: search_cells(query, -centres, *rest)[: rest[2]]],
+    ),
+    "With several probes, put the rows of all these cells together before you choose the best.": same(
+        *SEEDS,
+        {"probes": 3},
+        by=np.ravel,
+        wrong=[lambda *given: search_cells(*given[:5], 1 if given[5] < 5 else 5)],
+    ),
+    "If the cells hold fewer than k rows, return those that there are.": same(
+        *SEEDS,
+        k=30,
+        probes=1,
+        by=np.ravel,
+        wrong=[lambda *given: np.resize(search_cells(*given), given[4])],
+    ),
+    "A cell may be empty.": same(*SEEDS, k=3, empty=True, by=np.ravel, wrong=[full_cells]),
+    "You compared the query with every vector: that is the exact search. Look into `probes` cells "
+    "only.": like(lambda *given: search_cells(*given[:5], 5), by=np.ravel),
+    "Those are places in the list of rows that you looked at. Return the rows themselves.": like(
+        places, by=np.ravel, probes=5
+    ),
+    "Those are the first rows of the cells, not the best. Compare each with the query.": like(
+        unsorted, by=np.ravel, probes=5
+    ),
+    "You chose the centres by distance. The cells were made by dot products, and centres need not have "
+    "length one.": like(by_distance, by=np.ravel),
+}
+
+
+def to_levels(vectors: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    codes: np.ndarray = np.round((vectors - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
+    return codes
+
+
+def ranges(outside: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Vectors, and the lowest and highest value of each dimension, which some of them may leave.
+
+    No value lies in the middle between two levels.
+    """
+    vectors = random_vectors(30, 4) * np.array([1, 5, 0.1, 2], np.float32) + np.float32(3)
+    low, high = vectors.min(0), vectors.max(0)
+    cut = 0.2 * (high - low) * outside
+    return vectors, low + cut, high - cut
+
+
+def cut_off(vectors: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    codes: np.ndarray = ((vectors - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
+    return codes
+
+
+def wrapped(vectors: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    codes: np.ndarray = np.round((vectors - low) / (high - low) * 255).astype(int).astype(np.uint8)
+    return codes
+
+
+LEVELS = {
+    "Return an array of the vectors' shape, of type uint8: `codes.astype(np.uint8)`.": same(
+        by=lambda codes: (np.shape(codes), str(np.asarray(codes).dtype)),
+        wrong=[lambda *given: 1.0 * to_levels(*given)],
+    ),
+    "`low` must become level 0, `high` level 255, in each dimension its own, and everything between them the "
+    "nearest level.": same(wrong=[lambda *given: 255 - to_levels(*given)]),
+    "A value below `low` gets level 0, and one above `high` level 255.": same(outside=True),
+    "You cut the decimals off: half of all values get the level below the nearest. Round.": like(cut_off),
+    "You used one range for all dimensions. Each has its own.": like(
+        lambda vectors, low, high: to_levels(vectors, low.min(), high.max())
+    ),
+    "A value outside the range wraps around: level 256 becomes level 0. Limit the levels before you make "
+    "bytes of them.": like(wrapped, outside=True),
+}
+
+BYTES = {
+    "Floats would take 2,048 bytes. A code takes fewer.": between(0, 2048.5, wrong=[-1]),
+    "How many bits tell one of 16 codewords from the others? There are 128 parts, and a byte has eight "
+    "bits.": equals(64, wrong=[32, 2048]),
+    "512 is the number of bits, or of numbers. A byte has eight bits.": like(512),
+    "That would be a byte for each part. One of 16 needs less than a byte.": like(128),
+    "16 codewords need 4 bits, not 16: a number from 0 to 15.": like(256),
+}
+
+
+def scores_from_codes(query: np.ndarray, codebooks: np.ndarray, codes: np.ndarray) -> np.ndarray:
     parts = query.reshape(len(codebooks), -1)
     table = np.einsum("md,mwd->mw", parts, codebooks)
     found: np.ndarray = table[np.arange(len(codebooks)), codes].sum(1)
     return found
 
 
-def _coded(parts: int, words: int, width: int, count: int = 9) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def coded(parts: int = 3, words: int = 4, width: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A query, a codebook for each part, and the codes of nine vectors."""
     dice = np.random.default_rng([parts, words, width])
-    query = dice.standard_normal(parts * width)
-    codebooks = dice.standard_normal((parts, words, width))
-    return query, codebooks, dice.integers(0, words, (count, parts))
+    query, codebooks = dice.standard_normal(parts * width), dice.standard_normal((parts, words, width))
+    return query, codebooks, dice.integers(0, words, (9, parts))
 
 
-def _from_codes(
-    answer: Callable[..., Any], *sizes: int, expected: Callable[..., Any] = _scores_from_codes
-) -> bool:
-    case = _coded(*sizes)
-    scores, wanted = np.asarray(answer(*case), dtype=float), expected(*case)
-    return scores.shape == wanted.shape and np.allclose(scores, wanted, atol=1e-6)
+SCORES = {
+    "Return one score for each vector, (n,).": same(
+        by=np.shape, wrong=[lambda *given: scores_from_codes(*given).sum()]
+    ),
+    "With a single part, the score is the dot product of the query and the codeword that the code "
+    "names.": same(parts=1, width=3, wrong=[lambda *given: scores_from_codes(*given) + 1]),
+    "With several parts, each has its own run of the query's numbers and its own codebook. Add up what the "
+    "parts give.": same({}, {"parts": 4, "words": 3, "width": 5}),
+    "There may be more than 256 codewords.": same(
+        parts=2,
+        words=300,
+        width=1,
+        wrong=[lambda query, books, codes: scores_from_codes(query, books, codes.astype(np.uint8))],
+    ),
+    "You looked every part up in the first codebook. Each part has its own.": like(
+        lambda query, books, codes: scores_from_codes(query, books[[0] * len(books)], codes)
+    ),
+    "Part j is a run of neighbouring numbers of the query, not every M-th number.": like(
+        lambda query, books, codes: scores_from_codes(query.reshape(-1, len(books)).T.ravel(), books, codes)
+    ),
+    "That is the mean over parts. A dot product is the sum.": like(
+        lambda query, books, codes: scores_from_codes(query, books, codes) / len(books)
+    ),
+}
 
+BREAK = {
+    "Count pictures: there are 999 left.": between(-0.001, 999.001, wrong=[-1]),
+    "Which rows still have the name that belongs to them? Rows count from zero.": equals(749, wrong=[999]),
+    "Those 250 stand before the gap and keep their names.": like(250),
+    "Nearly. Rows count from zero, so 250 pictures stand before the one that is gone.": like(750, 748),
+    "All pictures after the gap move up by one row, and the names do not.": like(1, 0),
+}
 
-def _first_book_alone(query: np.ndarray, codebooks: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Every part is looked up in the first part's codebook."""
-    return _scores_from_codes(query, np.repeat(codebooks[:1], len(codebooks), 0), codes)
+PLAN = {
+    "Answer in GB, billions of bytes: it is more than a half and less than a hundred.": between(
+        0.5, 100, wrong=[0.1]
+    ),
+    "How many bytes does one picture take, the numbers of its vector and its own? There are ten million of "
+    "them.": equals(5.2, tolerance=0.05, wrong=[8]),
+    "Those are bytes. A GB is a billion of them.": like(5.2e9, tolerance=1e8),
+    "The picture's own number is missing: eight bytes each.": like(5.12, tolerance=0.005),
+    "That is four bytes for each number. Here it is one.": like(20.56, 20.48, tolerance=0.1),
+    "Those are gigabits.": like(41.6, tolerance=0.1),
+}
 
-
-def _interleaved(query: np.ndarray, codebooks: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Part j takes every M-th number of the query, not a run of them."""
-    return _scores_from_codes(query.reshape(-1, len(codebooks)).T.reshape(-1), codebooks, codes)
-
-
-def _mean_of_parts(query: np.ndarray, codebooks: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    return _scores_from_codes(query, codebooks, codes) / len(codebooks)
-
-
-# ---------------------------------------------------------------- levels
-
-
-def _to_levels(vectors: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    codes: np.ndarray = np.round((vectors - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
-    return codes
-
-
-def _ranges(outside: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Vectors, and the lowest and highest value of each dimension, which some of them leave."""
-    vectors = _vectors(30, 4) * np.array([1, 5, 0.1, 2], np.float32) + np.float32(3)
-    low, high = vectors.min(0), vectors.max(0)
-    width = high - low
-    return (vectors, low + 0.2 * width, high - 0.2 * width) if outside else (vectors, low, high)
-
-
-def _levels(
-    answer: Callable[..., Any], outside: bool = False, expected: Callable[..., Any] = _to_levels
-) -> bool:
-    case = _ranges(outside)
-    given, wanted = np.asarray(answer(*case)), expected(*case)
-    # A value in the middle between two levels may go to either.
-    halves = abs((case[0] - case[1]) / (case[2] - case[1]) * 255 % 1 - 0.5) < 1e-3
-    return given.shape == wanted.shape and bool((halves | (given == wanted)).all())
-
-
-def _cut_off(vectors: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    codes: np.ndarray = ((vectors - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
-    return codes
-
-
-def _wrapped(vectors: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    codes: np.ndarray = np.round((vectors - low) / (high - low) * 255).astype(int).astype(np.uint8)
-    return codes
-
-
-def _one_range(vectors: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    return _to_levels(vectors, low.min(), high.max())
-
-
-EXERCISES: dict[str, Exercise] = {
-    "19.exact": Exercise(
+EXERCISES = {
+    "19.exact": code(
         "Search block by block",
-        "code",
         12,
-        (
-            Trial(
-                lambda answer: len(answer(20, 4, 20)[0]) == len(answer(20, 4, 20)[1]) == 4,
-                "Return two things of k entries each: the scores and the rows.",
-            ),
-            Trial(
-                lambda answer: _finds(answer, 20, 4, 20),
-                "In a single block, these are not the k largest dot products and their rows, the best first.",
-            ),
-            Trial(
-                lambda answer: _finds(answer, 40, 5, 8),
-                "In one block it is right, in several it is not. The best so far must compete with each "
-                "new block, and row 0 of a block is not row 0 of the file.",
-            ),
-            Trial(
-                lambda answer: _finds(answer, 43, 5, 8) and _finds(answer, 40, 12, 8),
-                "The last block may be shorter, and k may be larger than a block.",
-            ),
-            Trial(
-                lambda answer: answer(40, 5, 8)[2] <= 8,
-                "Never ask for more than `block` rows at once: slice the vectors.",
-            ),
-            Trial(
-                lambda answer: _finds(answer, 3, 10, 2) and _finds(answer, 40, 12, 8, -9.0),
-                "With fewer than k vectors, return all that there are. Scores may all be below zero, so do "
-                "not begin with zeros.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                _finds_smallest,
-                "Those are the smallest dot products.",
-            ),
-            Trial(
-                _finds_rows_of_blocks,
-                "The rows are counted from the beginning of their block. Add where the block starts.",
-            ),
-        ),
-        reference=_exact_search,
-        caller=_searched,
+        EXACT,
+        exact_search,
+        sizes,
+        caller=searched,
         message="Right. Memory holds a block and the best so far, however long the file is.",
     ),
-    "19.cells": Exercise(
-        "Search in cells",
-        "code",
-        12,
-        (
-            Trial(
-                lambda answer: _in_cells(answer, 4, 5),
-                "With all cells probed, return the k best rows of all, the best first.",
-            ),
-            Trial(
-                lambda answer: _in_cells(answer, 4, 1),
-                "With one probe, look only at the rows of the cell whose centre has the largest dot product "
-                "with the query.",
-            ),
-            Trial(
-                lambda answer: _in_cells(answer, 4, 2) and _in_cells(answer, 4, 3),
-                "With several probes, put the rows of all these cells together before you choose the best.",
-            ),
-            Trial(
-                lambda answer: _in_cells(answer, 30, 1),
-                "If the cells hold fewer than k rows, return those that there are.",
-            ),
-            Trial(
-                lambda answer: _in_cells(answer, 3, 2, empty=True),
-                "A cell may be empty.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: _in_cells(answer, 4, 2, _everything),
-                "You compared the query with every vector: that is the exact search. Look into `probes` "
-                "cells only.",
-            ),
-            Trial(
-                lambda answer: _in_cells(answer, 4, 5, _places),
-                "Those are places in the list of rows that you looked at. Return the rows themselves.",
-            ),
-            Trial(
-                lambda answer: _in_cells(answer, 4, 5, _unsorted),
-                "Those are the first rows of the cells, not the best. Compare each with the query.",
-            ),
-            Trial(
-                lambda answer: _in_cells(answer, 4, 2, _nearest_by_distance),
-                "You chose the centres by distance. The cells were made by dot products, and centres need "
-                "not have length one.",
-            ),
-        ),
-        reference=_search_cells,
-        message="Right. This is an inverted file.",
+    "19.cells": code(
+        "Search in cells", 12, CELLS, search_cells, cells, message="Right. This is an inverted file."
     ),
-    "19.levels": Exercise(
+    "19.levels": code(
         "A byte for each number",
-        "code",
         8,
-        (
-            Trial(
-                lambda answer: (
-                    np.asarray(answer(*_ranges(False))).shape == (30, 4)
-                    and np.asarray(answer(*_ranges(False))).dtype == np.uint8
-                ),
-                "Return an array of the vectors' shape, of type uint8: `codes.astype(np.uint8)`.",
-            ),
-            Trial(
-                lambda answer: _levels(answer),
-                "`low` must become level 0, `high` level 255, in each dimension its own, and everything "
-                "between them the nearest level.",
-            ),
-            Trial(
-                lambda answer: _levels(answer, outside=True),
-                "A value below `low` gets level 0, and one above `high` level 255.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: _levels(answer, expected=_cut_off),
-                "You cut the decimals off: half of all values get the level below the nearest. Round.",
-            ),
-            Trial(
-                lambda answer: _levels(answer, expected=_one_range),
-                "You used one range for all dimensions. Each has its own.",
-            ),
-            Trial(
-                lambda answer: _levels(answer) and _levels(answer, outside=True, expected=_wrapped),
-                "A value outside the range wraps around: level 256 becomes level 0. Limit the levels before "
-                "you make bytes of them.",
-            ),
-        ),
+        LEVELS,
+        to_levels,
+        ranges,
         difficulty="easy",
-        reference=_to_levels,
         message="Right. A quarter of the floats' memory.",
     ),
-    "19.bytes": Exercise(
+    "19.bytes": compute(
         "How many bytes",
-        "compute",
         4,
-        (
-            Trial(
-                lambda answer: 0 < float(answer) <= 2048,
-                "Floats would take 2,048 bytes. A code takes fewer.",
-            ),
-            Trial(
-                lambda answer: near(answer, 64, 1e-6),
-                "How many bits tell one of 16 codewords from the others? There are 128 parts, and a byte has "
-                "eight bits.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: near(answer, 512, 1e-6),
-                "512 is the number of bits, or of numbers. A byte has eight bits.",
-            ),
-            Trial(
-                lambda answer: near(answer, 128, 1e-6),
-                "That would be a byte for each part. One of 16 needs less than a byte.",
-            ),
-            Trial(
-                lambda answer: near(answer, 256, 1e-6),
-                "16 codewords need 4 bits, not 16: a number from 0 to 15.",
-            ),
-        ),
+        BYTES,
         difficulty="easy",
         message="Right. That is a thirty-second of the floats.",
     ),
-    "19.table": Exercise(
+    "19.table": code(
         "Scores from codes",
-        "code",
         12,
-        (
-            Trial(
-                lambda answer: np.asarray(answer(*_coded(3, 4, 2))).shape == (9,),
-                "Return one score for each vector, (n,).",
-            ),
-            Trial(
-                lambda answer: _from_codes(answer, 1, 4, 3),
-                "With a single part, the score is the dot product of the query and the codeword that the "
-                "code names.",
-            ),
-            Trial(
-                lambda answer: _from_codes(answer, 3, 4, 2) and _from_codes(answer, 4, 3, 5),
-                "With several parts, each has its own run of the query's numbers and its own codebook. Add "
-                "up what the parts give.",
-            ),
-            Trial(
-                lambda answer: _from_codes(answer, 2, 300, 1),
-                "There may be more than 256 codewords.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: _from_codes(answer, 3, 4, 2, expected=_first_book_alone),
-                "You looked every part up in the first codebook. Each part has its own.",
-            ),
-            Trial(
-                lambda answer: _from_codes(answer, 3, 4, 2, expected=_interleaved),
-                "Part j is a run of neighbouring numbers of the query, not every M-th number.",
-            ),
-            Trial(
-                lambda answer: _from_codes(answer, 3, 4, 2, expected=_mean_of_parts),
-                "That is the mean over parts. A dot product is the sum.",
-            ),
-        ),
-        reference=_scores_from_codes,
+        SCORES,
+        scores_from_codes,
+        coded,
         message="Right. A score now takes M look-ups and no multiplication.",
     ),
-    "19.trap": Exercise(
-        "What mends it?",
-        "predict",
-        2,
-        one_of("pictures alone", "half captions", "captions alone", "no difference"),
-        difficulty="easy",
-        message=NOTED,
+    "19.trap": predict(
+        "What mends it?", 2, "pictures alone", "half captions", "captions alone", "no difference"
     ),
-    "19.break": Exercise(
-        "Rows as names",
-        "break",
-        4,
-        (
-            Trial(
-                lambda answer: 0 <= float(answer) <= 999,
-                "Count pictures: there are 999 left.",
-            ),
-            Trial(
-                lambda answer: near(answer, _WITHOUT_LAST, 1e-6),
-                "Which rows still have the name that belongs to them? Rows count from zero.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: near(answer, 250, 1e-6),
-                "Those 250 stand before the gap and keep their names.",
-            ),
-            Trial(
-                lambda answer: near(answer, 750, 1e-6) or near(answer, 748, 1e-6),
-                "Nearly. Rows count from zero, so 250 pictures stand before the one that is gone.",
-            ),
-            Trial(
-                lambda answer: near(answer, 1, 1e-6) or near(answer, 0, 1e-6),
-                "All pictures after the gap move up by one row, and the names do not.",
-            ),
-        ),
-        difficulty="easy",
-    ),
-    "19.plan": Exercise(
-        "Ten million",
-        "compute",
-        4,
-        (
-            Trial(
-                lambda answer: 0.5 < float(answer) < 100,
-                "Answer in GB, billions of bytes: it is more than a half and less than a hundred.",
-            ),
-            Trial(
-                lambda answer: near(answer, _GIGABYTES, 0.05),
-                "How many bytes does one picture take, the numbers of its vector and its own? There are ten "
-                "million of them.",
-            ),
-        ),
-        mistakes=(
-            Trial(
-                lambda answer: near(answer, _GIGABYTES * 1e9, 1e8),
-                "Those are bytes. A GB is a billion of them.",
-            ),
-            Trial(
-                lambda answer: near(answer, 5.12, 0.005),
-                "The picture's own number is missing: eight bytes each.",
-            ),
-            Trial(
-                lambda answer: near(answer, 20.56, 0.1) or near(answer, 20.48, 0.05),
-                "That is four bytes for each number. Here it is one.",
-            ),
-            Trial(
-                lambda answer: near(answer, 41.6, 0.1),
-                "Those are gigabits.",
-            ),
-        ),
-        difficulty="easy",
-    ),
-    "19.explore": Exercise("Change one thing", "explore", 15, EXPLORED, message="Noted."),
+    "19.break": break_it("Rows as names", 4, BREAK, difficulty="easy"),
+    "19.plan": compute("Ten million", 4, PLAN, difficulty="easy"),
+    "19.explore": explore("Change one thing", 15),
 }
