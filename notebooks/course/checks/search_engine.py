@@ -114,7 +114,7 @@ EXACT = {
         tolerance=1e-3,
         wrong=[from_zeros],
     ),
-    "Those are the smallest dot products.": like(smallest, by=1, **ONE_BLOCK),
+    "Those are the smallest dot products.": like(smallest, by=1, count=20, k=4, block=20),
     "The rows are counted from the beginning of their block. Add where the block starts.": like(
         rows_of_blocks, by=1
     ),
@@ -186,13 +186,17 @@ CELLS = {
         *SEEDS,
         probes=1,
         by=np.ravel,
-        wrong=[lambda query, centres, *rest: search_cells(query, -centres, *rest)[: rest[2]]],
+        wrong=[lambda query, centres, *rest: search_cells(query, -centres, *rest)],
     ),
     "With several probes, put the rows of all these cells together before you choose the best.": same(
         *SEEDS,
         {"probes": 3},
         by=np.ravel,
-        wrong=[lambda *given: search_cells(*given[:5], 1 if given[5] < 5 else 5)],
+        wrong=[
+            lambda query, centres, members, vectors, k, probes: search_cells(
+                query, centres, members, vectors, k, 1 if probes < 5 else 5
+            )
+        ],
     ),
     "If the cells hold fewer than k rows, return those that there are.": same(
         *SEEDS,
@@ -203,7 +207,12 @@ CELLS = {
     ),
     "A cell may be empty.": same(*SEEDS, k=3, empty=True, by=np.ravel, wrong=[full_cells]),
     "You compared the query with every vector: that is the exact search. Look into `probes` cells "
-    "only.": like(lambda *given: search_cells(*given[:5], 5), by=np.ravel),
+    "only.": like(
+        lambda query, centres, members, vectors, k, probes: search_cells(
+            query, centres, members, vectors, k, 5
+        ),
+        by=np.ravel,
+    ),
     "Those are places in the list of rows that you looked at. Return the rows themselves.": like(
         places, by=np.ravel, probes=5
     ),
