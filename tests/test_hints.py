@@ -1,6 +1,5 @@
 """What a wrong answer is told: a hint that is true of it, and no points that a worse answer would not get."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,15 +7,11 @@ import torch
 
 from answers import (
     learning_to_rank,
-    start_here,
 )
 from course.checks import EXERCISES, check
 from course.checks.exercise import NOT_ANSWERED, Exercise, Trial, judge_answer
 
-GLOBAL_NORM: Callable[..., Any] = start_here.WRONG["00.search"][-1]
-
 TOLD = [
-    ("00.search", GLOBAL_NORM, "`dim`"),
     ("04.all", learning_to_rank.mean_of_hinges, "not a mean"),
     ("04.all", lambda S, margin=0.2: learning_to_rank.with_the_diagonal(S, margin) / S.numel(), "diagonal"),
     ("04.all", learning_to_rank.rows_only, "one direction"),

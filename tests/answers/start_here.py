@@ -1,4 +1,4 @@
-"""Answers to the exercises of notebook 00: right ones, and typical mistakes."""
+"""Answers to the exercises of notebook 00, written differently from the references."""
 
 import torch
 
@@ -30,16 +30,4 @@ RIGHT = {
         [FOUR, f"{FOUR} and more"],
         ("I expect no change", "And none was seen"),
     ],
-}
-WRONG = {
-    "00.rank": [0, 2, 4, 1],
-    "00.search": [
-        lambda v, query, k: by_sorting(v, query, 1),
-        lambda v, query, k: by_sorting(v, -query, k),
-        lambda v, query, k: (v @ query).topk(k).indices,
-        lambda v, query, k: (v / v.norm() @ query).topk(k).indices,
-    ],
-    "00.break": [0, 0.001, 0.02, 100, 50],
-    "00.predict": ["neither", 7, "own or true"],
-    "00.explore": [("", ""), (FOUR, "yes"), (FOUR, FOUR), 3],
 }
