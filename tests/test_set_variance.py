@@ -44,5 +44,5 @@ def test_one_vector_has_no_variance(variances):
 def test_slots_can_be_as_narrow_as_the_space():
     narrow = SlotSetPrediction(6, hidden=None, expansion=1)
     assert (narrow.key.out_features, narrow.mlp[0].out_features) == (6, 6)
-    with pytest.raises(ValueError, match="expansion is 0"):
+    with pytest.raises(ValueError, match="expansion"):
         SlotSetPrediction(6, expansion=0)
