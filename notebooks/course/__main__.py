@@ -124,7 +124,10 @@ def learner(
         bool, typer.Option("--force", help="Overwrite also what somebody has worked in.")
     ] = False,
     package: Annotated[
-        bool, typer.Option("--package", help="Add the package itself, without tests and notebooks.")
+        bool,
+        typer.Option(
+            "--package", help="Add the library as a wheel, and the folder course, which notebooks import."
+        ),
     ] = False,
     otter: Annotated[
         bool, typer.Option("--otter", help="Write assignments for otter-grader in place of copies.")
@@ -156,7 +159,10 @@ def learner(
         )
     if package:
         made = write_package(folder)
-        typer.echo(f"the package: {made.name}; learners install it with pip install '{made.name}[course]'")
+        typer.echo(
+            f"the package: {made.name}; install it with pip install '{made.name}[course]', and keep "
+            "the folder course beside the notebooks"
+        )
     typer.echo(f'open them: {program} lab "{next(iter(fates))}"')
 
 

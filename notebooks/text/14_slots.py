@@ -898,9 +898,10 @@ plots.show(
 # %% [markdown]
 # **What we did.** Each system has a learning rate of its own, chosen on the development split, and trains for 15 epochs on the same regions.
 #
-# **What came out.** There is no answer yet. DivE stands well below VSE++, but this is not a fair comparison. As in its paper, it trains with a
-# fifth of the words and regions left out, which suits many epochs on photographs. Here there are fifteen epochs, and every word of a caption
-# counts. So the fair arms of DivE see all of their input, as VSE++ does, and their trainings are still to come.
+# **What came out.** There is no answer yet. DivE stands well below VSE++, but the comparison is not fair. DivE was trained as in its paper, with
+# a fifth of the words and regions left out. That suits many epochs on photographs; here there are only fifteen epochs, and one lost word can
+# change which pictures a caption is true of. So in the fair comparison DivE sees all of its input, as VSE++ does. Those trainings are not
+# recorded yet.
 #
 # **How sure we are.** A verdict needs finished trainings from five seeds on each side. The dotted line is an oracle, which knows what is true and
 # breaks ties at random. A system gets above it only by guessing which of several true captions was written for a picture. The other two

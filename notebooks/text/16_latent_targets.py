@@ -970,8 +970,8 @@ seeds_of = {len(arm.seeds) for arm in studied.values()}
 lesson.finding("15 epochs, five seeds", epochs_of == 15 and seeds_of == {5})
 
 # %% [markdown]
-# **What came out.** The constraint adds about 16 rsum to BL, and about 11 to the dual objective. Whether the dual objective itself helps, these seeds
-# leave open. So the order of our sweep above, a hundred steps from one seed, is turned round.
+# **What came out.** The constraint adds about 16 rsum to BL, and about 11 to the dual objective. These seeds do not settle whether the dual
+# objective itself helps. The order is thus the reverse of our short sweep above, which took a hundred steps from one seed.
 #
 # Two of the observations of the paper's figure 3 can be judged by these trainings, at $\eta = 0.2$. $\lambda$ falls back to zero once the bound is
 # met, as the paper says (1). But the reconstruction loss does not converge to its bound (3): it goes on falling without any push, to about 40 %

@@ -951,9 +951,10 @@ Markdown(
 # vse search page                                               # a page in your browser
 # ```
 #
-# The page has a box to type in, a button to send a picture, and *More like this* under each picture found. It serves your machine alone, loads nothing from the
-# network and knows pictures by their numbers only, so no address can ask for another file. Beyond some tens of thousands of pictures, `--url` hands the
-# vectors to a Qdrant server. If the answers are poor, write captions for some pictures: `vse search tune` trains further on them.
+# The page has a box to type in, a button to send a picture, and *More like this* under each picture found. It serves your machine alone, loads
+# nothing from the network and knows pictures by their numbers only, so no address can ask for another file. For more than a few hundred thousand
+# pictures, `--url` hands the vectors to a Qdrant server. If the answers are poor, write captions for some pictures: `vse search tune` trains
+# further on them.
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vsecore.recipes import Recipe
 
 CCA = Path("cca")
-"""What stands for canonical correlation analysis in place of a run's folder, which needs another name."""
+"""What means canonical correlation analysis in place of a run's folder."""
 SplitName = Literal["train", "dev", "test", "testall"]
 
 
@@ -49,39 +49,45 @@ def evaluate(
         ),
     ] = None,
     split: Annotated[
-        SplitName, typer.Option(help="Which part of the data; some folders of COCO have 5,000 as testall.")
+        SplitName,
+        typer.Option(
+            help="Which split. testall: all 5,000 test pictures of COCO, where test has only 1,000."
+        ),
     ] = "test",
     folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
     coco: Annotated[
         bool,
         typer.Option(
             "--coco",
-            help="The tables of COCO's 5,000 test pictures: 1K, 5K, and CxC and ECCV Caption where COCO's "
-            "numbers of the captions are known.",
+            help="The tables of COCO's 5,000 test pictures: 1K and 5K, and, where COCO's caption ids are "
+            "known, CxC and ECCV Caption.",
         ),
     ] = False,
     captions: Annotated[
         Path | None,
         typer.Option(
-            "--captions", help="Karpathy's dataset_coco.json, for features that lack the captions' numbers."
+            "--captions", help="Karpathy's dataset_coco.json, for features without COCO's caption ids."
         ),
     ] = None,
     also: Annotated[
         list[Also] | None,
         typer.Option(
-            help="ranking: R-precision, nDCG of the first 25 by ROUGE-L, and ranks both ways; sets: how "
-            "widely their vectors point, and what each is worth. Repeatable."
+            help="ranking: R-precision, nDCG of the first 25 by ROUGE-L, and how often a pair ranks first "
+            "both ways; sets: how widely a set's vectors spread, and what each is worth. Repeatable."
         ),
     ] = None,
     relevance: Annotated[
         Path | None,
         typer.Option(
-            help="A .npy of degrees of relevance, captions x pictures, such as TERN's of SPICE, for nDCG."
+            help="A .npy file of graded relevance, captions x pictures, for nDCG; for example TERN's, by "
+            "SPICE."
         ),
     ] = None,
     weights: Annotated[
         list[float] | None,
-        typer.Option("--weight", help="How much each counts, in their order; repeat it. [default: the same]"),
+        typer.Option(
+            "--weight", help="The weight of each run, in their order; repeat it. [default: all the same]"
+        ),
     ] = None,
     vectors: VectorsOption = None,
     written: Annotated[Path | None, typer.Option("--json", help="Write all numbers into this file.")] = None,
@@ -265,7 +271,7 @@ def _coco(scores: Tensor, pool: Split, captions: Path | None) -> dict[str, float
             f"--coco wants COCO's 5,000 test pictures, and these are {len(pool)}: try --split testall"
         )
     typer.echo(
-        "note: CxC and ECCV Caption need COCO's numbers of the captions: give --captions dataset_coco.json",
+        "note: CxC and ECCV Caption need COCO's caption ids: give --captions dataset_coco.json",
         err=True,
     )
     tables = {"coco_1k": measure(scores, pool.owner, 5), "coco_5k": measure(scores, pool.owner)}

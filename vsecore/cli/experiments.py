@@ -77,7 +77,7 @@ def baselines(
 
 def experiment(
     name: Annotated[
-        str, typer.Argument(help="An experiment's name; an unknown one lists them all.", show_default=False)
+        str, typer.Argument(help="An experiment's name. Leave it out to see them all.", show_default=False)
     ] = "",
     data: Annotated[
         list[str] | None,
@@ -99,8 +99,8 @@ def experiment(
     scale: Annotated[
         Literal["paper", "fair", "lesson"] | None,
         typer.Option(
-            help="As the paper trained; or each tuned and trained to the end at one width; or in minutes. "
-            "[default: fair on scenes, paper elsewhere]"
+            help="paper: as the paper trained; fair: all at one width, each tuned and trained to the end; "
+            "lesson: in minutes. [default: fair on scenes, paper elsewhere]"
         ),
     ] = None,
     arms: Annotated[
@@ -122,14 +122,20 @@ def experiment(
     ] = False,
     chosen: Annotated[
         list[str] | None,
-        typer.Option("--claim", help="Only a work's claims, or that with this statement. Repeatable."),
+        typer.Option(
+            "--claim",
+            help="With --missing: only this paper's claims, or the claim with this statement. Repeatable.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Only say what would be trained, and how long it takes here."),
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Arms at once, each on one core. [default: all cores]")
+        int | None,
+        typer.Option(
+            min=1, help="With --missing: how many arms to train at once, one on a core. [default: all]"
+        ),
     ] = None,
 ) -> None:
     """Train the arms of an experiment that are not recorded yet; print all beside the paper's numbers."""
@@ -167,7 +173,7 @@ def experiment(
     comparison = Comparison.of(found, *paper)
     typer.echo(comparison.markdown())
     if settings:
-        typer.echo("without the paper's numbers: with --set these are not its systems")
+        typer.echo("The paper's numbers are left out: with --set, these are no longer its systems.")
     if not on_scenes:
         typer.echo(f"written: {', '.join(map(str, comparison.write(folder, name)))}")
 

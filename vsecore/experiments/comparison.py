@@ -58,7 +58,7 @@ class Comparison:
         Args:
             found: the records of each system, one a seed.
             paper: the rsum that the paper prints, by system.
-            printed_on: the test pictures that it is of.
+            printed_on: the test pictures that the paper's rsum was measured on.
         """
         rows = [
             Row(
@@ -73,10 +73,10 @@ class Comparison:
         return cls(sorted(rows, key=lambda row: -row.rsum), printed_on if paper else "")
 
     def markdown(self) -> str:
-        """Return a Markdown table; behind each mean stands half of its 95 % interval."""
+        """Return a Markdown table; the mean rsum is followed by ± half of its 95 % interval."""
         heads = ["system", "seeds", "rsum", "picture to text R@1", "text to picture R@1"]
         heads += [f"rsum in the paper, {self.printed_on}"] if self.printed_on else []
-        lines = [[*heads, "parameters", "seconds"], ["---"] * (len(heads) + 2)]
+        lines = [[*heads, "parameters", "seconds a training"], ["---"] * (len(heads) + 2)]
         for row in self.rows:
             seeds = len(row.metrics["rsum"])
             reach = f" ± {row.reach:.1f}" if seeds > 1 else ""
@@ -88,7 +88,7 @@ class Comparison:
         return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
     def csv(self) -> str:
-        """Return all six recalls and their sum, one line a system and seed, and the paper's rsum."""
+        """Return all six recalls and their sum, one line for each system and seed, and the paper's rsum."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["system", "run", *RECALLS, "rsum", "paper_rsum", "parameters", "seconds"])

@@ -237,7 +237,7 @@ class _Workshop:
                     of_arm += times * seconds[key]
             count = times * sum(len(part.recipes) for part in parts)
             self.tell(f"{arm}: {count} training{'s' if count > 1 else ''}, {duration(of_arm)}")
-        self.tell(f"in all, systems that arms share once: {duration(times * sum(seconds.values()))}")
+        self.tell(f"in all, counting once what several arms share: {duration(times * sum(seconds.values()))}")
 
     def tune(self, name: str, candidates: Candidates, changes: Mapping[str, Any]) -> dict[float, float]:
         """Return the best rsum on dev at each learning rate that a recipe must be tried at, from one seed."""

@@ -1,4 +1,4 @@
-"""FAISS beside Qdrant: the exact answer to compare with, and indexes that keep a few bytes of a vector.
+"""FAISS beside the package's own search: the exact answer, and indexes that keep a few bytes of a vector.
 
 A quantised index keeps codes instead of numbers, and the codebooks are learned from examples. Pictures and
 sentences of one model share a space but lie in different parts of it. So an index whose codebooks, or whose

@@ -154,8 +154,8 @@ def _search(entry: Record | None, found: Mapping[str, Record]) -> Section:
         f"Captions of Flickr8k ask for its {entry.data['pictures']:,} pictures, one at a time. For more "
         "pictures than there are, vectors are made from those by adding noise: they say what storage and "
         "time cost, but not that as many real pictures would be found as well. *Found* is the share of the "
-        "exact ten best. Qdrant runs in the same process here and compares a query with every vector in "
-        f"numpy; we had no Qdrant server to measure. {_machine(entry)}"
+        "exact ten best. *Qdrant in Python* compares a query with every vector in this process. The package "
+        f"searched so until it got a search of its own; we had no Qdrant server to measure. {_machine(entry)}"
     ]
     for name, size in sizes.items():
         rows = [

@@ -81,11 +81,12 @@ WORKS = {
         "zhang2022adpool",
         "Zhang et al. 2022",
         ("10_pooling", "11_how_many_negatives", "12_ensembles_and_speed"),
-        "AdPool beats the mean by {0:.0f} and the pair of pools that the paper tuned by hand by {1:.0f}; "
-        "whether it also beats GPO, or the best simple pool, five seeds leave open. AdOpt ends {2:.0f} above "
-        "the hardest triplet and learns much faster early in training, but keeping all negatives always does "
-        "so too, and on the scenes the pool matters more than the loss, where the paper says the reverse. An "
-        "average of systems on regions and on a grid is better than one on regions.",
+        "AdPool beats the mean by {0:.0f} and the pair of pools that the paper tuned by hand by {1:.0f}. "
+        "Five seeds do not settle whether it also beats GPO or the best simple pool. AdOpt ends {2:.0f} "
+        "above the hardest triplet and learns much faster early in training, but keeping all negatives "
+        "always does so too, and on the scenes the pool matters more than the loss, where the paper says "
+        "the reverse. Averaging a system on regions with one on a grid is better than the system on regions "
+        "alone.",
         (
             ("AdPool is better than the mean", "reproduced"),
             ("AdPool is better than 5-max for pictures and the mean for captions", "reproduced"),
@@ -103,11 +104,11 @@ WORKS = {
         "yan2019relational,lee2018scan,li2019vsrn",
         "Yan 2019",
         ("05_relations", "06_structural_alignment", "07_cross_attention"),
-        "With Transformers a caption finds its picture more often than with the towers of VSE++; that they "
-        "lose at finding captions, as in the thesis, does not show here. Neither of the thesis's structural "
+        "Transformers find a caption's picture more often than the towers of VSE++. In the thesis they are "
+        "worse at finding captions; our seeds leave that open. Neither of the thesis's structural "
         "losses helps on the scenes, and node pooling makes it harder to find captions. Cross-attention is "
         "{0:.0f} above one vector a side; VSRN, with one vector, reaches a higher rsum than SCAN, but ranks "
-        "pictures less well when all that is true counts.",
+        "pictures less well when every true picture counts.",
         (
             ("cross-attention is better than one vector for each side", "reproduced"),
             ("Transformers are better than the towers of VSE++ at image retrieval", "reproduced"),
@@ -132,8 +133,9 @@ WORKS = {
         "kim2023dive",
         "Kim et al. 2023",
         ("13_sets", "14_slots"),
-        "None of the paper's claims is judged yet: with the paper's share of words and elements left out, "
-        "its system learns too little on the scenes, so that its arms are tuned anew.",
+        "None of the paper's claims is judged yet. With a fifth of words and regions left out, as in the "
+        "paper, the system learns too little on the scenes. So we leave nothing out and tune all systems "
+        "again.",
         (),
     ),
     "ltd": Work(
@@ -426,13 +428,14 @@ MEASURED = (
         "**Who sees relations?** Some scenes stand in pairs that hold the same things and differ in one "
         "relation alone, so that the captions of either are false of the other. A system chooses the right "
         "picture of two for a caption, and the right caption of two for a picture: 50 % is chance. The last "
-        "two columns divide the first by the relation. Means in percent, with 95 % intervals.",
+        "two columns split the first by the relation in which the pictures differ. Means in percent, with "
+        "95 % intervals.",
         (
             "system",
             "right picture of two",
             "right caption of two",
-            "told by left or right",
-            "told by another",
+            "differing in left or right",
+            "differing in another relation",
         ),
         _means(PAIRS),
     ),

@@ -38,23 +38,25 @@ answer: ...)`. Write a predicate only where no input makes the same point.
 
 **Known mistakes** are `like(...)` of wrong functions or values. An answer makes the mistake if it returns
 the same as one of them on the typical input, or on another, `like(wrong, counts=[6])`. Where many wrong
-functions make one mistake, tell what they share: `like(wrong, right_on={"scale": 1}, wrong_on={"scale":
-1000})`, or `like(wrong, when=lambda answer: ...)`. Whichever trial failed, the first mistake that fits
-gives its hint.
+functions make one mistake, say what they have in common: `like(wrong, right_on={"scale": 1},
+wrong_on={"scale": 1000})`, or `like(wrong, when=lambda answer: ...)`. Whichever trial failed, the
+first mistake that fits gives its hint.
 
 **Wrong answers** are data of the tests too. `tests/test_exercises.py` sees that the reference gets all
-points; that each answer of a `like` fails and is told its hint; that each answer in a trial's `wrong=[...]`
-passes the trials before it, fails this one and is told its hint; and that each trial is the first that some
+points; that each answer of a `like` fails and gets its hint; that each answer in a trial's `wrong=[...]`
+passes the trials before it, fails this one and gets its hint; and that each trial is the first that some
 wrong answer fails. `shape` and `gradient` make a wrong answer of the reference by themselves. So
 `tests/answers` holds right answers alone, written differently from the reference.
 
-**The grader** sends a reference or a `caller` to another process as its source. So these are undecorated
-functions of the module that use other modules only, and answers are called by position.
+**The grader** sends the source of a reference or a `caller` to another process. So write it as an undecorated
+function at the top level of the module, let it use only what is imported from other modules, under names
+other than its own, and let it call an answer by position.
 
-Mind that two equal hints in one table are one entry; that `gradient` compares with the reference's, so say
-`exact=False` where right answers may have another one (a reference that also normalises, say); that answers
-may be of integers, lists or arrays, so a predicate begins with `torch.as_tensor(answer).double()`; and that
-points, keys, hints and what is said of a right answer are the learner's, and stay as they are.
+Four things to mind. Two equal hints in one table are one entry. `gradient` compares with the reference's
+gradient: say `exact=False` where right answers may have another one (if the reference also normalises, for
+example). Answers may be integers, lists or arrays, so begin a predicate with
+`torch.as_tensor(answer).double()`. Learners see points, keys, hints and messages: do not change them without
+need.
 """
 
 from __future__ import annotations
