@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from course import __main__ as commands
 from course.checks import EXERCISES
+from course.grading.copies import renewed
 
 
 def run(*arguments: object) -> str:
@@ -32,6 +33,7 @@ def run(*arguments: object) -> str:
         (["grade", ".", "--minutes", "0"], ["minutes", "0"]),
         (["grade", "nowhere", "--out", "file"], ["is a file"]),
         (["learner", "--out", "file/inner"], ["is a file"]),
+        (["learner", "--package"], ["--out"]),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(
@@ -64,6 +66,8 @@ def test_a_copy_made_when_the_course_was_part_of_the_package_imports_it_where_it
     assert "kept" in run("learner", "10", "--out", tmp_path)
     made = copy.read_text()
     assert "vsecore.course" not in made and "42  # your part" in made
+    assert renewed("from vsecore.course.book.findings import DATA") == "from course.verdicts import DATA"
+    assert renewed("from vsecore.course.book.wording import mean") == "from course.wording import mean"
     assert "import course; from vsecore import " in made and json.loads(made)["cells"]
 
 

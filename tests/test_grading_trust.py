@@ -87,8 +87,8 @@ class Anything(float):
 
 def test_a_number_that_claims_to_equal_everything_is_read_as_the_number_it_is() -> None:
     answer = Anything(7)
-    assert check("00.rank", answer).passed, "where it lies it can lie about itself"
-    assert judge_filed(EXERCISES["00.rank"], filed(answer)).points == 1  # a whole number, as 7 is
+    assert check("00.rank", answer).points == 1  # a whole number, as 7 is
+    assert judge_filed(EXERCISES["00.rank"], filed(answer)).points == 1
 
 
 @pytest.mark.parametrize(
@@ -259,8 +259,8 @@ def test_no_trick_earns_a_point(tmp_path: Path) -> None:
     made = graded(
         tmp_path, IMPORT, 'check("00.rank", 7)', *map(quietly, tricks), quietly(REPLACED), "print(1)"
     )
-    # What 7 and 0.999 are worth by themselves: a whole number, a percentage. The search returns two rows.
-    assert points(made) == {"rank": 1, "predict": 0, "search": 1, "break": 1, "explore": 0}
+    # What 7 and 0.999 are worth by themselves: a whole number, a percentage.
+    assert points(made) == {"rank": 1, "predict": 0, "search": 0, "break": 1, "explore": 0}
     assert {mark.exercise: mark.checks for mark in made.marks}["00.break"] == 1000
 
 

@@ -7,7 +7,8 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
 from course import systems, tally
-from coursebook.evidence import DATA, counted, in_short
+from course.verdicts import DATA, in_short
+from coursebook.evidence import counted
 from studies import ridge, study
 from vsecore import records
 from vsecore.experiments import EXPERIMENTS, claims, missing, outcomes, side_by_side, studied

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
-
 import torch
 from torch import Tensor
 
@@ -39,21 +37,6 @@ def check_elements(x: Tensor, mask: Tensor | None, dim: int | None = None, name:
         empty = (~mask.any(1)).nonzero().flatten()
         if len(empty):
             raise ValueError(f"mask must leave every row a real element, row {int(empty[0])} has none")
-
-
-def check_dim(dim: int) -> None:
-    """Refuse a width that is not a whole number of at least 1.
-
-    Raises:
-        ValueError: naming what came.
-    """
-    if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
-        raise ValueError(f"dim must be a whole number of at least 1, got {dim!r}")
-
-
-def is_number(value: object) -> bool:
-    """Whether an option is a real number, of Python or numpy: text and None cannot be compared with one."""
-    return isinstance(value, Real)
 
 
 def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:

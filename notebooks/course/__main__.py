@@ -142,6 +142,8 @@ def learner(
 
     folder = out or (LEARNER_FOLDER.with_name("otter") if otter else LEARNER_FOLDER)
     check_writable("--out", folder)
+    if package and folder.resolve() == LEARNER_FOLDER:
+        raise ValueError("--package is for copies that are handed out: name their folder with --out")
     if otter:
         for path in write_assignments(notebooks or (), folder):
             typer.echo(f'otter assign "{path}" "{path.with_suffix("")}"')

@@ -45,8 +45,8 @@ import course
 from vsecore import experiments, records
 from course import plots, systems
 from course import dots, tally
-from coursebook.evidence import DATA, WORKS, in_short
-from coursebook.wording import mean, table
+from course.verdicts import DATA, WORKS, in_short
+from course.wording import mean, table
 from vsecore.experiments.gates import MARGIN, measures_of
 from vsecore.experiments.missing import missing, usual_seconds
 from vsecore.experiments.references import ORACLE

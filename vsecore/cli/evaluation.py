@@ -103,6 +103,11 @@ def evaluate(
 
     sources, asked = data or ["scenes"], set(also or ())
     _check(runs, sources, weights, coco and (folds is not None or split not in ("test", "testall")), asked)
+    if captions is not None and not coco:
+        raise ValueError("--captions is given without --coco, whose tables ask for caption ids")
+    for option, path in (("--captions", captions), ("--relevance", relevance)):
+        if path is not None and not path.is_file():  # before hours of scoring
+            raise FileNotFoundError(f"{option} {path} does not exist")
     if vectors is not None and CCA not in runs:
         raise ValueError("--vectors is given, but only cca takes them here: a run has its own")
     found = []

@@ -105,6 +105,8 @@ def open_dataset(
     from vsecore.data.photographs import load_photographs
     from vsecore.experiments import WORLDS
 
+    if test == "testall" and (features == "pixels" or data in WORLDS):
+        raise ValueError(f"the split is testall, and {data} has none: only folders of features may have it")
     if features == "pixels":
         if data in WORLDS:
             raise ValueError(

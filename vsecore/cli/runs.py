@@ -1,4 +1,4 @@
-"""`vse train` and `vse evaluate`: train a run, and evaluate it."""
+"""`vse train`: train a run."""
 
 from __future__ import annotations
 
@@ -170,7 +170,3 @@ def _advise(folder: Path, resume: bool) -> None:
         typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
     again = "nothing was saved yet, so start again with the same command"
     stopping.advise(lambda: "continue with --resume" if begun() else again)
-
-
-CCA = Path("cca")
-"""What `vse evaluate` takes in place of a run's folder; so a run's folder needs another name."""

@@ -9,6 +9,7 @@ import hashlib
 import http.client
 import json
 import shutil
+import ssl
 import sys
 import time
 import urllib.error
@@ -25,6 +26,13 @@ TIMEOUT = 60.0
 """Seconds without a byte after which a connection counts as dropped."""
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts at most."""
+_NO_CONNECTION = (
+    http.client.HTTPException,
+    urllib.error.URLError,
+    ssl.SSLError,
+    ConnectionError,
+    TimeoutError,
+)
 _LATER = {408, 425, 429, 500, 502, 503, 504}
 """What servers answer when the same request may succeed later."""
 
@@ -86,6 +94,7 @@ def download(
             if sha256 in (None, digest):
                 break
             _forget(part, note)
+            failed, most = 0, 0
             if not before:  # else the bytes of an earlier attempt may have been damaged on this disk
                 raise ValueError(
                     f"{address}: a file with sha256 {digest} came, wanted {sha256}: it was thrown away; give "
@@ -122,7 +131,9 @@ def _receive(address: str, part: Path, note: Path, begins: bytes, bar: Any) -> N
             ):
                 _forget(part, note)
                 raise _Dropped("the server sent another part than was asked for")
-            if answer.status != 206:
+            if answer.status not in (200, 206):
+                raise _Dropped(f"the server answers {answer.status} in place of a file")
+            if answer.status == 200:
                 have = 0
                 known = _begin(address, part, note, answer.headers)
             _copy(answer, part, have, known.get("total"), begins, bar)
@@ -136,7 +147,10 @@ def _receive(address: str, part: Path, note: Path, begins: bytes, bar: Any) -> N
                 f"{address}: the server answers {error.code} {error.reason}: look whether the address opens "
                 "in a browser, then give the command again, or name another server with --from"
             ) from None
-    except (http.client.HTTPException, urllib.error.URLError, ConnectionError, TimeoutError) as error:
+    except _NO_CONNECTION as error:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            raise OSError(f"{address}: its certificate is not valid: {reason}") from None
         raise _Dropped(f"no connection ({getattr(error, 'reason', None) or type(error).__name__})") from None
 
 

@@ -22,6 +22,7 @@ class Row:
     name: str
     metrics: Mapping[str, Sequence[float]]
     """Each recall and their sum, in percent, one value a seed."""
+    seeds: Sequence[int]
     paper: float | None
     """The rsum that the paper prints; None: it has none."""
     parameters: int | None
@@ -64,6 +65,7 @@ class Comparison:
             Row(
                 name,
                 {metric: [entry.metrics[metric] for entry in entries] for metric in (*RECALLS, "rsum")},
+                [entry.seed for entry in entries],
                 paper.get(name),
                 int(entries[0].metrics["parameters"]) if "parameters" in entries[0].metrics else None,
                 statistics.median(entry.seconds for entry in entries),
@@ -91,11 +93,11 @@ class Comparison:
         """Return all six recalls and their sum, one line for each system and seed, and the paper's rsum."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["system", "run", *RECALLS, "rsum", "paper_rsum", "parameters", "seconds"])
+        writer.writerow(["system", "seed", *RECALLS, "rsum", "paper_rsum", "parameters", "seconds"])
         for row in self.rows:
-            for run, values in enumerate(zip(*row.metrics.values(), strict=True)):
+            for seed, values in zip(row.seeds, zip(*row.metrics.values(), strict=True), strict=True):
                 rounded = [round(value, 3) for value in values]
-                writer.writerow([row.name, run, *rounded, row.paper, row.parameters, round(row.seconds, 1)])
+                writer.writerow([row.name, seed, *rounded, row.paper, row.parameters, round(row.seconds, 1)])
         return text.getvalue()
 
     def figure(self) -> Any:

@@ -196,15 +196,24 @@ def refuse_to_overwrite(folder: Path, resume: bool) -> None:
     for path in (folder / CHECKPOINT, folder / RUN):
         if path.exists() and not path.is_file():
             raise ValueError(f"{path} is not a file: name another folder")
-    if (folder / CHECKPOINT).is_file() and not resume:
-        raise ValueError(
-            f"{folder} holds a run already: resume it (--resume, or resume=True in Python), or choose "
-            "another folder (--out, or folder=...)"
-        )
+    refuse_run(folder, resume)
     if (folder / CHECKPOINT).is_file() and not (folder / RUN).is_file():
         raise ValueError(f"{folder} holds a checkpoint without its {RUN}: {START_OVER_HINT}")
     if folder.is_dir() and os.environ.get("WORLD_SIZE", "1") == "1":  # several would find each other's lock
         _lock(folder).release()
+
+
+def refuse_run(folder: Path | None, resume: bool) -> None:
+    """Refuse a folder that holds a run already, unless it is to be resumed.
+
+    Raises:
+        ValueError: it holds one.
+    """
+    if folder is not None and (folder / CHECKPOINT).is_file() and not resume:
+        raise ValueError(
+            f"{folder} holds a run already: resume it (--resume, or resume=True in Python), or choose "
+            "another folder (--out, or folder=...)"
+        )
 
 
 @contextlib.contextmanager

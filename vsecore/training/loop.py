@@ -63,6 +63,8 @@ def fit(recipe: Recipe, data: Dataset, settings: Settings | None = None, **keywo
     """
     training = _Training(recipe, data, Settings.of(settings, keywords))
     with checkpoints.locked(training.settings.folder):
+        # Again: another process may have trained there while this one was building its model.
+        checkpoints.refuse_run(training.settings.folder, training.settings.resume)
         state = training.open()
         while state.epoch < recipe.training.epochs:
             for batch in training.batches_of_epoch():

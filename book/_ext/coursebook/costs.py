@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coursebook.wording import signed, table
+from course.wording import signed, table
 from vsecore import records
 from vsecore.paths import assets
 from vsecore.records import Record

@@ -86,4 +86,4 @@ def _of_the_package(thing: Any) -> bool:
     if not (callable(thing) or isinstance(thing, ModuleType)):
         return False
     home = str(thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", ""))
-    return home.split(".")[0] == "vsecore" and not home.startswith("course")
+    return home.split(".")[0] == "vsecore"

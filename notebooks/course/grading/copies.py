@@ -26,12 +26,20 @@ LEARNER_FOLDER = ROOT / "build" / "learner"
 _LINK = re.compile(r"\[(?P<title>[^\]]+)\]\((?P<file>(?P<number>\d\d)_\w+\.ipynb)\)")
 _MOVED = (
     (r"\bvsecore\.course\.book import (dots|tally)\b", r"course import \1"),
-    (r"\bvsecore\.course\.book\b", "coursebook"),
+    (r"\bvsecore\.course\.book\.wording\b", "course.wording"),
+    (r"\bvsecore\.course\.book\.(evidence|findings|verdict_tables)\b", "course.verdicts"),
     (r"\bvsecore\.course\b", "course"),
     (r"\bfrom vsecore import course, ", "import course; from vsecore import "),
     (r"\bfrom vsecore import course\b", "import course"),
 )
 """What copies imported when the course was a part of the package, and what they must import now."""
+
+
+def renewed(text: str) -> str:
+    """Let the text of a copy import what it needs from where it is now."""
+    for old, new in _MOVED:
+        text = re.sub(old, new, text)
+    return text
 
 
 class Fate(StrEnum):
@@ -73,9 +81,8 @@ def write_learner_copies(
         fates[path] = _fate(path, one.metadata["vsecore"], force)
         text = nbformat.writes(one) + "\n"
         if fates[path] in (Fate.KEPT, Fate.BEHIND):
-            text = was = path.read_text(encoding="utf-8")
-            for old, new in _MOVED:
-                text = re.sub(old, new, text)
+            was = path.read_text(encoding="utf-8")
+            text = renewed(was)
             if text == was:
                 continue
         if fates[path] is not Fate.CURRENT:
@@ -196,5 +203,6 @@ def write_package(folder: Path) -> Path:
     from hatchling.builders.wheel import WheelBuilder
 
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(Path(__file__).parents[1], folder / "course", ignore=ignored, dirs_exist_ok=True)
+    shutil.rmtree(folder / "course", ignore_errors=True)  # an older one may have modules that are gone
+    shutil.copytree(Path(__file__).parents[1], folder / "course", ignore=ignored)
     return Path(next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])))

@@ -1,4 +1,4 @@
-"""Tables, and numbers with what they count, as the pages of evidence write them."""
+"""Tables, and numbers with what they count, as results are written."""
 
 from __future__ import annotations
 
@@ -7,17 +7,6 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 
 from vsecore.experiments.statistics import interval
-
-FEATURES = {"grid": "the cells of a grid", "region": "regions", "patch": "patches"}
-"""What the systems see of a picture, by the name in a record."""
-CAPTIONS = {
-    "gru": "BiGRU",
-    "forward_gru": "GRU",
-    "window": "words with their neighbours",
-    "transformer": "Transformer",
-    "bert": "BERT",
-}
-"""What reads the captions, by the name in a recipe."""
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], style: str = "") -> str:
