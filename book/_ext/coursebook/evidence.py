@@ -185,8 +185,10 @@ def _claims_table(judged: Sequence[Sequence[Outcome]]) -> str:
         same = (claim.words, claim.place) == quoted
         quoted = claim.words, claim.place
         words = f"“{claim.words}”<br>{claim.place}" if claim.words else f"our question: {claim.place}"
-        ours = [ours(one[place]) if is_judged(one[place]) else "–" for place in seen]
-        rows.append([claim.statement, "as above" if same and claim.words else words, printed(claim), *ours])
+        judgements = [ours(one[place]) if is_judged(one[place]) else "–" for place in seen]
+        rows.append(
+            [claim.statement, "as above" if same and claim.words else words, printed(claim), *judgements]
+        )
     named = [list(DATA.values())[place] for place in seen]
     return table(["claim", "in the paper's words", "printed", *named], rows, "verdicts")
 
