@@ -49,13 +49,6 @@ def test_from_pixels_dive_differs_in_its_network_alone():
         assert recipe == replace(grid, name=recipe.name, source=recipe.source, image=image, training=training)
 
 
-_SIMILARITY = {
-    "PIE-Net, Chamfer": "+chamfer",
-    "PIE-Net, MP": "+match_probability",
-    "PIE-Net, MIL": "+mil",
-}
-
-
 def test_one_slot_gives_one_vector_and_smooth_chamfer_the_cosine():
     model = get("dive_region_gru+slots_1").override({"dim": 8, "text.encoder.word_dim": 4}).build(6, WORDS)
     model.eval()

@@ -28,8 +28,6 @@ EVERY = {
     "max_sim_i2t": lambda v, t: max_sim(v, t, "i2t", "mean"),
 }
 each = pytest.mark.parametrize("function", EVERY.values(), ids=EVERY)
-MODULES = ("mil", "match_probability", "chamfer", "smooth_chamfer", "max_sim")
-each_module = pytest.mark.parametrize("name", MODULES)
 
 
 def drawn(rows, elements, dim=6, seed=0, dtype=torch.float64):
