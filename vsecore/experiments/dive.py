@@ -18,6 +18,8 @@ _SMALL = f"{_DROPS}+whole_input"
 other systems have it, and like theirs whole pictures and captions. At the paper's rates DivE still has much
 to learn by then, and with a fifth of words and elements left out it learns too little; both are arms."""
 
+_VSE_INFINITY = "+gpo+max_violation+whole_input"
+
 
 def _arm(variants: str = "", published: str = "") -> Arm:
     """An arm of DivE: slots as narrow as the space, and 160 captions a batch, near the 128 of VSE++."""
@@ -98,10 +100,8 @@ EXPERIMENTS: dict[str, Experiment] = {
                 for alpha in (1, 2, 4, 8, 32, 64)
             },
             # VSE∞, with as many multiplications a pair as sets of four vectors need: each with each.
-            "one vector": Arm("+gpo+max_violation", recipe="2ad_{features}_gru"),
-            "one vector, 16 times as wide": Arm(
-                "+gpo+max_violation", recipe="2ad_{features}_gru", times_as_wide=16
-            ),
+            "one vector": Arm(_VSE_INFINITY, recipe="2ad_{features}_gru"),
+            "one vector, 16 times as wide": Arm(_VSE_INFINITY, recipe="2ad_{features}_gru", times_as_wide=16),
         },
         features="region",
         world=AMBIGUOUS,

@@ -28,7 +28,7 @@ from vsecore.experiments.gates import Shut, Studied
 from vsecore.experiments.running import RESULTS, asked_of_record, run
 from vsecore.experiments.scales import changes_of
 from vsecore.experiments.verdicts import Outcome, outcomes
-from vsecore.recipes import Recipe, get
+from vsecore.recipes import Recipe
 from vsecore.records import Record
 from vsecore.stopping import leave_to_parent
 
@@ -36,19 +36,6 @@ Key = tuple[str, str, int]
 """What tells a training from all others: the name of its data, its digest and its seed."""
 DATA = ("scenes", "flickr8k")
 """The data that claims are tried on."""
-WAITS = (
-    "DivE, and what else learns by the triplet loss with a fifth of the words and elements left out, which "
-    "can cost that loss a quarter of its rsum: how much to leave out is still to be chosen"
-)
-"""Why some arms are not trained for now."""
-
-
-@cache
-def waits(recipe: str) -> bool:
-    """Whether a recipe is not trained for now, see `WAITS`."""
-    made = get(recipe)
-    leaves_out = made.image.element_drop > 0 or made.text.word_drop > 0
-    return recipe.startswith("dive_") or (leaves_out and any(part.name == "triplet" for part in made.losses))
 
 
 def missing(
@@ -134,7 +121,6 @@ class Lack:
 
     outcome: Outcome
     arms: Mapping[str, Mapping[Key, float]]  # the trainings that each arm lacks, and the seconds of each
-    waits: bool  # whether some of them are not trained for now, see `WAITS`
 
     @property
     def trainings(self) -> dict[Key, float]:
@@ -170,17 +156,15 @@ class Survey:
         everything = [entry for several in entries.values() for entry in several]
 
         @cache
-        def lacks_of(name: str, arm: str) -> tuple[dict[Key, float], bool]:
+        def lacks_of(name: str, arm: str) -> dict[Key, float]:
             found = lacking(get_experiment(name), arm, data, entries[name])
-            seconds = {key: _seconds(recipe, entries[name], everything) for key, recipe in found.items()}
-            return seconds, any(map(waits, found.values()))
+            return {key: _seconds(recipe, entries[name], everything) for key, recipe in found.items()}
 
-        lacks = []
-        for one in told:
-            if one.judgement in ("too small to say", "not tried"):
-                of_arms = {arm: lacks_of(one.claim.experiment, arm) for arm in one.claim.arms}
-                arms = {arm: trainings for arm, (trainings, _) in of_arms.items()}
-                lacks.append(Lack(one, arms, any(waiting for _, waiting in of_arms.values())))
+        lacks = [
+            Lack(one, {arm: lacks_of(one.claim.experiment, arm) for arm in one.claim.arms})
+            for one in told
+            if one.judgement in ("too small to say", "not tried")
+        ]
         return cls(len(told) - len(lacks), lacks, entries)
 
     @property
@@ -199,35 +183,20 @@ def _seconds(recipe: str, its: Sequence[Record], everything: Sequence[Record]) -
 def summary(works: Sequence[str], folder: Path = RESULTS, chosen: Sequence[str] = ()) -> str:
     """Return how many claims are judged as a Markdown table, by paper and data, and what the others lack.
 
-    A claim that the data cannot answer is not listed there. Claims wait for what `WAITS` names; "more" are
-    those that no training at this scale would open.
+    A claim that the data cannot answer is not listed there. "More" are those that no training at this scale
+    would open.
     """
-    heads = ["work", "data", "listed", "judged", "open", "of these waiting", "more", "trainings", "hours"]
-    lines, judged, listed, held = [heads, ["---"] * len(heads)], 0, 0, False
+    heads = ["work", "data", "listed", "judged", "open", "more", "trainings", "hours"]
+    lines, judged, listed = [heads, ["---"] * len(heads)], 0, 0
     for work in works:
         for data in DATA:
             found = Survey.of(work, data, folder, chosen)
-            waiting = {
-                key: value for lack in found.open if lack.waits for key, value in lack.trainings.items()
-            }
-            now = {key: value for key, value in found.trainings.items() if key not in waiting}
-            counts = (
-                found.judged + len(found.open),
-                found.judged,
-                len(found.open),
-                sum(lack.waits for lack in found.open),
-                sum(not lack.trainings for lack in found.open),
-            )
-            lines.append(
-                [
-                    *(work, data, *map(str, counts)),
-                    f"{len(now)} and {len(waiting)} waiting",
-                    f"{_hours(now)} and {_hours(waiting)}",
-                ]
-            )
-            judged, listed, held = judged + counts[1], listed + counts[0], held or bool(waiting)
+            claims, more = found.judged + len(found.open), sum(not lack.trainings for lack in found.open)
+            counts = map(str, (claims, found.judged, len(found.open), more, len(found.trainings)))
+            lines.append([work, data, *counts, _hours(found.trainings)])
+            judged, listed = judged + found.judged, listed + claims
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return f"{table}\n\n{f'Waiting: {WAITS}.' if held else ''}\n{judged} of {listed} claims judged"
+    return f"{table}\n\n{judged} of {listed} claims judged"
 
 
 def _hours(trainings: Mapping[Key, float]) -> str:
@@ -271,7 +240,7 @@ def train_missing(
     with executor(jobs) as pool:
         while True:
             lacks = [lack for work in works for lack in Survey.of(work, data, folder, chosen).open]
-            open_now = [lack for lack in lacks if lack.trainings and not lack.waits]
+            open_now = [lack for lack in lacks if lack.trainings]
             left = {key: seconds for lack in open_now for key, seconds in lack.trainings.items()}
             for job in _in_order(open_now):
                 busy = {key for other in at_work.values() for key in other.trainings}

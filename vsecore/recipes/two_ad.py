@@ -68,6 +68,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "losses": Part("adopt", {"rule": "printed", "positive_in_denominator": False, "margin": 0.0})
     },
     "without_margin": {"losses.adopt.margin": 0.0},
+    # For comparison with systems that see whole pictures and captions.
+    "whole_input": {"image.element_drop": 0.0, "text.word_drop": 0.0},
     **{f"negatives_{k}": {"losses": Part("adopt", {"negatives": k})} for k in (1, 4, 16, 64, 127)},
 }
 """What the paper removes or replaces, by name: changes to a recipe."""
