@@ -1,86 +1,59 @@
-"""Exercise checks: right answers pass, each typical mistake gets a message of its own."""
+"""Exercise checks: what each exercise's data say of it is true, and every answer is told what helps it."""
 
+from __future__ import annotations
+
+import importlib
 import math
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from answers import (
-    all_together,
-    cross_attention,
-    encoders,
-    ensembles_and_speed,
-    feature_suppression,
-    full_scale,
-    how_many_negatives,
-    joint_space,
-    latent_targets,
-    learning_to_rank,
-    offline_negatives,
-    pictures_and_captions,
-    pooling,
-    quintuplet,
-    relations,
-    search_engine,
-    sets,
-    slots,
-    start_here,
-    structural_alignment,
-)
 from course.checks import EXERCISES, check
-from course.checks.exercise import NOT_ANSWERED
-from test_exercises import CONVERTED, right_answers, wrong_answers
+from course.checks.comparing import holds, like
+from course.checks.exercise import _GRADIENT_LOST, NOT_ANSWERED, Exercise, Trial, judge_answer
 
-NOTEBOOKS = (
-    start_here,
-    pictures_and_captions,
-    encoders,
-    joint_space,
-    learning_to_rank,
-    relations,
-    structural_alignment,
-    cross_attention,
-    offline_negatives,
-    quintuplet,
-    pooling,
-    how_many_negatives,
-    ensembles_and_speed,
-    sets,
-    slots,
-    feature_suppression,
-    latent_targets,
-    all_together,
-    full_scale,
-    search_engine,
-)
-OTHERWISE = {key: answers for notebook in NOTEBOOKS for key, answers in notebook.RIGHT.items()}
-RIGHT = {key: [*right_answers(task), *OTHERWISE.get(key, ())] for key, task in EXERCISES.items()}
-WRONG = {key: wrong_answers(task) for key, task in CONVERTED.items()}
-for notebook in NOTEBOOKS:
-    WRONG |= getattr(notebook, "WRONG", {})
+OTHERWISE: dict[str, list[Any]] = {}
+"""Right answers that are written differently from the references."""
+for path in sorted((Path(__file__).parent / "answers").glob("[a-z]*.py")):
+    OTHERWISE |= importlib.import_module(f"answers.{path.stem}").RIGHT
 
 
-def test_every_exercise_is_tested_here() -> None:
-    assert EXERCISES.keys() == RIGHT.keys() == WRONG.keys()
-    assert all(OTHERWISE.get(key) for key, task in EXERCISES.items() if task.kind == "code")
+def not_borrowed(answer: Any) -> Any:
+    """The same behind a partial: a reference may use the package, and an answer that does is refused."""
+    return partial(answer) if callable(answer) else answer
 
 
-@pytest.mark.parametrize("exercise", EXERCISES)
-def test_right_answers_pass_however_they_are_written(exercise: str) -> None:
-    for answer in RIGHT[exercise]:
-        judgement = check(exercise, answer)
+RIGHT = {
+    key: [
+        *(not_borrowed(answer) for answer in (task.reference, task.solution) if answer is not None),
+        *OTHERWISE.get(key, ()),
+    ]
+    for key, task in EXERCISES.items()
+}
+WRONG = {key: [not_borrowed(answer) for answer, _ in task.wrong_answers()] for key, task in EXERCISES.items()}
+FUNCTIONS = [key for key, task in EXERCISES.items() if task.reference]
+NUMBERS = [key for key, task in EXERCISES.items() if isinstance(task.solution, float | int)]
+
+# ---- right answers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", EXERCISES)
+def test_right_answers_pass_however_they_are_written(key: str) -> None:
+    assert len(RIGHT[key]) > (EXERCISES[key].kind == "code"), "one is written differently from the reference"
+    for answer in RIGHT[key]:
+        judgement = check(key, answer)
         assert judgement.passed, judgement
 
 
-@pytest.mark.parametrize("exercise", EXERCISES)
-def test_wrong_answers_fail_with_at_least_three_different_hints(exercise: str) -> None:
-    judgements = [check(exercise, answer) for answer in WRONG[exercise]]
-    assert not any(judgement.passed for judgement in judgements)
-    free = EXERCISES[exercise].kind in ("predict", "explore")  # any answer counts if it says something
-    assert len({judgement.message for judgement in judgements}) >= (1 if free else 3)
+@pytest.mark.parametrize("key", NUMBERS)
+@pytest.mark.parametrize("form", [torch.tensor, np.float64, str, lambda value: torch.tensor([value])])
+def test_a_number_is_right_in_any_form(key: str, form: Callable[[float], Any]) -> None:
+    assert check(key, form(EXERCISES[key].solution)).passed
 
 
 FORMS = {
@@ -98,25 +71,63 @@ def formed(value: Any, form: Callable[[torch.Tensor], Any]) -> Any:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("exercise", [key for key, task in EXERCISES.items() if task.reference])
-def test_a_right_result_passes_as_an_array_lists_or_in_another_dtype(exercise: str, form: str) -> None:
-    task = EXERCISES[exercise]
-
-    def answer(*arguments: Any) -> Any:
-        return formed(task.reference(*arguments), FORMS[form])
-
-    judgement = check(exercise, answer)
+@pytest.mark.parametrize("key", FUNCTIONS)
+def test_a_right_result_passes_as_an_array_lists_or_in_another_dtype(key: str, form: str) -> None:
+    judgement = check(key, lambda *arguments: formed(EXERCISES[key].reference(*arguments), FORMS[form]))
     wants_gradient = form in ("array", "list") and "gradient" in judgement.message
     assert judgement.passed or (wants_gradient and judgement.points == judgement.possible - 1), judgement
 
 
-@pytest.mark.parametrize("exercise", ["02.mean", "10.kmax"])
-def test_who_writes_into_the_argument_is_told_to_clone_it(exercise: str) -> None:
+def test_an_answer_may_call_the_solutions_that_stand_in_for_failed_ones_above_it():
+    """Skipping one exercise must not make a right answer to the next one wrong."""
+
+    def mine(images, captions, owner, texts=300, pictures=60, block=1024):
+        rows_of_texts, width = [], min(pictures, len(images) - 1)
+        best = torch.full((len(captions), width), -torch.inf, dtype=images.dtype)
+        rows = torch.zeros(len(captions), width, dtype=torch.long)
+        for first in range(0, len(images), block):
+            scores = hide_own(images[first : first + block] @ captions.T, first, owner)
+            rows_of_texts.append(scores.topk(texts).indices)
+            best, rows = merge(best, rows, scores, first)
+        return torch.cat(rows_of_texts), rows
+
+    hide_own, merge = (EXERCISES[key].reference for key in ("08.own", "08.merge"))
+    assert check("08.mine", mine).passed
+
+
+# ---- wrong answers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", EXERCISES)
+def test_each_wrong_answer_gets_its_own_hint_and_each_trial_is_the_first_to_fail_one(key: str) -> None:
+    task, failed, hints = EXERCISES[key], set(), set()
+    lost = tuple(_GRADIENT_LOST.values())  # hints that take the place of a trial's
+    for answer, source in task.wrong_answers():
+        judgement = check(key, not_borrowed(answer))
+        said = f"{getattr(answer, '__name__', answer)} of {source.hint!r}: {judgement}"
+        assert not judgement.passed, said
+        assert source.hint in judgement.message or judgement.message in lost, said
+        assert source in (task.trials[judgement.points], *task.mistakes), said
+        failed.add(judgement.points)
+        hints.add(judgement.message)
+    assert failed == set(range(len(task.trials))), "no wrong answer shows what the other trials are for"
+    assert len(hints) >= (1 if task.kind in ("predict", "explore") else 3)
+
+
+@pytest.mark.parametrize("key", FUNCTIONS)
+def test_inputs_are_made_anew_so_that_an_answer_may_write_into_them(key: str) -> None:
+    make = EXERCISES[key].inputs or tuple
+    for one, other in zip(make(), make(), strict=True):
+        assert not isinstance(one, torch.Tensor) or one.data_ptr() != other.data_ptr()
+
+
+@pytest.mark.parametrize("key", ["02.mean", "10.kmax"])
+def test_who_writes_into_the_argument_is_told_to_clone_it(key: str) -> None:
     def answer(x: torch.Tensor, mask: torch.Tensor, *rest: int) -> torch.Tensor:
         x[~mask] = 0
-        return EXERCISES[exercise].reference(x, mask, *rest)
+        return EXERCISES[key].reference(x, mask, *rest)
 
-    judgement = check(exercise, answer)
+    judgement = check(key, answer)
     assert judgement.points == judgement.possible - 1 and "clone" in judgement.message
 
 
@@ -125,11 +136,41 @@ def test_a_plain_number_is_right_until_a_gradient_is_wanted() -> None:
     assert judgement.points == judgement.possible - 1 and "gradient" in judgement.message
 
 
-@pytest.mark.parametrize("exercise", EXERCISES)
-def test_the_untouched_cell_is_not_answered_yet(exercise: str) -> None:
-    for untouched in (..., None):
-        judgement = check(exercise, untouched)
-        assert judgement.points == 0 and "Not answered yet" in judgement.message
+def test_a_number_may_stand_in_quotes_and_a_letter_in_brackets() -> None:
+    assert check("00.rank", "3").passed and check("04.read", "0.4").passed
+    assert check("03.folds", "d)").passed and check("04.predict", "(B)").passed
+
+
+@pytest.mark.parametrize("number", [-1.0, -0.2, 0.0, 0.3, 1.0])
+def test_a_batch_of_equal_similarities_never_fools_the_loss(number: float) -> None:
+    assert not check("04.break", torch.full((4, 4), number)).passed
+
+
+def test_a_batch_that_fools_the_loss_has_each_pair_ahead_of_its_average_negative() -> None:
+    block = torch.zeros(4, 4)
+    block[:3, :3] = 0.1  # three pairs tie with each other, and the fourth has a negative as near
+    block[3] = block[:, 3] = -0.05
+    block[3, 3], block[3, 0], block[0, 3] = -0.05, -0.05, -0.05
+    judgement = check("04.break", block)
+    assert judgement.points == 2 and "on average" in judgement.message
+
+
+@pytest.mark.parametrize(
+    ("key", "nearly", "worse"),
+    [("00.break", 0.001, 100), ("01.share", 0.4, 60), ("03.limit", 0.6875, 50), ("03.median", 1.5, 8)],
+)
+def test_an_answer_in_the_wrong_unit_gets_no_less_than_one_that_is_wrong(
+    key: str, nearly: float, worse: float
+) -> None:
+    assert check(key, nearly).points == check(key, worse).points == 1
+
+
+def test_an_unknown_exercise_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"04\.read"):
+        check("99.nothing", 1)
+
+
+# ---- no answer yet ----------------------------------------------------------------------------------------
 
 
 def named(*_: Any) -> Any:
@@ -177,11 +218,11 @@ STUBS: list[Callable[..., Any]] = [
 ]
 
 
-@pytest.mark.parametrize("exercise", [key for key, task in EXERCISES.items() if task.reference])
-def test_a_function_that_still_holds_dots_is_not_answered_yet(exercise: str) -> None:
-    for number, stub in enumerate(STUBS):
-        judgement = check(exercise, stub)
-        assert (judgement.points, judgement.message) == (0, NOT_ANSWERED), f"{exercise}, stub {number}"
+@pytest.mark.parametrize("key", EXERCISES)
+def test_what_still_holds_dots_is_not_answered_yet(key: str) -> None:
+    for stub in (..., None, *(STUBS if EXERCISES[key].reference else ())):
+        judgement = check(key, stub)
+        assert (judgement.points, judgement.message) == (0, NOT_ANSWERED), stub
 
 
 def uses_dots_as_an_index(S: Any, *_: Any) -> Any:
@@ -207,59 +248,45 @@ def test_an_attempt_is_wrong_rather_than_not_answered(answer: Callable[..., Any]
     assert not judgement.passed and judgement.message != NOT_ANSWERED
 
 
-@pytest.mark.parametrize("notebook", sorted({key.split(".")[0] for key in EXERCISES}))
-def test_every_notebook_has_something_to_code_and_to_break(notebook: str) -> None:
-    kinds = {task.kind for key, task in EXERCISES.items() if key.startswith(notebook)}
-    assert {"code", "break"} <= kinds
+def test_the_part_that_is_missing_is_named() -> None:
+    text = "I expect no change"
+    assert check("00.explore", (text, ...)).message == f"{NOT_ANSWERED} Part 2 of 2 is still missing."
+    assert check("00.explore", (None, text)).message == f"{NOT_ANSWERED} Part 1 of 2 is still missing."
+    assert check("00.explore", (..., ...)).message == NOT_ANSWERED
 
 
-def test_a_function_left_empty_is_no_answer_and_no_crash() -> None:
-    judgement = check("04.siblings", lambda *_: None)
-    assert judgement.points == 0 and judgement.message
+# ---- what stopped an answer -------------------------------------------------------------------------------
 
 
-def test_code_that_stops_is_told_what_stopped_it() -> None:
-    assert "ZeroDivisionError" in check("04.siblings", lambda *_: 1 / 0).message
+def test_what_stopped_the_code_comes_before_a_hint_that_may_not_be_the_reason() -> None:
+    message = check("04.siblings", lambda *_: 1 / 0).message
+    assert message.startswith("Your code stopped with ZeroDivisionError: ")
+    assert "may not be the reason" in message
 
 
-def test_an_answer_that_cannot_be_read_is_no_code_that_stopped() -> None:
+def test_a_known_mistake_is_told_as_it_is_where_the_code_stopped() -> None:
+    trial = Trial(holds(lambda answer: answer(0) == 0), "Try zero.")
+    mistake = Trial(like(when=lambda answer: answer(2) == 0.5), "You divided.")
+    task = Exercise("Keep it", "code", 1, (trial,), mistakes=(mistake,))
+    message = judge_answer(task, lambda x: 1 / x).message
+    assert message == "Your code stopped with ZeroDivisionError: division by zero. You divided."
+
+
+def test_code_that_returns_something_useless_did_not_stop() -> None:
+    for key, answer in (
+        ("04.siblings", lambda S, positives, margin=0.2: S[0, 0].expand(0).sum()),
+        ("10.gpo", lambda places, gru, linear: "weights"),
+    ):
+        assert "stopped" not in check(key, answer).message
+
+
+def test_an_error_without_words_is_told_by_its_name() -> None:
+    def fails(*_: Any) -> None:
+        raise OverflowError
+
+    assert check("04.all", fails).message.startswith("Your code stopped with OverflowError. (")
+
+
+def test_an_answer_that_cannot_be_read_is_told_why_and_did_not_stop() -> None:
     message = check("00.break", "0.1 %").message
-    assert "could not be read" in message and "code stopped" not in message
-
-
-def test_a_number_may_stand_in_quotes_and_a_letter_in_brackets() -> None:
-    assert check("00.rank", "3").passed and check("04.read", "0.4").passed
-    assert check("03.folds", "d)").passed and check("04.predict", "(B)").passed
-
-
-def test_a_number_out_of_the_air_gets_nothing() -> None:
-    assert check("04.read", 7).points == 0 and check("04.break", 0.3).points == 0
-
-
-def test_part_of_the_way_gets_part_of_the_points() -> None:
-    judgement = check(
-        "04.siblings", lambda S, positives, margin=0.2: learning_to_rank.right_siblings(S, positives)
-    )
-    assert 0 < judgement.points < judgement.possible
-
-
-def test_an_unknown_exercise_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"04\.read"):
-        check("99.nothing", 1)
-
-
-def test_an_answer_may_call_the_solutions_that_stand_in_for_failed_ones_above_it():
-    """Skipping one exercise must not make a right answer to the next one wrong."""
-
-    def mine(images, captions, owner, texts=300, pictures=60, block=1024):
-        rows_of_texts, width = [], min(pictures, len(images) - 1)
-        best = torch.full((len(captions), width), -torch.inf, dtype=images.dtype)
-        rows = torch.zeros(len(captions), width, dtype=torch.long)
-        for first in range(0, len(images), block):
-            scores = hide_own(images[first : first + block] @ captions.T, first, owner)
-            rows_of_texts.append(scores.topk(texts).indices)
-            best, rows = merge(best, rows, scores, first)
-        return torch.cat(rows_of_texts), rows
-
-    hide_own, merge = (EXERCISES[key].reference for key in ("08.own", "08.merge"))
-    assert check("08.mine", mine).passed
+    assert message.startswith("Your answer could not be read: ValueError: could not convert string to float")

@@ -18,8 +18,9 @@ import torch
 import test_checks
 from answers import learning_to_rank
 from course.checks import EXERCISES, borrowed, check
+from course.checks.exercise import judge_by_trials
 from course.checks.samples import gradient_of
-from course.grading import inside, kernel, marks, values
+from course.grading import inside, judging, kernel, marks, values
 from course.grading.judging import Distant, judge_filed
 from course.grading.kernel import Filed
 from test_grading import IMPORT, hand_in
@@ -45,6 +46,13 @@ def test_an_answer_gets_the_same_points_and_hint_as_in_the_learners_own_notebook
     for answer in answers:
         here, there = check(exercise, answer), judge_filed(EXERCISES[exercise], filed(answer))
         assert (here.points, here.message) == (there.points, there.message), answer
+
+
+@pytest.mark.parametrize("exercise", [key for key, task in EXERCISES.items() if task.reference])
+def test_a_reference_can_be_sent_to_stand_in_for_a_wrong_answer(exercise: str) -> None:
+    task = EXERCISES[exercise]
+    made = eval(f"inside.made_from({judging.source_of(task.reference)})", {"inside": inside})
+    assert judge_by_trials(task, task.called(made)).passed
 
 
 def carried(value: Any) -> Any:
@@ -309,7 +317,8 @@ def test_what_uses_the_package_is_refused_and_the_cells_below_go_on_with_a_right
     tmp_path: Path,
 ) -> None:
     use = "import torch\nprint('found', search(torch.eye(3), torch.tensor([0.0, 1, 0]), 1))"
-    step = f'{inspect.getsource(learning_to_rank.right_step)}\ncheck("04.step", right_step)'
+    step = inspect.getsource(learning_to_rank.by_hand_of_gradients)
+    step += '\ncheck("04.step", by_hand_of_gradients)'
     one = marks.read_hand_in(hand_in(tmp_path / "00.ipynb", CARRIED, use, step), "00.ipynb")
     made = marks.run_and_mark(one, "smoke", 60, ["00", "04.step"])
     found = {mark.exercise: mark for mark in made.marks}

@@ -228,3 +228,28 @@ class like(Check):
             agrees(made, _result(task.called(wrong), make(), self.by), self.tolerance or 1e-5)
             for wrong in self.wrong
         )
+
+
+class multiple(like):
+    """A known mistake: the answer is wrong by one factor, as a mean is in place of a sum.
+
+    Args:
+        cases: what `inputs` is given, for several inputs of one size.
+    """
+
+    def __init__(self, *cases: Given) -> None:
+        super().__init__()
+        self.cases = cases
+
+    def holds(self, task: Exercise, answer: Any) -> bool:
+        make, right = task.inputs or tuple, task.called(task.reference)
+        factors = [float(answer(*make(**case))) / float(right(*make(**case))) for case in self.cases]
+        one = factors[0] > 0 and max(factors) - min(factors) < 1e-4 * factors[0]
+        return one and abs(factors[0] - 1) > 1e-4
+
+    def examples(self, task: Exercise) -> Sequence[Any]:
+        return [partial(_damaged, _halved, task.reference)]
+
+
+def _halved(reference: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    return reference(*arguments) / 2

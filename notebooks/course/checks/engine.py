@@ -42,7 +42,7 @@ functions make one mistake, say what they have in common: `like(wrong, right_on=
 wrong_on={"scale": 1000})`, or `like(wrong, when=lambda answer: ...)`. Whichever trial failed, the
 first mistake that fits gives its hint.
 
-**Wrong answers** are data of the tests too. `tests/test_exercises.py` sees that the reference gets all
+**Wrong answers** are data of the tests too. `tests/test_checks.py` sees that the reference gets all
 points; that each answer of a `like` fails and gets its hint; that each answer in a trial's `wrong=[...]`
 passes the trials before it, fails this one and gets its hint; and that each trial is the first that some
 wrong answer fails. `shape` and `gradient` make a wrong answer of the reference by themselves. So

@@ -60,18 +60,13 @@ class Trial:
     """One truth about a right answer, or about one with a known mistake.
 
     Attributes:
-        passes: given the answer, whether this truth holds. An exception counts as "no".
+        check: whether this truth holds of an answer. An exception counts as "no".
         hint: what to tell a learner whose answer fails here, or makes this mistake: where to look, not what
             to write.
     """
 
-    passes: Callable[[Any], bool] | Check
+    check: Check
     hint: str
-
-    @property
-    def check(self) -> Check:
-        """What is tried."""
-        return self.passes if isinstance(self.passes, Check) else Check(self.passes)
 
 
 @dataclass(frozen=True)
@@ -206,11 +201,6 @@ RUN_ABOVE = (
     "If you have just restarted the kernel, first run the cells above this one: choose Run, then Run All "
     "Above Selected Cell."
 )
-
-
-def near(answer: Any, value: float, tolerance: float = 1e-4) -> bool:
-    """Whether a number, or a tensor of one number, is this value up to rounding."""
-    return abs(float(answer) - value) < tolerance
 
 
 def _in_the_right_form(answer: Callable[..., Any], right: Callable[..., Any]) -> Callable[..., Any]:

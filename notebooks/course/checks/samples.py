@@ -1,4 +1,4 @@
-"""What several notebooks' exercises share: trials of words, and what other trials try an answer on."""
+"""What several notebooks' exercises try answers on."""
 
 from __future__ import annotations
 
@@ -6,47 +6,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-
-from course.checks.exercise import Trial
-
-NOTED = "Noted. Now run the next cell and compare."
-"""What is said of a prediction; whether it was right, the cell below it tells."""
-
-EXPLORED = (
-    Trial(
-        lambda answer: (
-            isinstance(answer, tuple | list)
-            and len(answer) == 2
-            and all(isinstance(text, str) for text in answer)
-        ),
-        "Two texts are wanted: what you expect, and what you found.",
-    ),
-    Trial(
-        lambda answer: _says(answer[0]),
-        "Say what you expect, before you run it, and why. Use at least three words.",
-    ),
-    Trial(
-        lambda answer: _says(answer[1]) and answer[0] != answer[1],
-        "Say what came out of it. Use at least three words, and not those of your expectation.",
-    ),
-)
-"""The trials of an ablation of the learner's own, told as an expectation and a finding. A person reads it."""
-
-
-def one_of(*options: str) -> tuple[Trial]:
-    """The trial of a prediction: any of these counts, in whatever case."""
-    quoted = " or ".join(f'"{option}"' for option in options)
-    known = {option.lower() for option in options}
-    return (
-        Trial(
-            lambda answer: isinstance(answer, str) and answer.strip(" ().").lower() in known,
-            f"Answer {quoted}.",
-        ),
-    )
-
-
-def _says(text: str) -> bool:
-    return len(text.split()) >= 3
 
 
 def random_batch(pictures: int, captions_each: int, seed: int) -> tuple[Tensor, Tensor]:

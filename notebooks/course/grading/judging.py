@@ -41,7 +41,7 @@ def _judge_function(task: Exercise, answer: Distant, ask: Callable[[str], Any]) 
         case [bool(), str(helper)] if helper:
             judgement = refused(task, helper)
         case _ if task.caller:
-            called = ask(f"call_through({_source(task.caller)}, {answer.number})")
+            called = ask(f"call_through({source_of(task.caller)}, {answer.number})")
             if not isinstance(called, int):
                 raise ValueError("it says what makes no sense")
             judgement = judge_by_trials(task, Distant(ask, called))
@@ -49,11 +49,11 @@ def _judge_function(task: Exercise, answer: Distant, ask: Callable[[str], Any]) 
             judgement = judge_by_trials(task, answer)
     if task.reference and not judgement.passed:
         with suppress(ConnectionError, TimeoutError, ValueError):
-            ask(f"go_on_with({_source(task.reference)}, {answer.number})")
+            ask(f"go_on_with({source_of(task.reference)}, {answer.number})")
     return judgement
 
 
-def _source(function: Callable[..., Any]) -> str:
+def source_of(function: Callable[..., Any]) -> str:
     """Return a function's code and what it uses of other modules, as the arguments of `inside.made_from`."""
     imports = {}
     for name in names_in(function.__code__):
