@@ -24,6 +24,7 @@ from vsecore.experiments.constraint import (
     metrics,
 )
 from vsecore.experiments.watching import Watch
+from vsecore.losses import InfoNCE
 from vsecore.losses.lagrange import Constraint
 from vsecore.recipes import get
 from vsecore.records import find
@@ -31,7 +32,7 @@ from vsecore.records import find
 
 def step(epoch, contrast, rec=None, multiplier=None, bound=0.5):
     """An event as a step of training sends it."""
-    losses, terms = {"info_nce": object()}, {"info_nce": torch.tensor(contrast)}
+    losses, terms = {"info_nce": InfoNCE()}, {"info_nce": torch.tensor(contrast)}
     if rec is not None:
         constraint = Constraint(None if multiplier is None else bound)
         constraint.reconstruction = torch.tensor(rec)

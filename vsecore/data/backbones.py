@@ -38,9 +38,11 @@ class Backbone(nn.Module):
         network: from normalised pictures to a map (B, F, h, w) or to elements (B, N, F).
         normalise: from uint8 to what the network was trained on.
         picture_size: the side of a picture, in pixels.
+        kind: "grid" if the network makes a map, "patch" if it makes tokens; None: by the shape of what it
+            makes.
 
     Attributes:
-        kind: "grid" if the network makes a map, "patch" if it makes tokens, "region" if it finds boxes.
+        kind: "grid", "patch", or "region" if it finds boxes.
         elements: N, how many a picture has.
         feature_dim: F, the width of one.
         longest: None: a picture is squashed to a square. Else it keeps its proportions: its shorter side
@@ -52,7 +54,14 @@ class Backbone(nn.Module):
     longest: int | None = None
     batch_size = 32
 
-    def __init__(self, name: str, network: nn.Module, normalise: nn.Module, picture_size: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        network: nn.Module,
+        normalise: nn.Module,
+        picture_size: int,
+        kind: FeatureKind | None = None,
+    ) -> None:
         super().__init__()
         self.name, self.picture_size = name, picture_size
         self.network, self.normalise = network, normalise
@@ -60,7 +69,7 @@ class Backbone(nn.Module):
         with torch.no_grad():
             blank = torch.zeros(1, 3, picture_size, picture_size, dtype=torch.uint8)
             seen = network(normalise(blank))
-        self.kind = getattr(network, "kind", "grid" if seen.dim() == 4 else "patch")
+        self.kind = kind or ("grid" if seen.dim() == 4 else "patch")
         self.elements, self.feature_dim = _as_elements(seen).shape[1:]
 
     def forward(self, pictures: Tensor) -> Tensor:
@@ -123,7 +132,7 @@ class MirroredBackbone(Backbone):
                 f"{backbone.name} finds regions, of which a mirror image has others: leave it out"
             )
         name = f"{backbone.name}, mirrored"
-        super().__init__(name, backbone.network, backbone.normalise, backbone.picture_size)
+        super().__init__(name, backbone.network, backbone.normalise, backbone.picture_size, backbone.kind)
         self.elements *= 2
 
     def forward(self, pictures: Tensor) -> Tensor:

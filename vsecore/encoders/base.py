@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
+from vsecore.arguments import Shape
 from vsecore.data.photographs import View
 from vsecore.data.splits import FeatureKind
 from vsecore.data.words import Tokenizer
+
+Tokens = Annotated[Tensor, Shape("C* L", "whole numbers")]
+"""Captions as numbers of words, (C, L)."""
+WordMask = Annotated[Tensor, Shape("C* L", "mask")] | None
+"""True where a word is real, (C, L); None: all are."""
 
 
 class Encoder(nn.Module):

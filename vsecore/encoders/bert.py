@@ -15,10 +15,9 @@ from vsecore.arguments import Count, checked
 from vsecore.data.files import read_json
 from vsecore.data.language_models import model_folder
 from vsecore.data.word_pieces import BERTTokenizer
-from vsecore.encoders.base import TextEncoder
+from vsecore.encoders.base import TextEncoder, Tokens, WordMask
 from vsecore.encoders.hub import CONFIG, build_model, save_config
 from vsecore.encoders.pictures import projection
-from vsecore.encoders.words import check_tokens
 
 if TYPE_CHECKING:
     from transformers import BertModel
@@ -89,9 +88,9 @@ class BERTEncoder(TextEncoder):
         """Write `config.json`, from which the encoder can be built again without its first weights."""
         save_config(self.config, folder)
 
-    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    @checked
+    def forward(self, tokens: Tokens, mask: WordMask = None) -> tuple[Tensor, Tensor | None]:
         """Encode captions, given as numbers of word pieces (C, L)."""
-        check_tokens(tokens, mask)
         positions = self.config.max_position_embeddings
         if tokens.shape[1] > positions:
             raise ValueError(

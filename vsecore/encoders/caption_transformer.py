@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from vsecore.arguments import Count, Share, Whole, checked
+from vsecore.encoders.base import Tokens, WordMask
 from vsecore.encoders.pictures import projection
 from vsecore.encoders.reasoning.transformer import Block, attention_maps, check_heads, learned
-from vsecore.encoders.words import WordEncoder, check_tokens
-from vsecore.masking import check_elements
+from vsecore.encoders.words import WordEncoder
 
 
 class WideningBlock(nn.Module):
@@ -150,13 +150,12 @@ class CaptionTransformer(WordEncoder):
         """Return each block's attention maps (C, heads, L, L). Call it in eval mode, as the reasoner's."""
         return attention_maps(self.blocks, *self._words(tokens, mask))
 
-    def _words(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    @checked
+    def _words(self, tokens: Tokens, mask: WordMask) -> tuple[Tensor, Tensor | None]:
         """Look up the vectors of words, (C, L, W), and add their positions."""
-        check_tokens(tokens, mask)
         tokens = tokens[:, : self.longest]
         mask = None if mask is None else mask[:, : self.longest]
         words = self.embedding(tokens)  # (C, L, W)
-        check_elements(words, mask)
         if self.positions is not None:
             words = words + self.positions[self._places(tokens, mask)]
         return words, mask

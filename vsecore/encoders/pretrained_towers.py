@@ -18,13 +18,13 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from vsecore.arguments import checked
 from vsecore.data.files import read_json, write_atomically
 from vsecore.data.language_models import model_folder
 from vsecore.data.photographs import View
 from vsecore.data.tower_tokens import TowerTokenizer
-from vsecore.encoders.base import ImageEncoder, TextEncoder
+from vsecore.encoders.base import ImageEncoder, TextEncoder, Tokens, WordMask
 from vsecore.encoders.hub import CONFIG, build_model, save_config
-from vsecore.encoders.words import check_tokens
 from vsecore.typed import from_json, short
 
 FILES = "config.json, model.safetensors, tokenizer.json, tokenizer_config.json and preprocessor_config.json"
@@ -200,9 +200,9 @@ class CaptionTower(TextEncoder):
         """Write `config.json`, from which the tower can be built again without its first weights."""
         save_config(self.config, folder)
 
-    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, None]:
+    @checked
+    def forward(self, tokens: Tokens, mask: WordMask = None) -> tuple[Tensor, None]:
         """Encode captions (C, L) as one element each, (C, 1, D)."""
-        check_tokens(tokens, mask)
         if tokens.shape[1] > self.longest:
             raise ValueError(
                 f"tokens are {tokens.shape[1]} long: this model reads at most {self.longest} pieces"

@@ -8,8 +8,9 @@ from torch.nn.functional import dropout, pad, relu
 
 from vsecore.arguments import Count, Share, checked
 from vsecore.data.vocabulary import Vocabulary
+from vsecore.encoders.base import Tokens, WordMask
 from vsecore.encoders.pictures import projection
-from vsecore.encoders.words import WordEncoder, check_tokens
+from vsecore.encoders.words import WordEncoder
 
 PAD = Vocabulary.pad
 
@@ -53,9 +54,9 @@ class WindowEncoder(WordEncoder):
         self.hidden = nn.Linear(window * word_dim, hidden)
         self.project = projection(hidden, dim)
 
-    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    @checked
+    def forward(self, tokens: Tokens, mask: WordMask = None) -> tuple[Tensor, Tensor | None]:
         """Encode captions (C, L); 0 at the padding."""
-        check_tokens(tokens, mask)
         real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask  # (C, L)
         side = self.window // 2
         around = pad(torch.where(real, tokens, PAD), (side, side), value=PAD)  # (C, L + 2 side)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from vsecore.arguments import Count, checked
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders import cpu
-from vsecore.encoders.base import TextEncoder
+from vsecore.encoders.base import TextEncoder, Tokens, WordMask
 
 
 class WordEncoder(TextEncoder):
@@ -58,45 +59,6 @@ class WordEncoder(TextEncoder):
         return Vocabulary.load(folder)
 
 
-class BiGRUEncoder(WordEncoder):
-    """Word vectors read by a recurrent network in both directions; a word is the mean of its two states.
-
-    Args:
-        vocabulary_size: number of words.
-        word_dim: width of a word vector.
-        dim: width D of the joint space, and of the state in each direction.
-        vectors: of `WordEncoder`.
-
-    Source: Faghri et al. 2018 (VSE++) with one direction; the mean of both as in Lee et al. 2018 (SCAN).
-    """
-
-    @checked
-    def __init__(
-        self,
-        vocabulary_size: Count,
-        word_dim: Count = 300,
-        dim: Count = 1024,
-        vectors: Tensor | None = None,
-    ) -> None:
-        super().__init__(vocabulary_size, word_dim, vectors)
-        self.forwards = nn.GRU(word_dim, dim, batch_first=True)
-        self.backwards = nn.GRU(word_dim, dim, batch_first=True)
-
-    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Encode captions (C, L), the words of each first and its padding last, which a CPU checks."""
-        check_tokens(tokens, mask, words_first=True)
-        words = self.embedding(tokens)  # (C, L, W)
-        # Half precision, which autocast would choose on a GPU, loses small updates of the state.
-        with torch.autocast(words.device.type, enabled=False):
-            if cpu.can_read(words):
-                return cpu.read_both_ways(words, mask, self.forwards, self.backwards), mask
-            # Both readings reach the padding last, so it changes no word. Nothing is packed: packing needs
-            # the lengths on the CPU, and its backward pass costs more time than the padding.
-            ahead, _ = self.forwards(words)  # (C, L, D)
-            back, _ = self.backwards(_turned(words, mask))  # (C, L, D)
-            return (ahead + _turned(back, mask)) / 2, mask  # (C, L, D)
-
-
 class GRUEncoder(WordEncoder):
     """Word vectors read by a recurrent network from the first to the last; a word is the state after it.
 
@@ -105,12 +67,16 @@ class GRUEncoder(WordEncoder):
 
     Args:
         vocabulary_size: number of words.
-        word_dim: width of a word vector.
-        dim: width D of the joint space and of the state.
+        word_dim: width W of a word vector.
+        dim: width D of the joint space and of the state, in each direction.
         vectors: of `WordEncoder`.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1; so do Li et al. 2019 (VSRN), section 3.4.
     """
+
+    networks: ClassVar[tuple[str, ...]] = ("gru",)
+    """The names of its recurrent networks, one for each direction."""
+    gru: nn.GRU
 
     @checked
     def __init__(
@@ -121,44 +87,43 @@ class GRUEncoder(WordEncoder):
         vectors: Tensor | None = None,
     ) -> None:
         super().__init__(vocabulary_size, word_dim, vectors)
-        self.gru = nn.GRU(word_dim, dim, batch_first=True)
+        for name in self.networks:
+            self.add_module(name, nn.GRU(word_dim, dim, batch_first=True))
 
-    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    @checked
+    def forward(self, tokens: Tokens, mask: WordMask = None) -> tuple[Tensor, Tensor | None]:
         """Encode captions (C, L), the words of each first and its padding last, which a CPU checks."""
-        check_tokens(tokens, mask, words_first=True)
+        if mask is not None and mask.device.type == "cpu" and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
+            raise ValueError("mask has padding before a word: a recurrent network wants the words first")
         words = self.embedding(tokens)  # (C, L, W)
-        # The padding is read last, so that it changes no word; precision as above.
+        # Half precision, which autocast would choose on a GPU, loses small updates of the state.
         with torch.autocast(words.device.type, enabled=False):
-            states, _ = self.gru(words)  # (C, L, D)
-        return states, mask
+            return self._states(words, mask), mask  # (C, L, D)
+
+    def _states(self, words: Tensor, mask: Tensor | None) -> Tensor:
+        """Read word vectors (C, L, W): (C, L, D). The padding comes last, so that it changes no word."""
+        states, _ = self.gru(words)
+        return states
 
 
-def check_tokens(tokens: Tensor, mask: Tensor | None, words_first: bool = False) -> None:
-    """Refuse tokens that are not whole numbers (C, L) with L > 0, and a mask that is not bool (C, L).
+class BiGRUEncoder(GRUEncoder):
+    """As `GRUEncoder`, but read in both directions; a word is the mean of its two states.
 
-    Args:
-        tokens: numbers of words.
-        mask: True where a word is real, or None.
-        words_first: whether each caption must have a word, and no padding before one. That is not checked on
-            a GPU, since the answer would have to be waited for.
-
-    Raises:
-        ValueError: something else came; the message says what, and what is wanted.
+    Source: Faghri et al. 2018 (VSE++) with one direction; the mean of both as in Lee et al. 2018 (SCAN).
     """
-    shape = tuple(tokens.shape)
-    if tokens.ndim != 2 or tokens.shape[1] == 0 or tokens.is_floating_point():
-        raise ValueError(f"tokens must be whole numbers (C, L) with L > 0, got {tokens.dtype} {shape}")
-    if mask is None:
-        return
-    if mask.dtype != torch.bool or mask.shape != tokens.shape:
-        raise ValueError(f"mask must be bool {shape}, got {mask.dtype} {tuple(mask.shape)}")
-    if not words_first or mask.device.type != "cpu":
-        return
-    if not mask.any(1).all():
-        row = int((~mask.any(1)).nonzero()[0])
-        raise ValueError(f"mask leaves caption {row} of the batch without a word: each needs one")
-    if (mask[:, 1:] & ~mask[:, :-1]).any():
-        raise ValueError("mask has padding before a word: a recurrent network wants the words first")
+
+    networks = ("forwards", "backwards")
+    forwards: nn.GRU
+    backwards: nn.GRU
+
+    def _states(self, words: Tensor, mask: Tensor | None) -> Tensor:
+        if cpu.can_read(words):
+            return cpu.read_both_ways(words, mask, self.forwards, self.backwards)
+        # Nothing is packed: packing needs the lengths on the CPU, and its backward pass costs more time than
+        # the padding.
+        ahead, _ = self.forwards(words)  # (C, L, D)
+        back, _ = self.backwards(_turned(words, mask))  # (C, L, D)
+        return (ahead + _turned(back, mask)) / 2
 
 
 def _turned(x: Tensor, mask: Tensor | None) -> Tensor:

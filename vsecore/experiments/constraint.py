@@ -13,8 +13,7 @@ from typing import cast
 from torch import Tensor
 
 from vsecore.experiments.watching import by_epoch
-from vsecore.losses import LOSSES
-from vsecore.losses.lagrange import Constraint
+from vsecore.losses import LOSSES, Loss
 from vsecore.recipes import Recipe
 from vsecore.training import Event
 
@@ -44,8 +43,8 @@ def look(event: Event) -> dict[str, Tensor | float]:
     """Return a step's contrastive loss, and that of a loss with a bound, its multiplier and the bound."""
     terms, seen = dict(event.terms), dict[str, Tensor | float]()
     for name, loss in event.system.losses.items():
-        constraint = getattr(loss, "constraint", None)
-        if not isinstance(constraint, Constraint):
+        constraint = cast(Loss, loss).constraint
+        if constraint is None:
             continue
         del terms[name]
         seen["reconstruction"] = cast(Tensor, constraint.reconstruction)

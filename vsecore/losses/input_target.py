@@ -72,6 +72,7 @@ class InputTarget(Loss):
     """
 
     reads = ("vectors", "tokens")
+    constraint: Constraint
 
     @checked
     def __init__(
@@ -90,5 +91,4 @@ class InputTarget(Loss):
         tokens, mask = step.words()
         logits = self.decoder(step.t.needed("vectors"), tokens)  # (C, L - 1, V)
         rec = captioning_loss(logits, tokens[:, 1:], mask[:, 1:])
-        weighed: Tensor = self.constraint(rec)
-        return weighed
+        return self.constraint(rec)

@@ -81,6 +81,7 @@ class LatentTarget(Loss):
     """
 
     reads = ("vectors",)
+    constraint: Constraint
 
     @checked
     def __init__(
@@ -100,5 +101,4 @@ class LatentTarget(Loss):
         if step.targets is None:
             raise ValueError("the step has no targets: the data must have them, see `Split.targets`")
         rec = reconstruction_loss(self.decoder(step.t.needed("vectors")), step.targets)
-        weighed: Tensor = self.constraint(rec)
-        return weighed
+        return self.constraint(rec)

@@ -12,6 +12,7 @@ from vsecore.embedding import Embedding
 
 if TYPE_CHECKING:
     from vsecore.data.batches import Batch
+    from vsecore.losses.lagrange import Constraint
     from vsecore.similarity import Similarity
 
 
@@ -93,10 +94,16 @@ class Loss(nn.Module):
             name in `Embedding.extra`; or "tokens", the words themselves. Nothing else has to travel where
             several processes share a batch.
         reads_offline: whether it learns from `Step.offline`.
+        constraint: what makes a constraint of it, so that its multiplier can be followed; None: it is a term
+            of the sum like others.
     """
 
     reads: tuple[str, ...] = ()
     reads_offline: bool = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.constraint: Constraint | None = None
 
     def forward(self, step: Step) -> Tensor:
         """Return the loss of a step, a scalar."""

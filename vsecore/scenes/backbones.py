@@ -22,4 +22,5 @@ def find_backbone(name: str, weights: Path | None = None, picture_size: int | No
         raise ValueError(f"picture_size is {picture_size}: {name} takes pictures of {SIDE} and no others")
     if weights is not None:
         raise ValueError(f"{name} has its own weights: leave --weights out")
-    return Backbone(name, load_network(name), nn.Identity(), SIDE)
+    network = load_network(name)
+    return Backbone(name, network, nn.Identity(), SIDE, network.kind)
