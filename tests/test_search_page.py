@@ -16,8 +16,7 @@ pytest.importorskip("starlette", reason="needs the extra search")
 from starlette.testclient import TestClient
 
 from vsecore.search import Engine, Index
-from vsecore.search.page import LARGEST, make_page
-from vsecore.search.thumbnails import SIDE
+from vsecore.search.page import LARGEST, SMALL, make_page
 
 HOST = "http://127.0.0.1"
 
@@ -45,42 +44,29 @@ def numbers_on(page):
     return [int(part.partition(".")[0]) for part in page.split('<img src="/small/')[1:]]
 
 
-def test_a_sentence_gets_the_pictures_of_the_index_in_its_order(client, index):
+def test_a_sentence_a_picture_of_the_index_and_one_that_is_sent_find_what_the_index_finds(client, index):
     answer = client.get("/", params={"q": "a big dog"})
     assert answer.status_code == 200
     assert numbers_on(answer.text) == [one.number for one in index.search("a big dog", 24)]
     assert "What the score means" in answer.text and "cosine" in answer.text
-
-
-def test_more_like_this_leaves_the_picture_itself_out_of_the_results(client, index):
     asked, *found = numbers_on(client.get("/", params={"like": "3"}).text)
     assert asked == 3 and found == [one.number for one in index.like(3, 24)]
+    content = index.store.entry(5).path.read_bytes()
+    answer = client.post("/picture", files={"picture": ("mine.png", content, "image/png")})
+    assert numbers_on(answer.text)[0] == 5 and "Pictures like mine.png" in answer.text
 
 
-def test_a_picture_that_is_sent_finds_itself(client, index):
-    entry = index.store.entry(5)
-    answer = client.post("/picture", files={"picture": ("mine.png", entry.path.read_bytes(), "image/png")})
-    assert numbers_on(answer.text)[0] == 5
-    assert "Pictures like mine.png" in answer.text
-
-
-def test_thumbnails_are_small_and_are_made_once(client, index):
-    number = next(entry.number for entry in index.store.entries() if entry.path.name == "wide.png")
-    answer = client.get(f"/small/{number}.jpg")
-    assert answer.headers["content-type"] == "image/jpeg"
-    assert Image.open(io.BytesIO(answer.content)).size == (SIDE, SIDE // 3)
-    assert index.store.folder is not None
-    digest = index.store.entry(number).digest
-    kept = index.store.folder / "thumbnails" / digest[:2] / f"{digest}.jpg"
-    assert kept.read_bytes() == answer.content
-    assert Image.open(io.BytesIO(client.get(f"/large/{number}.jpg").content)).size == (900, 300)
-    kept.touch()
-    before = kept.stat().st_mtime_ns
-    assert client.get(f"/small/{number}.jpg").content == answer.content
-    assert kept.stat().st_mtime_ns == before
-    for damaged in (b"", answer.content[: len(answer.content) // 2], bytes(range(256)) * 9):
-        kept.write_bytes(damaged)
-        assert client.get(f"/small/{number}.jpg").content == answer.content == kept.read_bytes()
+def test_pictures_are_sent_small_and_only_once(client, index, tmp_path):
+    entry = next(entry for entry in index.store.entries() if entry.path.name == "wide.png")
+    small, large = (client.get(f"/{size}/{entry.number}.jpg") for size in ("small", "large"))
+    assert small.headers["content-type"] == "image/jpeg"
+    assert Image.open(io.BytesIO(small.content)).size == (SMALL, SMALL // 3)
+    assert Image.open(io.BytesIO(large.content)).size == (900, 300)
+    seen = {"If-None-Match": small.headers["etag"]}
+    assert client.get(f"/small/{entry.number}.jpg", headers=seen).status_code == 304
+    aside = entry.path.rename(tmp_path / "aside.png")
+    assert client.get(f"/large/{entry.number}.jpg").status_code == 404
+    aside.rename(entry.path)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +75,6 @@ def test_thumbnails_are_small_and_are_made_once(client, index):
         "/small/../../../etc/passwd",
         "/small/..%2f..%2fetc%2fpasswd",
         "/small/%2e%2e/%2e%2e/index.sqlite",
-        "/small/index.sqlite",
         "/small/1.jpg/../../index.sqlite",
         "/index.sqlite",
         "/small/99999.jpg",
@@ -106,43 +91,29 @@ def test_no_other_file_can_be_asked_for(client, path):
     assert "root:" not in answer.text and "SQLite" not in answer.text
 
 
-def test_what_people_write_never_becomes_html(client):
+def test_what_people_write_never_becomes_html_and_bad_uploads_get_a_sentence(client):
     page = client.get("/", params={"q": '"><script>alert(1)</script>'}).text
     assert "<script" not in page
     assert "<b>&" not in page and "&lt;b&gt;&amp;" in page  # a file's name
     sent = client.post("/picture", files={"picture": ("<i>x.png", b"no picture", "image/png")})
-    assert sent.status_code == 400 and "<i>" not in sent.text and "cannot be read as a picture" in sent.text
-
-
-def test_bad_uploads_are_told_in_a_sentence(client):
-    assert "choose a file" in client.post("/picture", files={"other": ("a", b"x")}).text
+    assert sent.status_code == 400 and "<i>" not in sent.text and 'role="alert"' in sent.text
+    assert 'role="alert"' in client.post("/picture", files={"other": ("a", b"x")}).text
     assert client.post("/picture", content=b"nonsense").status_code == 400
     large = client.post("/picture", files={"picture": ("a.png", b"x" * (LARGEST + 1))})
-    assert large.status_code == 413 and "too large" in large.text
+    assert large.status_code == 413 and 'role="alert"' in large.text
     assert client.get("/picture").status_code == 405
 
 
-def test_only_names_of_this_machine_are_answered(client, index):
+def test_only_names_of_this_machine_are_answered_and_nothing_is_loaded_from_elsewhere(client, index):
     assert client.get("/", headers={"host": "evil.example"}).status_code == 400
     assert client.get("/", headers={"host": "localhost:8123"}).status_code == 200
     everywhere = TestClient(make_page(index, ["*"]), base_url="http://other.example")
     assert everywhere.get("/").status_code == 200
-
-
-def test_nothing_may_be_loaded_from_elsewhere(client):
     for path in ("/", "/?q=dog", "/style.css", "/small/1.jpg", "/nowhere"):
         answer = client.get(path)
         assert "default-src 'none'" in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert b"http:" not in answer.content and b"https:" not in answer.content
-
-
-def test_a_picture_that_is_gone_is_told(index, client, tmp_path):
-    entry = index.store.entry(7)
-    aside = entry.path.rename(tmp_path / "aside.png")
-    assert client.get("/large/7.jpg").status_code == 404
-    aside.rename(entry.path)
-    assert client.get("/large/7.jpg").status_code == 200
 
 
 @pytest.mark.browser

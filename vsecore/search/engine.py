@@ -37,52 +37,45 @@ from vsecore.training.distributed import best_device
 from vsecore.training.identity import tokenizer_digest
 
 MIRRORED = ", mirrored"
-KEPT = "engine.json"
+SOURCE_FILE = "engine.json"
 """Says beside a run that was tuned with which network it sees pictures."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where an engine comes from: what an index keeps, so that the same engine can be loaded again.
-
-    Attributes:
-        run: the folder of a run; "": there is none.
-        recipe: else the recipe, or the folder, of towers that are compared without training.
-        backbone: the network whose features the run reads; "": it reads pixels.
-        weights: a file of the backbone's weights; "": its published ones.
-        picture_size: of the backbone; None: what it was trained on.
-        mirrored: whether the backbone sees each picture in a mirror too.
-        dtype: of the features on which the run was trained.
-    """
+    """Where an engine comes from: what an index keeps, so that the same engine can be loaded again."""
 
     run: str = ""
+    """The folder of a run; "": there is none."""
     recipe: str = ""
+    """Else the recipe, or the folder, of towers that are compared without training."""
     backbone: str = ""
+    """The network whose features the run reads; "": it reads pixels."""
     weights: str = ""
+    """A file of the backbone's weights; "": its published ones."""
     picture_size: int | None = None
+    """Of the backbone; None: what it was trained on."""
     mirrored: bool = False
+    """Whether the backbone sees each picture in a mirror too."""
     dtype: str = "float16"
+    """Of the features on which the run was trained."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of one picture file.
-
-    Attributes:
-        path: the file.
-        size: its length in bytes.
-        changed: when it was last written, in nanoseconds.
-        digest: sha256 of its bytes; "": it could not be read.
-        vectors: one unit vector (D,) or a set of them (K, D), float32; None: it could not be read.
-        problem: why not.
-    """
+    """What came of one picture file."""
 
     path: Path
-    size: int
-    changed: int
+    size: int = 0
+    """Its length in bytes."""
+    changed: int = 0
+    """When it was last written, in nanoseconds."""
     digest: str = ""
+    """Sha256 of its bytes."""
     vectors: np.ndarray | None = None
+    """One unit vector (D,) or a set of them (K, D), float32; None: the file could not be read."""
     problem: str = ""
+    """Why it could not."""
 
 
 class Engine:
@@ -97,7 +90,7 @@ class Engine:
         dtype: of the features on which it was trained, "float16" or "float32".
 
     Raises:
-        ValueError: the model compares elements, or reads pixels and does not say how they are cut.
+        ValueError: the model compares elements, or reads features and no backbone makes them.
     """
 
     def __init__(
@@ -149,11 +142,33 @@ class Engine:
                 cannot be indexed.
         """
         run = load_run(folder)
-        source = Source(run=str(Path(folder).expanduser().resolve()))
+        source = Source(
+            run=str(Path(folder).expanduser().resolve()),
+            weights="" if weights is None else str(Path(weights).expanduser().resolve()),
+        )
+        kept = Path(source.run) / SOURCE_FILE
         if run.recipe.features == "pixels":
-            return cls(run.model.to(best_device()), run.tokenizer, str(folder), source=source)
-        made = _source_of_features(run, source, features, backbone, weights)
-        return cls._of_run(run, made, None if features is None else _settings(Path(features)).backbone_sha256)
+            return cls._of_run(run, replace(source, weights=""))
+        if features is not None:
+            settings = _settings_of(Path(features), run)
+            name = settings.backbone.removesuffix(MIRRORED)
+            mirrored = settings.backbone != name
+            size, dtype = settings.picture_size, settings.dtype
+            source = replace(source, backbone=name, picture_size=size, mirrored=mirrored, dtype=dtype)
+            return cls._of_run(run, source, settings.backbone_sha256)
+        if not backbone and kept.is_file():
+            stored: Source = read_json(kept, Source)
+            source = replace(stored, run=source.run, recipe="", weights=source.weights or stored.weights)
+            return cls._of_run(run, source)
+        # The boxes of scenes are known from how they were made; your own pictures have none.
+        if not backbone and run.data["name"].startswith("scenes") and run.recipe.features != "region":
+            backbone = NETWORK_OF[run.recipe.features]
+        if not backbone:
+            raise ValueError(
+                f"{folder} reads features of {run.data['name']}: name their folder (--features), or the "
+                "network that made them (--backbone)"
+            )
+        return cls._of_run(run, replace(source, backbone=backbone))
 
     @classmethod
     def of_recipe(cls, name: str) -> Engine:
@@ -171,8 +186,8 @@ class Engine:
             raise ValueError(f"recipe {name} must be trained first (vse train {name}): then name its run")
         kept = str(Path(name).expanduser().resolve()) if is_folder(name) else name
         tokenizer = recipe.tokenizer(["-"])
-        model = recipe.build(3, tokenizer)
-        return cls(model.to(best_device()), tokenizer, recipe.name, source=Source(recipe=kept))
+        model = recipe.build(3, tokenizer).to(best_device())
+        return cls(model, tokenizer, recipe.name, source=Source(recipe=kept))
 
     @classmethod
     def of(cls, source: Source) -> Engine:
@@ -182,33 +197,35 @@ class Engine:
             FileNotFoundError: a file of it is not where it was.
             ValueError: a file of it is damaged, or another one.
         """
-        if source.recipe:
-            return cls.of_recipe(source.recipe)
-        run = load_run(source.run)
-        if not source.backbone:
-            return cls(run.model.to(best_device()), run.tokenizer, source.run, source=source)
-        return cls._of_run(run, source, None)
+        return cls.of_recipe(source.recipe) if source.recipe else cls._of_run(load_run(source.run), source)
 
     @classmethod
-    def _of_run(cls, run: Run, source: Source, wanted: str | None) -> Engine:
-        """Build the engine of a run that reads features; `wanted` is the network's fingerprint if known."""
+    def _of_run(cls, run: Run, source: Source, backbone_sha256: str = "") -> Engine:
+        """Build the engine of a run, whose features a network of this fingerprint made ("": unknown)."""
+        model = run.model.to(best_device())
+        if not source.backbone:
+            return cls(model, run.tokenizer, source.run, source=source)
         weights = Path(source.weights) if source.weights else None
         network = find_backbone(source.backbone, weights, source.picture_size)
         network = MirroredBackbone(network) if source.mirrored else network
-        if wanted is not None and network.fingerprint() != wanted:
+        if backbone_sha256 and network.fingerprint() != backbone_sha256:
             raise ValueError(
                 f"the weights of {source.backbone} are not those that made the features of {source.run}: "
                 "name their file (--weights)"
             )
-        made = network.feature_dim + (NUMBERS if run.recipe.image.boxes else 0)
-        if made != run.data["feature_dim"]:
+        width = network.feature_dim + (NUMBERS if run.recipe.image.boxes else 0)
+        if width != run.data["feature_dim"]:
             raise ValueError(
                 f"{source.run} reads features of width {run.data['feature_dim']}, and {source.backbone} "
-                f"makes {made}: name the network that it was trained with"
+                f"makes {width}: name the network that it was trained with"
             )
-        model = run.model.to(best_device())
-        network = network.to(next(model.parameters()).device)
+        network = network.to(best_device())
         return cls(model, run.tokenizer, source.run, backbone=network, source=source, dtype=source.dtype)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -219,8 +236,8 @@ class Engine:
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
         if self.backbone is not None:
-            told = f"{self.backbone.fingerprint()} {self.backbone.picture_size} {self.dtype}"
-            digest.update(told.encode())
+            before = f"{self.backbone.fingerprint()} {self.backbone.picture_size} {self.dtype}"
+            digest.update(before.encode())
         return digest.hexdigest()
 
     @functools.cached_property
@@ -242,9 +259,8 @@ class Engine:
         if not text.strip():
             raise ValueError("the sentence is empty: write what the picture should show")
         tokens, mask = self.tokenizer.encode([text])
-        device = next(self.model.parameters()).device
         with self._lock, torch.inference_mode():
-            return _vectors(self.model.encode_captions(tokens.to(device), mask.to(device)))[0]
+            return _vectors(self.model.encode_captions(tokens.to(self.device), mask.to(self.device)))[0]
 
     def unknown_words(self, text: str) -> list[str]:
         """Return the words of a sentence that the model never learned."""
@@ -271,19 +287,15 @@ class Engine:
 
         Threads decode the next two batches while the network works on one.
         """
-        batch_size = min(batch_size, 1 if self._keeps_proportions else batch_size)
+        if self.backbone is not None and self.backbone.longest is not None:
+            batch_size = 1  # pictures that keep their proportions do not fit into one tensor
         batches = [files[start : start + batch_size] for start in range(0, len(files), batch_size)]
         waiting: deque[list[Future[tuple[Seen, np.ndarray | None]]]] = deque()
         with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:
-            try:
-                for batch in batches:
-                    waiting.append([pool.submit(self._read, path) for path in batch])
-                    if len(waiting) > 2:
-                        yield self._embed([future.result() for future in waiting.popleft()])
-                while waiting:
-                    yield self._embed([future.result() for future in waiting.popleft()])
-            finally:
-                pool.shutdown(cancel_futures=True)
+            for batch in [*batches, [], []]:
+                waiting.append([pool.submit(self._read, path) for path in batch])
+                if len(waiting) > 2 and (ready := waiting.popleft()):
+                    yield self._embed([future.result() for future in ready])
 
     def features(self, files: Sequence[Path]) -> np.ndarray:
         """Return what the model reads of picture files, (n, N, F), rounded as in training.
@@ -293,47 +305,33 @@ class Engine:
         """
         if self.backbone is None:
             raise ValueError(f"{self.name} reads pixels: there are no features")
-        made = []
-        for path in files:
-            seen, pixels = self._read(path)
-            if pixels is None:
-                raise ValueError(seen.problem)
-            with self._lock, torch.inference_mode():
-                made.append(self._features(torch.from_numpy(np.stack([pixels]))).cpu().numpy())
-        return np.concatenate(made).astype(self.dtype)
+        pixels = (torch.from_numpy(np.stack([self._decode(path)])) for path in files)
+        with self._lock, torch.inference_mode():
+            return np.concatenate([self._features(one).cpu().numpy().astype(self.dtype) for one in pixels])
 
     def compare(self, vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
         """Compare n pictures, (n, D) or (n, K, D), with one query by the model's own similarity: (n,)."""
-        device = next(self.model.parameters()).device
-        pictures, wanted = (torch.from_numpy(x).to(device) for x in (vectors, query[None]))
+        pictures, wanted = (torch.from_numpy(x).to(self.device) for x in (vectors, query[None]))
         with self._lock, torch.inference_mode():
             return self.model.scores(Embedding(pictures), Embedding(wanted))[:, 0].float().cpu().numpy()
 
-    @property
-    def _keeps_proportions(self) -> bool:
-        return self.backbone is not None and self.backbone.longest is not None
-
     def _read(self, path: Path) -> tuple[Seen, np.ndarray | None]:
-        """Decode a picture, (H, W, 3) or (3, H, W) uint8, and note which version of the file it was."""
+        """Decode a picture, (H, W, 3) or (3, H, W) uint8, and note which version of the file it is.
+
+        The version is noted first, so that the next `Index.add` sees a change that comes in between.
+        """
+        seen = Seen(path)
         try:
-            before = path.stat()
-            seen = Seen(path, before.st_size, before.st_mtime_ns)
-        except OSError as error:
-            return Seen(path, 0, 0, problem=f"{path} cannot be read ({error.strerror})"), None
-        try:
-            pixels, digest = self._decode(path), digest_of(path).hex()
-            after = path.stat()
+            status = path.stat()
+            seen = Seen(path, status.st_size, status.st_mtime_ns)
+            return replace(seen, digest=digest_of(path).hex()), self._decode(path)
         except (ValueError, OSError) as error:
-            return Seen(path, seen.size, seen.changed, problem=str(error)), None
-        if (after.st_size, after.st_mtime_ns) != (seen.size, seen.changed):
-            return Seen(path, 0, 0, problem=f"{path} changed while it was read: index it again"), None
-        return Seen(path, seen.size, seen.changed, digest), pixels
+            return replace(seen, problem=str(error)), None
 
     def _decode(self, path: Path) -> np.ndarray:
         if self.backbone is None:
-            view = self.model.view
-            assert view is not None  # refused by the constructor
-            return view.plain(open_picture(path))
+            assert self.model.view is not None  # refused by the constructor
+            return self.model.view.plain(open_picture(path))
         if self.backbone.longest is not None:
             return decode_in_proportion(path, self.backbone.picture_size, self.backbone.longest)[0]
         return decode_picture(path, self.backbone.picture_size)
@@ -342,18 +340,11 @@ class Engine:
         whole = [pixels for _, pixels in read if pixels is not None]
         if not whole:
             return [seen for seen, _ in read]
-        vectors = iter(self._embed_pixels(torch.from_numpy(np.stack(whole))))
-        return [
-            seen if pixels is None else Seen(seen.path, seen.size, seen.changed, seen.digest, next(vectors))
-            for seen, pixels in read
-        ]
-
-    def _embed_pixels(self, pixels: Tensor) -> np.ndarray:
-        device = next(self.model.parameters()).device
+        pixels = torch.from_numpy(np.stack(whole))
         with self._lock, torch.inference_mode():
-            if self.backbone is None:
-                return _vectors(self.model.encode_pictures(pixels.to(device)))
-            return _vectors(self.model.encode_pictures(self._features(pixels)))
+            inputs = pixels.to(self.device) if self.backbone is None else self._features(pixels)
+            vectors = iter(_vectors(self.model.encode_pictures(inputs)))
+        return [seen if pixels is None else replace(seen, vectors=next(vectors)) for seen, pixels in read]
 
     def _features(self, pixels: Tensor) -> Tensor:
         """Return the features (B, N, F) of decoded pictures (B, H, W, 3)."""
@@ -361,7 +352,7 @@ class Engine:
         pictures = pixels.permute(0, 3, 1, 2).contiguous()  # (B, 3, H, W)
         height, width = pictures.shape[-2:]
         sizes = torch.tensor([[height, width, height, width]] * len(pictures))
-        features, boxes = self.backbone.look(pictures.to(next(self.model.parameters()).device), sizes)
+        features, boxes = self.backbone.look(pictures.to(self.device), sizes)
         read = cast(int, self.model.image_encoder.feature_dim)
         if boxes is not None and read > self.backbone.feature_dim:
             places = torch.from_numpy(places_of(boxes.cpu().numpy()))  # (B, N, 6)
@@ -371,7 +362,7 @@ class Engine:
 
 def keep_source(source: Source, folder: str | Path) -> None:
     """Note in a run's folder with which network it sees pictures."""
-    with write_atomically(Path(folder) / KEPT, "w") as file:
+    with write_atomically(Path(folder) / SOURCE_FILE, "w") as file:
         json.dump(asdict(source), file, indent=1)
 
 
@@ -388,53 +379,20 @@ def _vectors(embedding: Embedding) -> np.ndarray:
     return np.ascontiguousarray(vectors)
 
 
-def _settings(folder: Path) -> Settings:
-    """Read how a folder of features was made."""
-    path = folder.expanduser() / META
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{folder} has no {META}, which would name the network that made its features: name it "
-            "(--backbone)"
-        )
-    settings: Settings = read_json(path, Settings)
-    return settings
-
-
-def _source_of_features(
-    run: Run, source: Source, features: str | Path | None, backbone: str, weights: str | Path | None
-) -> Source:
-    """Find out which network made the features that a run was trained on."""
-    file = "" if weights is None else str(Path(weights).expanduser().resolve())
-    kept = Path(source.run) / KEPT
-    if features is None and not backbone and kept.is_file():
-        told: Source = read_json(kept, Source)
-        return replace(told, run=source.run, recipe="", weights=file or told.weights)
-    kind = run.recipe.features
-    if features is not None:
-        settings, dataset = _settings(Path(features)), open_precomp(features)
-        dataset = with_boxes(dataset) if run.recipe.image.boxes else dataset
-        if dataset.fingerprint() != run.data["fingerprint"]:
-            raise ValueError(
-                f"{features} are not the features that {source.run} was trained on: name those (--features)"
-            )
-        if settings.picture_size is None:
-            raise ValueError(
-                f"{features} were made elsewhere, by {settings.backbone}, which cannot look at your own "
-                "pictures here: extract features with vse data extract, and train on them"
-            )
-        mirrored = settings.backbone.endswith(MIRRORED)
-        name = settings.backbone.removesuffix(MIRRORED)
-        return Source(source.run, "", name, file, settings.picture_size, mirrored, settings.dtype)
-    if not backbone and run.data["name"].startswith("scenes"):
-        if kind == "region":
-            raise ValueError(
-                f"{source.run} reads the boxes of scenes, which your own pictures do not have: train a "
-                "recipe that reads a grid or patches"
-            )
-        backbone = NETWORK_OF[kind]
-    if not backbone:
+def _settings_of(features: Path, run: Run) -> Settings:
+    """Read how a folder of features was made, after checking that the run was trained on them."""
+    dataset = open_precomp(features)
+    if run.recipe.image.boxes:
+        dataset = with_boxes(dataset)
+    if dataset.fingerprint() != run.data["fingerprint"]:
+        raise ValueError(f"the run was trained on other features than {features}: name those (--features)")
+    meta = features.expanduser() / META
+    if not meta.is_file():
+        raise FileNotFoundError(f"{features} has no {META}, which would name its network: use --backbone")
+    settings: Settings = read_json(meta, Settings)
+    if settings.picture_size is None:
         raise ValueError(
-            f"{source.run} reads features of {run.data['name']}: name their folder (--features), or the "
-            "network that made them (--backbone)"
+            f"{features} were made elsewhere, by {settings.backbone}, which cannot look at your own pictures "
+            "here: extract features with vse data extract, and train on them"
         )
-    return Source(source.run, "", backbone, file)
+    return settings

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vsecore.data.files import digest_of, locked, progress
 from vsecore.search.engine import Engine
 from vsecore.search.store import Entry, Facts, Store
-from vsecore.search.vectors import MEAN, Vectors
-
-if TYPE_CHECKING:
-    from vsecore.search.server import QdrantServer
+from vsecore.search.vectors import MEAN, QdrantServer, Vectors
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 """The endings of picture files."""
@@ -27,18 +23,15 @@ PROPOSED = 100
 
 @dataclass(frozen=True)
 class Found:
-    """A picture that a search has found.
-
-    Attributes:
-        number: the picture's, in the index.
-        path: its file.
-        score: the model's similarity: for vectors the cosine, from -1 to 1. It ranks the pictures for one
-            query. Neither scores of different queries nor those of different models can be compared.
-    """
+    """A picture that a search has found."""
 
     number: int
+    """The picture's, in the index."""
     path: Path
+    """Its file."""
     score: float
+    """The model's similarity: for vectors the cosine, from -1 to 1. It ranks the pictures for one query.
+    Neither scores of different queries nor those of different models can be compared."""
 
 
 @dataclass
@@ -80,12 +73,8 @@ class Index:
             )
         self.engine, self.store, self.url = engine, store, url
         self.report = Report()
-        self.vectors: Vectors | QdrantServer
-        if url is None:
-            self.vectors = Vectors()
-        else:
-            from vsecore.search.server import QdrantServer
-
+        self.vectors: Vectors | QdrantServer = Vectors()
+        if url is not None:
             self.vectors = QdrantServer(tuple(facts.shape), facts.collection, url)
         self.vectors.synchronise(store)
 
@@ -118,10 +107,11 @@ class Index:
             ValueError: the index was built with another model, or is damaged.
             BlockingIOError: another process is indexing into the folder.
         """
-        collection = _new_collection(engine.fingerprint)
+        kept_in = None if folder is None else Path(folder).expanduser()
+        _list_pictures(pictures, kept_in)  # before anything is created
+        collection = _new_collection(engine)
         facts = Facts(engine.name, engine.fingerprint, list(engine.shape), engine.source, collection)
-        _list_pictures(Path(pictures).expanduser(), folder)  # before anything is created
-        index = cls(engine, Store(None if folder is None else Path(folder).expanduser(), facts), url)
+        index = cls(engine, Store(kept_in, facts), url)
         index.report = index.add(pictures, batch_size=batch_size)
         return index
 
@@ -153,7 +143,7 @@ class Index:
         Raises:
             ValueError: the folder holds an index already.
         """
-        self.store.copy_to(Path(folder).expanduser(), _new_collection(self.engine.fingerprint))
+        self.store.copy_to(Path(folder).expanduser(), _new_collection(self.engine))
 
     def close(self) -> None:
         """Let go of the index's file."""
@@ -169,32 +159,29 @@ class Index:
         A file is read again if its length or date has changed, and embedded again if its bytes have.
 
         Raises:
-            FileNotFoundError: there is no such folder, or it holds no pictures and never did.
+            FileNotFoundError: there is no such folder, or it holds no pictures.
             BlockingIOError: another process is indexing into the index's folder.
         """
+        kept_in = self.store.folder
         root = Path(pictures).expanduser().resolve()
-        with ExitStack() as stack:
-            if self.store.folder is not None:
-                stack.enter_context(locked(self.store.folder, "is indexing into", wait=False))
+        with nullcontext() if kept_in is None else locked(kept_in, "is indexing into", wait=False):
+            files = _list_pictures(root, kept_in)
             known = {entry.path: entry for entry in self.store.entries() if entry.path.is_relative_to(root)}
-            broken = {path: told for path, told in self.store.problems().items() if path.is_relative_to(root)}
-            files = _list_pictures(root, self.store.folder, may_be_empty=bool(known or broken))
-            report, wanted = self._compare(files, known, broken)
-            present = set(files)
-            gone = [entry.number for path, entry in known.items() if path not in present]
-            self.store.drop(gone, [path for path in broken if path not in present])
-            report.removed = len(gone)
+            gone = [known[path].number for path in known.keys() - set(files)]
+            self.store.drop(gone)
+            wanted = [path for path in files if path not in known or self._has_changed(known[path])]
+            report = Report(removed=len(gone), kept=len(files) - len(wanted))
             with progress(total=len(wanted), desc="index", unit="picture") as bar:
-                for seen in self.engine.pictures(wanted, batch_size):
-                    self.store.put(seen)
-                    for one in seen:
-                        if one.vectors is None:
-                            report.broken[one.path] = one.problem
-                        elif one.path in known:
+                for batch in self.engine.pictures(wanted, batch_size):
+                    self.store.put(batch)
+                    for seen in batch:
+                        if seen.vectors is None:
+                            report.broken[seen.path] = seen.problem
+                        elif seen.path in known:
                             report.changed += 1
                         else:
                             report.added += 1
-                    bar.update(len(seen))
+                    bar.update(len(batch))
             self.vectors.synchronise(self.store)
         return report
 
@@ -263,59 +250,43 @@ class Index:
         paths = {entry.number: entry.path for entry in self.store.entries([number for number, _ in best])}
         return [Found(number, paths[number], score) for number, score in best if number in paths]
 
-    def _compare(
-        self, files: list[Path], known: dict[Path, Entry], broken: dict[Path, tuple[int, int, str]]
-    ) -> tuple[Report, list[Path]]:
-        """Return what is as it was, and the files that must be embedded."""
-        report, wanted, touched = Report(), [], []
-        for path in files:
-            try:
-                status = path.stat()
-            except OSError:  # it is gone since it was listed, or cannot be read: embedding says which
-                wanted.append(path)
-                continue
-            version = status.st_size, status.st_mtime_ns
-            if path in broken and broken[path][:2] == version:
-                report.broken[path] = broken[path][2]
-            elif path in known and (known[path].size, known[path].changed) == version:
-                report.kept += 1
-            elif (
-                path in known
-                and known[path].size == version[0]
-                and digest_of(path).hex() == known[path].digest
-            ):
-                touched.append((known[path].number, version[1]))
-                report.kept += 1
-            else:
-                wanted.append(path)
-        self.store.touch(touched)
-        return report, wanted
+    def _has_changed(self, known: Entry) -> bool:
+        """Whether a file has other bytes than when it was embedded; a new date alone is noted."""
+        try:
+            status = known.path.stat()
+        except OSError:  # it is gone since it was listed: embedding says so
+            return True
+        if (status.st_size, status.st_mtime_ns) == (known.size, known.changed):
+            return False
+        if status.st_size != known.size or digest_of(known.path).hex() != known.digest:
+            return True
+        self.store.touch(known.number, status.st_mtime_ns)
+        return False
 
 
-def _new_collection(fingerprint: str) -> str:
-    return f"vse-{fingerprint[:12]}-{secrets.token_hex(4)}"
+def _new_collection(engine: Engine) -> str:
+    return f"vse-{engine.fingerprint[:12]}-{secrets.token_hex(4)}"
 
 
-def _list_pictures(root: Path, index: str | Path | None, may_be_empty: bool = False) -> list[Path]:
-    """List the picture files in a folder and its folders, but not what is hidden, nor the index itself."""
-    root = root.expanduser().resolve()
+def _list_pictures(root: str | Path, index: Path | None) -> list[Path]:
+    """List the picture files in a folder and its folders, but not what is hidden, nor the index's own."""
+    root = Path(root).expanduser().resolve()
     if not root.is_dir():
         raise FileNotFoundError(f"no folder {root}: name a folder of pictures")
-    own = None if index is None else Path(index).expanduser().resolve()
-    found = sorted(path for path in _walk(root) if path.suffix.lower() in SUFFIXES)
-    found = [path for path in found if own is None or own == root or not path.is_relative_to(own)]
-    if not found and not may_be_empty:
+    own = None if index is None or index.resolve() == root else index.resolve()
+    found = sorted(path for path in _walk(root, own) if path.suffix.lower() in SUFFIXES)
+    if not found:
         raise FileNotFoundError(
             f"{root} holds no pictures ({', '.join(sorted(SUFFIXES))}): name another folder"
         )
     return found
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith("."):
+def _walk(folder: Path, own: Path | None) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path.name.startswith(".") or path == own:
             continue
-        if path.is_dir() and not path.is_symlink():
-            yield from _walk(path)
-        elif not path.is_dir():
+        if not path.is_dir():
             yield path
+        elif not path.is_symlink():
+            yield from _walk(path, own)

@@ -6,14 +6,17 @@ index, never by a path, so that no request can name another file; and what is se
 
 from __future__ import annotations
 
+import io
 import socket
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment
+from PIL import Image, ImageOps
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
@@ -24,9 +27,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from vsecore.data.picture_files import open_picture
 from vsecore.search.index import Found, Index
 from vsecore.search.store import Entry
-from vsecore.search.thumbnails import LARGE, Thumbnails, jpeg
 
 TOP = 24
 """How many pictures a page shows."""
@@ -34,6 +37,8 @@ LARGEST = 32 * 2**20
 """The most bytes of a picture that is sent to search with."""
 LONGEST = 1000
 """The most characters of a sentence."""
+SMALL, LARGE = 360, 1600
+"""Neither side of a small, or of a large, copy of a picture is longer, in pixels."""
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 _HEADERS = {
@@ -46,6 +51,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+_NO_PICTURE = HTTPException(HTTPStatus.NOT_FOUND, "There is no such picture.")
 
 
 def make_page(index: Index, hosts: Sequence[str] = LOCAL) -> Starlette:
@@ -85,18 +91,16 @@ def serve(index: Index, host: str = "127.0.0.1", port: int = 8123) -> None:
     """
     import uvicorn
 
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((host, port))
-        except OSError as error:
-            raise OSError(
-                f"--host {host} --port {port} cannot be used ({error.strerror}): name another port"
-            ) from None
-        hosts = LOCAL if host in LOCAL else ("*",)
-        config = uvicorn.Config(make_page(index, hosts), log_level="warning", server_header=False)
-        uvicorn.Server(config).run(sockets=[listening])
+    try:  # uvicorn itself would end the program
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise OSError(
+            f"--host {host} --port {port} cannot be used ({error.strerror}): name another port"
+        ) from None
+    with listening:
+        page = make_page(index, LOCAL if host in LOCAL else ("*",))
+        uvicorn.Server(uvicorn.Config(page, log_level="warning", server_header=False)).run([listening])
 
 
 class _Page:
@@ -104,7 +108,6 @@ class _Page:
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self.thumbnails = Thumbnails(index.store.folder)
         kept = files("vsecore.search")
         environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self.template = environment.from_string((kept / "page.html.jinja").read_text("utf-8"))
@@ -116,8 +119,10 @@ class _Page:
         like = request.query_params.get("like", "")
         if like:
             if not like.isdecimal() or len(like) > 18:
-                raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such picture.")
-            return self._like(int(like))
+                raise _NO_PICTURE
+            name = _shown(self._entry(int(like)).path)
+            found = self.index.like(int(like), TOP)
+            return self._show(found, title=f"Pictures like {name}", like=int(like))
         if not sentence:
             return self._show()
         unknown = self.index.engine.unknown_words(sentence)
@@ -128,25 +133,25 @@ class _Page:
         """What looks like a picture that was sent. The picture is not kept."""
         length = request.headers.get("content-length", "")
         if not length.isdecimal() or int(length) > LARGEST:
-            told = f"The picture is too large: at most {LARGEST >> 20} MB."
-            return self._complain(told, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            raise HTTPException(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"The picture is too large: at most {LARGEST >> 20} MB.",
+            )
         async with request.form(max_files=1, max_fields=1) as form:  # read by python-multipart
             sent = form.get("picture")
             content = await sent.read() if isinstance(sent, UploadFile) else b""
             name = (sent.filename or "your picture") if isinstance(sent, UploadFile) else ""
         if not content:
-            return self._complain("No picture was sent: choose a file first.", HTTPStatus.BAD_REQUEST)
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "No picture was sent: choose a file first.")
         return await run_in_threadpool(self._by_content, content, name)
 
     def small(self, request: Request) -> Response:
         """A small copy of a picture."""
-        entry = self._entry(request.path_params["number"])
-        return self._jpeg(lambda: self.thumbnails.small(entry.path, entry.digest))
+        return self._jpeg(request, SMALL)
 
     def large(self, request: Request) -> Response:
         """A large copy of a picture."""
-        entry = self._entry(request.path_params["number"])
-        return self._jpeg(lambda: jpeg(entry.path, LARGE))
+        return self._jpeg(request, LARGE)
 
     def style(self, request: Request) -> Response:
         """The style sheet."""
@@ -154,14 +159,8 @@ class _Page:
 
     async def refused(self, request: Request, error: Exception) -> Response:
         """Say in a sentence what was wrong with a request."""
-        status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.BAD_REQUEST
-        told = error.detail if isinstance(error, HTTPException) else str(error)
-        return self._complain(told, status)
-
-    def _like(self, number: int) -> Response:
-        entry = self._entry(number)
-        found = self.index.like(number, TOP)
-        return self._show(found, title=f"Pictures like {_shown(entry.path)}", like=number)
+        assert isinstance(error, HTTPException)  # by its registration
+        return self._show(problem=error.detail, title="That did not work", status=error.status_code)
 
     def _by_content(self, content: bytes, name: str) -> Response:
         with tempfile.TemporaryDirectory() as folder:
@@ -170,46 +169,34 @@ class _Page:
             try:
                 found = self.index.search(sent, TOP)
             except ValueError:
-                told = f"{name} cannot be read as a picture: save it as JPEG or PNG."
-                return self._complain(told, HTTPStatus.BAD_REQUEST)
+                raise HTTPException(
+                    HTTPStatus.BAD_REQUEST, f"{name} cannot be read as a picture: save it as JPEG or PNG."
+                ) from None
         return self._show(found, title=f"Pictures like {name}")
 
     def _entry(self, number: int) -> Entry:
         try:
             return self.index.store.entry(number)
         except (KeyError, OverflowError):
-            raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such picture.") from None
+            raise _NO_PICTURE from None
 
-    def _jpeg(self, make: Callable[[], bytes]) -> Response:
+    def _jpeg(self, request: Request, side: int) -> Response:
+        entry = self._entry(request.path_params["number"])
+        headers = _HEADERS | {"Cache-Control": "no-cache", "ETag": f'"{entry.digest}"'}
+        if request.headers.get("if-none-match") == headers["ETag"]:  # the browser has it
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         try:
-            content = make()
+            return Response(jpeg(entry.path, side), media_type="image/jpeg", headers=headers)
         except ValueError:  # the file is gone, or broken, since it was indexed
             raise HTTPException(
                 HTTPStatus.NOT_FOUND, "This picture is not where it was: run vse search index again."
             ) from None
-        return Response(content, media_type="image/jpeg", headers=_HEADERS | {"Cache-Control": "no-cache"})
 
-    def _complain(self, told: str, status: int) -> Response:
-        return self._show(problem=told, title="That did not work", status=status)
-
-    def _show(
-        self,
-        found: Sequence[Found] = (),
-        *,
-        title: str = "",
-        sentence: str = "",
-        like: int | None = None,
-        unknown: Sequence[str] = (),
-        problem: str = "",
-        status: int = HTTPStatus.OK,
-    ) -> Response:
+    def _show(self, found: Sequence[Found] = (), *, status: int = HTTPStatus.OK, **about: Any) -> Response:
+        about = {"title": "", "sentence": "", "like": None, "unknown": (), "problem": ""} | about
         content = self.template.render(
+            about,
             found=[(one, _shown(one.path)) for one in found],
-            title=title,
-            sentence=sentence,
-            like=like,
-            unknown=unknown,
-            problem=problem,
             count=len(self.index),
             model=self.index.engine.name,
             has_sets=self.index.engine.has_sets,
@@ -217,6 +204,20 @@ class _Page:
             is_local=self.index.url is None,
         )
         return HTMLResponse(content, status, headers=_HEADERS)
+
+
+def jpeg(path: Path, side: int) -> bytes:
+    """Return a picture as JPEG, its longer side at most `side` pixels; without EXIF, so without a place.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    picture = open_picture(path, at_least=side)
+    if max(picture.size) > side:
+        picture = ImageOps.contain(picture, (side, side), Image.Resampling.LANCZOS)
+    written = io.BytesIO()
+    picture.save(written, "JPEG", quality=85)
+    return written.getvalue()
 
 
 def _shown(path: Path) -> str:

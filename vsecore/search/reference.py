@@ -14,17 +14,8 @@ import numpy as np
 
 
 def flat(vectors: np.ndarray) -> Any:
-    """Return FAISS's exact index of vectors (n, D), by inner product: every query is compared with all.
-
-    Raises:
-        ValueError: another shape or type.
-    """
-    import faiss
-
-    _check("vectors", vectors)
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(np.ascontiguousarray(vectors))
-    return index
+    """Return FAISS's exact index of vectors (n, D), by inner product: every query is compared with all."""
+    return quantised("Flat", vectors, vectors)
 
 
 def quantised(kind: str, vectors: np.ndarray, examples: np.ndarray) -> Any:
@@ -41,12 +32,9 @@ def quantised(kind: str, vectors: np.ndarray, examples: np.ndarray) -> Any:
     """
     import faiss
 
-    _check("vectors", vectors)
-    _check("examples", examples)
-    if vectors.shape[1] != examples.shape[1]:
-        raise ValueError(
-            f"examples have width {examples.shape[1]} and vectors {vectors.shape[1]}: wanted the same"
-        )
+    for name, x in (("vectors", vectors), ("examples", examples)):
+        if x.ndim != 2 or x.dtype != np.float32 or not len(x) or x.shape[1] != vectors.shape[1]:
+            raise ValueError(f"{name} is {x.dtype} {x.shape}: wanted float32 (n, D), the same D for both")
     try:
         index = faiss.index_factory(vectors.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
         index.train(np.ascontiguousarray(examples))
@@ -59,19 +47,13 @@ def quantised(kind: str, vectors: np.ndarray, examples: np.ndarray) -> Any:
 
 def top(index: Any, queries: np.ndarray, k: int = 10) -> np.ndarray:
     """Return the rows of each query's k nearest vectors, (q, k), best first; -1 where there are fewer."""
-    _check("queries", queries)
     found: np.ndarray = index.search(np.ascontiguousarray(queries), k)[1]
     return found
 
 
 def recall(found: np.ndarray, exact: np.ndarray) -> float:
     """Return the share of the exact top k that was found, over all queries: both (q, k)."""
-    if found.shape != exact.shape or found.ndim != 2:
-        raise ValueError(f"found is {found.shape} and exact is {exact.shape}: wanted (queries, k) twice")
+    if found.shape != exact.shape:
+        raise ValueError(f"found is {found.shape} and exact is {exact.shape}: wanted the same")
     kept = [len(np.intersect1d(a, b)) for a, b in zip(found, exact, strict=True)]
     return float(sum(kept) / exact.size)
-
-
-def _check(name: str, x: np.ndarray) -> None:
-    if x.ndim != 2 or x.dtype != np.float32 or not len(x):
-        raise ValueError(f"{name} is {x.dtype} {x.shape}: wanted float32 (n, D), at least one")

@@ -14,50 +14,45 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from vsecore.search.engine import Seen, Source
-from vsecore.typed import from_json, short
+from vsecore.typed import from_json
 
 FILE = "index.sqlite"
-VERSION = 2
+BLOCK = 500
+"""How many pictures are read at a time."""
 REBUILD = "delete the index's folder and build it again"
 
 _TABLES = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE pictures (
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS pictures (
     number INTEGER PRIMARY KEY AUTOINCREMENT, path BLOB NOT NULL UNIQUE, size INTEGER NOT NULL,
-    changed INTEGER NOT NULL, digest TEXT NOT NULL, vectors BLOB NOT NULL, sum INTEGER NOT NULL,
-    sent INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE problems (
-    path BLOB PRIMARY KEY, size INTEGER NOT NULL, changed INTEGER NOT NULL, problem TEXT NOT NULL);
+    changed INTEGER NOT NULL, digest TEXT NOT NULL, vectors BLOB NOT NULL, sum INTEGER NOT NULL);
+COMMIT;
 """
-_ENTRIES = "SELECT number, path, size, changed, digest FROM pictures"
-_VECTORS = "SELECT number, path, vectors, sum FROM pictures"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What an index says of itself.
-
-    Attributes:
-        model: the engine's name.
-        fingerprint: the engine's.
-        shape: of a picture's vectors, (D,) or (K, D).
-        source: where the engine comes from; None: the index was built in Python with a model of one's own.
-        collection: the name of its collection on a Qdrant server.
-        version: of this format.
-    """
+    """What an index says of itself."""
 
     model: str
+    """The engine's name."""
     fingerprint: str
+    """The engine's."""
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2**20)]], Field(min_length=1, max_length=2)]
+    """Of a picture's vectors, (D,) or (K, D)."""
     source: Source | None
+    """Where the engine comes from; None: the index was built in Python with a model of one's own."""
     collection: str
-    version: int = VERSION
+    """The name of its collection on a Qdrant server."""
+    version: Literal[2] = 2
+    """Of this format."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ class Entry:
 
 
 class Store:
-    """The pictures of an index.
+    """The pictures of an index. A number stays with a picture, and no other one ever gets it.
 
     Args:
         folder: of the index; None: it is kept in memory.
@@ -85,18 +80,20 @@ class Store:
 
     def __init__(self, folder: Path | None, facts: Facts | None = None) -> None:
         self.folder = folder
-        path = Path(":memory:") if folder is None else folder / FILE
-        if facts is None and not path.is_file():
+        self.path = Path(":memory:") if folder is None else folder / FILE
+        if facts is None and not self.path.is_file():
             raise FileNotFoundError(f"{folder} holds no index: build one with vse search index FOLDER")
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        self.path = path
-        self._open = sqlite3.connect(str(path), check_same_thread=False, timeout=30, isolation_level=None)
-        with self._refusing_damage():
+        self._open = sqlite3.connect(self.path, check_same_thread=False, timeout=30)
+        with self._transaction():
             self._open.execute("PRAGMA trusted_schema = OFF")
-            if facts is not None and not self._rows("SELECT 1 FROM sqlite_master"):
-                self._begin(facts)
-            self.facts = self._read_facts()
+            if facts is not None:
+                self._open.executescript(_TABLES)
+                written = json.dumps(asdict(facts))
+                self._open.execute("INSERT OR IGNORE INTO facts VALUES ('index', ?)", (written,))
+        rows = self._rows("SELECT value FROM facts WHERE name = 'index'")
+        self.facts: Facts = from_json(str(self.path), rows[0][0] if rows else "", Facts)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -106,10 +103,18 @@ class Store:
         """Return the number of pictures."""
         return int(self._rows("SELECT count(*) FROM pictures")[0][0])
 
+    def numbers(self) -> list[int]:
+        """Return the numbers of all pictures, in order."""
+        return [number for (number,) in self._rows("SELECT number FROM pictures ORDER BY number")]
+
     def entries(self, numbers: Sequence[int] | None = None) -> list[Entry]:
-        """Return every picture, by its number; or those of some numbers that are there."""
-        some = "" if numbers is None else f" WHERE number IN ({_marks(numbers)})"
-        return [_entry(row) for row in self._rows(f"{_ENTRIES}{some} ORDER BY number", *numbers or ())]
+        """Return every picture; or those of some numbers that are there."""
+        columns = "number, CAST(path AS BLOB), size, changed, digest"
+        return [
+            Entry(row[0], Path(os.fsdecode(row[1])), *row[2:])
+            for block in self._pictures(columns, numbers)
+            for row in block
+        ]
 
     def entry(self, number: int) -> Entry:
         """Return one picture.
@@ -122,95 +127,57 @@ class Store:
             raise KeyError(number)
         return found[0]
 
-    def problems(self) -> dict[Path, tuple[int, int, str]]:
-        """Return every file that could not be read: its length, when it was written, and why not."""
-        found = self._rows("SELECT path, size, changed, problem FROM problems")
-        return {_path(path): (size, changed, problem) for path, size, changed, problem in found}
-
-    def check(self) -> None:
-        """Look through the whole file.
-
-        Raises:
-            ValueError: it is damaged.
-        """
-        (found,) = self._rows("PRAGMA integrity_check(1)")[0]
-        if found != "ok":
-            raise ValueError(f"{self.path} is damaged ({found}): {REBUILD}")
-        ((lowest,),) = self._rows("SELECT min(number) FROM pictures")
-        if lowest is not None and lowest < 1:  # SQLite counts from 1; `vectors` would leave it out
-            raise ValueError(f"{self.path} is damaged (a picture has the number {lowest}): {REBUILD}")
-
     def vectors(self, numbers: Sequence[int] | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield pictures' numbers (n,) and vectors (n, D) or (n, K, D) in blocks; None: of all pictures.
 
         Raises:
             ValueError: some are damaged.
         """
-        if numbers is not None:
-            for start in range(0, len(numbers), 500):
-                part = numbers[start : start + 500]
-                yield self._block(self._rows(f"{_VECTORS} WHERE number IN ({_marks(part)})", *part))
-            return
-        last = 0  # SQLite counts from 1
-        while rows := self._rows(f"{_VECTORS} WHERE number > ? ORDER BY number LIMIT 4096", last):
-            last = rows[-1][0]
-            yield self._block(rows)
+        shape = tuple(self.facts.shape)
+        length = 4 * int(np.prod(shape))
+        for rows in self._pictures("number, CAST(path AS BLOB), CAST(vectors AS BLOB), sum", numbers):
+            for number, path, content, checksum in rows:
+                if len(content) != length or _sum(path, content) != checksum:
+                    raise ValueError(f"{self.path}: the vectors of picture {number} are damaged: {REBUILD}")
+            joined = np.frombuffer(bytearray().join(row[2] for row in rows), np.float32)
+            yield np.array([row[0] for row in rows], np.int64), joined.reshape(len(rows), *shape)
 
     def all_vectors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of all pictures, (n,), and their vectors, (n, D) or (n, K, D)."""
-        blocks = list(self.vectors())
-        if not blocks:
-            return np.zeros(0, np.int64), np.zeros((0, *self.facts.shape), np.float32)
-        numbers, vectors = zip(*blocks, strict=True)
+        """Return the numbers of all pictures, (n,), and their vectors, (n, D) or (n, K, D).
+
+        Raises:
+            ValueError: something in the file is damaged.
+        """
+        ((found,),) = self._rows("PRAGMA integrity_check(1)")
+        if found != "ok":
+            raise ValueError(f"{self.path} is damaged ({found}): {REBUILD}")
+        none = np.zeros(0, np.int64), np.zeros((0, *self.facts.shape), np.float32)
+        numbers, vectors = zip(none, *self.vectors(), strict=True)
         return np.concatenate(numbers), np.concatenate(vectors)
 
     def put(self, seen: Iterable[Seen]) -> None:
-        """Add pictures, or new versions of them, and note files that are broken now: all of them, or none."""
+        """Add pictures, or new versions of them, and take out those that are broken: all of them, or none."""
         with self._transaction():
-            for one in seen:
-                path = os.fsencode(one.path)
-                if one.vectors is None:
-                    self._open.execute("DELETE FROM pictures WHERE path = ?", (path,))
-                    problem = one.problem.encode(errors="backslashreplace").decode()
-                    values: tuple[Any, ...] = (path, one.size, one.changed, problem)
-                    self._open.execute("INSERT OR REPLACE INTO problems VALUES (?, ?, ?, ?)", values)
-                    continue
-                content = np.ascontiguousarray(one.vectors, np.float32).tobytes()
-                self._open.execute("DELETE FROM problems WHERE path = ?", (path,))
-                self._open.execute(
-                    "INSERT INTO pictures (path, size, changed, digest, vectors, sum)"
-                    " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO UPDATE SET"
-                    " size = excluded.size, changed = excluded.changed,"
-                    " digest = excluded.digest, vectors = excluded.vectors, sum = excluded.sum, sent = 0",
-                    (path, one.size, one.changed, one.digest, content, _sum(path, content)),
-                )
+            for picture in seen:
+                path = os.fsencode(picture.path)
+                self._open.execute("DELETE FROM pictures WHERE path = ?", (path,))
+                if picture.vectors is not None:
+                    content = np.ascontiguousarray(picture.vectors, np.float32).tobytes()
+                    version = picture.size, picture.changed, picture.digest
+                    self._open.execute(
+                        "INSERT INTO pictures (path, size, changed, digest, vectors, sum)"
+                        " VALUES (?, ?, ?, ?, ?, ?)",
+                        (path, *version, content, _sum(path, content)),
+                    )
 
-    def touch(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Note when files were written whose bytes are still the same: (number, changed) each."""
-        with self._transaction():
-            self._open.executemany(
-                "UPDATE pictures SET changed = ? WHERE number = ?",
-                [(changed, number) for number, changed in entries],
-            )
+    def touch(self, number: int, changed: int) -> None:
+        """Note when a file was written whose bytes are still the same."""
+        self._rows("UPDATE pictures SET changed = ? WHERE number = ?", changed, number)
 
-    def drop(self, numbers: Iterable[int], problems: Iterable[Path] = ()) -> None:
-        """Forget pictures, and files that could not be read."""
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Forget pictures."""
         with self._transaction():
             self._open.executemany("DELETE FROM pictures WHERE number = ?", [(one,) for one in numbers])
-            self._open.executemany(
-                "DELETE FROM problems WHERE path = ?", [(os.fsencode(path),) for path in problems]
-            )
-
-    def unsent(self) -> list[int]:
-        """Return the pictures that a server does not have yet, or in an older version."""
-        return [number for (number,) in self._rows("SELECT number FROM pictures WHERE sent = 0")]
-
-    def mark_sent(self, numbers: Iterable[int]) -> None:
-        """Note that the server has these pictures as they are."""
-        with self._transaction():
-            self._open.executemany(
-                "UPDATE pictures SET sent = 1 WHERE number = ?", [(int(number),) for number in numbers]
-            )
 
     def copy_to(self, folder: Path, collection: str) -> None:
         """Write the same index into another folder, with a name of its own for a server.
@@ -224,84 +191,36 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{FILE}.part")
         partial.unlink(missing_ok=True)
-        with contextlib.closing(sqlite3.connect(str(partial))) as other:
+        facts = json.dumps(asdict(replace(self.facts, collection=collection)))
+        with contextlib.closing(sqlite3.connect(partial)) as other, other:
             self._open.backup(other)
-            other.execute("UPDATE pictures SET sent = 0")
-            own = replace(self.facts, collection=collection)  # two indexes must not share one on a server
-            other.execute("UPDATE facts SET value = ? WHERE name = 'index'", (json.dumps(asdict(own)),))
-            other.commit()
+            other.execute("UPDATE facts SET value = ? WHERE name = 'index'", (facts,))
         partial.replace(path)
 
-    def _begin(self, facts: Facts) -> None:
-        with self._transaction():
-            for command in _TABLES.split(";"):
-                self._open.execute(command)
-            self._open.execute("INSERT INTO facts VALUES ('index', ?)", (json.dumps(asdict(facts)),))
-
-    def _read_facts(self) -> Facts:
-        rows = self._rows("SELECT value FROM facts WHERE name = 'index'")
-        if not rows:
-            raise ValueError(f"{self.path} does not say which model it was built with: {REBUILD}")
-        facts: Facts = from_json(str(self.path), rows[0][0], Facts)
-        if facts.version != VERSION:
-            raise ValueError(
-                f"{self.path} is an index of version {facts.version}, and this program reads "
-                f"{VERSION}: {REBUILD}"
-            )
-        return facts
-
-    def _block(self, rows: list[tuple[int, bytes, bytes, int]]) -> tuple[np.ndarray, np.ndarray]:
-        shape = tuple(self.facts.shape)
-        length = 4 * int(np.prod(shape))
-        for number, path, content, checksum in rows:
-            are_bytes = isinstance(path, bytes) and isinstance(content, bytes)
-            if not are_bytes or len(content) != length or _sum(path, content) != checksum:
-                raise ValueError(f"{self.path}: the vectors of picture {number} are damaged: {REBUILD}")
-        numbers = np.array([row[0] for row in rows], np.int64)
-        joined = np.frombuffer(b"".join(row[2] for row in rows), np.float32)
-        return numbers, joined.reshape(len(rows), *shape).copy()
+    def _pictures(self, columns: str, numbers: Sequence[int] | None) -> Iterator[list[Any]]:
+        wanted = self.numbers() if numbers is None else numbers
+        for start in range(0, len(wanted), BLOCK):
+            some = wanted[start : start + BLOCK]
+            marks = ",".join("?" * len(some))
+            command = f"SELECT {columns} FROM pictures WHERE number IN ({marks}) ORDER BY number"
+            yield self._rows(command, *some)
 
     def _rows(self, command: str, *values: Any) -> list[Any]:
-        with self._refusing_damage():
+        with self._transaction():
             return self._open.execute(command, values).fetchall()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._refusing_damage():
-            self._open.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._open.execute("ROLLBACK")
-                raise
-            self._open.execute("COMMIT")
-
-    @contextlib.contextmanager
-    def _refusing_damage(self) -> Iterator[None]:
+        """Write all or nothing, and tell damage from a file that is locked or cannot be written."""
         try:
-            yield
-        except sqlite3.OperationalError as error:
-            if any(word in str(error) for word in ("no such table", "no such column", "malformed")):
-                raise ValueError(f"{self.path} is not an index, or is damaged ({error}): {REBUILD}") from None
-            raise OSError(f"{self.path} cannot be used ({error})") from None
+            with self._open:
+                yield
         except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and "no such" not in str(error):
+                raise OSError(f"{self.path} cannot be used ({error})") from None
             raise ValueError(f"{self.path} is not an index, or is damaged ({error}): {REBUILD}") from None
 
 
 def _sum(path: bytes, content: bytes) -> int:
     """Return the CRC-32 of what a search answers with: a picture's name and its vectors."""
     return zlib.crc32(content, zlib.crc32(path))
-
-
-def _entry(row: tuple[int, bytes, int, int, str]) -> Entry:
-    return Entry(row[0], _path(row[1]), *row[2:])
-
-
-def _path(name: object) -> Path:
-    if not isinstance(name, bytes):  # SQLite allows any type
-        raise ValueError(f"the index is damaged, a path in it is {short(name)}: {REBUILD}")
-    return Path(os.fsdecode(name))
-
-
-def _marks(numbers: Sequence[int]) -> str:
-    return ",".join("?" * len(numbers))

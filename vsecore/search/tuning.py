@@ -8,24 +8,24 @@ the same vector.
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import hashlib
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from vsecore.data.files import digest_of
+from vsecore.data.files import digest_of, read_text
 from vsecore.data.karpathy import CaptionSplit
 from vsecore.data.photographs import from_files
 from vsecore.data.picture_files import open_picture
 from vsecore.data.splits import LONGEST_CAPTION, Dataset, Split
 from vsecore.data.words import Tokenizer
 from vsecore.encoding import encode
-from vsecore.memory import check_text
 from vsecore.model import VSE
 from vsecore.recipes import Recipe, get
 from vsecore.search.engine import Engine, keep_source
@@ -37,6 +37,7 @@ SPLITS = ("train", "dev", "test")
 FEWEST = 20
 """Pictures with captions below which there is nothing to train and test on."""
 OVERFIT = 128
+"""Pairs that a model must be able to learn by heart."""
 LEARNED = 90.0
 """R@1 in percent that a model must reach on pairs that it may learn by heart."""
 COLLAPSED = 0.998
@@ -67,19 +68,17 @@ def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSp
             a picture; there are too few pictures; or a picture stands in two splits.
     """
     path, root = Path(path).expanduser(), Path(pictures).expanduser().resolve()
-    captions, told = _read_lines(path, root)
+    captions, split_of = _read_lines(path, root)
     if len(captions) < FEWEST:
         raise ValueError(f"{path} has captions of {len(captions)} pictures: wanted at least {FEWEST}")
-    files = list(captions)
-    groups = _copies(files)
-    if told:
-        _refuse_leakage(groups, told)
-        where = told
+    groups = _copies(list(captions))
+    if split_of:
+        _refuse_leakage(groups, split_of)
     else:
-        where = _share_out(groups)
+        split_of = _share_out(groups)
     made = {}
     for name in SPLITS:
-        own = [file for file in files if where[file] == name]
+        own = [file for file in captions if split_of[file] == name]
         if len(own) < 2:
             raise ValueError(f"{path} has {len(own)} pictures in {name}: wanted at least 2 in each split")
         sentences = [caption for file in own for caption in captions[file]]
@@ -123,37 +122,26 @@ def tune(
     recipe, weights = _beginning(engine)
     rate = learning_rate or recipe.training.learning_rate * (1 if weights is None else 0.2)
     recipe = replace(recipe, training=replace(recipe.training, learning_rate=rate, epochs=epochs))
-    data = _dataset(engine, splits)
-    before = evaluate_split(engine.model, data.test, engine.tokenizer)
+    data, tokenizer = _dataset(engine, splits), engine.tokenizer
+    before = evaluate_split(engine.model, data.test, tokenizer)
     tell(f"before: test rsum {before['rsum']:.1f} on {len(data.test)} pictures")
     if not (resume and (Path(folder) / CHECKPOINT).is_file()):  # a run that has begun has passed it
-        found = check_overfit(recipe, data.train, engine.tokenizer, weights, seed=seed)
+        found = check_overfit(recipe, data.train, tokenizer, weights, seed=seed)
         tell(f"overfit check: R@1 {found:.0f} % on pairs learned by heart, as it should be")
 
     some = data.train.subset(min(256, len(data.train)))
 
-    def look(event: Event) -> None:
-        if event.kind == "evaluated":
-            refuse_collapse(event.model, some, engine.tokenizer)
-            assert event.metrics is not None
+    def after_epoch(event: Event) -> None:
+        if event.metrics is not None:
+            refuse_collapse(event.model, some, tokenizer)
             tell(f"epoch {event.epoch + 1}: dev rsum {event.metrics['rsum']:.1f}")
 
-    run = fit(
-        recipe,
-        data,
-        folder=folder,
-        resume=resume,
-        tokenizer=engine.tokenizer,
-        weights=weights,
-        callback=look,
-        seed=seed,
-    )
-    refuse_collapse(run.model, some, run.tokenizer)  # a resumed run may have no epoch left to look at
-    if (
-        engine.source is not None and engine.backbone is not None
-    ):  # with which network the new run sees pictures
+    options = {"folder": folder, "resume": resume, "seed": seed, "callback": after_epoch}
+    run = fit(recipe, data, tokenizer=tokenizer, weights=weights, **options)
+    refuse_collapse(run.model, some, tokenizer)  # a resumed run may have no epoch left to look at
+    if engine.source is not None and engine.backbone is not None:
         keep_source(engine.source, folder)
-    after = evaluate_split(run.model, data.test, run.tokenizer)
+    after = evaluate_split(run.model, data.test, tokenizer)
     tell(f"after: test rsum {after['rsum']:.1f}")
     return run
 
@@ -175,54 +163,40 @@ def check_overfit(
     Raises:
         ValueError: it is below `LEARNED`.
     """
-    rows: dict[str, int] = {}  # pairs whose captions, and whose pictures, are all different
-    taken: set[int] = set()
-    for row, caption in enumerate(train.captions):
-        owner = int(train.owner[row])
-        if len(rows) < OVERFIT and caption.casefold() not in rows and owner not in taken:
-            rows[caption.casefold()] = row
-            taken.add(owner)
-    chosen = np.array(list(rows.values()))
-    pictures = np.asarray(train.pictures[train.owner[chosen]])
-    pairs = Split(
-        "train",
-        pictures,
-        [train.captions[row] for row in chosen],
-        np.arange(len(chosen)),
-        [train.picture_ids[train.owner[row]] for row in chosen],
-    )
+    rows: dict[str, int] = {}  # the first caption of each picture, if no earlier one has the same
+    for row in np.unique(train.owner, return_index=True)[1].tolist():
+        rows.setdefault(train.captions[row].casefold(), row)
+    chosen = list(rows.values())[:OVERFIT]
+    own, captions = train.owner[chosen], [train.captions[row] for row in chosen]
+    names = [train.picture_ids[picture] for picture in own]
+    pairs = Split("train", np.asarray(train.pictures[own]), captions, np.arange(len(chosen)), names)
+    settings = {"batches": "pairs", "batch_size": min(recipe.training.batch_size, len(chosen))}
+    settings |= {"epochs": epochs, "warmup_steps": 0, "schedule": "constant", "snapshots": 0}
     plain = replace(
         recipe,
         image=replace(recipe.image, element_drop=0.0),
         text=replace(recipe.text, word_drop=0.0),
-        training=replace(
-            recipe.training,
-            epochs=epochs,
-            batches="pairs",
-            batch_size=min(recipe.training.batch_size, len(chosen)),
-            warmup_steps=0,
-            schedule="constant",
-            snapshots=0,
-        ),
+        training=replace(recipe.training, **settings),
     )
-    reached = [0.0]
+    best = 0.0
 
-    def look(event: Event) -> None:
+    def until_learned(event: Event) -> None:
+        nonlocal best
         if event.metrics is not None:
-            reached.append((event.metrics["i2t_r1"] + event.metrics["t2i_r1"]) / 2)
-            if reached[-1] >= LEARNED:
+            best = max(best, (event.metrics["i2t_r1"] + event.metrics["t2i_r1"]) / 2)
+            if best >= LEARNED:
                 raise _LearnedError
 
-    try:
-        pairs_alone = Dataset("pairs", pairs, pairs, pairs, recipe.features)
-        fit(plain, pairs_alone, tokenizer=tokenizer, weights=weights, callback=look, seed=seed)
-    except _LearnedError:
-        return reached[-1]
-    raise ValueError(
-        f"overfit check: after {epochs} epochs on {len(chosen)} pairs the model finds only "
-        f"{max(reached):.0f} % of them again, wanted {LEARNED:.0f} %: see whether each caption stands beside "
-        "its own picture, then try another learning rate"
-    )
+    with contextlib.suppress(_LearnedError):
+        data = Dataset("pairs", pairs, pairs, pairs, recipe.features)
+        fit(plain, data, tokenizer=tokenizer, weights=weights, callback=until_learned, seed=seed)
+    if best < LEARNED:
+        raise ValueError(
+            f"overfit check: after {epochs} epochs on {len(chosen)} pairs the model finds only {best:.0f} % "
+            f"of them again, wanted {LEARNED:.0f} %: see whether each caption stands beside its own picture, "
+            "then try another learning rate"
+        )
+    return best
 
 
 def refuse_collapse(model: VSE, split: Split, tokenizer: Tokenizer) -> float:
@@ -263,55 +237,44 @@ def _dataset(engine: Engine, splits: dict[str, CaptionSplit]) -> Dataset:
     if engine.backbone is None:
         assert engine.model.view is not None  # refused by the engine
         return from_files(splits, engine.model.view)
-    made = {
-        name: Split(name, engine.features(one.files), one.captions, one.owner, one.picture_ids)
-        for name, one in splits.items()
-    }
-    return Dataset(splits["train"].dataset, made["train"], made["dev"], made["test"], engine.backbone.kind)
+    made = (
+        Split(name, engine.features(one.files), one.captions, one.owner, one.picture_ids)
+        for name, one in ((name, splits[name]) for name in SPLITS)
+    )
+    return Dataset(splits["train"].dataset, *made, engine.backbone.kind)
 
 
 def _read_lines(path: Path, root: Path) -> tuple[dict[Path, list[str]], dict[Path, str]]:
     """Return the captions of each picture, and its split if the CSV says so."""
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}: name a CSV with the columns file and caption")
-    check_text(path)
     captions: dict[Path, list[str]] = {}
-    told: dict[Path, str] = {}
+    split_of: dict[Path, str] = {}
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-        lines = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-        columns = [name.strip() for name in lines.fieldnames or []]
-        if not {"file", "caption"} <= set(columns):
-            raise ValueError(
-                f"{path} has the columns {short(', '.join(columns))}: wanted file and caption, with a comma "
-                "between them"
-            )
-        lines.fieldnames = columns
-        rows = [(lines.line_num, row) for row in lines]
+        text = read_text(path).decode("utf-8-sig")
+        lines = csv.DictReader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
+        rows = [(f"{path}, line {lines.line_num}", row) for row in lines]
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a CSV in UTF-8 ({error}): save it again as one") from None
+    columns = lines.fieldnames or ()
+    if not {"file", "caption"} <= set(columns):
+        raise ValueError(f"{path} has the columns {short(', '.join(columns))}: wanted file and caption")
     for line, row in rows:
         name, caption = (row["file"] or "").strip(), " ".join((row["caption"] or "").split())
+        file, split = (root / name).resolve(), (row.get("split") or "").strip()
         if not name or not caption or len(caption) > LONGEST_CAPTION:
             raise ValueError(
-                f"{path}, line {line}: file is {short(name)} and caption {short(caption)}: wanted both, "
-                f"and at most {LONGEST_CAPTION} characters"
+                f"{line}: file is {short(name)} and caption {short(caption)}: wanted both, and at most "
+                f"{LONGEST_CAPTION} characters"
             )
-        file = (root / name).resolve()
         if not file.is_relative_to(root):
-            raise ValueError(f"{path}, line {line}: {short(name)} is outside {root}")
+            raise ValueError(f"{line}: {short(name)} is outside {root}")
         if not file.is_file():
-            raise FileNotFoundError(f"{path}, line {line}: no picture {file}")
+            raise FileNotFoundError(f"{line}: no picture {file}")
+        if "split" in columns and split not in SPLITS:
+            raise ValueError(f"{line}: split is {short(split)}: wanted train, dev or test")
+        if split and split_of.setdefault(file, split) != split:
+            raise ValueError(f"split leakage: {line}: {name} is in {split} and in {split_of[file]}: one only")
         captions.setdefault(file, []).append(caption)
-        if "split" in columns:
-            split = (row["split"] or "").strip()
-            if split not in SPLITS:
-                raise ValueError(f"{path}, line {line}: split is {short(split)}: wanted train, dev or test")
-            if told.setdefault(file, split) != split:
-                raise ValueError(
-                    f"split leakage: {path}, line {line}: {name} is in {split} and in {told[file]}: one only"
-                )
-    return captions, told
+    return captions, split_of
 
 
 def _copies(files: Sequence[Path]) -> list[list[Path]]:
@@ -330,30 +293,23 @@ def _copies(files: Sequence[Path]) -> list[list[Path]]:
     return [[files[int(row)] for row in np.flatnonzero(group == one)] for one in np.unique(group)]
 
 
-def _refuse_leakage(groups: Sequence[Sequence[Path]], told: dict[Path, str]) -> None:
-    leaks = [group for group in groups if len({told[file] for file in group}) > 1]
+def _refuse_leakage(groups: Sequence[Sequence[Path]], split_of: dict[Path, str]) -> None:
+    leaks = [group for group in groups if len({split_of[file] for file in group}) > 1]
     if leaks:
-        first = leaks[0]
-        one, other = first[0], next(file for file in first if told[file] != told[first[0]])
+        one = leaks[0][0]
+        other = next(file for file in leaks[0] if split_of[file] != split_of[one])
         raise ValueError(
-            f"split leakage: {one.name} ({told[one]}) and {other.name} ({told[other]}) show the same picture "
-            f"({len(leaks)} such pictures): put all copies of one into one split, or leave that column out"
+            f"split leakage: {one.name} ({split_of[one]}) and {other.name} ({split_of[other]}) show the same "
+            f"picture ({len(leaks)} such pictures): put all copies of one into one split, or leave that "
+            "column out"
         )
 
 
 def _share_out(groups: Sequence[Sequence[Path]]) -> dict[Path, str]:
     """Give a tenth of the pictures, at least two, to dev and to test; copies stay together."""
-
-    def luck(group: Sequence[Path]) -> bytes:
-        return min(hashlib.sha256(digest_of(file)).digest() for file in group)
-
-    ordered = sorted(groups, key=luck)
     wanted = max(2, round(sum(map(len, groups)) / 10))
-    where: dict[Path, str] = {}
-    sizes = {"test": 0, "dev": 0}
-    for group in ordered:
-        name = next((split for split, size in sizes.items() if size < wanted), "train")
-        if name != "train":
-            sizes[name] += len(group)
-        where |= dict.fromkeys(group, name)
-    return where
+    made: dict[str, list[Path]] = {"test": [], "dev": [], "train": []}
+    for group in sorted(groups, key=lambda group: min(sha256(digest_of(file)).digest() for file in group)):
+        name = next((name for name in ("test", "dev") if len(made[name]) < wanted), "train")
+        made[name].extend(group)
+    return {file: name for name, files in made.items() for file in files}

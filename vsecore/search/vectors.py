@@ -1,7 +1,8 @@
-"""The vectors of an index in this process: a query is compared with every one of them.
+"""The vectors of an index, which a query is compared with: in this process, or on a Qdrant server.
 
-That is exact, and quick up to some hundred thousand pictures. A Qdrant server (`search.server`) takes over
-where an index outgrows one machine; both answer `nearest` alike.
+In this process a query is compared with every vector. That is exact, and quick up to some hundred thousand
+pictures. A server takes over where an index outgrows one machine: it has a graph of near neighbours (HNSW),
+quantised vectors, disks and shards. The index's own file stays the truth, also after a kill.
 
 A set is searched in two ways: by MaxSim over its K vectors, and by their mean. The inner product of two means
 is the mean of all K·L cosines, so it stands for similarities in which every pair counts. MaxSim stands for
@@ -9,6 +10,10 @@ those in which the nearest pairs decide. Each proposes pictures, and the model's
 """
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +32,6 @@ class Vectors:
         Raises:
             ValueError: the file is damaged.
         """
-        store.check()  # all of it is read, so that looking through it takes little more
         numbers, vectors = store.all_vectors()  # (n,), (n, D) or (n, K, D)
         self._held = numbers, vectors, vectors.mean(1) if vectors.ndim == 3 else vectors
 
@@ -55,3 +59,78 @@ class Vectors:
         best = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
         best = best[np.argsort(-scores[best], kind="stable")][:k]
         return [(int(numbers[row]), float(scores[row])) for row in best]
+
+
+class QdrantServer:
+    """Pictures' vectors on a server, each under its picture's number, as `Vectors` has them in memory.
+
+    Args:
+        shape: of one picture: (D,), or (K, D) for a set, which is compared by MaxSim.
+        collection: its name in Qdrant.
+        url: of the server.
+
+    Raises:
+        OSError: the server cannot be reached.
+    """
+
+    def __init__(self, shape: tuple[int, ...], collection: str, url: str) -> None:
+        from qdrant_client import QdrantClient, models  # of the extra search, and only a server needs it
+
+        self.collection, self.url, self.models = collection, url, models
+        self.client = QdrantClient(url=url, check_compatibility=False)
+        # Unit vectors: their inner product is their cosine.
+        plain = models.VectorParams(size=shape[-1], distance=models.Distance.DOT)
+        sets = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+        kinds = {ALL: plain}
+        if len(shape) == 2:
+            kinds = {ALL: plain.model_copy(update={"multivector_config": sets}), MEAN: plain}
+        with self._reached():
+            if not self.client.collection_exists(collection):
+                self.client.create_collection(collection, vectors_config=kinds)
+
+    def synchronise(self, store: Store) -> None:
+        """Take out what the index no longer has, and send what is missing here; new versions are both."""
+        ours, here = set(store.numbers()), self.numbers()
+        gone: list[Any] = sorted(here - ours)
+        with self._reached():
+            if gone:
+                self.client.delete(self.collection, self.models.PointIdsList(points=gone))
+            for numbers, vectors in store.vectors(sorted(ours - here)):
+                named: dict[str, Any] = {ALL: vectors.tolist()}
+                if vectors.ndim == 3:
+                    named[MEAN] = vectors.mean(1).tolist()
+                self.client.upsert(self.collection, self.models.Batch(ids=numbers.tolist(), vectors=named))
+
+    def numbers(self) -> set[int]:
+        """Return the numbers of all pictures that are here."""
+        found: set[int] = set()
+        place: Any = None
+        with self._reached():
+            while True:
+                points, place = self.client.scroll(
+                    self.collection, limit=10_000, offset=place, with_payload=False, with_vectors=False
+                )
+                found.update(int(point.id) for point in points)
+                if place is None:
+                    return found
+
+    def nearest(self, query: np.ndarray, k: int, by: str = ALL) -> list[tuple[int, float]]:
+        """Return the k pictures nearest to a query, as `Vectors.nearest` does."""
+        wanted = (query.mean(0) if by == MEAN else query).tolist()
+        with self._reached():
+            found = self.client.query_points(
+                self.collection, query=wanted, limit=k, using=by, with_payload=False
+            )
+        return [(int(point.id), float(point.score)) for point in found.points]
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        from qdrant_client.http.exceptions import ApiException
+
+        try:
+            yield
+        except ApiException as error:
+            reason = " ".join(str(error).split())[:200]
+            raise OSError(
+                f"the Qdrant server at {self.url} cannot be used ({reason}): is it running?"
+            ) from None
