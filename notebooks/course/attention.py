@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -19,14 +18,9 @@ from matplotlib.patheffects import withStroke
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from vsecore import scenes
 from vsecore.data.splits import Split
 from vsecore.data.words import Tokenizer
-from vsecore.embedding import Embedding
 from vsecore.model import VSE
-from vsecore.scenes.build import NETWORK_OF, boxes_of
-from vsecore.scenes.facts import SIDE
-from vsecore.scenes.networks import SceneCNN, load_network
 
 if TYPE_CHECKING:
     from vsecore.training import Run
@@ -34,7 +28,6 @@ if TYPE_CHECKING:
 MOST_WORDS = 15
 """More small maps than this are too small to be read."""
 FRAME = "#D55E00"  # Okabe and Ito's vermilion: seen on every colour of the maps, by colour-blind readers too
-SIZE = 224  # pixels of a drawn scene: as large as a small map shows
 
 Measure = Literal["weight", "weight of the words", "cosine"]
 
@@ -61,71 +54,24 @@ class Seen:
         """Refuse what cannot be drawn."""
         if self.pixels.dtype != np.uint8 or self.pixels.ndim != 3 or self.pixels.shape[2] != 3:
             raise ValueError(
-                f"pixels are {self.pixels.dtype} {tuple(self.pixels.shape)}: they must be uint8 (H, W, 3)"
+                f"pixels are {self.pixels.dtype} {self.pixels.shape}: they must be uint8 (H, W, 3)"
             )
-        shape = tuple(self.features.shape)
-        if len(shape) not in (2, 3) or 0 in shape or (len(shape) == 3 and shape[0] != 3):
-            raise ValueError(f"features have shape {shape}: they must be elements (N, F) or pixels (3, h, w)")
+        if len(self.features.shape) not in (2, 3):
+            raise ValueError(
+                f"features have shape {tuple(self.features.shape)}: they must be elements (N, F) or pixels"
+            )
         if self.boxes is not None:
-            self._check_boxes(np.asarray(self.boxes, dtype=float))
-
-    def _check_boxes(self, boxes: np.ndarray) -> None:
-        if boxes.ndim != 2 or boxes.shape[1] != 4 or len(boxes) != len(self.features):
-            raise ValueError(
-                f"boxes have shape {boxes.shape}: they must be ({len(self.features)}, 4), one an element"
-            )
-        inside = (boxes >= -1e-3).all(1) & (boxes <= 1 + 1e-3).all(1)
-        wrong = np.flatnonzero(~inside | (boxes[:, :2] >= boxes[:, 2:]).any(1))
-        if len(wrong):
-            raise ValueError(
-                f"boxes[{wrong[0]}] is {boxes[wrong[0]].tolist()}: it must be left, top, right and bottom as "
-                "shares of the picture's width and height, from 0 to 1"
-            )
-
-    @classmethod
-    def of_scene(cls, scene: scenes.Scene, features: Literal["grid", "region", "patch"] = "grid") -> Seen:
-        """Draw a scene and look at it with the embedded world's own network.
-
-        The features are the same as in a split that `scenes.load` gives.
-
-        Args:
-            scene: one of a split (`scenes.pictures("test")[0].scene`), or an invented one.
-            features: what the elements are: "grid", "region" or "patch".
-
-        Raises:
-            ValueError: other features.
-        """
-        if features not in NETWORK_OF:
-            raise ValueError(f"features is {features!r}: it must be one of {', '.join(NETWORK_OF)}")
-        network = load_network(NETWORK_OF[features])
-        picture = torch.from_numpy(np.array(scenes.draw(scene))).permute(2, 0, 1)[None]  # (1, 3, 112, 112)
-        boxes = boxes_of(scene) if features == "region" else None
-        with torch.inference_mode():
-            if boxes is None:
-                values = network(picture)[0]  # (N, F)
-            else:
-                assert isinstance(network, SceneCNN)  # by `NETWORK_OF`
-                values = network.regions(picture, [boxes])[0]  # (N, F)
-        elements = values.half().float().numpy()  # splits are kept in half precision
-        return cls(scenes.draw(scene, size=SIZE), elements, None if boxes is None else boxes / SIDE)
+            boxes = np.asarray(self.boxes, dtype=float)
+            if boxes.shape != (len(self.features), 4) or (boxes[:, :2] >= boxes[:, 2:]).any():
+                raise ValueError(f"boxes are {boxes.shape}: each element must have one, (N, 4), not empty")
+            if boxes.min() < -1e-3 or boxes.max() > 1 + 1e-3:
+                raise ValueError("boxes must be shares of the picture's width and height, from 0 to 1")
 
     @classmethod
     def of_row(
         cls, split: Split, row: int, pixels: np.ndarray, boxes: np.ndarray | Tensor | None = None
     ) -> Seen:
-        """Take a picture's features from a split; padding is left out.
-
-        Args:
-            split: its features.
-            row: which of its pictures.
-            pixels: what people see of it, uint8 (H, W, 3); `datasets.read_pixels` reads photographs.
-            boxes: as for the class; those of padding are left out.
-
-        Raises:
-            ValueError: as for the class, or a row that the split does not have.
-        """
-        if not 0 <= row < len(split):
-            raise ValueError(f"row is {row}: it must be from 0 to {len(split) - 1}")
+        """Take a picture's features from a split; padding is left out, and so are its boxes."""
         features = np.asarray(split.pictures[row : row + 1])[0]
         if split.picture_counts is not None:
             features = features[: split.picture_counts[row]]
@@ -190,33 +136,28 @@ class WordMaps:
         height, width = self.seen.pixels.shape[:2]
         size = (2.0 * columns + 0.8, (2.0 * height / width + 0.25) * rows + 0.35)
         figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
-        panels = list(grid.flat)
+        panels, under = list(grid.flat), {"fontsize": 9, "loc": "center", "y": -0.13}
         for axes in panels:
             axes.set_axis_off()
-        self._panel(panels[0], self.seen.pixels, "the picture")
+        panels[0].imshow(self.seen.pixels, interpolation="lanczos")
+        panels[0].set_title("the picture", **under)
         if self.seen.boxes is not None:
             for box in self.boxes:
                 panels[0].add_patch(self._outline(box, 1.0))
         low = float(self.values.min()) if self.measure == "cosine" else 0.0
         scale = ScalarMappable(Normalize(low, float(self.values.max())), cmap="viridis")
-        grey = self.seen.pixels.mean(2, keepdims=True)  # (H, W, 1)
-        light = 0.65 + 0.35 * (grey - grey.min()) / max(
-            float(np.ptp(grey)), 1.0
-        )  # the picture shines through
+        light = pale(self.seen.pixels, 0.65)  # the picture shines through
         for axes, word, values, peak in zip(panels[1:], self.words, self.values, self.peaks(), strict=False):
             painted = self._painted(values)  # (H, W)
             colours = scale.to_rgba(painted)[..., :3]  # (H, W, 3)
             colours[np.isnan(painted)] = 1.0  # no box lies here: the picture alone, in grey
-            self._panel(axes, light * colours, word)
+            axes.imshow(light * colours, interpolation="nearest")
+            axes.set_title(word, **under)
             axes.add_patch(self._outline(self.boxes[peak], 2.2))
         figure.colorbar(scale, ax=panels, label=self.measure, shrink=0.8, aspect=25)
         more = f" ({self.hidden} words have no map)" if self.hidden else ""
         figure.suptitle(f"{self.caption}{more}", fontsize=11)
         return figure
-
-    def _panel(self, axes: Axes, pixels: np.ndarray, title: str) -> None:
-        axes.imshow(pixels, interpolation="lanczos" if title == "the picture" else "nearest")
-        axes.set_title(title, fontsize=9, loc="center", y=-0.13)
 
     def _painted(self, values: np.ndarray) -> np.ndarray:
         """Each pixel's value (H, W), that of the smallest box around it; NaN where there is no box."""
@@ -262,21 +203,12 @@ def attend(
     words: Sequence[str] | None = None,
     columns: int = 5,
 ) -> Figure:
-    """Draw which parts of a picture each word of a caption belongs to.
+    """Draw which parts of a picture each word of a caption belongs to, `columns` panels a row.
 
-    >>> picture = plots.Seen.of_scene(scenes.pictures("test")[0].scene, "region")
-    >>> plots.attend(run, picture, "a red kite above the beach")
+    >>> plots.attend(run, lesson.seen(dataset, "test", 0), "a red kite above the beach")
 
-    The arguments and errors are those of `word_maps`, which also gives the numbers, and the words for the
-    figure's alt text: `word_maps(...).describe()`.
-
-    Args:
-        model: as for `word_maps`.
-        picture: as for `word_maps`.
-        caption: as for `word_maps`.
-        tokenizer: as for `word_maps`.
-        words: as for `word_maps`.
-        columns: panels a row.
+    The other arguments and the errors are those of `word_maps`, which also gives the numbers, and the words
+    for the figure's alt text: `word_maps(...).describe()`.
     """
     return word_maps(model, picture, caption, tokenizer=tokenizer, words=words).figure(columns)
 
@@ -318,7 +250,15 @@ def word_maps(
         raise ValueError(
             "tokenizer is None: it must be the one that the model was trained with, or give a run"
         )
-    v, t, tokens = _embedded(vse, picture, caption, reads)
+    device, was_training = next(vse.parameters()).device, vse.training
+    features = torch.from_numpy(np.array(picture.features))[None].to(device)  # (1, N, F) or (1, 3, h, w)
+    tokens, mask = reads.encode([caption])  # (1, L) each
+    vse.eval()
+    try:
+        v = vse.encode_pictures(features.float() if features.is_floating_point() else features)
+        t = vse.encode_captions(tokens.to(device), mask.to(device))
+    finally:
+        vse.train(was_training)
     assert v.elements is not None and t.elements is not None  # `VSE` always gives them
     weigh = getattr(vse.similarity, "weights", None)
     measure: Measure
@@ -330,7 +270,7 @@ def word_maps(
         measure = "weight of the words" if getattr(vse.similarity, "direction", "") == "i2t" else "weight"
     boxes = _places(picture, values.shape[1])
     values = values[:, values.shape[1] - len(boxes) :].double().cpu()  # a class element stands in front
-    rows = _rows_of_words(reads, caption, tokens, len(values))
+    rows = _rows_of_words(reads, caption, tokens[0].tolist(), len(values))
     if not rows:
         raise ValueError(f"caption is {caption!r}: it must have at least one word")
     shown = _chosen(rows, caption, words)
@@ -345,51 +285,26 @@ def word_maps(
     )
 
 
-def _embedded(
-    model: VSE, picture: Seen, caption: str, tokenizer: Tokenizer
-) -> tuple[Embedding, Embedding, list[int]]:
-    """The picture and the caption as the model has them, and the numbers of the caption's tokens."""
-    device, was_training = next(model.parameters()).device, model.training
-    features = torch.from_numpy(np.array(picture.features))[None].to(device)  # (1, N, F) or (1, 3, h, w)
-    tokens, mask = tokenizer.encode([caption])  # (1, L) each
-    model.eval()
-    try:
-        v = model.encode_pictures(features.float() if features.is_floating_point() else features)
-        t = model.encode_captions(tokens.to(device), mask.to(device))
-    finally:
-        model.train(was_training)
-    return v, t, tokens[0].tolist()
-
-
 def _places(picture: Seen, elements: int) -> np.ndarray:
-    """Where the picture's elements lie, (N, 4), as in `Seen`.
-
-    Raises:
-        ValueError: the model gives fewer elements, or they are no square grid and have no boxes.
-    """
+    """Where the picture's elements lie, (N, 4), as in `Seen`, if the model gives so many."""
     if picture.boxes is not None:
         boxes = np.asarray(picture.boxes, dtype=float)
     else:
         count = len(picture.features) if len(picture.features.shape) == 2 else math.isqrt(elements) ** 2
         side = math.isqrt(count)
         if side**2 != count:
-            raise ValueError(
-                f"boxes is None and the picture has {count} elements, which are no square grid: boxes must "
-                "say where each lies"
-            )
+            raise ValueError(f"boxes is None, but {count} elements are no square grid: say where each lies")
         row, column = np.divmod(np.arange(count), side)
         boxes = np.stack([column, row, column + 1, row + 1], 1) / side
     if elements < len(boxes):
-        raise ValueError(
-            f"picture has {len(boxes)} elements, and the model keeps only {elements} of them: it must keep "
-            "each, so that each has a place"
-        )
+        raise ValueError(f"picture has {len(boxes)} elements, but the model keeps only {elements} of them")
     return boxes
 
 
-def _rows_of_words(
-    tokenizer: Tokenizer, caption: str, tokens: list[int], rows: int
-) -> list[tuple[str, list[int]]]:
+Row = tuple[str, list[int]]
+
+
+def _rows_of_words(tokenizer: Tokenizer, caption: str, tokens: list[int], rows: int) -> list[Row]:
     """Each word of a caption, marked if the model does not know it, and its rows among the elements."""
     front = max(0, rows - len(tokens))  # a class element, where the model adds one
     found = []
@@ -400,22 +315,25 @@ def _rows_of_words(
     return found
 
 
-def _chosen(
-    rows: list[tuple[str, list[int]]], caption: str, words: Sequence[str] | None
-) -> list[tuple[str, list[int]]]:
+def _chosen(rows: list[Row], caption: str, words: Sequence[str] | None) -> list[Row]:
     """The words to show."""
     if words is None:
         return rows[:MOST_WORDS]
-    wanted = [word.lower() for word in words]
-    if isinstance(words, str) or not 1 <= len(wanted) <= MOST_WORDS:
-        raise ValueError(f"words is {words!r}: it must be a list of 1 to {MOST_WORDS} words of the caption")
-    known = [word.removesuffix(" (unknown)") for word, _ in rows]
-    if missing := [word for word in wanted if word not in known]:
+    wanted = {word.lower() for word in words}
+    chosen = [row for row in rows if row[0].removesuffix(" (unknown)") in wanted]
+    if len({name for name, _ in chosen}) < len(wanted) or not 1 <= len(chosen) <= MOST_WORDS:
         raise ValueError(
-            f"words has {missing[0]!r}: it must be words of the caption {caption!r}, which has "
-            f"{', '.join(known)}"
+            f"words is {words!r}: it must be 1 to {MOST_WORDS} words of the caption {caption!r}, which has "
+            f"{', '.join(word for word, _ in rows)}"
         )
-    return [row for row, word in zip(rows, known, strict=True) if word in wanted]
+    return chosen
+
+
+def pale(pixels: np.ndarray, darkest: float) -> np.ndarray:
+    """A picture, uint8 (H, W, 3), in grey from this brightness to 1, to lay colours over: (H, W, 1)."""
+    grey = pixels.mean(2, keepdims=True)
+    light: np.ndarray = darkest + (1 - darkest) * (grey - grey.min()) / max(float(np.ptp(grey)), 1.0)
+    return light
 
 
 def _areas(boxes: np.ndarray) -> np.ndarray:

@@ -113,7 +113,7 @@ class Lesson:
             row: which of the split's pictures.
 
         Raises:
-            ValueError: regions of photographs, whose boxes are not kept, or a row that there is not.
+            ValueError: regions of photographs, whose boxes are not kept.
         """
         boxes = None
         if dataset.feature_kind == "region":

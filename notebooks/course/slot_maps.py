@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from course.attention import pale
 from course.plots import COLOURS
 
 MARKS = {"pictures": "o", "captions": "^"}
@@ -35,28 +36,14 @@ def painted(pixels: np.ndarray, values: Tensor, colours: Sequence[str]) -> np.nd
 
     Returns:
         (H, W, 3) numbers in [0, 1].
-
-    Raises:
-        ValueError: values are not (K, N) with K colours, lie outside [0, 1], or N is not a square.
     """
-    slots, cells = values.shape if values.ndim == 2 else (0, 0)
-    side = math.isqrt(cells)
-    if not slots or side * side != cells or slots != len(colours):
-        raise ValueError(
-            f"values are {tuple(values.shape)}: they must be (K, N), a row for each of the {len(colours)} "
-            "colours "
-            "and a column for each cell of a square grid"
-        )
-    if not bool(((values >= 0) & (values <= 1 + 1e-4)).all()):
-        raise ValueError(f"values lie in {values.min():.3g} to {values.max():.3g}: they must be from 0 to 1")
-    grid = values.detach().float().view(1, slots, side, side)
+    side = math.isqrt(values.shape[1])
+    grid = values.detach().float().view(1, -1, side, side)
     much = interpolate(grid, size=pixels.shape[:2], mode="bilinear")[0].clamp(0, 1).numpy()  # (K, H, W)
     paint = np.array([to_rgb(colour) for colour in colours])  # (K, 3)
     rest = (1 - much.sum(0)).clip(0)[..., None]  # (H, W, 1)   what no slot takes stays white
     tint = (np.einsum("khw,kc->hwc", much, paint) + rest).clip(0, 1)
-    grey = pixels.mean(2, keepdims=True) / 255  # (H, W, 1)
-    light = 0.45 + 0.55 * (grey - grey.min()) / max(float(np.ptp(grey)), 1e-6)
-    mixed: np.ndarray = light * tint
+    mixed: np.ndarray = pale(pixels, 0.45) * tint
     return mixed
 
 
@@ -76,17 +63,8 @@ def slot_rounds(
         shares: of each cell for each slot, (T, K, N), a picture's of `SlotSetPrediction.attention`.
         captions: K captions, one for each slot.
         right: which of them are true of the picture; these get a tick, others a cross. None: nobody knows.
-
-    Raises:
-        ValueError: shares have another shape, or there are not K captions or marks.
     """
-    rounds, slots = _checked(shares)
-    if len(captions) != slots or (right is not None and len(right) != slots):
-        raise ValueError(
-            f"captions and right have {len(captions)} and {'no' if right is None else len(right)} entries: "
-            "they "
-            f"must have {slots}, one for each slot"
-        )
+    rounds, slots, _ = shares.shape
     figure = plt.figure(figsize=(10.2, 1.36 * slots + 0.3))
     half = max(1, slots // 2)
     grid = figure.add_gridspec(slots, rounds + 3, width_ratios=[1, 1, *[1] * rounds, 1.8])
@@ -128,20 +106,10 @@ def slot_rows(pictures: Sequence[np.ndarray], maps: Mapping[str, Tensor]) -> Fig
     Args:
         pictures: each uint8 (H, W, 3).
         maps: name -> (B, K, N), numbers from 0 to 1 for each picture.
-
-    Raises:
-        ValueError: a module has no maps of as many pictures, or they do not fit (see `painted`).
     """
-    for name, each in maps.items():
-        if each.ndim != 3 or len(each) != len(pictures):
-            raise ValueError(
-                f"maps[{name!r}] are {tuple(each.shape)}: they must be ({len(pictures)}, K, N), one row a "
-                "picture"
-            )
-    counts = [each.shape[1] for each in maps.values()]
     widths = [1.0]
-    for count in counts:
-        widths += [0.12, *[1.0] * count]
+    for each in maps.values():
+        widths += [0.12, *[1.0] * each.shape[1]]
     figure, grid = plt.subplots(
         len(pictures),
         len(widths),
@@ -206,15 +174,7 @@ def pair_tables(cosines: Tensor, shares: Mapping[str, Tensor]) -> Figure:
     Args:
         cosines: of a picture's K vectors with a caption's L, (K, L).
         shares: similarity -> (K, L) numbers in [0, 1] that add up to 1.
-
-    Raises:
-        ValueError: cosines are not (K, L), or some shares have another shape.
     """
-    if cosines.ndim != 2 or any(each.shape != cosines.shape for each in shares.values()):
-        raise ValueError(
-            f"cosines are {tuple(cosines.shape)}, shares "
-            f"{', '.join(str(tuple(each.shape)) for each in shares.values())}: all must be the same (K, L)"
-        )
     figure, panels = plt.subplots(1, 1 + len(shares), figsize=(2.3 * (1 + len(shares)), 2.75))
     for axes, (name, table) in zip(panels, {"cosines": cosines, **shares}.items(), strict=True):
         of_cosines = axes is panels[0]
@@ -244,17 +204,6 @@ def slot_legend(figure: Figure, slots: int) -> None:
     sides = [Line2D([], [], marker=marker, linestyle="", color="0.4") for marker in MARKS.values()]
     names = [f"slot {slot + 1}" for slot in range(slots)] + [f"of {side}" for side in MARKS]
     figure.legend([*dots, *sides], names, loc="outside lower center", ncols=slots + 2, fontsize=9)
-
-
-def _checked(shares: Tensor) -> tuple[int, int]:
-    """How many rounds and slots there are."""
-    if shares.ndim != 3 or not shares.is_floating_point() or 0 in shares.shape:
-        raise ValueError(
-            f"shares are {shares.dtype} {tuple(shares.shape)}: they must be floating point (T, K, N)"
-        )
-    if shares.shape[1] > len(COLOURS):
-        raise ValueError(f"shares are of {shares.shape[1]} slots: there are colours for {len(COLOURS)}")
-    return shares.shape[0], shares.shape[1]
 
 
 def _bare(panels: Sequence[Axes]) -> None:
