@@ -17,7 +17,7 @@ import nbformat
 import pytest
 
 from course.checks import EXERCISES, Judgement
-from course.grading import grade_folder, kernel, marks, work
+from course.grading import grade_folder, kernel, marking, work
 from course.grading.grade import SIGNS, best_marks
 from vsecore.paths import ROOT
 
@@ -155,8 +155,8 @@ def test_what_has_not_changed_is_not_marked_again(school: Path, monkeypatch: pyt
 
 
 def test_of_two_notebooks_with_the_same_exercise_the_better_counts() -> None:
-    def one(name: str, points: int) -> marks.NotebookMarks:
-        return marks.NotebookMarks(name, 1.0, (marks.Mark("00.rank", points, 2, "right", "", 1, name),))
+    def one(name: str, points: int) -> marking.NotebookMarks:
+        return marking.NotebookMarks(name, 1.0, (marking.Mark("00.rank", points, 2, "right", "", 1, name),))
 
     best = best_marks([one("a", 1), one("b", 2), one("c", 0)], ["00.rank", "00.search"])
     assert [(mark.notebook, mark.points, mark.state) for mark in best] == [
@@ -222,18 +222,18 @@ def test_a_notebook_is_read_however_a_program_has_written_it(tmp_path: Path) -> 
         cell["metadata"] = {}  # as Colab does
     stored["cells"][0]["source"] = ["# Parameters\n", 'tier = "full"\n', 'data = "scenes"']
     path.write_text(json.dumps(stored), "utf-8-sig")
-    one = marks.read_hand_in(path, "mine.ipynb")
+    one = marking.read_hand_in(path, "mine.ipynb")
     assert one.trouble == "" and one.lessons == {"00"} and one.notebook is not None
     assert one.parameters is None and len(one.notebook.cells) == 3
     stored["cells"][0]["source"] = ['tier = "full"\n', 'data = "scenes"']
     path.write_text(json.dumps(stored), "utf-8")
-    assert marks.read_hand_in(path, "mine.ipynb").parameters == 0
+    assert marking.read_hand_in(path, "mine.ipynb").parameters == 0
 
 
 def test_what_nobody_can_judge_is_noted() -> None:
     for key, task in EXERCISES.items():
         full = Judgement(task.title, len(task.trials), len(task.trials), task.message)
-        state = marks._mark(key, full, 1, "00.ipynb").state
+        state = marking._mark(key, full, 1, "00.ipynb").state
         assert state == ("noted" if task.kind in ("predict", "explore") else "right"), key
 
 
@@ -242,13 +242,15 @@ def test_what_nobody_can_judge_is_noted() -> None:
 
 def one_work(tmp_path: Path, name: str) -> work.Work:
     path = hand_in(tmp_path / name / "00.ipynb", "print(1)\n'00.rank'")
-    return work.Work(name, tmp_path / "out" / name, (marks.read_hand_in(path, "00.ipynb"),), "smoke", 60, ())
+    return work.Work(
+        name, tmp_path / "out" / name, (marking.read_hand_in(path, "00.ipynb"),), "smoke", 60, ()
+    )
 
 
 def _end_at_once(one: work.Work) -> None:
     if one.learner == "bad":
         os._exit(9)
-    work._keep(one, (marks.NotebookMarks("00.ipynb", 1.0, ()),))
+    work._keep(one, (marking.NotebookMarks("00.ipynb", 1.0, ()),))
 
 
 def test_whose_process_is_ended_is_tried_once_more_and_told(

@@ -20,7 +20,7 @@ from answers import learning_to_rank
 from course.checks import EXERCISES, borrowed, check
 from course.checks.exercise import judge_by_trials
 from course.checks.samples import gradient_of
-from course.grading import inside, judging, kernel, marks, values
+from course.grading import inside, judging, kernel, marking, values
 from course.grading.judging import Distant, judge_filed
 from course.grading.kernel import Filed
 from test_grading import IMPORT, hand_in
@@ -203,12 +203,12 @@ def test_the_package_that_a_kernel_sees_knows_no_expected_value() -> None:
 # ---- tricks, in real kernels ---------------------------------------------------------------------------
 
 
-def graded(path: Path, *sources: str, seconds: float = 60) -> marks.NotebookMarks:
-    one = marks.read_hand_in(hand_in(path / "00.ipynb", *sources), "00.ipynb")
-    return marks.run_and_mark(one, "smoke", seconds, ["00"])
+def graded(path: Path, *sources: str, seconds: float = 60) -> marking.NotebookMarks:
+    one = marking.read_hand_in(hand_in(path / "00.ipynb", *sources), "00.ipynb")
+    return marking.run_and_mark(one, "smoke", seconds, ["00"])
 
 
-def points(made: marks.NotebookMarks) -> dict[str, int | float]:
+def points(made: marking.NotebookMarks) -> dict[str, int | float]:
     return {mark.exercise.removeprefix("00."): mark.points for mark in made.marks}
 
 
@@ -319,8 +319,8 @@ def test_what_uses_the_package_is_refused_and_the_cells_below_go_on_with_a_right
     use = "import torch\nprint('found', search(torch.eye(3), torch.tensor([0.0, 1, 0]), 1))"
     step = inspect.getsource(learning_to_rank.by_hand_of_gradients)
     step += '\ncheck("04.step", by_hand_of_gradients)'
-    one = marks.read_hand_in(hand_in(tmp_path / "00.ipynb", CARRIED, use, step), "00.ipynb")
-    made = marks.run_and_mark(one, "smoke", 60, ["00", "04.step"])
+    one = marking.read_hand_in(hand_in(tmp_path / "00.ipynb", CARRIED, use, step), "00.ipynb")
+    made = marking.run_and_mark(one, "smoke", 60, ["00", "04.step"])
     found = {mark.exercise: mark for mark in made.marks}
     assert made.troubles == () and "uses cosine" in found["00.search"].message
     assert one.notebook is not None and "found [1]" in one.notebook.cells[-2].outputs[0].text

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from course.checks.comparing import between, equals, holds, like, same
-from course.checks.engine import break_it, code, compute, explore, predict
+from course.checks.kinds import break_it, code, compute, explore, predict
 from vsecore.experiments.statistics import SIGNIFICANCE, doubts, holm
 
 CASES = ([3.0, 5.0, 4.0, 6.5, 2.0], [-1.0, 0.4, 0.2, -0.3, 0.1], [-8.0, -6.0, -9.5], [1.0, -2.0, 4.0, 0.5])

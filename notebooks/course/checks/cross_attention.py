@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, leaky_relu, normalize
 
 from course.checks.comparing import agrees, between, equals, gradient, holds, like, same, shape
-from course.checks.engine import break_it, code, compute, explore, no_gradient_at, predict
+from course.checks.kinds import break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal
 
 

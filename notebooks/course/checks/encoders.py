@@ -9,7 +9,7 @@ from torch import Tensor, inf, nan
 from torch.nn import functional as F
 
 from course.checks.comparing import equals, gradient, holds, like, same, shape
-from course.checks.engine import NO_GRADIENT, break_it, code, explore, no_gradient_at, predict
+from course.checks.kinds import NO_GRADIENT, break_it, code, explore, no_gradient_at, predict
 from course.checks.samples import normal, padded, real
 from vsecore.pooling import MeanPool
 

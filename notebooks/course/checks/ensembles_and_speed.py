@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
 from course.checks.comparing import between, equals, holds, like, same, shape
-from course.checks.engine import break_it, code, compute, explore, predict
+from course.checks.kinds import break_it, code, compute, explore, predict
 from course.checks.samples import normal
 from vsecore.similarity import cosine, unit
 

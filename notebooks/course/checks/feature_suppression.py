@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nan
 
 from course.checks.comparing import between, equals, holds, like, same, shape
-from course.checks.engine import break_it, code, compute, explore, predict
+from course.checks.kinds import break_it, code, compute, explore, predict
 from course.checks.samples import normal, real
 
 

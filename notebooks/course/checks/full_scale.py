@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from course.checks.comparing import between, equals, holds, like, same, shape
-from course.checks.engine import break_it, code, compute, explore, predict
+from course.checks.kinds import break_it, code, compute, explore, predict
 
 PICTURES, ALL = 113_287, 123_287  # COCO's, of the training split and of all three
 GIGABYTES = ALL * 36 * 2048 * 2 / 1e9

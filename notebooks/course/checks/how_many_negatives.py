@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, inf
 
 from course.checks.comparing import equals, gradient, holds, like, same, shape
-from course.checks.engine import break_it, code, compute, explore, predict
+from course.checks.kinds import break_it, code, compute, explore, predict
 from course.checks.samples import random_batch
 from vsecore.losses import adopt, adopt_k
 

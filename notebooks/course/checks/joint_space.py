@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, inf
 
 from course.checks.comparing import equals, holds, like, same, shape
-from course.checks.engine import break_it, code, compute, explore, predict
+from course.checks.kinds import break_it, code, compute, explore, predict
 from vsecore.evaluation import evaluate, map_at_r, ranks
 
 

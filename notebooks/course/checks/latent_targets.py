@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, inf
 
 from course.checks.comparing import between, equals, gradient, holds, like, same, shape
-from course.checks.engine import STAY, break_it, code, compute, explore, predict
+from course.checks.kinds import STAY, break_it, code, compute, explore, predict
 from course.checks.samples import normal
 from vsecore.similarity import unit
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, inf, nn
 
 from course.checks.comparing import agrees, equals, gradient, holds, like, multiple, same, shape
-from course.checks.engine import break_it, code, compute, explore, predict
+from course.checks.kinds import break_it, code, compute, explore, predict
 from course.checks.samples import random_batch
 from vsecore.losses import triplet
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.comparing import equals, holds, like, same
-from course.checks.engine import break_it, code, compute, explore, predict
+from course.checks.kinds import break_it, code, compute, explore, predict
 from vsecore import scenes
 from vsecore.scenes import Form, Scene
 

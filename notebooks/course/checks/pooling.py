@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, inf, nan, nn
 
 from course.checks.comparing import agrees, between, equals, gradient, holds, like, same, shape
-from course.checks.engine import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
+from course.checks.kinds import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal, padded
 from vsecore.pooling import GPO, AdPool, KMaxPool, SoftPool
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from course.checks.comparing import Compared, between, equals, gradient, holds, like, same, shape
-from course.checks.engine import break_it, code, compute, explore, predict
+from course.checks.kinds import break_it, code, compute, explore, predict
 from course.checks.samples import gradient_of, normal
 
 Two = Sequence[Tensor]

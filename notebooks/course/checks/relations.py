@@ -10,7 +10,7 @@ from torch import Tensor, inf
 from torch.nn import functional as F
 
 from course.checks.comparing import between, equals, gradient, like, same, shape
-from course.checks.engine import break_it, code, explore, no_gradient_at, predict
+from course.checks.kinds import break_it, code, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.comparing import between, equals, like, same
-from course.checks.engine import break_it, code, compute, explore, predict
+from course.checks.kinds import break_it, code, compute, explore, predict
 
 Found = tuple[np.ndarray, np.ndarray]
 

@@ -10,7 +10,7 @@ from torch import Tensor, inf, nan
 from torch.nn.functional import normalize
 
 from course.checks.comparing import equals, gradient, holds, like, same, shape
-from course.checks.engine import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
+from course.checks.kinds import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 from vsecore.sets import circular_variance, look
 from vsecore.similarity import unit

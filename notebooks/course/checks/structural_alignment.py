@@ -12,7 +12,7 @@ from torch import Tensor, inf
 from torch.nn.functional import normalize
 
 from course.checks.comparing import between, equals, gradient, holds, like, same, shape
-from course.checks.engine import STAY, break_it, code, compute, explore, predict
+from course.checks.kinds import STAY, break_it, code, compute, explore, predict
 from course.checks.samples import normal, real
 
 

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course.batch import make_world
 from course.checks import EXERCISES
-from course.grading.marks import Mark, MarkState, NotebookMarks, exercises_of, one_line, read_hand_in
+from course.grading.marking import Mark, MarkState, NotebookMarks, exercises_of, one_line, read_hand_in
 from course.grading.work import Marked, Work, known, mark_all
 from course.lesson import TIERS
 from vsecore.data.files import write_atomically

@@ -17,7 +17,7 @@ from typing import Any
 
 import nbformat
 
-from course.grading.marks import HandedIn, NotebookMarks, run_and_mark
+from course.grading.marking import HandedIn, NotebookMarks, run_and_mark
 from course.grading.room import COURSE, end_with_parent
 from vsecore.data.files import read_json, write_atomically
 
