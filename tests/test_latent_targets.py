@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from small import recipe, small_split, train
-from test_seam import assert_resumes_with_the_same_bits
+from small import assert_resumes_with_the_same_bits, recipe, small_split, train
 from vsecore.data.splits import Dataset
 from vsecore.embedding import Embedding
 from vsecore.losses import (

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from small import SMALL, make_bert, small_data, train
-from test_seam import assert_resumes_with_the_same_bits
+from small import SMALL, assert_resumes_with_the_same_bits, make_bert, small_data, train
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.pooling import GaussianPool
 from vsecore.recipes import dive, get, pcme

@@ -1,0 +1,367 @@
+"""Reasoners and the caption Transformer: equal to their formulas, and blind to order unless told."""
+
+import pytest
+import torch
+from torch.nn.functional import layer_norm
+
+from small import assert_resumes_with_the_same_bits, make_bert, recipe, small_data, train
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.encoders import CaptionTransformer
+from vsecore.encoders.caption_transformer import WideningBlock
+from vsecore.encoders.reasoning import REASONERS, RegionGraph, TransformerReasoner
+from vsecore.encoders.reasoning.region_graph import GraphLayer
+from vsecore.encoders.reasoning.transformer import Block
+from vsecore.pooling import FirstPool
+from vsecore.recipes import get, thesis
+from vsecore.similarity import unit
+from vsecore.training import load_run
+
+DIM, HEADS, WORDS = 8, 2, 6
+FORMS = {"default": {}, "norm_last": {"norm_last": True}, "printed": {"printed_residual": True}}
+exactly = {"rtol": 0, "atol": 1e-10}
+
+
+def drawn(module, seed=0):
+    """The module in float64 with weights and averages as training might leave them: none is 0 or 1."""
+    generator = torch.Generator().manual_seed(seed)
+    for weight in module.double().parameters():
+        weight.data.copy_(torch.randn(weight.shape, generator=generator, dtype=weight.dtype) / 2)
+    for name, buffer in module.named_buffers():
+        if name.endswith(("_mean", "_var")):
+            buffer.copy_(torch.rand(buffer.shape, generator=generator) + 0.5)
+    return module
+
+
+def reasoner(**options):
+    return drawn(TransformerReasoner(DIM, heads=HEADS, drop=0.0, **options))
+
+
+def captions_encoder(**options):
+    options = {"heads": HEADS, "drop": 0.0, "left_padding": False, **options}
+    return drawn(CaptionTransformer(30, WORDS, DIM, **options))
+
+
+def elements(rows=3, count=5, width=DIM):
+    """Elements and a mask: as many rows, the first of them whole."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(rows, count, width, generator=generator, dtype=torch.float64)
+    lengths = torch.tensor([count, 2, *torch.randint(1, count, (rows,), generator=generator)])[:rows]
+    return x, torch.arange(count) < lengths[:, None]
+
+
+def tokens(rows=3, count=5):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(1, 30, (rows, count), generator=generator), elements(rows, count)[1]
+
+
+# The formula of a block.
+
+
+def attended(normal, wide, bias, out):
+    """Self-attention of one set of elements (N, D), head by head and element by element."""
+    query, key, value = (normal @ wide.T + bias).chunk(3, 1)
+    width = query.shape[1] // HEADS
+    columns = []
+    for head in range(HEADS):
+        part = slice(head * width, (head + 1) * width)
+        rows = []
+        for i in range(len(normal)):
+            weights = [(query[i, part] @ key[j, part] / width**0.5).exp() for j in range(len(normal))]
+            rows.append(sum(w * value[j, part] for j, w in enumerate(weights)) / sum(weights))
+        columns.append(torch.stack(rows))
+    return torch.cat(columns, 1) @ out.weight.T + out.bias
+
+
+def by_hand(block, x, form):
+    """One block over one set of real elements, (N, D), written as the equations are."""
+    layer, own = block.layer, block.layer.self_attn
+
+    def norm(module, values):
+        centred = values - values.mean(-1, keepdim=True)
+        scaled = centred / (centred.square().mean(-1, keepdim=True) + module.eps).sqrt()
+        return scaled * module.weight + module.bias
+
+    def attention(values):
+        return attended(values, own.in_proj_weight, own.in_proj_bias, own.out_proj)
+
+    def network(values):
+        hidden = (values @ layer.linear1.weight.T + layer.linear1.bias).clamp(min=0)
+        return hidden @ layer.linear2.weight.T + layer.linear2.bias
+
+    if form == "norm_last":
+        z = norm(layer.norm1, x + attention(x))
+        return norm(layer.norm2, z + network(z))
+    z = x + attention(norm(layer.norm1, x))
+    return (x if form == "printed" else z) + network(norm(layer.norm2, z))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("learning", [True, False])  # torch has a path of its own when nothing is learned
+def test_a_block_is_its_formula(form, learning):
+    block = drawn(Block(DIM, HEADS, 5, 0.0, **FORMS[form])).train(learning)
+    x, mask = elements()
+    with torch.set_grad_enabled(learning):
+        out = block(x, mask)
+    for row, real in enumerate(mask):
+        torch.testing.assert_close(out[row][real], by_hand(block, x[row][real], form), **exactly)
+
+
+def test_the_first_block_over_words_is_its_formula():
+    block = drawn(WideningBlock(WORDS, DIM, HEADS, 5, 0.0))
+    x, mask = elements(width=WORDS)
+    out = block(x, mask)
+    wide, bias = (
+        torch.cat([getattr(part, name) for part in (block.query, block.key, block.value)])
+        for name in ("weight", "bias")
+    )
+    for row, real in enumerate(mask):
+        normal = layer_norm(x[row][real], (WORDS,), block.norm1.weight, block.norm1.bias)
+        z = attended(normal, wide, bias, block.out)  # no word vector is added
+        torch.testing.assert_close(out[row][real], z + block.network(block.norm2(z)), **exactly)
+
+
+def test_blocks_follow_each_other():
+    model, (x, mask) = reasoner(layers=3, positions=7), elements()
+    y = x + model.positions[:5]
+    for block in model.blocks:
+        y = block(y, mask)
+    torch.testing.assert_close(model(x, mask)[0][mask], y[mask], **exactly)
+    assert len({id(weight) for weight in model.parameters()}) == 1 + 3 * 12
+    with pytest.raises(ValueError, match="x has 8 elements: there must be at most 7"):
+        model(elements(count=8)[0])
+
+
+# Order.
+
+
+@pytest.mark.parametrize(
+    ("make", "is_a_set"),
+    [
+        *((lambda form=form: reasoner(layers=2, **FORMS[form]), True) for form in FORMS),
+        (lambda: reasoner(positions=5), False),
+        (lambda: drawn(RegionGraph(DIM, 2)), True),
+        (lambda: drawn(RegionGraph(DIM, 2)).eval(), True),
+        (lambda: drawn(RegionGraph(DIM, 2, True)).eval(), True),
+    ],
+    ids=range(7),
+)
+def test_elements_in_another_order_come_out_in_that_order_unless_they_have_positions(make, is_a_set):
+    model, (x, mask), order = make(), elements(), torch.tensor([3, 0, 4, 1, 2])
+    mask = mask[:, order]  # padding anywhere
+    one, other = model(x[:, order], mask[:, order])[0], model(x, mask)[0][:, order]
+    assert torch.allclose(one[mask[:, order]], other[mask[:, order]]) is is_a_set
+
+
+@pytest.mark.parametrize("options", [{}, {"positions": False}, {"layers": 0}], ids=str)
+def test_words_are_a_set_unless_they_carry_positions_and_see_each_other(options):
+    encoder = captions_encoder(**options)
+    sky, _ = encoder(torch.tensor([[4, 5, 6, 7, 8]]))  # blue sky and green grass
+    grass, _ = encoder(torch.tensor([[7, 5, 6, 4, 8]]))  # green sky and blue grass
+    assert ((sky.mean(1) - grass.mean(1)).abs().max() > 1e-3) == (not options)
+
+
+def test_a_bag_of_words_forgets_their_order():
+    vocabulary = Vocabulary(["blue", "sky", "and", "green", "grass"])
+    differ = {}
+    for variant in ("", "+mean_words", "+without_positions"):
+        torch.manual_seed(0)
+        model = get(f"thesis_grid{variant}", {"dim": 32}).build(7, vocabulary).eval()
+        words, mask = vocabulary.encode(["blue sky and green grass", "green sky and blue grass"])
+        one, other = model.encode_captions(words, mask).vectors
+        differ[variant] = bool((one - other).norm() > 1e-4)
+    assert differ == {"": True, "+mean_words": False, "+without_positions": False}
+
+
+# Random left padding.
+
+
+def test_padding_in_front_is_a_later_start(monkeypatch):
+    words, mask = tokens(rows=4, count=6)
+    room = (6 - mask.sum(1)).tolist()
+    starts = [0, room[1], room[2] // 2, min(1, room[3])]
+    assert sum(starts) > 0
+    encoder = captions_encoder(left_padding=True)
+    padded, real = torch.zeros_like(words), torch.zeros_like(mask)
+    for row, start in enumerate(starts):
+        place = slice(start, start + int(mask[row].sum()))
+        padded[row, place], real[row, place] = words[row][mask[row]], True
+    wanted, _ = encoder.eval()(padded, real)  # each word's position is its place in memory
+    shares = torch.tensor([[(start + 0.5) / (free + 1)] for start, free in zip(starts, room, strict=True)])
+    monkeypatch.setattr(torch, "rand", lambda *size, **options: shares)
+    shifted, _ = encoder.train()(words, mask)
+    torch.testing.assert_close(shifted[mask], wanted[real], **exactly)
+
+
+def test_every_start_that_fits_is_drawn_in_training_and_none_in_evaluation():
+    encoder = captions_encoder(left_padding=True).train()
+    words, mask = tokens(rows=2)[0], torch.arange(5) < torch.tensor([[5], [2]])
+    torch.manual_seed(0)  # the generator that is seeded anew in each step
+    places = torch.stack([encoder._places(words, mask) for _ in range(200)])  # (200, 2, 5)
+    torch.manual_seed(0)
+    assert torch.equal(encoder._places(words, mask), places[0])
+    assert places[:, 0].unique(dim=0).tolist() == [[0, 1, 2, 3, 4]]  # the longest has no room
+    assert sorted(places[:, 1, 0].unique().tolist()) == [0, 1, 2, 3]
+    assert torch.equal(places[:, 1, 1], places[:, 1, 0] + 1)
+    for plain in (encoder.eval(), captions_encoder(left_padding=False).train()):
+        assert torch.equal(plain._places(words, mask), torch.arange(5).expand(2, 5))
+
+
+def test_a_long_caption_is_cut():
+    encoder, (words, mask) = captions_encoder(longest=4), tokens(count=7)
+    cut, real = encoder(words, mask)
+    assert cut.shape == (3, 4, DIM) and torch.equal(real, mask[:, :4])
+    torch.testing.assert_close(cut[real], encoder(words[:, :4], mask[:, :4])[0][real], **exactly)
+
+
+# The learned element in front, and attention maps.
+
+
+def test_the_learned_element_stands_in_front_and_gathers_the_others():
+    model, (x, mask) = reasoner(cls=True, positions=5), elements()
+    out, longer = model(x.requires_grad_(), mask)
+    assert torch.equal(longer, torch.cat([torch.ones(3, 1, dtype=torch.bool), mask], 1))
+    in_front = torch.cat([model.cls.expand(3, 1, DIM), x + model.positions], 1)
+    pooled = FirstPool()(out, longer)
+    torch.testing.assert_close(pooled, model.blocks[0](in_front, longer)[:, 0], **exactly)
+    of_x, of_cls = torch.autograd.grad(pooled.square().sum(), [x, model.cls])
+    assert torch.equal(of_x.abs().sum(-1) > 0, mask)  # every real element is heard, no padding
+    assert of_cls.abs().min() > 0
+
+
+def test_attention_maps_are_the_weights_of_the_formula():
+    model, (x, mask) = reasoner(layers=2, cls=True), elements()
+    first, second = model.attention(x, mask)
+    real = torch.cat([torch.ones(3, 1, dtype=torch.bool), mask], 1)
+    for maps in (first, second):
+        torch.testing.assert_close(maps.sum(-1), torch.ones(3, HEADS, 6, dtype=torch.float64))
+        assert (maps.movedim(1, -1)[~real[:, None].expand(3, 6, 6)] == 0).all()
+    layer = model.blocks[0].layer
+    normal = layer.norm1(torch.cat([model.cls.expand(3, 1, DIM), torch.where(mask[..., None], x, 0)], 1))
+    query, key, _ = (normal @ layer.self_attn.in_proj_weight.T + layer.self_attn.in_proj_bias).chunk(3, -1)
+    for row in range(3):
+        for head in range(HEADS):
+            part = slice(head * DIM // HEADS, (head + 1) * DIM // HEADS)
+            logits = query[row, :, part] @ key[row, real[row], part].T / (DIM // HEADS) ** 0.5
+            torch.testing.assert_close(first[row, head][:, real[row]], logits.softmax(-1), **exactly)
+
+
+def test_attention_maps_of_words_rebuild_what_the_first_block_returns():
+    encoder, (words, mask) = captions_encoder(), tokens()
+    first, second = encoder.attention(words, mask)
+    assert first.shape == second.shape == (3, HEADS, 5, 5)
+    block, x = encoder.blocks[0], encoder.embedding(words) + encoder.positions[:5]
+    value = block.value(block.norm1(x)).unflatten(2, (HEADS, -1)).transpose(1, 2)
+    z = block.out((first @ value).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(block(x, mask)[mask], (z + block.network(block.norm2(z)))[mask], **exactly)
+
+
+# VSRN's region graph.
+
+
+def layer_by_loop(layer, elements):
+    """x_i + W(1/N Σ_j (θ(x_i)·φ(x_j)) g(x_j)), with the running averages of batch normalisation."""
+    norm, result = layer.normalise, []
+    for x in elements:
+        heard = [(layer.theta(x) * layer.phi(y)).sum() * layer.message(y) for y in elements]
+        out = layer.out(sum(heard) / len(elements))
+        change = (out - norm.running_mean) / (norm.running_var + norm.eps).sqrt() * norm.weight + norm.bias
+        result.append(x + change)
+    return result
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_the_region_graph_agrees_with_the_loop(released):
+    x, mask = elements()
+    graph = drawn(RegionGraph(DIM, layers=2, released_normalisation=released)).eval()
+    axis = 0 if released else 1  # over the elements, or over the features
+    out, same = graph(x, mask)
+    assert same is mask and not out[~mask].any()
+    for row, real, found in zip(x, mask, out, strict=True):
+        wanted = list(row[real] / row[real].norm(dim=axis, keepdim=True))
+        for layer in graph.layers:
+            wanted = layer_by_loop(layer, wanted)
+        wanted = torch.stack(wanted)
+        torch.testing.assert_close(found[real], wanted / wanted.norm(dim=axis, keepdim=True), **exactly)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_region_graph_starts_as_the_identity_and_leaves_it(training):
+    """Batch normalisation starts at 0, but its gradient does not."""
+    x, mask = elements()
+    clean = torch.where(mask.unsqueeze(-1), x, 0)
+    layer = GraphLayer(DIM).double().train(training)
+    assert torch.equal(layer(clean, mask), clean) and torch.equal(layer(x), x)
+    graph = RegionGraph(DIM).double().train(training)
+    out, _ = graph(x, mask)
+    torch.testing.assert_close(out, unit(clean), rtol=0, atol=1e-15)
+    out[..., 0].sum().backward()
+    assert len(graph.layers) == 4
+    for layer in graph.layers:
+        assert layer.normalise.weight.grad.any() and layer.normalise.bias.grad.any()
+        assert not layer.theta.weight.grad.any()  # until batch normalisation lets it through
+    assert not torch.equal(graph.layers[0].theta.weight, graph.layers[1].theta.weight)
+
+
+def test_the_registry_builds_reasoners_for_the_joint_width():
+    graph = REASONERS.build("region_graph", {"layers": 2, "released_normalisation": True}, dim=DIM)
+    assert (type(graph), len(graph.layers), graph.released_normalisation) == (RegionGraph, 2, True)
+
+
+# Systems.
+
+SMALL = {"dim": 32, "training__learning_rate": 1e-3, "training__batch_size": 20, "training__epochs": 1}
+NAMES = [
+    *(f"thesis_{feature}{variant}" for feature in ("grid", "region")
+      for variant in ("", *(f"+{name}" for name in thesis.VARIANTS))),
+    *(f"tern_{feature}_{text}" for feature in ("grid", "region") for text in ("bert", "words")),
+]  # fmt: skip
+
+
+def small_recipe(name, folder=None, **changes):
+    data = small_data("region" if "region" in name else "grid")
+    if "bert" in name:
+        make_bert(folder, data.train.captions)
+        reader = {"text__encoder__weights": str(folder)}
+    else:
+        reader = {"text__encoder__word_dim": 8, "text__encoder__minimum_count": 1}
+    return recipe(name, **{**SMALL, **reader, **changes}), data
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_system_takes_two_steps_and_no_weight_is_left_behind(name, tmp_path):
+    weights = []
+
+    def callback(event):
+        if event.kind == "step":
+            weights.append({n: w.detach().clone() for n, w in event.system.named_parameters()})
+            assert not [n for n, w in event.system.named_parameters() if w.grad is None]
+
+    run = train(*small_recipe(name, tmp_path / "bert"), callback=callback)
+    assert len(weights) == 2 and run.history[-1]["loss"] > 0
+    assert any("blocks" in n and not torch.equal(w, weights[0][n]) for n, w in weights[1].items())
+
+
+def test_shared_layers_learn_from_both_towers():
+    a_recipe, data = small_recipe("tern_region_words")
+    tokenizer = a_recipe.tokenizer(data.train.captions)
+    model = a_recipe.build(7, tokenizer).double().eval()
+    shared = {name: weight for name, weight in model.named_parameters() if "shared" in name}
+    assert len(shared) == 2 * 12 and not [name for name in model.state_dict() if "reasoner.shared" in name]
+    v = model.encode_pictures(torch.randn(4, 5, 7, dtype=torch.float64)).vectors
+    t = model.encode_captions(*tokenizer.encode(data.train.captions[:4])).vectors
+    losses = [(side * torch.arange(32)).sum() for side in (v, t, v + t)]
+    gradients = [torch.autograd.grad(loss, list(shared.values()), retain_graph=True) for loss in losses]
+    for one, other, both in zip(*gradients, strict=True):
+        assert one.any() and other.any()
+        torch.testing.assert_close(both, one + other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["tern_region_bert", "thesis_grid"])
+def test_a_run_resumes_with_the_same_bits(name, tmp_path):
+    changes = {"training__batch_size": 10, "training__epochs": 2, "dim": 16}
+    a_recipe, data = small_recipe(name, tmp_path / "bert", **changes)
+    state = assert_resumes_with_the_same_bits(tmp_path / "run", a_recipe, data, stop=5)
+    kept = {key for key in state if key.startswith("model.shared.")}
+    loaded = load_run(tmp_path / "run").model.state_dict()
+    assert kept == {f"model.{key}" for key in loaded if key.startswith("shared.")}
+    assert bool(kept) == ("tern" in name)
