@@ -46,3 +46,9 @@ def a_step(rows=SIBLINGS, owners=None, seed=0, epoch=5, dtype=torch.float64, dev
     targets = drawn(len(owners), TARGET)
     mask = torch.arange(4, device=device) < torch.arange(len(owners), device=device)[:, None] % 3 + 2
     return Step(scores, positives, v, t, offline, targets, None, Cosine(), epoch, tokens, mask)
+
+
+def step_of_scores(scores, positives=None):
+    """A step of which a loss reads the scores alone; without positives it is of pairs."""
+    positives = torch.eye(len(scores), dtype=torch.bool) if positives is None else positives
+    return Step(scores, positives, Embedding(None), Embedding(None), (), None, None, Cosine(), 0)

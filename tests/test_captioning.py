@@ -4,15 +4,10 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 from small import recipe, small_data, train
 from vsecore.embedding import Embedding
-from vsecore.encoders import TEXT_ENCODERS, GRUEncoder
-from vsecore.encoders.reasoning import RegionGraph
 from vsecore.losses import LOSSES, CaptionDecoder, Step, captioning_loss
-from vsecore.pooling import GRUPool, LastPool
-from vsecore.recipes import get
 from vsecore.similarity import Cosine
 from vsecore.training import load_run
 
@@ -107,29 +102,6 @@ def test_a_caption_is_written_from_its_own_picture():
     assert torch.equal(plain[:2], changed[:2]) and not torch.isclose(plain[2], changed[2]).all(-1).any()
 
 
-@pytest.mark.parametrize("junk", [1e6, math.inf, math.nan])
-def test_neither_what_is_in_the_padding_nor_how_much_there_is_changes_anything(junk):
-    x, mask, tokens, token_mask, owner = batch()
-    writes = decoder()
-    plain = writes(torch.where(mask.unsqueeze(-1), x, 0), mask, tokens, owner)
-    loud = torch.cat([torch.where(mask.unsqueeze(-1), x, junk), torch.full((2, 3, DIM), junk)], 1)
-    longer = nn.functional.pad(mask, (0, 3))
-    more = nn.functional.pad(tokens, (0, 2))
-    padded = writes(loud.double().requires_grad_(), longer, more, owner)
-    torch.testing.assert_close(padded[:, :5], plain, rtol=1e-12, atol=1e-12)
-    losses = [
-        captioning_loss(logits, words[:, 1:], real[:, 1:])
-        for logits, words, real in (
-            (plain, tokens, token_mask),
-            (padded, more, nn.functional.pad(token_mask, (0, 2))),
-        )
-    ]
-    torch.testing.assert_close(*losses)
-    # Without padding and without company.
-    alone = writes(x[1:, 1:2], None, tokens[1:2, :3], torch.tensor([0]))
-    torch.testing.assert_close(alone[0], plain[1, :2])
-
-
 def a_step(tokens=True):
     x, mask, words, token_mask, owner = batch()
     positives = owner == torch.arange(2).unsqueeze(1)  # (2, 3)
@@ -162,43 +134,7 @@ def test_a_part_of_the_input_is_left_out_in_training_only():
 # The caption encoder.
 
 
-def test_a_word_is_the_state_after_it():
-    torch.manual_seed(0)
-    encoder = GRUEncoder(WORDS, 4, DIM)
-    _, _, tokens, mask, _ = batch()
-    states, same = encoder(tokens, mask)
-    assert same is mask and states.shape == (3, 6, DIM)
-    for row, real in enumerate(mask):
-        alone, _ = encoder(tokens[row : row + 1, real])
-        torch.testing.assert_close(states[row, real], alone[0])
-    later = tokens.clone()
-    later[:, 3:] = 4
-    assert torch.equal(encoder(later)[0][:, :3], encoder(tokens)[0][:, :3])
-
-
 # The recipes.
-
-
-@pytest.mark.parametrize("feature", ["grid", "region"])
-def test_the_recipes_carry_the_papers_numbers(feature):
-    vsrn = get(f"vsrn_{feature}")
-    training = vsrn.training
-    assert (vsrn.dim, training.batch_size, training.epochs, training.decay_epochs) == (2048, 128, 30, 15)
-    assert (training.learning_rate, training.decay_factor, training.optimizer) == (2e-4, 0.1, "Adam")
-    ranking, writing = vsrn.losses
-    loss = LOSSES.build(ranking.name, ranking.options)
-    assert (loss.margin, loss.warmup_epochs) == (0.2, 1)
-    assert get(f"vsrn_{feature}+hardest_first").losses[0].options == {"warmup_epochs": 0}  # as released
-    assert (writing.name, writing.options, writing.weight) == ("captioning", {}, 1.0)
-    assert vsrn.text.encoder.name == "forward_gru" and "forward_gru" in TEXT_ENCODERS
-    model = vsrn.override({"dim": 8}).build(7, vsrn.tokenizer(["a dog"] * 4))
-    assert [type(part) for part in (model.image_reasoner, model.image_pool, model.text_pool)] == [
-        RegionGraph,
-        GRUPool,
-        LastPool,
-    ]
-    assert (len(model.image_reasoner.layers), model.image_reasoner.released_normalisation) == (4, False)
-    assert model.text_encoder.embedding.weight.shape[1] == 300
 
 
 @pytest.mark.parametrize("batches", ["pairs", "pictures"])

@@ -9,7 +9,6 @@ import torch
 
 from small import recipe, small_data, train
 from vsecore.embedding import Embedding
-from vsecore.recipes import get
 from vsecore.similarity import (
     CrossAttention,
     FocalAttention,
@@ -195,35 +194,6 @@ def test_refocusing_leaves_out_what_is_below_the_mean():
     equal = FocalAttention("equal").weights(v, t)
     assert torch.equal(equal > 0, plain > plain.mean(2, keepdim=True))
     assert (equal > 0).sum() > (FocalAttention("prob").weights(v, t) > 0).sum()
-
-
-def test_the_recipes_carry_the_papers_numbers():
-    def module(name):
-        part = get(name).similarity
-        return {"cross_attention": CrossAttention, "focal_attention": FocalAttention}[part.name](
-            **part.options
-        )
-
-    for feature in ("grid", "region"):
-        base = get(f"scan_{feature}_gru")
-        assert (base.image.encoder.name, base.image.pool, base.text.pool) == (feature, None, None)
-        assert (base.dim, base.training.batch_size, base.training.learning_rate) == (1024, 128, 2e-4)
-        for variant, expected in {
-            "": ("t2i", 9.0, "lse", 6.0, 0.1),
-            "+i2t": ("i2t", 4.0, "lse", 5.0, 0.1),
-            "+t2i_mean": ("t2i", 9.0, "mean", 6.0, 0.1),
-            "+i2t_mean": ("i2t", 4.0, "mean", 6.0, 0.1),
-            "+printed_clip": ("t2i", 9.0, "lse", 6.0, 0.0),
-            "+i2t+printed_clip": ("i2t", 4.0, "lse", 5.0, 0.0),
-        }.items():
-            m = module(f"scan_{feature}_gru{variant}")
-            assert (m.direction, m.smooth, m.aggregate, m.lse, m.negative_slope) == expected
-        focal = module(f"bfan_{feature}_gru"), module(f"bfan_{feature}_gru+equal")
-        assert [(m.focus, m.smooth) for m in focal] == [("prob", 20.0), ("equal", 20.0)]
-        long = {"scan": (30, "step", 15, 0.1), "bfan": (15, "step", 15, 0.1)}
-        for work, expected in long.items():
-            t = get(f"{work}_{feature}_gru").training
-            assert (t.epochs, t.schedule, t.decay_epochs, t.decay_factor) == expected
 
 
 @pytest.mark.parametrize("name", ["scan_grid_gru", "scan_grid_gru+i2t", "bfan_grid_gru"])

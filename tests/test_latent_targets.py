@@ -1,9 +1,6 @@
 """Decoding a caption's latent target or its words, as a term of the loss or as a constraint."""
 
 import math
-import multiprocessing
-import os
-import signal
 from itertools import pairwise
 
 import numpy as np
@@ -231,54 +228,6 @@ def test_a_multiplier_survives_a_stop_and_goes_on(name, tmp_path):
         tmp_path, recipe(losses=["info_nce", part]), data_with_targets()
     )
     assert float(state[f"losses.{name}.constraint.multiplier.raw"]) != 1
-
-
-@pytest.fixture
-def one_thread():
-    """A process with threads cannot be forked safely."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
-@pytest.mark.usefixtures("one_thread")
-def test_a_multiplier_survives_a_kill_at_any_place(tmp_path):
-    """The steps between the last save and the kill are taken again: the multiplier must not keep them."""
-
-    def watched(**options):
-        values = {}
-
-        def watch(event):
-            if event.kind == "step":
-                constraint = event.system.losses["latent_target"].constraint.multiplier
-                values[event.step] = (constraint.raw.item(), constraint.velocity.item())
-
-        run = train(a_recipe, data_with_targets(), callback=watch, **options)
-        return run, values
-
-    def work(folder, step):
-        def die(event):
-            if event.step == step:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        train(a_recipe, data_with_targets(), folder=folder, save_every=3, callback=die)
-
-    part = {"name": "latent_target", "options": {"bound": 0.3}}
-    a_recipe = recipe(losses=["info_nce", part])
-    whole, expected = watched()
-    assert len(set(expected.values())) == len(expected) == 12, "the multiplier moves in every step"
-    for step in (2, 4, 7, 9, 12):  # before the first save, and at different distances after one
-        child = multiprocessing.get_context("fork").Process(target=work, args=(tmp_path / f"{step}", step))
-        child.start()
-        child.join(60)
-        assert child.exitcode == -signal.SIGKILL
-        resumed, values = watched(folder=tmp_path / f"{step}", resume=True)
-        assert values == {after: expected[after] for after in values} and values.keys() >= {step, 12}
-        assert resumed.history == whole.history
-        weights = resumed.model.state_dict()
-        assert all(torch.equal(weight, weights[name]) for name, weight in whole.model.state_dict().items())
 
 
 def test_data_without_targets_are_refused():

@@ -53,17 +53,6 @@ VARIED = {  # every name in the registry, and options that take another way
 CASES = [(name, NEEDED.get(name, {})) for name in POOLS]
 CASES += [(name, options) for name, varied in VARIED.items() for options in varied]
 ORDERED = ("seq2seq", "gru_last", "last", "first")  # those that read the elements in their order
-BY_WEIGHTS = (
-    "mean",
-    "max",
-    "kmax",
-    "soft",
-    "ada",
-    "lip",
-    "self_attention",
-    "gpo",
-    "adpool",
-)
 
 
 def trained(pool, seed=0):
@@ -159,15 +148,6 @@ def test_the_order_of_elements_counts_only_where_they_are_read_in_order(name, op
         torch.testing.assert_close(one, results(pool, packed, front)[0])
 
 
-@each(*BY_WEIGHTS)
-def test_what_weighs_values_lies_between_them(name, options):
-    pool, (x, mask) = make(name, **options), batch()
-    assert (pool(x, mask) <= MaxPool()(x, mask) + 1e-12).all()
-    assert (pool(x, mask) >= -MaxPool()(-x, mask) - 1e-12).all()
-    torch.testing.assert_close(pool(x[:, :1].expand_as(x), mask), x[:, 0])  # equal elements
-    torch.testing.assert_close(pool(x[:, :1]), x[:, 0])  # one element
-
-
 @each()
 def test_gradient_is_that_of_the_values(name, options):
     pool, (x, mask) = make(name, **options), batch(rows=2, elements=4)
@@ -237,14 +217,6 @@ def test_works_under_autocast(name, options):
 def test_wrong_shapes_and_types_are_named(name, options, x, mask, named):
     with pytest.raises(ValueError, match=named):
         make(name, **options)(x, mask)
-
-
-@each()
-def test_another_width_is_refused_by_what_has_weights_for_one(name, options):
-    pool = make(name, **options)
-    if hasattr(pool, "dim") or hasattr(pool, "predict"):
-        with pytest.raises(ValueError, match=rf"\(B, N, {DIM}\).*\(2, 3, 4\)"):
-            pool(torch.zeros(2, 3, 4, dtype=torch.float64))
 
 
 @each()
@@ -523,25 +495,6 @@ def test_a_balance_by_chance_is_drawn_once_and_kept_with_the_weights():
 # GPO.
 
 
-def counting(largest):
-    """A GPO forced to weigh the first `largest` places alike, and no other."""
-    pool = GPO().double()
-    for weight in pool.parameters():
-        weight.data.zero_()
-    # Gates shut: each state is tanh of its own place's code. Its cosines add up to 16 at place 0 and less at
-    # each of the next places.
-    places = pool._places(largest + 1)[:, 1::2].sum(1)  # (largest + 1,)
-    bound = float(places[-2:].mean())
-    for suffix in ("", "_reverse"):
-        gates = slice(pool.gru.hidden_size, 2 * pool.gru.hidden_size)
-        getattr(pool.gru, "bias_ih_l0" + suffix).data[gates] = -1e3
-        new = slice(2 * pool.gru.hidden_size, None)
-        getattr(pool.gru, "weight_ih_l0" + suffix).data[new, 1::2] = 1e4
-        getattr(pool.gru, "bias_ih_l0" + suffix).data[new] = -1e4 * bound
-    pool.linear.weight.data.fill_(100)
-    return pool
-
-
 def test_the_generalized_pool_can_be_the_mean_the_maximum_and_the_mean_of_the_largest():
     x, mask = batch(rows=6)
     mean = GPO().double()
@@ -575,12 +528,6 @@ def test_the_generalized_pool_agrees_with_packed_places(rows, places):
     largest = [(row[real].sort(0, descending=True).values) for row, real in zip(x, mask, strict=True)]
     pooled = [row_weights[: len(row)] @ row for row_weights, row in zip(weights, largest, strict=True)]
     torch.testing.assert_close(pool(x, mask), torch.stack(pooled))
-
-
-@pytest.mark.parametrize("counts", [torch.tensor([0, 2]), torch.tensor([1.0]), torch.tensor(3)])
-def test_the_generalized_pool_refuses_sets_of_no_size(counts):
-    with pytest.raises(ValueError, match="counts"):
-        GPO().weights(counts)
 
 
 # Reading in order.

@@ -1,4 +1,4 @@
-"""Losses on pairs: right against loops, closed forms and gradients, whatever belongs together."""
+"""Losses on scores: right against loops, closed forms and gradients, whatever belongs together."""
 
 import math
 
@@ -6,9 +6,22 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, normalize, softplus
 
-from vsecore.losses import info_nce, triplet
+from steps import step_of_scores
+from vsecore.losses import (
+    ScaledInfoNCE,
+    SigmoidLoss,
+    adopt,
+    adopt_k,
+    alignment,
+    info_nce,
+    triplet,
+    uniformity,
+)
+from vsecore.losses.adopt import _hardest
+
+RULES = ["released", "printed"]
 
 
 def hardest(scores, positives=None):
@@ -20,70 +33,73 @@ def all_negatives(scores, positives=None):
 
 
 each_loss = pytest.mark.parametrize("loss", [hardest, all_negatives, info_nce])
+seeds = st.integers(0, 10_000)
 
 
-def batch(seed, rows=4, columns=6, ties=False):
-    """Scores, and positives of every kind: several a row or column, and at least one in each."""
+def batch(seed, rows=4, columns=6, ties=False, several=True):
+    """Cosines, and positives of every kind: at least one in each row and column, or several."""
     generator = torch.Generator().manual_seed(seed)
-    scores = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
-    if ties:
-        scores = scores.round()
-    positives = torch.rand(rows, columns, generator=generator) < 0.2
+    v, t = (torch.randn(n, 4, generator=generator, dtype=torch.float64) for n in (rows, columns))
+    scores = normalize(v, dim=1) @ normalize(t, dim=1).T
+    positives = torch.rand(rows, columns, generator=generator) < 0.2 * several
     positives[torch.arange(columns) % rows, torch.arange(columns)] = True
-    return scores, positives
+    return (3 * scores).round() / 3 if ties else scores, positives
 
 
-def triplet_by_loop(scores, positives, margin=0.2, keep=max):
-    """For each positive pair: what each negative of its row and column costs; the worst, or the sum."""
+def constant(size, own, others):
+    """Scores of a batch whose pairs all score `own`, and everything else `others`."""
+    return torch.full((size, size), others, dtype=torch.float64).fill_diagonal_(own)
+
+
+def questions(scores, positives):
+    """For each positive pair and direction: its score, and those of its negatives."""
     rows, columns = scores.shape
-    total = 0.0
-    for b in range(rows):
-        for c in range(columns):
-            if not positives[b, c]:
-                continue
-            own = float(scores[b, c])
-            captions = [margin - own + float(scores[b, n]) for n in range(columns) if not positives[b, n]]
-            pictures = [margin - own + float(scores[n, c]) for n in range(rows) if not positives[n, c]]
-            for costs in (captions, pictures):
-                total += keep([max(0.0, cost) for cost in costs] or [0.0])
-    return total
+    for b, c in positives.nonzero().tolist():
+        own = float(scores[b, c])
+        yield own, [float(scores[b, n]) for n in range(columns) if not positives[b, n]]
+        yield own, [float(scores[n, c]) for n in range(rows) if not positives[n, c]]
 
 
-def info_nce_by_loop(scores, positives, temperature=0.05):
-    """For each positive pair and direction: minus the log of its share against its negatives."""
-    rows, columns = scores.shape
+def triplet_by_loop(scores, positives, margin, keep):
+    """What each negative costs: the worst, or the sum."""
+    return math.fsum(
+        keep([max(0.0, margin - own + wrong) for wrong in negatives] or [0.0])
+        for own, negatives in questions(scores, positives)
+    )
+
+
+def info_nce_by_loop(scores, positives, temperature):
+    """Minus the log of each pair's share against its negatives."""
     losses = []
-    for b in range(rows):
-        for c in range(columns):
-            if not positives[b, c]:
-                continue
-            for negatives in (
-                [float(scores[b, n]) for n in range(columns) if not positives[b, n]],
-                [float(scores[n, c]) for n in range(rows) if not positives[n, c]],
-            ):
-                logits = [float(scores[b, c]) / temperature] + [s / temperature for s in negatives]
-                top = max(logits)
-                losses.append(top + math.log(sum(math.exp(s - top) for s in logits)) - logits[0])
+    for own, negatives in questions(scores, positives):
+        losses.append(math.log1p(math.fsum(math.exp((wrong - own) / temperature) for wrong in negatives)))
     return math.fsum(losses) / len(losses)
 
 
-@given(seed=st.integers(0, 10_000), ties=st.booleans(), margin=st.sampled_from([0.0, 0.2, 1.5]))
+def adopt_by_loop(scores, positives, k, temperature=0.05, in_denominator=True, margin=0.0):
+    """The same against the K hardest negatives, with the margin added to them."""
+    total = []
+    for own, negatives in questions(scores, positives):
+        if worst := sorted(negatives, reverse=True)[:k]:
+            wrong = math.fsum(math.exp((s + margin - own) / temperature) for s in worst)
+            total.append(math.log(wrong + in_denominator))
+    return math.fsum(total) / int(positives.sum())
+
+
+@given(seed=seeds, ties=st.booleans(), number=st.sampled_from([0.05, 0.2, 1.5]))
 @settings(max_examples=30, deadline=None)
-def test_triplet_agrees_with_the_loop(seed, ties, margin):
+def test_triplet_and_info_nce_agree_with_the_loops(seed, ties, number):
     scores, positives = batch(seed, ties=ties)
-    pairs = int(positives.sum())
     for kind, keep in ((True, max), (False, sum)):
-        expected = triplet_by_loop(scores, positives, margin, keep)
-        assert float(triplet(scores, margin, kind, positives)) == pytest.approx(expected)
-        assert float(triplet(scores, margin, kind, positives, "mean")) == pytest.approx(expected / pairs)
+        expected = triplet_by_loop(scores, positives, number, keep)
+        assert float(triplet(scores, number, kind, positives)) == pytest.approx(expected)
+        mean = float(triplet(scores, number, kind, positives, "mean"))
+        assert mean == pytest.approx(expected / int(positives.sum()))
+    expected = info_nce_by_loop(scores, positives, number)
+    assert float(info_nce(scores, number, positives)) == pytest.approx(expected)
 
 
-@given(seed=st.integers(0, 10_000), ties=st.booleans(), temperature=st.sampled_from([0.05, 0.5, 3.0]))
-@settings(max_examples=30, deadline=None)
-def test_info_nce_agrees_with_the_loop(seed, ties, temperature):
-    scores, positives = batch(seed, ties=ties)
-    expected = info_nce_by_loop(scores, positives, temperature)
-    assert float(info_nce(scores, temperature, positives)) == pytest.approx(expected)
+# Triplet and InfoNCE.
 
 
 @each_loss
@@ -92,17 +108,16 @@ def test_the_diagonal_is_what_belongs_together_unless_told(loss):
     assert torch.equal(loss(scores), loss(scores, positives=torch.eye(4, dtype=torch.bool)))
 
 
-@pytest.mark.parametrize("pairs", [2, 5, 32])
+@pytest.mark.parametrize("pairs", [2, 32])
 @pytest.mark.parametrize("score", [0.0, 1.0])
 def test_a_collapsed_model_rests_at_a_closed_form(pairs, score):
     scores = torch.full((pairs, pairs), score, dtype=torch.float64)
     assert float(triplet(scores, margin=0.2)) == pytest.approx(2 * pairs * 0.2)
-    assert float(triplet(scores, margin=0.2, reduction="mean")) == pytest.approx(2 * 0.2)
     assert float(triplet(scores, margin=0.2, hardest=False)) == pytest.approx(2 * pairs * (pairs - 1) * 0.2)
     assert float(info_nce(scores)) == pytest.approx(math.log(pairs))
 
 
-def test_only_the_pair_and_its_hardest_negatives_learn():
+def test_only_the_pair_and_its_hardest_negatives_learn_from_the_hardest_triplet():
     scores = torch.tensor([[0.5, 0.6, 0.1], [0.4, 0.9, 0.2], [0.2, 0.3, 0.9]], requires_grad=True)
     triplet(scores, margin=0.2).backward()
     # picture 0 is nearer to caption 1, and picture 1 within the margin of caption 0; all others win clearly
@@ -116,12 +131,10 @@ def test_other_captions_of_the_picture_are_never_negatives(loss):
     (gradient,) = torch.autograd.grad(loss(scores, positives=positives), scores)
     assert (gradient[positives] < 0).all() and (gradient[~positives] >= 0).all()
     # raised without end, the second caption wins its own questions and presses on nothing else
-    for height in (10.0, 100.0):
-        raised = scores.detach().clone()
-        raised[0, 1] = height
-        (gradient,) = torch.autograd.grad(loss(raised.requires_grad_(), positives=positives), raised)
-        assert gradient[0, 1].abs() < 1e-12
-        assert gradient[0, 0] < 0
+    raised = scores.detach().clone()
+    raised[0, 1] = 100.0
+    (gradient,) = torch.autograd.grad(loss(raised.requires_grad_(), positives=positives), raised)
+    assert gradient[0, 1].abs() < 1e-12 and gradient[0, 0] < 0
 
 
 def test_the_diagonal_alone_restores_the_released_count():
@@ -133,28 +146,17 @@ def test_the_diagonal_alone_restores_the_released_count():
 
 
 @each_loss
-def test_a_pair_without_negatives_costs_nothing_and_keeps_gradients_finite(loss):
-    alone = torch.tensor([[0.3]], requires_grad=True)
-    value = loss(alone)
-    value.backward()
-    assert value == 0 and alone.grad == 0
-    # the first picture owns every caption: it has no negative, its captions still have one each
+def test_a_picture_that_owns_every_caption_has_no_negative(loss):
     scores = torch.tensor([[0.1, 0.2], [0.3, 0.4]], dtype=torch.float64, requires_grad=True)
-    positives = torch.tensor([[True, True], [False, True]])
-    loss(scores, positives=positives).backward()
-    assert scores.grad.isfinite().all()
-    assert scores.grad[0, 0] < 0 < scores.grad[1, 0]
+    loss(scores, positives=torch.tensor([[True, True], [False, True]])).backward()
+    assert scores.grad.isfinite().all() and scores.grad[0, 0] < 0 < scores.grad[1, 0]
     assert scores.grad[0, 1] == 0  # neither its picture nor it has a negative
 
 
-def test_info_nce_is_cross_entropy_both_ways():
-    scores, _ = batch(0, columns=4)
-    target = torch.arange(4)
+def test_info_nce_is_cross_entropy_both_ways_and_the_hardest_triplet_when_cold():
+    scores, target = batch(0, columns=4)[0], torch.arange(4)
     expected = (cross_entropy(scores / 0.1, target) + cross_entropy(scores.T / 0.1, target)) / 2
     torch.testing.assert_close(info_nce(scores, temperature=0.1), expected)
-
-
-def test_cold_info_nce_is_the_hardest_triplet_without_margin():
     scores, positives = batch(3)
     cold = 1e-4 * info_nce(scores, temperature=1e-4, positives=positives)
     limit = triplet(scores, margin=0.0, positives=positives, reduction="mean") / 2
@@ -167,3 +169,130 @@ def test_info_nce_stays_finite_at_any_temperature(temperature):
     loss = info_nce(scores, temperature)
     loss.backward()
     assert loss.isfinite() and scores.grad.isfinite().all()
+
+
+# Learned scales.
+
+
+def test_the_sigmoid_loss_agrees_with_the_double_loop():
+    scores, positives = batch(0, rows=2, columns=4)
+    signed = torch.where(positives, 1.0, -1.0) * (7.0 * scores - 2.0)
+    total = math.fsum(math.log1p(math.exp(-x)) for x in signed.flatten().tolist())
+    loss = SigmoidLoss(7.0, -2.0).double()
+    assert float(loss(step_of_scores(scores, positives)).detach()) == pytest.approx(total / 4)
+    # All cosines 0 at the start: each positive costs about 10, each of the many negatives about e^-10.
+    assert float(SigmoidLoss()(step_of_scores(torch.zeros(64, 64))).detach()) == pytest.approx(10, rel=1e-3)
+
+
+def test_the_scale_is_never_used_above_its_most():
+    scores, loss = batch(0, columns=4)[0].float(), ScaledInfoNCE(scale=50.0, most=60.0)
+    loss.log_scale.data.fill_(9.0)
+    torch.testing.assert_close(loss(step_of_scores(scores)), info_nce(scores, 1 / 60))
+    with pytest.raises(ValueError, match="scale is"):
+        ScaledInfoNCE(scale=200.0)
+
+
+# AdOpt.
+
+
+def k_by_loop(scores, positives, rule):
+    pairs = list(zip(scores.flatten().tolist(), positives.flatten().tolist(), strict=True))
+    own = [s for s, together in pairs if together]
+    align, size = math.fsum(own) / len(own), min(scores.shape)
+    if rule == "printed":
+        uniform = math.log(math.fsum(math.exp(s) for s, _ in pairs) / len(pairs))
+        k = math.floor(size * math.cos((align + uniform) * math.pi / 4))
+    else:
+        uniform = math.fsum(math.exp(0 if together else -s) for s, together in pairs) / len(pairs)
+        k = math.floor(size * math.cos((align + uniform) ** 1.25)) + 1
+    return max(1, min(k, size - 1)), align, uniform
+
+
+@given(
+    seed=seeds,
+    rule=st.sampled_from(RULES),
+    columns=st.sampled_from([6, 9]),
+    several=st.booleans(),
+    temperature=st.sampled_from([0.05, 0.5]),
+    in_denominator=st.booleans(),
+    margin=st.sampled_from([0.0, 0.2]),
+    fixed=st.sampled_from([None, 1, 2, 4, 100]),
+)
+@settings(max_examples=80, deadline=None)
+def test_adopt_agrees_with_the_loops(
+    seed, rule, columns, several, temperature, in_denominator, margin, fixed
+):
+    scores, positives = batch(seed, 6, columns, several=several)
+    k, align, uniform = k_by_loop(scores, positives, rule)
+    assert adopt_k(scores, rule, positives) == k
+    assert float(alignment(scores, positives)) == pytest.approx(align)
+    assert float(uniformity(scores, rule, positives)) == pytest.approx(uniform)
+    expected = adopt_by_loop(scores, positives, fixed or k, temperature, in_denominator, margin)
+    loss = adopt(scores, temperature, rule, in_denominator, margin, positives, fixed)
+    assert float(loss) == pytest.approx(expected)
+
+
+def test_the_two_rules_are_not_the_same_thing():
+    # A well-trained, well-spread batch: pairs score 0.94; the mean of e^s over all is e^0.03.
+    scores = constant(128, 0.94, math.log((128 * math.exp(0.03) - math.exp(0.94)) / 127))
+    assert float(alignment(scores)) == pytest.approx(0.94)
+    assert float(uniformity(scores, "printed")) == pytest.approx(0.03)
+    assert (adopt_k(scores, "printed"), adopt_k(scores, "released")) == (92, 1)
+    ones = torch.ones(128, 128)
+    assert adopt_k(ones, "printed") == 1
+    # All in one point the released rule takes for half-way: its uniformity falls as the alignment rises.
+    assert adopt_k(ones, "released") == math.floor(128 * math.cos((1 + (127 / math.e + 1) / 128) ** 1.25)) + 1
+    assert adopt_k(constant(128, -1.0, 1.0), "released") == 127  # worse than nothing: as raw as can be
+    assert adopt_k(torch.full((8, 8), math.nan)) == 1  # the loss will show them
+
+
+def test_the_released_rule_asks_for_fewer_negatives_as_training_goes():
+    generator = torch.Generator().manual_seed(0)
+    v, noise = (normalize(torch.randn(128, 64, generator=generator)) for _ in range(2))
+    trained = [v @ normalize(noise + share * v).T for share in (0, 0.3, 0.6, 1, 1.5, 2.5, 5)]
+    released = [adopt_k(scores) for scores in trained]
+    assert released == sorted(released, reverse=True) and released[0] > 60 and released[-1] == 1
+    assert adopt_k(trained[-1], "printed") > 80  # the print still asks for most of them
+
+
+def test_adopt_in_closed_forms():
+    scores, gap = constant(128, 0.94, 0.01), (0.94 - 0.01) / 0.05  # K = 1: a softmax of two
+    assert float(adopt(scores)) == pytest.approx(2 * math.log1p(math.exp(-gap)))
+    assert float(adopt(scores, positive_in_denominator=False)) == pytest.approx(-2 * gap)
+    zeros = torch.zeros(128, 128, dtype=torch.float64)  # all alike: K + 1 of a kind
+    assert float(adopt(zeros)) == pytest.approx(2 * math.log(1 + 70))
+    scores, _ = batch(5, 8, 8)
+    own, others = scores.diagonal(), scores.masked_fill(torch.eye(8, dtype=torch.bool), -math.inf)
+    choices = [softplus((others.amax(dim) - own) / 0.05).mean() for dim in (0, 1)]
+    torch.testing.assert_close(adopt(scores, negatives=1), sum(choices))
+    for many in (7, 1000):
+        torch.testing.assert_close(adopt(scores, negatives=many), 2 * info_nce(scores))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_only_the_pairs_and_their_hardest_negatives_learn_from_adopt(rule):
+    own = torch.eye(8, dtype=torch.bool)
+    scores = (batch(1, 8, 8)[0] * 0.3).fill_diagonal_(0.6).requires_grad_()
+    k, negatives = adopt_k(scores, rule), scores.detach().masked_fill(own, -math.inf)
+    (gradient,) = torch.autograd.grad(adopt(scores, rule=rule, temperature=1.0), scores)
+    hard = torch.zeros(8, 8).scatter(1, negatives.topk(k, 1).indices, 1).bool()
+    hard |= torch.zeros(8, 8).scatter(0, negatives.topk(k, 0).indices, 1).bool()
+    assert torch.equal(gradient < 0, own) and torch.equal(gradient > 0, hard)
+
+
+def test_a_positive_is_never_a_negative_however_low_the_others_score():
+    # The released code hides the positive behind a 0, which outranks every negative here.
+    scores = constant(4, 0.9, -0.5).requires_grad_()
+    loss = adopt(scores, rule="printed")
+    (gradient,) = torch.autograd.grad(loss, scores)
+    assert (gradient.diagonal() < 0).all()
+    expected = adopt_by_loop(scores.detach(), torch.eye(4), adopt_k(scores, "printed"))
+    assert loss.item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_the_hardest_are_the_same_wherever_their_number_is_known(dim):
+    scores, k = batch(0, 6, 6)[0], 3
+    known, on_device = (_hardest(scores, dim, number) for number in (k, torch.tensor(k)))
+    torch.testing.assert_close(known.sort(dim, descending=True).values, on_device.narrow(dim, 0, k))
+    assert (on_device.narrow(dim, k, 6 - k) == -math.inf).all()
