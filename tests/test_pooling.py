@@ -13,7 +13,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 from vsecore.pooling import (
-    GPO,
     POOLS,
     AdaPool,
     AdPool,
@@ -101,6 +100,7 @@ def batch(seed=0, rows=4, elements=7, dim=DIM, dtype=torch.float64):
     x = torch.randn(rows, elements, dim, generator=generator, dtype=dtype)
     mask = torch.rand(rows, elements, generator=generator) < 0.6
     mask[torch.arange(rows), torch.randint(elements, (rows,), generator=generator)] = True
+    mask[-1] = torch.arange(elements) == 2
     return x, mask
 
 
@@ -115,25 +115,19 @@ def test_no_mask_means_all_are_real(name, options):
 
 @each()
 @pytest.mark.parametrize("junk", [math.nan, -math.inf, 1e300])
-def test_junk_in_padding_never_reaches_value_or_gradient(name, options, junk):
+def test_neither_junk_in_the_padding_nor_its_amount_nor_the_company_matter(name, options, junk):
     pool, (x, mask) = make(name, **options), batch()
     clean, dirty = (x.masked_fill(~mask.unsqueeze(-1), value).requires_grad_() for value in (0, junk))
     close(results(pool, dirty, mask), results(pool, clean, mask), rtol=0, atol=0)
     gradients = [torch.autograd.grad(total(pool, one, mask), one)[0] for one in (clean, dirty)]
-    assert torch.equal(*gradients)
-    assert not gradients[1][~mask].any()
-
-
-@each()
-def test_the_amount_of_padding_and_the_company_change_nothing(name, options):
-    pool, (x, mask) = make(name, **options), batch()
-    longer = torch.cat([x, torch.full_like(x, math.nan)], dim=1).requires_grad_()
+    assert torch.equal(*gradients) and not gradients[1][~mask].any()
+    longer = torch.cat([dirty, torch.full_like(x, junk)], dim=1)
     longer_mask = torch.cat([mask, torch.zeros_like(mask)], dim=1)
-    close(results(pool, longer, longer_mask), results(pool, x.requires_grad_(), mask))
-    (gradient,) = torch.autograd.grad(total(pool, x, mask), x)
-    (longer_gradient,) = torch.autograd.grad(total(pool, longer, longer_mask), longer)
-    torch.testing.assert_close(longer_gradient[:, : x.shape[1]], gradient, rtol=1e-11, atol=1e-11)
-    close(results(pool, x[:1, mask[0]]), [result[:1] for result in results(pool, x, mask)])
+    close(results(pool, longer, longer_mask), results(pool, clean, mask))
+    (gradient,) = torch.autograd.grad(total(pool, longer, longer_mask), dirty)
+    torch.testing.assert_close(gradient, gradients[0], rtol=1e-11, atol=1e-11)
+    for row, real in enumerate(mask):  # of which one has a single element
+        close(results(pool, x[row : row + 1, real]), [r[row : row + 1] for r in results(pool, x, mask)])
 
 
 @each()
@@ -174,8 +168,8 @@ def test_every_weight_learns(name, options):
     silent = {
         name for name, weight in pool.named_parameters() if weight.grad is None or not weight.grad.any()
     }
-    # Of two levels whose balance is fixed at one, the other learns nothing; a key's bias moves no softmax.
-    assert not silent - {"token.weight" if options.get("token_share") == 0 else ""}
+    # A bias moves no softmax; of two levels whose balance is fixed at one, the other learns nothing.
+    assert not silent - {"score.bias", "token.weight" if options.get("token_share") == 0 else ""}
 
 
 @each()
@@ -203,20 +197,15 @@ def test_works_under_autocast(name, options):
 
 
 @each()
-@pytest.mark.parametrize(
-    ("x", "mask", "named"),
-    [
-        (torch.zeros(2, 3), None, r"(x|local) .*\(2, 3\)"),
-        (torch.zeros(2, 3, DIM, dtype=torch.int64), None, "(x|local) .*int64"),
-        (torch.zeros(2, 0, DIM), None, "(x|local) .*at least one element"),
-        (torch.zeros(2, 3, DIM), torch.ones(2, 4, dtype=torch.bool), r"mask .*\(2, 3\).*\(2, 4\)"),
-        (torch.zeros(2, 3, DIM), torch.ones(2, 3), "mask .*float32"),
-        (torch.zeros(2, 3, DIM), torch.tensor([[True] * 3, [False] * 3]), "mask .*row 1"),
-    ],
-)
-def test_wrong_shapes_and_types_are_named(name, options, x, mask, named):
-    with pytest.raises(ValueError, match=named):
-        make(name, **options)(x, mask)
+def test_what_does_not_fit_is_named(name, options):
+    pool, (x, mask) = make(name, **options), batch()
+    bad = [(x[0], None), (x.long(), None), (x[:, :0], None)]
+    bad += [(x, wrong) for wrong in (mask[:, :2], mask.double(), mask & (torch.arange(4) != 1)[:, None])]
+    if hasattr(pool, "dim") or hasattr(pool, "predict"):  # it has weights for one width
+        bad.append((x[..., :4], None))
+    for inputs in bad:
+        with pytest.raises(ValueError, match=r"^(x|local) must" if inputs[1] is None else "^mask must"):
+            pool(*inputs)
 
 
 @each()
@@ -446,10 +435,10 @@ def test_both_levels_in_one_pass_agree_with_the_plain_lines(masked, junk, monkey
 
 
 def test_one_pass_shows_a_nan_and_has_no_second_derivative():
-    x, mask = batch(dtype=torch.float32)
+    x, mask = batch(dtype=torch.float32, rows=5)
     mask[:, 0], x[1, 0, 2] = True, math.nan
     pooled = AdPool(DIM)(x, mask)
-    assert pooled[1].isnan().all() and pooled[[0, 2, 3]].isfinite().all()
+    assert pooled[1].isnan().all() and pooled[[0, 2, 3, 4]].isfinite().all()
     x = torch.randn(2, 3, DIM, requires_grad=True)
     with pytest.raises(RuntimeError, match="no second derivatives"):
         torch.autograd.grad(AdPool(DIM)(x).sum(), x, create_graph=True)
@@ -481,27 +470,15 @@ def test_a_balance_by_chance_is_drawn_once_and_kept_with_the_weights():
         torch.manual_seed(seed)
         return AdPool(DIM, token_share="random")
 
-    shares = [float(drawn(seed).share) for seed in range(50)]
-    assert 0 <= min(shares) < 0.2 and 0.8 < max(shares) <= 1
     first, other = drawn(0), drawn(1)
     assert first.state_dict().keys() == {"token.weight", "share"}
-    assert {name for name, _ in first.named_parameters()} == {"token.weight"}  # it does not learn
     other.load_state_dict(first.state_dict())
     x, mask = batch(dtype=torch.float32)
     assert torch.equal(other(x, mask), first(x, mask))
-    assert AdPool(DIM, token_share=0.25).state_dict().keys() == {"token.weight"}, "what is given is no weight"
+    assert AdPool(DIM, token_share=0.25).state_dict().keys() == {"token.weight"}  # what is given is no weight
 
 
 # GPO.
-
-
-def test_the_generalized_pool_can_be_the_mean_the_maximum_and_the_mean_of_the_largest():
-    x, mask = batch(rows=6)
-    mean = GPO().double()
-    mean.linear.weight.data.zero_()
-    torch.testing.assert_close(mean(x, mask), MeanPool()(x, mask))
-    torch.testing.assert_close(counting(1)(x, mask), MaxPool()(x, mask))
-    torch.testing.assert_close(counting(3)(x, mask), KMaxPool(3)(x, mask))
 
 
 @pytest.mark.parametrize(("rows", "places"), [(1, 1), (1, 6), (3, 9), (12, 9)])
@@ -553,9 +530,6 @@ def test_the_first_and_the_last_element_are_real_ones():
         expected = torch.stack([rows[real][place] for rows, real in zip(x, mask, strict=True)])
         assert torch.equal(pool(x, mask), expected)
         assert torch.equal(pool(x), x[:, place])
-
-
-# By name.
 
 
 @each("kmax", "gpo", "adpool")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 
-from vsecore.arguments import Count, Positive, checked
+from vsecore.arguments import Count, Positive, Shape, checked
 from vsecore.masking import check_elements, count_real
 from vsecore.pooling.sorting import sort_descending
 
@@ -38,22 +40,16 @@ class GPO(nn.Module):
         self.gru = nn.GRU(position_dim, hidden, batch_first=True, bidirectional=True)
         self.linear = nn.Linear(hidden, 1, bias=False)
 
-    def weights(self, counts: Tensor) -> Tensor:
+    @checked
+    def weights(self, counts: Annotated[Tensor, Shape("B", "whole numbers")]) -> Tensor:
         """The weights of the places for sets of these sizes. It reads `counts`, and so waits for a GPU.
 
         Args:
-            counts: how many elements each set has, whole numbers of at least 1, (B,).
+            counts: how many elements each set has, at least 1, (B,).
 
         Returns:
             (B, N), N the largest count: weights that add up to 1 over a set's places, and 0 beyond them.
-
-        Raises:
-            ValueError: counts are not whole numbers (B,) of at least 1.
         """
-        if counts.ndim != 1 or counts.is_floating_point() or len(counts) == 0 or int(counts.min()) < 1:
-            raise ValueError(
-                f"counts must be whole numbers (B,) of at least 1, got {counts.dtype} {tuple(counts.shape)}"
-            )
         return self._weights_of(counts, int(counts.max()))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
