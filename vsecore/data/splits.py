@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, get_args
 
@@ -32,8 +33,6 @@ class Pictures(Protocol):
         """Return the pictures of an array of B rows, (B, ...), or of a slice, as `Pictures`."""
 
 
-BLOCK = 65_536
-"""How many rows of targets are checked at a time."""
 LONGEST_CAPTION = 10_000
 """In characters. Anything longer is a damaged file, not a caption, and would take minutes to read."""
 
@@ -69,72 +68,46 @@ class Split:
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit each other, before hours of training are lost."""
-        shape, dtype = tuple(self.pictures.shape), self.pictures.dtype
-        if 0 in shape or not (len(shape) == 3 or (len(shape) == 4 and shape[1] == 3)):
-            raise self._problem(
-                "pictures", f"shape {shape}", "(pictures, elements, width) or (pictures, 3, height, width)"
-            )
-        if dtype.kind != "f" and not (self.has_pixels and dtype == np.uint8):
-            raise self._problem("pictures", f"type {dtype}", "floats, or uint8 for pixels")
-        count, captions = len(self), len(self.captions)
-        owner, lengths = np.asarray(self.owner), list(map(len, self.captions))
-        if not captions or max(lengths) > LONGEST_CAPTION:
-            longest = max(lengths, default=0)
-            raise self._problem(
-                "captions",
-                f"{captions} entries, the longest of {longest} characters",
-                f"at least one, each of at most {LONGEST_CAPTION} characters",
-            )
-        if owner.shape != (captions,) or owner.dtype.kind not in "iu":
-            raise self._problem(
-                "owner", f"{owner.dtype} {owner.shape}", f"a whole number for each caption, ({captions},)"
-            )
-        if owner.min() < 0 or owner.max() >= count:
-            raise self._problem(
-                "owner", f"pictures {owner.min()} to {owner.max()}", f"pictures 0 to {count - 1}"
-            )
-        object.__setattr__(self, "owner", owner.astype(np.int64))
-        for name, entries, wanted in (
-            ("picture_ids", self.picture_ids, count),
-            ("caption_ids", self.caption_ids, captions),
-        ):
-            if entries is not None and len(entries) != wanted:
-                raise self._problem(name, f"{len(entries)} entries", str(wanted))
-        alone = np.flatnonzero(self.caption_counts == 0)
-        if alone.size:
-            raise ValueError(
-                f"split {self.name!r} has {alone.size} pictures without a caption, the first is "
-                f"{self.picture_ids[alone[0]]!r} (row {alone[0]}): give each a caption, or leave it out"
-            )
+        owner = np.asarray(self.owner)
+        object.__setattr__(self, "owner", owner.astype(np.int64) if owner.dtype.kind in "iu" else owner)
+        for part, fits, found, wanted in self._checks():
+            if not fits:
+                raise ValueError(f"{part} of split {self.name!r} has {found}: wanted {wanted}")
+
+    def _checks(self) -> Iterator[tuple[str, bool, object, object]]:
+        """Yield a part, whether it fits, what it has and what is wanted; later checks trust earlier ones."""
+        shape, dtype, owner = tuple(self.pictures.shape), self.pictures.dtype, self.owner
+        count, captions, longest = len(self), len(self.captions), max(map(len, self.captions), default=0)
+        shaped = 0 not in shape and (len(shape) == 3 or (len(shape) == 4 and shape[1] == 3))
+        yield "pictures", shaped, shape, "(pictures, elements, width) or (pictures, 3, height, width)"
+        numbers = dtype.kind == "f" or (self.has_pixels and dtype == np.uint8)
+        yield "pictures", numbers, dtype, "floats, or uint8 for pixels"
+        wanted = f"some, each of at most {LONGEST_CAPTION} characters"
+        fits = captions > 0 and longest <= LONGEST_CAPTION
+        yield "captions", fits, f"{captions}, the longest of {longest} characters", wanted
+        fits = owner.shape == (captions,) and owner.dtype.kind == "i"
+        yield "owner", fits, f"{owner.dtype} {owner.shape}", f"a whole number for each of {captions} captions"
+        fits = bool(owner.min() >= 0 and owner.max() < count)
+        yield "owner", fits, f"{owner.min()} to {owner.max()}", f"rows of pictures, 0 to {count - 1}"
+        names = self.picture_ids
+        yield "picture_ids", len(names) == count, f"{len(names)} entries", count
+        numbered = captions if self.caption_ids is None else len(self.caption_ids)
+        yield "caption_ids", numbered == captions, f"{numbered} entries", captions
+        without = f"no caption of {names[int(self.caption_counts.argmin())]!r}"
+        yield "owner", bool(self.caption_counts.all()), without, "at least one of each picture"
         if self.picture_counts is not None:
-            counts = np.asarray(self.picture_counts)
-            most = 0 if self.has_pixels else shape[1]  # pixels have no elements
-            if counts.shape != (count,) or counts.min() < 1 or counts.max() > most:
-                raise self._problem(
-                    "picture_counts",
-                    f"shape {counts.shape}, values {counts.min()} to {counts.max()}",
-                    f"({count},), values 1 to {most}" if most else "None for pixels",
-                )
+            counts, most = np.asarray(self.picture_counts), 0 if self.has_pixels else shape[1]
+            fits = counts.shape == (count,) and bool(counts.min() >= 1 and counts.max() <= most)
+            wanted = "None for pixels" if self.has_pixels else f"values 1 to {most}, ({count},)"
+            yield "picture_counts", fits, f"{counts.shape}, or values out of range", wanted
         if self.targets is not None:
-            self._check_targets(np.asarray(self.targets))
-
-    def _check_targets(self, targets: np.ndarray) -> None:
-        rows = len(self.captions)
-        if targets.ndim != 2 or len(targets) != rows or not targets.size or targets.dtype.kind != "f":
-            raise self._problem(
-                "targets",
-                f"{targets.dtype} {targets.shape}",
-                f"floats, a row for each caption, ({rows}, width)",
-            )
-        for start in range(0, rows, BLOCK):  # the whole is never copied
-            bad = ~np.isfinite(targets[start : start + BLOCK]).all(1)
-            if bad.any():
-                raise self._problem(
-                    "targets", f"NaN or infinity in row {start + bad.argmax()}", "finite numbers"
-                )
-
-    def _problem(self, part: str, found: str, wanted: str) -> ValueError:
-        return ValueError(f"{part} of split {self.name!r} has {found}: wanted {wanted}")
+            targets = self.targets
+            fits = targets.ndim == 2 and len(targets) == captions and bool(targets.size)
+            found = f"{targets.dtype} {targets.shape}"
+            yield "targets", fits and targets.dtype.kind == "f", found, f"floats ({captions}, width)"
+            # Sums by row, since a comparison of each number would be a large copy.
+            finite = bool(np.isfinite(targets.sum(1, dtype=np.float64)).all())
+            yield "targets", finite, "NaN or infinity", "finite numbers"
 
     def __len__(self) -> int:
         """Return the number of pictures."""
@@ -158,14 +131,9 @@ class Split:
         return np.bincount(self.owner, minlength=len(self))
 
     @functools.cached_property
-    def _captions_by_picture(self) -> np.ndarray:
-        """The captions' rows, (Nc,), picture after picture."""
-        return np.argsort(self.owner, kind="stable")
-
-    @functools.cached_property
-    def _first_captions(self) -> np.ndarray:
-        """Where each picture's captions begin in `_captions_by_picture`, (n,)."""
-        return np.cumsum(self.caption_counts) - self.caption_counts
+    def _captions_by_picture(self) -> tuple[np.ndarray, np.ndarray]:
+        """The captions' rows, (Nc,), picture after picture, and where each picture's begin, (n,)."""
+        return np.argsort(self.owner, kind="stable"), np.cumsum(self.caption_counts) - self.caption_counts
 
     def captions_of(self, pictures: np.ndarray) -> np.ndarray:
         """Return the rows of all captions of some pictures.
@@ -176,12 +144,10 @@ class Split:
         Returns:
             (C,) int64: the captions of the first picture, then those of the second, and so on.
         """
+        rows, begins = self._captions_by_picture
         counts = self.caption_counts[pictures]  # (B,)
-        begins = self._first_captions[pictures]  # (B,)   where its captions begin in the list by picture
-        within = np.arange(counts.sum()) - np.repeat(
-            np.cumsum(counts) - counts, counts
-        )  # (C,)   0 1 2 0 1 ...
-        return self._captions_by_picture[np.repeat(begins, counts) + within]
+        places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)  # (C,) 0 1 2 0 1
+        return rows[np.repeat(begins[pictures], counts) + places]
 
     def subset(self, pictures: int) -> "Split":
         """Return a split of the first pictures, with their captions.
@@ -249,27 +215,24 @@ class Dataset:
 
     def __post_init__(self) -> None:
         """Refuse splits that one model could not read."""
-        kinds = get_args(FeatureKind)
+        kinds, splits = get_args(FeatureKind), (self.train, self.dev, self.test)
         if self.feature_kind not in kinds:
             raise ValueError(f"feature_kind is {self.feature_kind!r}: wanted one of {', '.join(kinds)}")
-        splits = (self.train, self.dev, self.test)
-        for split in splits:
-            if split.has_pixels != (self.feature_kind == "pixels"):
-                raise ValueError(
-                    f"feature_kind is {self.feature_kind!r} and pictures of split {split.name!r} have shape "
-                    f'{tuple(split.pictures.shape)}: wanted "pixels" for (pictures, 3, height, width) and '
-                    "another kind for (pictures, elements, width)"
-                )
-        sizes = {split.name: tuple(split.pictures.shape[2:]) for split in splits}
-        if len(set(sizes.values())) > 1:
+        shapes = {split.name: tuple(split.pictures.shape) for split in splits}
+        if any(split.has_pixels != (self.feature_kind == "pixels") for split in splits):
+            raise ValueError(
+                f"feature_kind is {self.feature_kind!r} and pictures have shapes {shapes}: wanted "
+                '"pixels" for (pictures, 3, height, width), another kind for (pictures, elements, width)'
+            )
+        if len({shape[2:] for shape in shapes.values()}) > 1:
             raise ValueError(
                 f"splits of {self.name!r} differ in the width of features or the size of pictures, "
-                f"{sizes}: make all with one backbone, or scale all to one size"
+                f"{shapes}: make all with one backbone, or scale all to one size"
             )
-        targets = {split.name: split.targets.shape[1] for split in splits if split.targets is not None}
-        if targets and (self.train.targets is None or len(set(targets.values())) > 1):
+        widths = {split.name: split.targets.shape[1] for split in splits if split.targets is not None}
+        if widths and (self.train.targets is None or len(set(widths.values())) > 1):
             raise ValueError(
-                f"splits of {self.name!r} have targets of widths {targets}: "
+                f"splits of {self.name!r} have targets of widths {widths}: "
                 "wanted one width, and targets for the training split if any split has them"
             )
 

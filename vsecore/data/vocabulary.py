@@ -3,21 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor
-
 from vsecore.data import files
-from vsecore.data.words import checked_sentences, padded, tokenize
+from vsecore.data.words import Tokenizer, checked_sentences, tokenize
 
 
-@dataclass(frozen=True)
-class _SavedVocabulary:
-    words: list[str]
-
-
-class Vocabulary:
+class Vocabulary(Tokenizer):
     """The words that a model knows, each with its number.
 
     Numbers 0 to 3 are padding, start, end and the unknown word; then the words, the most frequent first.
@@ -37,11 +29,9 @@ class Vocabulary:
     def __init__(self, words: Sequence[str]) -> None:
         self.words = list(words)
         self.numbers = {word: number for number, word in enumerate(self.words, start=4)}
-        if not self.words:
-            raise ValueError("words is empty: a vocabulary needs at least one word")
-        if len(self.numbers) < len(self.words):
-            twice = Counter(self.words).most_common(1)[0][0]
-            raise ValueError(f"words has {twice!r} more than once: each word has one number")
+        if not self.words or len(self.numbers) < len(self.words):
+            twice = [word for word, count in Counter(self.words).items() if count > 1]
+            raise ValueError(f"words is {len(self.words)} words, twice {twice[:3]}: wanted some, each once")
 
     @classmethod
     def build(cls, captions: Iterable[str], minimum_count: int = 4) -> "Vocabulary":
@@ -69,23 +59,12 @@ class Vocabulary:
         """Return the number of words, including the four special ones."""
         return len(self.words) + 4
 
-    def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Turn captions into numbers: start, the words, end, then padding to the longest.
-
-        Args:
-            captions: C sentences.
-
-        Returns:
-            Numbers (C, L) int64 and their mask (C, L) bool.
-
-        Raises:
-            ValueError: `captions` is empty or one string.
-        """
-        rows = [
+    def numbers_of(self, captions: list[str]) -> list[list[int]]:
+        """Return the numbers of each caption: start, the words, end."""
+        return [
             [self.start, *(self.numbers.get(word, self.unknown) for word in tokenize(caption)), self.end]
-            for caption in checked_sentences(captions)
+            for caption in captions
         ]
-        return padded(rows, self.pad)
 
     def words_of(self, caption: str) -> list[tuple[str, list[int]]]:
         """Return the words of a caption, each with its place in the row that `encode` gives."""
@@ -105,8 +84,8 @@ class Vocabulary:
             ValueError: the file is not a vocabulary.
         """
         path = Path(folder) / cls.file_name
-        saved: _SavedVocabulary = files.read_json(path, _SavedVocabulary)
+        saved = files.read_json(path, dict[str, list[str]])
         try:
-            return cls(saved.words)
+            return cls(saved.get("words", []))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None

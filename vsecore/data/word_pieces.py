@@ -1,66 +1,49 @@
-"""The word pieces that a pretrained language model reads."""
+"""The word pieces that pretrained language models and pairs of towers (CLIP, SigLIP) read."""
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import tokenizers
-import torch
-from pydantic import Field
-from torch import Tensor
 
+from vsecore.arguments import Whole
 from vsecore.data import files
 from vsecore.data.language_models import model_folder
-from vsecore.data.words import checked_sentences, padded
-from vsecore.typed import from_json, short
-
-Number = Annotated[int, Field(ge=0)]
+from vsecore.data.words import Tokenizer
 
 
-class PieceTokenizer:
-    """Word pieces as the library `tokenizers` reads them, with the numbers that a model gives to some.
+@dataclass(frozen=True)
+class _Saved:
+    """What a tokenizer's file holds: the numbers that a model gives to some pieces, and the pieces."""
 
-    A subclass names the file that it is saved in and the numbers it needs.
-    """
+    numbers: dict[str, Whole]
+    pieces: dict[str, Any]
+
+
+class PieceTokenizer(Tokenizer):
+    """Word pieces as the library `tokenizers` reads them. A subclass names the file that it is saved in."""
 
     file_name: ClassVar[str]
-    numbers_kind: ClassVar[Any]
-    """A dataclass: the numbers that are saved beside the pieces."""
 
-    pad: int
-    unknown: int
-    blank: int
-    special: frozenset[int]
-
-    def _set_up(self, pieces: tokenizers.Tokenizer, numbers: Any) -> None:
-        """Take pieces and numbers, from a model or from a file.
-
-        Raises:
-            ValueError: they do not belong to such a model.
-        """
-        self._pieces, self._numbers = pieces, numbers
+    def _set_up(self, pieces: tokenizers.Tokenizer, numbers: dict[str, int]) -> None:
+        """Take pieces and the numbers of some, from a model or from a file."""
+        self._saved = {"numbers": numbers, "pieces": json.loads(pieces.to_str())}
+        pieces.no_padding()  # `encode` pads
+        self._pieces, self.pad = pieces, numbers["pad"]
+        self.unknown = numbers["unk" if "unk" in numbers else "unknown"]
+        self.blank = numbers.get("mask", self.unknown)
+        self.special = frozenset({self.pad, *pieces.encode("").ids})  # and the marks around a caption
 
     def __len__(self) -> int:
         """Return the number of word pieces."""
         return max(self._pieces.get_vocab_size(), 1 + max(self._pieces.get_vocab().values()))
 
-    def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Turn captions into numbers: the model's marks and the pieces, then padding to the longest.
-
-        Args:
-            captions: C sentences.
-
-        Returns:
-            Numbers (C, L) int64 and their mask (C, L) bool.
-
-        Raises:
-            ValueError: `captions` is empty or one string.
-        """
-        rows = self._pieces.encode_batch(checked_sentences(captions))
-        return padded([row.ids or [self.unknown] for row in rows], self.pad)
+    def numbers_of(self, captions: list[str]) -> list[list[int]]:
+        """Return the numbers of each caption: the model's marks and the pieces."""
+        return [row.ids or [self.unknown] for row in self._pieces.encode_batch(captions)]
 
     def words_of(self, caption: str) -> list[tuple[str, list[int]]]:
         """Return the words of a caption in lower case, each with the places of its pieces in `encode`'s row.
@@ -79,9 +62,8 @@ class PieceTokenizer:
 
     def save(self, folder: str | Path) -> None:
         """Write one file into a folder. It is complete: the model's own folder may go."""
-        content = {"numbers": asdict(self._numbers), "pieces": json.loads(self._pieces.to_str())}
         with files.write_atomically(Path(folder) / self.file_name, "w") as file:
-            json.dump(content, file, ensure_ascii=False)
+            json.dump(self._saved, file, ensure_ascii=False)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -92,13 +74,10 @@ class PieceTokenizer:
             ValueError: the file is not a saved tokenizer.
         """
         path = Path(folder) / cls.file_name
-        saved = files.read_json(path)
-        if set(saved) != {"numbers", "pieces"}:
-            raise ValueError(f"{path} has fields {short(list(saved))}: wanted numbers and pieces")
-        numbers = from_json(f"{path}: numbers", json.dumps(saved["numbers"]), cls.numbers_kind)
+        saved: _Saved = files.read_json(path, _Saved)
         tokenizer = cls.__new__(cls)
         with readable_pieces(path):
-            tokenizer._set_up(tokenizers.Tokenizer.from_str(json.dumps(saved["pieces"])), numbers)
+            tokenizer._set_up(tokenizers.Tokenizer.from_str(json.dumps(saved.pieces)), saved.numbers)
         return tokenizer
 
 
@@ -118,17 +97,6 @@ def readable_pieces(source: Path) -> Iterator[None]:
         raise ValueError(f"{source} holds no tokenizer that can be read ({reason}): get it again") from error
 
 
-@dataclass(frozen=True)
-class _Special:
-    """The numbers of the pieces that are not words, under BERT's names for them."""
-
-    pad: Number
-    unk: Number
-    mask: Number
-    cls: Number
-    sep: Number
-
-
 class BERTTokenizer(PieceTokenizer):
     """The word pieces of a BERT, by the model's name or folder (see `language_models.model_folder`).
 
@@ -141,7 +109,6 @@ class BERTTokenizer(PieceTokenizer):
     """
 
     file_name = "bert_tokenizer.json"
-    numbers_kind = _Special
 
     def __init__(self, name_or_path: str | Path) -> None:
         from transformers import AutoTokenizer  # takes seconds, and only BERT needs it
@@ -149,30 +116,50 @@ class BERTTokenizer(PieceTokenizer):
         folder = model_folder(name_or_path)
         with readable_pieces(folder):
             loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-            special = {
-                name: getattr(loaded, f"{name}_token_id") for name in ("pad", "unk", "mask", "cls", "sep")
-            }
-            lacking = [name for name, number in special.items() if number is None]
-            if lacking or not loaded.is_fast:
-                raise ValueError(f"it is no fast one of BERT's kind, or lacks {lacking}")
-            loaded.backend_tokenizer.enable_padding(pad_id=special["pad"], pad_token=loaded.pad_token)
-            loaded.backend_tokenizer.enable_truncation(min(loaded.model_max_length, 512))
-            self._set_up(loaded.backend_tokenizer, _Special(**special))
+            pieces, names = loaded.backend_tokenizer, ("pad", "unk", "mask", "cls", "sep")
+            numbers = {name: getattr(loaded, f"{name}_token_id") for name in names}
+            pieces.enable_padding(pad_id=numbers["pad"], pad_token=loaded.pad_token)
+            pieces.enable_truncation(min(loaded.model_max_length, 512))
+            read = pieces.encode("a").ids
+            if None in numbers.values() or [read[0], read[-1]] != [numbers["cls"], numbers["sep"]]:
+                raise ValueError(f"its marks are {numbers}, and BERT's stand around each caption")
+            self._set_up(pieces, numbers)
 
-    def _set_up(self, pieces: tokenizers.Tokenizer, numbers: _Special) -> None:
-        super()._set_up(pieces, numbers)
-        if max([*pieces.get_vocab().values(), *asdict(numbers).values()]) >= pieces.get_vocab_size():
-            raise ValueError("a piece has a number that is too large")
-        if not pieces.padding or pieces.padding["pad_id"] != numbers.pad or not pieces.truncation:
-            raise ValueError("it does not pad and cut captions")
-        read = pieces.encode("a").ids
-        if read[:1] + read[-1:] != [numbers.cls, numbers.sep]:
-            raise ValueError("it does not put captions between [CLS] and [SEP]")
-        self.pad, self.unknown, self.blank = numbers.pad, numbers.unk, numbers.mask
-        self.special = frozenset({numbers.pad, numbers.cls, numbers.sep})
 
-    def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Turn captions into numbers: see `PieceTokenizer.encode`; these pieces come padded."""
-        rows = self._pieces.encode_batch(checked_sentences(captions))
-        numbers = torch.tensor([row.ids for row in rows])
-        return numbers, torch.tensor([row.attention_mask for row in rows]).bool()
+class TowerTokenizer(PieceTokenizer):
+    """The word pieces of a pretrained pair of towers, as its folder's `tokenizer.json` describes them.
+
+    Args:
+        folder: holds `tokenizer.json`, and `tokenizer_config.json`, which names the pieces for padding and
+            for unknown words.
+        longest: how many pieces the tower reads; a longer caption is cut, its mark of the end is kept.
+
+    Raises:
+        FileNotFoundError: the folder has no `tokenizer.json`.
+        ValueError: the file is damaged, or gives a caption no pieces.
+    """
+
+    file_name = "tower_tokenizer.json"
+
+    def __init__(self, folder: str | Path, longest: int) -> None:
+        path, config = Path(folder) / "tokenizer.json", Path(folder) / "tokenizer_config.json"
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{folder} has no tokenizer.json: get that file of the model too, and put it into the folder"
+            )
+        named = files.read_json(config) if config.is_file() else {}
+        with readable_pieces(path):
+            pieces = tokenizers.Tokenizer.from_str(path.read_text("utf-8"))
+            end = pieces.encode("a").ids[-1:]
+            if not end:
+                raise ValueError("it gives a caption no pieces")
+            # Towers without a piece for padding are padded with the mark of the end.
+            numbers = {"pad": end[0], "unknown": end[0], "longest": longest}
+            for name, key in (("pad", "pad_token"), ("unknown", "unk_token")):
+                token = named.get(key)  # text, or a mapping that holds it as its content
+                text = token.get("content") if isinstance(token, dict) else token
+                if isinstance(text, str) and (number := pieces.token_to_id(text)) is not None:
+                    numbers[name] = number
+            pieces.no_padding()
+            pieces.enable_truncation(longest)
+            self._set_up(pieces, numbers)

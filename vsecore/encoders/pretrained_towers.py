@@ -22,7 +22,7 @@ from vsecore.arguments import checked
 from vsecore.data.files import read_json, write_atomically
 from vsecore.data.language_models import model_folder
 from vsecore.data.photographs import View
-from vsecore.data.tower_tokens import TowerTokenizer
+from vsecore.data.word_pieces import TowerTokenizer
 from vsecore.encoders.base import ImageEncoder, TextEncoder, Tokens, WordMask
 from vsecore.encoders.hub import CONFIG, build_model, save_config
 from vsecore.typed import from_json, short

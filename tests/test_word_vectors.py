@@ -1,0 +1,153 @@
+"""Word vectors: text files of GloVe and fastText, and GloVe from its package."""
+
+import importlib.metadata
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from vsecore.data import word_vectors
+from vsecore.data.karpathy import load_karpathy
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.word_vectors import load_vectors
+
+GLOVE = "the 1 2 3\nDog 4 5 6\ndog 7 8 9\ncat 1 1 -1\nFrisbee 0 0 1\n. . . 9 9 9\n"
+
+
+def vectors_file(folder: Path, text: str) -> Path:
+    path = folder / "vectors.txt"
+    path.write_text(text, "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("text", [GLOVE, "6 3\n" + GLOVE.replace("\n", " \n")], ids=["glove", "fasttext"])
+def test_known_words_get_their_vectors_and_others_start_near_the_mean(tmp_path: Path, text: str) -> None:
+    path, vocabulary = vectors_file(tmp_path, text), Vocabulary(["dog", "frisbee", "the", "zyzzyva"])
+    matrix, report = load_vectors(path, vocabulary)
+    found = torch.tensor([[7.0, 8, 9], [0, 0, 1], [1, 2, 3]])
+    assert torch.equal(matrix[4:7], found)
+    assert (report.found, report.by_lower_case, report.missing) == (3, 1, ["zyzzyva"])
+    assert "3 of 4 words found" in str(report) and "zyzzyva" in str(report)
+    assert torch.equal(matrix[vocabulary.pad], torch.zeros(3))
+    distance = (matrix[[1, 2, 3, 7]] - found.mean(0)).abs() / found.std(0, correction=0)
+    assert 0 < distance.mean() < 0.2
+    again, other = (load_vectors(path, vocabulary, seed)[0] for seed in (0, 1))
+    assert torch.equal(matrix, again) and not torch.equal(matrix, other)
+
+
+def test_a_file_is_read_once_for_a_vocabulary_and_again_if_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, read = [], word_vectors._vector_rows
+    monkeypatch.setattr(word_vectors, "_vector_rows", lambda path: reads.append(path) or read(path))
+    path, words = vectors_file(tmp_path, GLOVE), ["dog", "the", "zyzzyva"]
+    first, report = load_vectors(path, Vocabulary(words))
+    kept = first.clone()
+    first.zero_()  # what a caller does with its vectors is its own affair
+    again, report_again = load_vectors(str(path), Vocabulary(words))
+    assert torch.equal(again, kept) and report_again == report and len(reads) == 1
+    load_vectors(path, Vocabulary(words[::-1]))
+    assert len(reads) == 2
+    written = path.stat().st_mtime_ns
+    path.write_text(GLOVE.replace("7 8 9", "0 0 0"))
+    os.utime(path, ns=(written, written + 10**9))
+    assert torch.equal(load_vectors(path, Vocabulary(words))[0][4], torch.zeros(3)) and len(reads) == 3
+    for number in range(10):
+        load_vectors(path, Vocabulary(["dog", f"word{number}"]))
+    load_vectors(path, Vocabulary(words))
+    assert len(reads) == 14  # few are kept
+
+
+DAMAGES = [
+    GLOVE + "kite 1 2\n",
+    GLOVE + "kite 1 2 3 4\n",
+    "2 3\ndog 1 2\n",
+    GLOVE.replace("7 8 9", "7 x 9"),
+    GLOVE.replace("7 8 9", "7 nan 9"),
+    GLOVE.replace("7 8 9", "7 1e39 9"),
+    "7 3\n" + GLOVE,
+    "6 9999999999999999999999\n" + GLOVE,
+    "² ³\n" + GLOVE,
+    "the 1\0 2 3\n",
+    "the " + "1 " * 600_000,
+    "kite 1 2 3\n",
+    "dog\n",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", DAMAGES, ids=range(len(DAMAGES)))
+def test_a_damaged_vectors_file_is_named(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ValueError, match=r"vectors.txt"):
+        load_vectors(vectors_file(tmp_path, text), Vocabulary(["dog"]))
+
+
+def test_a_line_as_long_as_the_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = vectors_file(tmp_path, GLOVE)
+    os.truncate(path, 50 * 2**30)  # zeros, which take no room on the disk
+    with pytest.raises(ValueError, match=r"vectors.txt, line 7"):
+        load_vectors(path, Vocabulary(["dog"]))
+
+
+def test_a_missing_vectors_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nowhere.txt"):
+        load_vectors(tmp_path / "nowhere.txt", Vocabulary(["dog"]))
+
+
+@pytest.fixture
+def installed() -> None:
+    for package in (word_vectors.PACKAGE, "pyarrow"):
+        if not any(importlib.metadata.distributions(name=package)):
+            pytest.skip(f"needs the extra: pip install {word_vectors.PACKAGE} pyarrow")
+
+
+def test_the_installed_glove_is_the_published_one(installed: None) -> None:
+    vocabulary = Vocabulary(["dog", "Frisbee", "a", "zyzzyvaxx"])
+    matrix, report = load_vectors("glove", vocabulary)
+    assert matrix.shape == (len(vocabulary), 50)
+    # Its line in glove.6B.50d.txt begins so.
+    assert torch.allclose(matrix[vocabulary.numbers["dog"], :3], torch.tensor([0.11008, -0.38781, -0.57615]))
+    assert report.missing == ["zyzzyvaxx"]
+    with pytest.raises(ValueError, match="no vector for any of the 1 words"):
+        load_vectors("glove", Vocabulary(["zyzzyvaxx"]))
+
+
+def test_the_package_and_the_text_file_agree(installed: None, photographs: Path) -> None:
+    known = Vocabulary(["dog", "beach", "frisbee"])
+    of_file, _ = load_vectors(photographs / "glove" / "glove.6B.50d.flickr8k.txt", known)
+    assert torch.equal(of_file, load_vectors("glove", known)[0])
+
+
+def test_a_file_of_that_name_is_read_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "glove").write_text("dog 1 2\n")
+    monkeypatch.chdir(tmp_path)
+    assert load_vectors("glove", Vocabulary(["dog"]))[0][4].tolist() == [1, 2]
+
+
+def test_another_package_in_its_place_is_refused_and_none_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Entry:
+        name = "glove_6B_50d_emb.npy"
+
+        def locate(self) -> Path:
+            return tmp_path / self.name
+
+    monkeypatch.setattr(importlib.metadata, "files", lambda name: [])
+    with pytest.raises(FileNotFoundError, match=f"pip install {word_vectors.PACKAGE} pyarrow"):
+        load_vectors("glove", Vocabulary(["another"]))
+    (tmp_path / Entry.name).write_bytes(b"other vectors")
+    monkeypatch.setattr(importlib.metadata, "files", lambda name: [Entry()])
+    with pytest.raises(ValueError, match="has sha256"):
+        load_vectors("glove", Vocabulary(["another"]))
+
+
+def test_glove_knows_most_of_what_flickr8k_says(photographs: Path) -> None:
+    train = load_karpathy(photographs / "flickr8k")["train"]
+    vocabulary = Vocabulary.build(train.captions)
+    matrix, report = load_vectors(photographs / "glove" / "glove.6B.50d.flickr8k.txt", vocabulary)
+    assert matrix.shape == (len(vocabulary), 50) and matrix.isfinite().all()
+    assert report.found + len(report.missing) == len(vocabulary.words) and report.found > 1800
+    man, woman, orange = (matrix[vocabulary.numbers[word]] for word in ("man", "woman", "orange"))
+    assert torch.cosine_similarity(man, woman, dim=0) > 0.8 > torch.cosine_similarity(man, orange, dim=0)
