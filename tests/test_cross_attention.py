@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from torch.nn.functional import normalize
 
 from small import recipe, small_data, train
 from vsecore.embedding import Embedding
@@ -26,17 +27,11 @@ EVERY = [(cross_attention, options) for options in OPTIONS] + [
 ]
 
 
-def sets(lengths, most=None, dim=5, seed=0, fill=0.0, order=None):
+def sets(lengths, dim=5, seed=0):
     """Random elements, (rows, most, dim), of which so many are real in each row; and the mask."""
     dice = torch.Generator().manual_seed(seed)
-    most = most or max(lengths)
-    x = torch.full((len(lengths), most, dim), fill, dtype=torch.float64)
-    mask = torch.zeros(len(lengths), most, dtype=torch.bool)
-    for row, length in enumerate(lengths):
-        places = torch.arange(most)[-length:] if order == "left" else torch.arange(length)
-        x[row, places] = torch.randn(length, dim, generator=dice, dtype=torch.float64)
-        mask[row, places] = True
-    return x, mask
+    x = torch.randn(len(lengths), max(lengths), dim, generator=dice, dtype=torch.float64)
+    return x, torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
 
 def scored(function, options, v, t):
@@ -112,10 +107,6 @@ def by_loops(function, options, v, t):
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def torch_answers(query, context, weights):
-    return torch.cosine_similarity(query, weights @ torch.nn.functional.normalize(context, dim=-1), dim=-1)
-
-
 @pytest.mark.parametrize(("function", "options"), EVERY)
 def test_agrees_with_the_triple_loop(function, options):
     for v, t in (([4, 2, 6], [3, 5, 1, 3]), ([1, 1], [4, 2]), ([5, 3], [1, 1])):
@@ -150,14 +141,14 @@ def test_equal_weights_all_stay_in_focus():
         torch.testing.assert_close(weights, torch.full((1, 2, 3), 1 / 3, dtype=torch.float64))
 
 
-def expected_score(weights, v, t, direction, combine):
-    """A pair's score from its weights (M, N), by the attended vectors themselves."""
-    query, context, rows = (t, v, weights) if direction == "t2i" else (v, t, weights.T)
-    return combine(torch_answers(query, context, rows))
-
-
-def smooth_maximum(found, lse=6.0):
-    return (lse * found).logsumexp(0) / lse
+def scores_by(weights, v, t, direction, combine):
+    """The scores of rows (B,) from their weights (B, M, N), by the attended vectors themselves."""
+    scores = []
+    for w, x, m, y, n in zip(weights, *v, *t, strict=True):
+        w, x, y = w[n][:, m], normalize(x[m], dim=-1), normalize(y[n], dim=-1)
+        query, attended = (y, w @ x) if direction == "t2i" else (x, w.T @ y)
+        scores.append(combine(torch.cosine_similarity(query, attended, dim=-1)))
+    return torch.stack(scores)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -174,17 +165,11 @@ def test_the_weights_add_up_to_one_and_give_the_score(direction):
         assert not found[~(t[1][:, :, None] & v[1][:, None, :])].any()
     with pytest.raises(ValueError, match="direction"):
         both[0].weights(*sides, direction="up")
-
-    def scores(weights, direction, combine):
-        rows = zip(weights, *v, *t, strict=True)
-        return torch.stack(
-            [expected_score(w[n][:, m], x[m], y[n], direction, combine) for w, x, m, y, n in rows]
-        )
-
-    expected = scores(module.weights(*sides), direction, smooth_maximum)
+    expected = scores_by(module.weights(*sides), v, t, direction, lambda r: (6.0 * r).logsumexp(0) / 6.0)
     torch.testing.assert_close(module.pairs(*sides), expected)
     for focal in both:
-        total = sum(scores(focal.weights(*sides, direction=way), way, torch.mean) for way in DIRECTIONS)
+        ways = ((focal.weights(*sides, direction=way), way) for way in DIRECTIONS)
+        total = sum(scores_by(weights, v, t, way, torch.mean) for weights, way in ways)
         torch.testing.assert_close(focal.pairs(*sides), total)
 
 
