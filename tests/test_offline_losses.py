@@ -26,7 +26,6 @@ NAMES = (
     "offline_pair",
     "swapped_pair",
 )
-MODULES = ("offline_triplet", "offline_quintuplet", "adaptive_offline_quintuplet")
 BETA, ALPHA = 1.5, 0.3
 
 
@@ -64,24 +63,29 @@ def written_out(found, equation, **options):
     return sum(of_a_row(row, equation, **options) for row in rows)
 
 
+FUNCTIONS = {
+    "offline_triplet": lambda found, **options: offline_triplet(**five(found), **options),
+    "offline_quintuplet": lambda found, **options: offline_quintuplet(**found, **options),
+    "adaptive_offline_quintuplet": lambda found, **options: adaptive_offline_quintuplet(**found, **options),
+}
+
+
 @pytest.mark.parametrize("margins", [{}, {"margin": 0.05, "offline_margin": 0.1}])
 @pytest.mark.parametrize("seed", range(5))
 def test_the_losses_are_their_equations(seed, margins):
     found = seven(seed)
-    for loss, wanted in (
-        (offline_triplet(**five(found), **margins), written_out(found, 3, **margins)),
-        (offline_quintuplet(**found, **margins), written_out(found, 4, **margins)),
-        (adaptive_offline_quintuplet(**found, **margins), written_out(found, 5, **margins)),
-        (
-            adaptive_offline_quintuplet(**found, **margins, against="positive"),
-            written_out(found, 5, **margins, against="positive"),
-        ),
-    ):
-        assert loss.shape == () and loss.dtype == torch.float64
-        assert abs(float(loss) - wanted) < 1e-12
-    for weights, least in (("detached", -math.inf), ("clamped", 0.0)):
-        loss = adaptive_offline_quintuplet(**found, weights=weights, **margins)
-        assert abs(float(loss) - written_out(found, 5, least=least, **margins)) < 1e-12
+    cases = [(name, equation, {}, {}) for equation, name in enumerate(FUNCTIONS, start=3)]
+    cases += [
+        ("adaptive_offline_quintuplet", 5, options, written)
+        for options, written in (
+            ({"against": "positive"}, {"against": "positive"}),
+            ({"weights": "detached"}, {}),
+            ({"weights": "clamped"}, {"least": 0.0}),
+        )
+    ]
+    for name, equation, options, written in cases:
+        loss = FUNCTIONS[name](found, **options, **margins)
+        assert abs(float(loss) - written_out(found, equation, **written, **margins)) < 1e-12, name
 
 
 def learning(found):
@@ -155,16 +159,13 @@ def test_an_online_negative_without_an_offline_one_weighs_beta():
 # What the modules take out of a step.
 
 
-def a_step(rows, owners, seed=0, epoch=5, dtype=torch.float32, device="cpu"):
+def a_step(rows, owners, seed=0, epoch=5):
     """A step of random vectors; `rows` are the pictures, `owners` of the captions."""
     torch.manual_seed(seed)
-
-    def vectors(count):
-        return Embedding(torch.randn(count, 3, dtype=dtype, device=device, requires_grad=True))
-
-    v, t = vectors(len(rows)), vectors(len(owners))
-    offline = tuple((vectors(len(owners)), vectors(len(owners))) for _ in range(2))
-    positives = torch.tensor(rows, device=device)[:, None] == torch.tensor(owners, device=device)[None]
+    sizes = len(rows), *[len(owners)] * 5
+    v, t, *drawn = (Embedding(torch.randn(count, 3, requires_grad=True)) for count in sizes)
+    offline = tuple(zip(drawn[::2], drawn[1::2], strict=True))
+    positives = torch.tensor(rows)[:, None] == torch.tensor(owners)[None]
     return Step(Cosine()(v, t), positives, v, t, offline, None, None, Cosine(), epoch)
 
 
@@ -174,78 +175,40 @@ BATCHES = {
 }
 
 
-def by_loop(step, rows, owners):
-    """The seven similarities of each caption with its picture, by loops over the batch."""
-    (of_texts, texts), (pictures, of_pictures) = step.offline
-    cosine = torch.nn.functional.cosine_similarity
-    found = []
-    for column, owner in enumerate(owners):
-        captions = [float(step.scores[column, c]) for c, other in enumerate(owners) if other != owner]
-        images = [float(step.scores[r, column]) for r, other in enumerate(rows) if other != owner]
-        v, t = step.v.vectors[column], step.t.vectors[column]
-        offline = (
-            (v, texts.vectors[column]),
-            (pictures.vectors[column], t),
-            (pictures.vectors[column], texts.vectors[column]),
-            (of_texts.vectors[column], of_pictures.vectors[column]),
-        )
-        found.append(
-            [float(step.scores[column, column]), max(captions), max(images)]
-            + [float(cosine(a, b, dim=0)) for a, b in offline]
-        )
-    return found
-
-
 @pytest.mark.parametrize("batch", BATCHES)
-def test_a_step_gives_each_caption_its_seven_similarities(batch):
-    """Captions of the same picture are never negatives."""
+def test_a_step_gives_each_caption_its_similarities_by_loops_over_the_batch(batch):
+    """Captions of the same picture are never negatives, nor are pairs that belong together."""
     rows, owners = BATCHES[batch]
-    with torch.no_grad():
-        step = a_step(rows, owners)
-        found = Similarities.of(step)
-        wanted = by_loop(step, rows, owners)
-    torch.testing.assert_close(
-        torch.stack([found._asdict()[name] for name in NAMES], 1), torch.tensor(wanted)
-    )
-
-
-@pytest.mark.parametrize("batch", BATCHES)
-def test_online_pairs_are_those_of_the_hardest_and_never_belong_together(batch):
-    rows, owners = BATCHES[batch]
-    both = 0
+    cosine, together = torch.nn.functional.cosine_similarity, 0
     for seed in range(20):
-        step = a_step(rows, owners, seed)
-        scores = step.scores.detach()
-        pair, swapped = online_pairs(step)
+        with torch.no_grad():
+            step = a_step(rows, owners, seed)
+            found, online = Similarities.of(step), torch.stack(online_pairs(step), 1)
+        scores, ((of_texts, texts), (pictures, of_pictures)) = step.scores, step.offline
         for column, owner in enumerate(owners):
-            text = max((c for c in range(len(owners)) if owners[c] != owner), key=lambda c: scores[column, c])
-            picture = max((r for r in range(len(rows)) if rows[r] != owner), key=lambda r: scores[r, column])
+            others = [n for n, other in enumerate(owners) if other != owner]  # rows are owners
+            text = max(others, key=lambda n: scores[column, n])
+            picture = max(others, key=lambda n: scores[n, column])
+            v, t = step.v.vectors[column], step.t.vectors[column]
+            off_v, off_t = pictures.vectors[column], texts.vectors[column]
+            swapped = cosine(of_texts.vectors[column], of_pictures.vectors[column], dim=0)
+            wanted = [scores[column, column], scores[column, text], scores[picture, column]]
+            wanted += [cosine(a, b, dim=0) for a, b in ((v, off_t), (off_v, t), (off_v, off_t))]
+            mine = torch.stack([getattr(found, name)[column] for name in NAMES])
+            torch.testing.assert_close(mine, torch.stack([*wanted, swapped]))
             if rows[picture] == owners[text]:
-                both += 1
-                assert pair[column] == swapped[column] == -math.inf
-                continue
-            assert pair[column] == scores[picture, text]
-            assert swapped[column] == scores[text, picture]
-    assert both, "the hardest caption and picture of a pair belong together now and then"
-
-
-def functions(name, found, **options):
-    function = {
-        "offline_triplet": offline_triplet,
-        "offline_quintuplet": offline_quintuplet,
-        "adaptive_offline_quintuplet": adaptive_offline_quintuplet,
-    }[name]
-    return function(**(five(found) if name == "offline_triplet" else found), **options)
+                together += 1
+                assert (online[column] == -math.inf).all()
+            else:
+                assert online[column].tolist() == [scores[picture, text], scores[text, picture]]
+    assert together, "the hardest caption and picture of a pair belong together now and then"
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("offline_triplet", {}),
-        ("offline_triplet", {"margin": 0.4, "offline_margin": 0.1}),
-        ("offline_quintuplet", {}),
-        ("offline_quintuplet", {"margin": 0.4, "offline_margin": 0.1}),
-        ("adaptive_offline_quintuplet", {}),
+        *((name, {}) for name in FUNCTIONS),
+        *((name, {"margin": 0.4, "offline_margin": 0.1}) for name in list(FUNCTIONS)[:2]),
         ("adaptive_offline_quintuplet", {"margin": 0.4, "offline_margin": 0.1, "beta": 1.0, "alpha": 0.5}),
         ("adaptive_offline_quintuplet", {"weights": "clamped", "alpha": 0.05}),
         ("adaptive_offline_quintuplet", {"against": "positive"}),
@@ -255,12 +218,12 @@ def test_a_module_is_its_function_with_its_options(name, options):
     step = a_step(*BATCHES["pairs with siblings"])
     found = Similarities.of(step)._asdict()
     value = LOSSES.build(name, options)(step)
-    assert torch.equal(value, functions(name, found, **options))
+    assert torch.equal(value, FUNCTIONS[name](found, **options))
     assert not options or not torch.equal(value, LOSSES.build(name, {})(step))
     alone = {**found, "online_text": found["online_text"] - math.inf}
     alone["online_image"] = found["online_image"] - math.inf
     only = LOSSES.build(name, options | {"online": False})(step)
-    assert torch.equal(only, functions(name, alone, **options))
+    assert torch.equal(only, FUNCTIONS[name](alone, **options))
     assert not torch.equal(only, value)
 
 
@@ -273,7 +236,7 @@ def test_the_online_quintuplet_replaces_the_two_pairs_without_common_elements():
     assert not torch.equal(value, LOSSES.build("offline_quintuplet", {})(step))
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_first_epochs_learn_from_all_negatives_of_the_batch(name):
     loss = LOSSES.build(name, {"warmup_epochs": 2, "margin": 0.3})
     early, late = a_step(*BATCHES["pairs"], epoch=1), a_step(*BATCHES["pairs"], epoch=2)
@@ -284,7 +247,7 @@ def test_the_first_epochs_learn_from_all_negatives_of_the_batch(name):
 
 
 @pytest.mark.parametrize("epoch", [0, 5])
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_step_without_offline_negatives_says_how_to_mine_them(name, epoch):
     step = a_step(*BATCHES["pairs"], epoch=epoch)
     step.offline = ()
