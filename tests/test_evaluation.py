@@ -256,8 +256,8 @@ def test_folds_must_divide_the_pictures(folds):
         (np.eye(3), np.array([0, 1, 3]), "owner .*3"),
         (np.eye(3), np.array([0, 1, -1]), "owner .*-1"),
         (np.eye(3), np.array([0, 2, 2]), "owner .*picture 1"),
-        (np.array([[0, 0], [0, np.nan]]), np.arange(2), "scores .*NaN, row 1"),
-        (torch.full((2, 2), torch.nan), np.arange(2), "scores .*NaN, row 0"),
+        (np.array([[0, 0], [0, np.nan]]), np.arange(2), "scores .*NaN.* row 1"),
+        (torch.full((2, 2), torch.nan), np.arange(2), "scores .*NaN.* row 0"),
     ],
 )
 def test_refuses_what_has_no_ranks(metric, scores, owner, message):
@@ -384,7 +384,7 @@ EYE = np.eye(2)
     [
         (r_precision, EYE, np.array([[True, False], [False, False]]), "relevance.* row 1"),
         (map_at_r, EYE, EYE, "relevance"),
-        (r_precision, np.zeros((2, 3)), EYE > 0, r"relevance .*\(2, 3\), got \(2, 2\)"),
+        (r_precision, np.zeros((2, 3)), EYE > 0, r"relevance .*\(2, 2\).*\(2, 3\)"),
         (ndcg, np.array([[0.0, 1.0], [np.nan, 0.0]]), EYE, "scores .* row 1"),
         (ndcg, EYE, [[True, False], [False, True]], "relevance"),
         (ndcg, EYE, np.eye(2, dtype=complex), "relevance"),

@@ -3,11 +3,9 @@
 import dataclasses
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
 
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.embedding import Embedding
@@ -18,7 +16,7 @@ from vsecore.pooling import (
     GPO,
     POOLS,
 )
-from vsecore.recipes import RECIPES, VARIANTS, FirstRound, Part, Recipe, aoq, get, settings, two_ad
+from vsecore.recipes import RECIPES, VARIANTS, FirstRound, Part, Recipe, aoq, get, two_ad
 from vsecore.similarity import SIMILARITIES, Cosine, Similarity
 
 VOCABULARY = Vocabulary([f"w{i}" for i in range(10)])
@@ -37,11 +35,6 @@ def test_recipes_from_pixels_name_the_weights_that_they_begin_with():
     networks = {name: get(name).image.encoder.options["network"] for name in RECIPES if "_pixels_" in name}
     assert len(networks) == 6 and all("." in network for network in networks.values())
     assert networks["vsepp_pixels_gru"] == networks["dive_pixels_gru"] == "resnet152.tv_in1k"
-
-
-def test_an_unknown_recipe_is_answered_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"'vsepp'.*vsepp_grid_gru"):
-        get("vsepp")
 
 
 def test_override_reads_text_as_the_field_wants_it():
@@ -65,6 +58,50 @@ def test_override_reads_text_as_the_field_wants_it():
     assert changed.image.pool == Part("kmax", {"k": 5})
 
 
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"training.epoch": 3}, r"'training\.epoch' is unknown: did you mean training\.epochs"),
+        ({"image..pool": "max"}, r"did you mean image\.pool"),
+        ({"training.epochs.x": 3}, r"unknown.*training\.epochs"),
+        ({"losses.adopt.margin": 3}, r"unknown.*losses\.triplet"),
+        ({"first_round.texts": 3}, r"first_round\.texts' is unknown"),
+        ({"training.epochs": "2.5"}, r"training\.epochs is 2\.5"),
+        ({"training.epochs": True}, r"training\.epochs is True"),
+        ({"training.batch_size": 1}, r"training\.batch_size is 1"),
+        ({"training": "short"}, "training is 'short'"),
+        ({"image.element_drop": 1}, r"image\.element_drop is 1"),
+        ({"image.pool": 5}, r"image\.pool"),
+        ({"image.pool": None}, r"image\.pool is missing"),
+        ({"image.pool.weight": 2}, r"image\.pool\.weight is 2"),
+        ({"losses": "hinge"}, "'hinge' is unknown: there are .*triplet"),
+        ({"losses": []}, r"losses are \[\]"),
+        ({"losses": ["triplet", "triplet"]}, "losses are .*twice"),
+        ({"losses": [{"name": "triplet", "colour": "red"}]}, r"losses\[0\].*colour"),
+        ({"losses.triplet.margin": "wide"}, "margin of loss 'triplet' is 'wide'"),
+        ({"losses.triplet.margin": "NaN"}, "margin of loss 'triplet' is 'NaN'"),
+        ({"losses.triplet.margin": "1e999"}, "margin of loss 'triplet' is '1e999'"),
+        ({"losses.triplet.margin": -0.1}, "margin of loss 'triplet' is -0.1"),
+        ({"losses.triplet.margin": float("nan")}, "JSON cannot express"),
+        ({"losses": "offline_triplet", "training.batches": "pictures"}, r"training\.batches is 'pictures'"),
+        ({"first_round": 3}, "first_round is 3"),
+        ({"first_round": FirstRound()}, "first_round is set"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_by_name(changes, names):
+    with pytest.raises(ValueError, match=names):
+        get("vsepp_grid_gru").override(changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [("vsepp", "'vsepp'.*vsepp_grid_gru"), ("2ad_grid_gru+goo", "'goo'.* ada, "), ("2ad_grid_gru+", "''")],
+)
+def test_an_unknown_recipe_or_variant_is_answered_with_the_known_ones(name, names):
+    with pytest.raises(ValueError, match=names):
+        get(name)
+
+
 def test_parts_are_given_by_name_written_out_or_as_they_are():
     plain = get("vsepp_grid_gru")
     for value in ("info_nce", ["info_nce"], '["info_nce"]', [{"name": "info_nce"}], Part("info_nce")):
@@ -72,70 +109,9 @@ def test_parts_are_given_by_name_written_out_or_as_they_are():
     two = plain.override({"losses": ["triplet", {"name": "adopt", "weight": 0.1}]})
     assert [(part.name, part.weight) for part in two.losses] == [("triplet", 1.0), ("adopt", 0.1)]
     assert two.override({"losses.adopt.margin": 0.3}).losses[1].options == {"margin": 0.3}
-    with pytest.raises(
-        ValueError, match=r"image\.pool is missing: similarity 'cosine' compares pooled vectors"
-    ):
-        plain.override({"image.pool": None})
-    with pytest.raises(ValueError, match=r"image\.pool\.weight is 2\.0: only losses have weights"):
-        plain.override({"image.pool.weight": 2})
     assert plain.override({"losses.triplet.margin": 1}).hash() == (
         plain.override({"losses.triplet.margin": 1.0}).hash()
     )
-
-
-def test_override_leaves_the_original_alone():
-    recipe = get("vsepp_grid_gru")
-    recipe.override({"image.pool": "kmax", "image.pool.k": 5, "losses.triplet.margin": 0.1})
-    assert (recipe.image.pool, recipe.losses) == (Part("mean"), (Part("triplet"),))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        recipe.dim = 5
-
-
-@pytest.mark.parametrize("field", ["training.epoch", "epochs", "training", "training.epochs.x", "image", ""])
-def test_an_unknown_field_is_answered_with_the_known_ones(field):
-    with pytest.raises(ValueError, match=r"unknown.*training\.epochs.*"):
-        get("vsepp_grid_gru").override({field: 3})
-
-
-@pytest.mark.parametrize(
-    ("field", "near"),
-    [
-        ("image..pool", "image.pool"),
-        ("training.batch", "training.batches or training.batch_size"),
-        ("learning_rte", "training.learning_rate"),
-        ("training.epoch", "training.epochs"),
-    ],
-)
-def test_a_misspelt_field_is_answered_with_those_that_are_spelled_nearly_so(field, near):
-    with pytest.raises(ValueError, match=rf"setting '{field}' is unknown: did you mean {near}\?$"):
-        get("vsepp_grid_gru").override({field: 3})
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("training.epochs", "three", "training.epochs is 'three': wanted a whole number"),
-        ("training.epochs", "2.5", "training.epochs is 2.5: wanted a whole number"),
-        ("training.epochs", True, "wanted a whole number"),
-        ("training.epochs", "0", "training.epochs is 0: wanted at least 1"),
-        ("losses.triplet.margin", "wide", "option margin of loss 'triplet' is 'wide': wanted a number"),
-        ("losses.triplet.margin", "NaN", "margin of loss 'triplet' is 'NaN': wanted a number"),
-        ("losses.triplet.margin", -0.1, "option margin of loss 'triplet' is -0.1: wanted at least 0"),
-        (
-            "losses",
-            "hinge",
-            "loss 'hinge' is unknown: there are adaptive_offline_quintuplet, adopt, .*, triplet",
-        ),
-        ("losses.triplet.siblings_are_negatives", "yes", "is 'yes': wanted true or false"),
-        ("image.element_drop", 1, "image.element_drop is 1: wanted less than 1"),
-        ("training.learning_rate", 0, "training.learning_rate is 0: wanted more than 0"),
-        ("image.pool", 5, "image.pool is 5: wanted the name of a part"),
-        ("text.encoder.weights", 5, "option weights of caption encoder 'bert' is 5: wanted text"),
-    ],
-)
-def test_a_value_that_does_not_fit_is_refused_by_name(field, value, message):
-    with pytest.raises(ValueError, match=message):
-        get("vsepp_grid_bert").override({field: value})
 
 
 def test_the_order_of_changes_does_not_matter():
@@ -177,62 +153,17 @@ def test_variants_follow_each_other_and_later_ones_win():
     assert get("2ad_grid_gru+share_50+share_25").hash() == get("2ad_grid_gru+share_25").hash()
     assert get("2ad_grid_gru+without_adopt+max_violation").losses == (Part("triplet"),)
     assert get("vsepp_grid_gru+gpo").text.pool == Part("gpo")
-
-
-def test_a_scale_comes_before_the_variants():
-    scale = {"training.learning_rate": 2e-3, "dim": 64}
-    assert get("2ad_grid_gru+mean", scale).training.learning_rate == 2e-3
-    even = get("2ad_grid_gru+without_margin", scale | {"losses.adopt.margin": 0.1})
+    even = get("2ad_grid_gru+without_margin", {"dim": 64, "losses.adopt.margin": 0.1})  # a scale comes first
     assert (even.losses[0].options["margin"], even.dim) == (0.0, 64)
-
-
-@pytest.mark.parametrize(
-    "name", ["2ad_grid_gru+goo", "2ad_grid_gru+gpo+goo", "2ad_grid_gru+", "2ad_grid_gru+ gpo"]
-)
-def test_an_unknown_variant_is_answered_with_the_known_ones(name):
-    with pytest.raises(ValueError, match=r"variant '(goo|| gpo)' is unknown: there are ada, .*without_adopt"):
-        get(name)
-    with pytest.raises(ValueError, match=r"recipe '2ad' is unknown.*2ad_grid_gru"):
-        get("2ad+gpo")
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_survives_json(name):
     recipe = get(name).override({"image.pool": "kmax", "image.pool.k": 3})
-    assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
-
-
-def test_a_written_recipe_with_odd_fields_is_refused():
-    content = get("vsepp_grid_gru").to_dict()
-    content["training"]["colour"] = "red"
-    with pytest.raises(ValueError, match='recipe: training has the unknown field "colour"'):
-        Recipe.from_dict(content)
-    del content["training"]["colour"], content["dim"]
+    content = json.loads(json.dumps(recipe.to_dict()))
+    assert Recipe.from_dict(content) == recipe
+    del content["dim"]
     assert Recipe.from_dict(content).dim == 1024  # what is missing has its default
-    content["dim"] = "wide"
-    with pytest.raises(ValueError, match="dim is 'wide': wanted a whole number"):
-        Recipe.from_dict(content)
-    content["dim"], content["losses"] = 8, 5
-    with pytest.raises(ValueError, match="losses is 5"):
-        Recipe.from_dict(content)
-    content["losses"] = [{"name": "triplet", "colour": "red"}]
-    with pytest.raises(ValueError, match=r'losses\[0\] has the unknown field "colour"'):
-        Recipe.from_dict(content)
-
-
-def test_the_hash_changes_with_every_setting_and_with_nothing_else():
-    recipe = get("vsepp_grid_gru")
-    others = [
-        recipe.override({"losses.triplet.margin": 0.1}),
-        recipe.override({"losses.triplet.weight": 0.1}),
-        recipe.override({"training.epochs": 3}),
-        recipe.override({"image.pool": "kmax", "image.pool.k": 3}),
-        recipe.override({"image.pool": "kmax", "image.pool.k": 4}),
-        get("vsepp_grid_bert"),
-    ]
-    assert len({other.hash() for other in [recipe, *others]}) == 7
-    assert dataclasses.replace(recipe, name="mine", source="my head").hash() == recipe.hash()
-    assert recipe.override({"losses.triplet.margin": "0.2"}).hash() == recipe.hash()
 
 
 def test_a_setting_or_an_option_that_is_added_leaves_older_digests_alone(monkeypatch):
@@ -312,7 +243,7 @@ def test_every_setting_counts_in_the_hash():
     assert len(digests | {recipe.hash()}) == len(changes) + 1
     same = {"losses.adopt.temperature": "0.05", "training.epochs": 25, "image.pool": "adpool"}
     assert recipe.override(same).hash() == recipe.hash()
-    assert set(settings()) >= {"dim", "image.pool", "losses", "training.epochs"}
+    assert dataclasses.replace(recipe, name="mine", source="my head").hash() == recipe.hash()
 
 
 def test_where_weights_lie_is_not_what_was_run(tmp_path):
@@ -360,18 +291,6 @@ def test_every_pool_can_be_chosen_for_either_tower(name):
     assert model.encode_captions(tokens, mask).vectors.shape == shape
 
 
-def test_to_make_a_recipe_draws_no_random_number(monkeypatch):
-    class PoolWithWeights(torch.nn.Linear):
-        def __init__(self, dim: int) -> None:
-            super().__init__(dim, dim)
-
-    monkeypatch.setitem(POOLS._entries, "weighted", PoolWithWeights)
-    before = torch.get_rng_state()
-    get("vsepp_grid_gru").override({"image.pool": "weighted"})
-    get("2ad_grid_gru+share_random")
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_missing_weights_say_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     recipe = get("vsepp_grid_bert").override({"text.encoder.weights": str(tmp_path / "nowhere")})
@@ -408,39 +327,6 @@ def test_the_variants_of_the_loss_are_what_they_say():
     torch.testing.assert_close(variant("max_violation", epoch=1), hardest)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"dim": 2**40}, "dim is 1099511627776: wanted at most 65536"),
-        ({"text.encoder.word_dim": 10**9}, "option word_dim is 1000000000: wanted at most 65536"),
-        (
-            {"image.pool": "gcn", "image.pool.layers": 10**9},
-            "option layers is 1000000000: wanted at most 256",
-        ),
-        ({"training.epochs": 10**12}, "training.epochs is 1000000000000: wanted at most"),
-        ({"training.batch_size": 1}, "training.batch_size is 1: wanted at least 2"),
-        ({"losses.triplet.margin": float("nan")}, "something that JSON cannot express"),
-        ({"losses.triplet.margin": "Infinity"}, "'Infinity': wanted a number"),
-        ({"losses.triplet.margin": "1e999"}, "'1e999': wanted a number"),
-        ({"image.pool": "[" * 100_000}, "is unknown: there are"),
-        ({"image.pool": "\udcff"}, "not Unicode"),
-        ({"image.pool": '{"options": {}}'}, 'image.pool lacks the field "name"'),
-    ],
-)
-def test_nonsense_and_absurd_sizes_are_refused_in_a_short_sentence(changes, message):
-    with pytest.raises(ValueError, match=message) as told:
-        get("vsepp_grid_gru").override(changes)
-    assert len(str(told.value)) < 300
-
-
-def test_a_model_that_does_not_fit_into_the_machine_is_refused_before_it_is_made(monkeypatch):
-    recipe = get("vsepp_grid_gru").override({"dim": 20})
-    recipe.build(7, VOCABULARY)
-    monkeypatch.setattr("vsecore.memory.psutil.virtual_memory", lambda: SimpleNamespace(total=2**12))
-    with pytest.raises(ValueError, match=r"recipe 'vsepp_grid_gru' has \d+ weights.*make it smaller"):
-        recipe.build(7, VOCABULARY)
-
-
 def test_a_similarity_must_say_what_it_compares(monkeypatch):
     class Silent(Similarity):
         def forward(self, v, t):
@@ -459,7 +345,7 @@ def test_a_variant_of_aoq_changes_the_loss_or_the_rounds_and_nothing_else(name):
         if plain.first_round is None and any(
             field.startswith("first_round.") for field in aoq.VARIANTS[variant]
         ):
-            with pytest.raises(ValueError, match=r"first_round\..*has no first round"):
+            with pytest.raises(ValueError, match=r"first_round\."):
                 get(f"{name}+{variant}")
             continue
         changed = get(f"{name}+{variant}")
@@ -512,47 +398,6 @@ def test_the_first_round_is_changed_by_name():
     assert swapped.losses == (Part("adopt"), Part("captioning", weight=0.5))
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "message"),
-    [
-        (
-            "vsepp_grid_gru",
-            {"first_round.texts": 3},
-            r"'first_round\.texts' is unknown here: .* no first round",
-        ),
-        ("aoq_vsepp_grid_gru", {"first_round.text": 3}, r"did you mean first_round\.texts"),
-        ("aoq_vsepp_grid_gru", {"first_round.texts": 0}, r"first_round\.texts is 0: wanted at least 1"),
-        (
-            "aoq_vsepp_grid_gru",
-            {"first_round.losses": []},
-            r"first_round\.losses are \[\]: wanted at least one",
-        ),
-        (
-            "aoq_vsepp_grid_gru",
-            {"first_round.losses.adopt.margin": 1},
-            r"this recipe's first_round\.losses are",
-        ),
-        (
-            "aoq_vsepp_grid_gru",
-            {"first_round.losses.triplet.k": 1},
-            r"first_round\.losses: loss 'triplet' has no",
-        ),
-        ("aoq_vsepp_grid_gru", {"first_round.losses": "offline_triplet"}, "learns from offline negatives"),
-        ("aoq_vsepp_grid_gru", {"losses": "triplet"}, "first_round is set, but no loss of the second round"),
-        (
-            "aoq_vsepp_grid_gru",
-            {"training.batches": "pictures"},
-            r"training\.batches is 'pictures': it must be 'pairs'",
-        ),
-        ("aoq_vsepp_grid_gru", {"first_round": 3}, r"first_round is 3"),
-        ("aoq_vsepp_grid_gru", {"losses.triplet": "adopt"}, "this recipe's losses are adaptive"),
-    ],
-)
-def test_a_first_round_that_cannot_be_is_refused_by_name(name, changes, message):
-    with pytest.raises(ValueError, match=message):
-        get(name).override(changes)
-
-
 def test_the_first_round_counts_in_the_hash_and_only_where_it_differs():
     recipe = get("aoq_vsepp_grid_gru")
     changes = (
@@ -564,18 +409,3 @@ def test_the_first_round_counts_in_the_hash_and_only_where_it_differs():
     assert len({recipe.override(change).hash() for change in changes}) == 4
     same = {"first_round.texts": "300", "first_round.losses.triplet.margin": 0.2}
     assert recipe.override(same).hash() == recipe.hash()
-
-
-def test_a_part_whose_constructor_reads_numbers_is_tried_too(monkeypatch):
-    class Picky(nn.Module):
-        def __init__(self, least: float = 1.0) -> None:
-            super().__init__()
-            if float(torch.rand(9).sum()) < least:
-                raise ValueError("least is too much")
-
-    monkeypatch.setitem(POOLS._entries, "picky", Picky)
-    before = torch.get_rng_state()
-    changed = get("vsepp_grid_gru").override({"image.pool": "picky", "image.pool.least": 0.5})
-    with pytest.raises(ValueError, match=r"image\.pool: least is too much"):
-        changed.override({"image.pool.least": 10.0})
-    assert torch.equal(torch.get_rng_state(), before)

@@ -309,7 +309,7 @@ def scenes_run(tmp_path_factory):
 
 def test_a_run_on_features_sees_new_pictures_as_it_saw_those_it_was_trained_on(scenes_run):
     from vsecore.data.features import open_precomp
-    from vsecore.encoding import encode
+    from vsecore.scoring import encode
 
     engine = Engine.of_run(scenes_run / "run", features=scenes_run / "features")
     run, data = load_run(scenes_run / "run"), open_precomp(scenes_run / "features")

@@ -38,7 +38,12 @@ def test_a_test_has_the_threads_that_the_variables_say() -> None:
 
 
 def test_a_program_of_the_lab_has_one_thread() -> None:
-    lab = ["-c", f"from vsecore import threads; threads.start({[sys.executable, '-c', LOOK]})"]
+    command = [sys.executable, "-c", LOOK]
+    lab = [
+        "-c",
+        f"from course import lab; lab.lab_command = lambda _: {command}"
+        "; lab.write_settings = print; lab.open_lab()",
+    ]
     assert start(*lab) == "1 PASSIVE"
     assert start(*lab, OMP_NUM_THREADS="2") == "2 PASSIVE"
 

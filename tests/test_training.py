@@ -231,7 +231,7 @@ def test_a_long_epoch_is_saved_every_ten_minutes(tmp_path, monkeypatch):
     [
         ({"a_recipe": recipe(losses__triplet__margin=0.3)}, r"losses\.triplet\.margin"),
         ({"data": small_data(seed=1)}, r"data\.fingerprint"),
-        ({"seed": 5, "a_recipe": recipe(image__pool="max")}, r"image\.pool\.name.*seed: 0 in the run, 5 now"),
+        ({"seed": 5, "a_recipe": recipe(image__pool="max")}, r"image\.pool.*seed: 0 in the run, 5 now"),
         ({"vectors": torch.zeros(33, 8)}, r"data\.vectors"),
         ({"tokenizer": Vocabulary([f"other{number}" for number in range(29)])}, r"data\.tokenizer"),
         ({"precision": "bfloat16"}, "precision"),
@@ -490,7 +490,7 @@ def test_bert_is_kept_rebuilt_without_its_source_and_runs_no_code(tmp_path, monk
         ({"workers": -1}, "workers"),
         ({"sede": 1}, "sede"),
         ({"recipe": recipe(training__batch_size=41)}, r"training\.batch_size"),
-        ({"recipe": recipe("vsepp_region_gru")}, "reads region features"),
+        ({"recipe": recipe("vsepp_region_gru")}, "reads 'region'"),
     ],
 )
 def test_a_bad_setting_is_named(options, names):

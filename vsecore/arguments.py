@@ -33,22 +33,16 @@ Whole = Annotated[int, Field(ge=0)]
 class Shape:
     """The shape of a tensor argument, for an annotation such as `Annotated[Tensor, Shape("B N D")]`.
 
-    Attributes:
-        axes: a letter for each axis, which stands for the same size wherever it occurs in a signature. No
-            axis is empty, except those marked with a star: "B* D".
-        kind: what the tensor holds. A "mask" is bool, (rows, elements), and each row must have a True. That
-            is checked on a CPU only: on a GPU every step would have to wait for the answer.
+    `axes` has a letter for each axis, which stands for the same size wherever it occurs in a signature. No
+    axis is empty, except those marked with a star: "B* D". A "mask" is bool, (rows, elements), and each row
+    must have a True, which is checked on a CPU only: on a GPU every step would have to wait for the answer.
     """
 
     axes: str
     kind: Literal["floating point", "whole numbers", "bool", "mask"] = "floating point"
 
     def check(self, name: str, x: object, sizes: dict[str, int]) -> None:
-        """Refuse a tensor of another shape or type, and add its sizes to those that are known.
-
-        Raises:
-            ValueError: naming the argument, what came, and what is wanted.
-        """
+        """Refuse a tensor of another shape or type, and add its sizes to those that are known."""
         if not isinstance(x, Tensor):
             raise ValueError(f"{name} is {short(x)}: it must be a tensor")
         axes = self.axes.split()
@@ -89,8 +83,13 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     @functools.cache
     def checks() -> dict[str, _Check]:  # the names in annotations are known only after the import
         hints = typing.get_type_hints(function, include_extras=True)
-        names = [name for name in signature.parameters if name in hints and not _is_part(hints[name])]
-        return {name: _Check.read(hints[name]) for name in names}
+        # Nobody passes a wrong object for a class of ours or torch's.
+        classes = {
+            name for name, hint in hints.items() if inspect.isclass(hint) and hint.__module__ != "builtins"
+        }
+        return {
+            name: _Check.read(hints[name]) for name in signature.parameters if name in hints.keys() - classes
+        }
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -134,11 +133,6 @@ class _Check(NamedTuple):
         except ValidationError as error:
             wanted = " or ".join(dict.fromkeys(spoken(dict(one)) for one in error.errors()))
             raise ValueError(f"{name} is {short(value)}: it must be {wanted}") from None
-
-
-def _is_part(hint: Any) -> bool:
-    """Whether an annotation is a class of ours or torch's, which nobody passes by mistake."""
-    return inspect.isclass(hint) and hint.__module__ != "builtins"
 
 
 def _holds(x: Tensor, kind: str) -> bool:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vsecore.arguments import Count, checked
 from vsecore.data import coco_judgements
+from vsecore.typed import short
 
 BLOCK = 2**23  # scores looked at in one go: tens of megabytes, however large the matrix
 
@@ -24,7 +25,7 @@ def ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tens
     """Return the rank of the best own item, for every picture and for every caption.
 
     A rank counts from 0: it is the number of items, own ones left out, that score at least as high as the
-    best own item. The matrix is read in blocks of rows and never copied, so a memory map will do.
+    best own item. The matrix is read in blocks of rows, so a memory map will do.
 
     Args:
         scores: similarities, (Ni, Nc), of any real type, on any device.
@@ -74,8 +75,8 @@ def cross_retrieval_ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarra
     """Return the worse of the two ranks of every pair: among other captions, and among other pictures.
 
     A picture meets more captions than a caption meets pictures, so the rank among captions is divided by how
-    many captions a picture has on average: by five, in the usual collections. Arguments, counting from 0 and
-    ties are as in `ranks`; but each pair has ranks of its own, not the best of its picture.
+    many captions a picture has on average. Arguments, counting from 0 and ties are as in `ranks`, but each
+    pair has ranks of its own, not the best of its picture.
 
     Returns:
         float64 (Nc,), on the CPU: the larger of the two ranks of each caption with its own picture.
@@ -172,22 +173,18 @@ def r_precision(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> 
 
     Source: Musgrave et al. 2020 (A metric learning reality check); Chun et al. 2022 (ECCV Caption).
     """
-    total = 0.0
-    for gains, count in _first_relevant(scores, relevance):
-        total += float((gains.sum(1) / count).sum())
-    return total / len(scores)
+    found = _first_relevant(scores, relevance)
+    return sum(float((gains.sum(1) / count).sum()) for gains, count in found) / len(scores)
 
 
 def map_at_r(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> float:
     """Compute mean average precision at R: `r_precision` that also counts the order within the first R.
 
     1/R · Σ_{i ≤ R} P(i), where P(i) is the precision of the first i items if the i-th is relevant, else 0.
-    Everything else is as in `r_precision`.
     """
     total = 0.0
     for gains, count in _first_relevant(scores, relevance):
-        place = torch.arange(1, gains.shape[1] + 1, device=gains.device)  # (R,)
-        precision = gains.cumsum(1) / place  # (b, R)
+        precision = gains.cumsum(1) / torch.arange(1, gains.shape[1] + 1, device=gains.device)  # (b, R)
         total += float(((precision * gains).sum(1) / count).sum())
     return total / len(scores)
 
@@ -212,15 +209,14 @@ def ndcg(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray, k: Count =
 
     Source: Järvelin and Kekäläinen 2002; k = 25 as in Messina et al. 2020 (TERN).
     """
-    _check_relevance(scores, relevance)
+    _check_matrix("scores", scores)
+    _check_matrix("relevance", relevance, ("bool", "real"), tuple(scores.shape))
     k = min(k, scores.shape[1])
     total = 0.0
     for (start, block), (_, degrees) in zip(_score_blocks(scores), _blocks(relevance), strict=True):
         degrees = degrees.to(block.device, torch.float64).nan_to_num(0.0, posinf=torch.inf)  # (b, C)
-        wrong = ((degrees < 0) | degrees.isinf()).any(1)
-        if wrong.any():
-            row = start + int(wrong.nonzero()[0])
-            raise ValueError(f"relevance must be >= 0 and finite, row {row} has another value")
+        wrong = ((degrees < 0) | degrees.isinf()).any(1)  # (b,)
+        _refuse_rows("relevance must not be below 0 or infinite", wrong, start)
         discount = torch.arange(2, k + 2, device=block.device, dtype=torch.float64).log2()  # (k,)
         gain = ((2 ** _ranked(block, degrees, k) - 1) / discount).sum(1)  # (b,)
         ideal = ((2 ** degrees.topk(k).values - 1) / discount).sum(1)  # (b,)
@@ -256,7 +252,7 @@ def coco_benchmarks(
     whose package `eccv_caption` measures the last two.
     """
     split = coco_judgements.split_ids()
-    _check_scores(scores)
+    _check_matrix("scores", scores)
     if tuple(scores.shape) != (len(split.pictures), len(split.captions)):
         raise ValueError(
             f"scores must be of all of COCO's 5K test split, "
@@ -284,13 +280,12 @@ def coco_benchmarks(
 
 
 def _table_row(i2t: Tensor, t2i: Tensor) -> dict[str, float]:
-    row: dict[str, float] = {}
-    for direction, found in (("i2t", i2t), ("t2i", t2i)):
-        row |= {f"{direction}_{key}": value for key, value in recalls(found).items()}
+    both = {"i2t": i2t.numpy(), "t2i": t2i.numpy()}
+    row = {f"{way}_{key}": value for way, found in both.items() for key, value in recalls(found).items()}
     row["rsum"] = sum(row.values())
-    for direction, found in (("i2t", i2t), ("t2i", t2i)):
-        row[f"{direction}_medr"] = float(np.floor(np.median(found.numpy())) + 1)
-        row[f"{direction}_meanr"] = float(found.numpy().mean() + 1)
+    for way, found in both.items():
+        row[f"{way}_medr"] = float(np.floor(np.median(found)) + 1)
+        row[f"{way}_meanr"] = float(found.mean() + 1)
     return row
 
 
@@ -334,15 +329,12 @@ def _first_relevant(
     scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield for blocks of queries whether each of the first R items is relevant, (b, largest R), and R."""
-    _check_relevance(scores, relevance)
-    if relevance.dtype not in (torch.bool, np.dtype(bool)):
-        raise ValueError(f"relevance must be bool, got {relevance.dtype}")
+    _check_matrix("scores", scores)
+    _check_matrix("relevance", relevance, ("bool",), tuple(scores.shape))
     for (start, block), (_, relevant) in zip(_score_blocks(scores), _blocks(relevance), strict=True):
         relevant = relevant.to(block.device)
         count = relevant.sum(1)  # (b,)
-        if not count.all():
-            row = start + int((count == 0).nonzero()[0])
-            raise ValueError(f"relevance must give every query a relevant item, row {row} has none")
+        _refuse_rows("relevance must not lack a relevant item", count == 0, start)
         largest = int(count.max())
         gains = _ranked(block, relevant.to(torch.float64), largest)  # (b, largest)
         inside = torch.arange(largest, device=block.device) < count[:, None]  # (b, largest)
@@ -380,10 +372,14 @@ def _blocks(matrix: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
 def _score_blocks(scores: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
     """Yield `_blocks`, and refuse NaN: no comparison with it is true, so it would pass for a good rank."""
     for start, block in _blocks(scores):
-        wrong = block.isnan().any(1)
-        if wrong.any():
-            raise ValueError(f"scores must not be NaN, row {start + int(wrong.nonzero()[0])} has one")
+        _refuse_rows("scores must not be NaN", block.isnan().any(1), start)
         yield start, block
+
+
+def _refuse_rows(message: str, wrong: Tensor, start: int) -> None:
+    """Refuse a block of rows if one of them is wrong, (b,) bool; `start` is the number of its first row."""
+    if wrong.any():
+        raise ValueError(f"{message}, as it is in row {start + int(wrong.nonzero()[0])}")
 
 
 def _side_by_side(wanted: Tensor) -> slice | np.ndarray:
@@ -392,28 +388,31 @@ def _side_by_side(wanted: Tensor) -> slice | np.ndarray:
     return slice(first, last + 1) if last - first + 1 == len(wanted) else wanted.numpy()
 
 
-def _is_real(matrix: Tensor | np.ndarray) -> bool:
-    """Whether the numbers of a matrix can be ordered: floating point or whole."""
-    if isinstance(matrix, Tensor):
-        return not matrix.is_complex() and matrix.dtype != torch.bool
-    return matrix.dtype.kind in "fiu"
+def _check_matrix(
+    name: str, x: object, kinds: tuple[str, ...] = ("real",), shape: tuple[int, ...] | None = None
+) -> None:
+    """Refuse what is no matrix of numbers; `shape`: that of the matrix that it goes with."""
+    if not isinstance(x, Tensor | np.ndarray):
+        raise ValueError(f"{name} is {short(x)}: it must be a tensor or an array")
+    if _kind(x) not in kinds or x.ndim != 2 or 0 in x.shape or tuple(x.shape) != (shape or tuple(x.shape)):
+        wanted = shape or "with two axes, not empty"
+        raise ValueError(f"{name} is {x.dtype} {tuple(x.shape)}: it must be {' or '.join(kinds)}, {wanted}")
 
 
-def _check_scores(scores: Tensor | np.ndarray) -> None:
-    if not isinstance(scores, Tensor | np.ndarray):
-        raise ValueError(f"scores must be a tensor or an array, got {type(scores).__name__}")
-    if scores.ndim != 2 or 0 in scores.shape or not _is_real(scores):
-        raise ValueError(
-            f"scores must be a matrix of real numbers, not empty, got {scores.dtype} {tuple(scores.shape)}"
-        )
+def _kind(x: Tensor | np.ndarray) -> str:
+    """Return "bool", "real" (numbers that can be ordered), or "other"."""
+    if x.dtype in (torch.bool, np.dtype(bool)):
+        return "bool"
+    real = not x.is_complex() if isinstance(x, Tensor) else x.dtype.kind in "fiu"
+    return "real" if real else "other"
 
 
 def _check_owner(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tensor, Tensor]:
     """Return for each caption its picture and its score with it, (Nc,) each, on the scores' device."""
-    _check_scores(scores)
+    _check_matrix("scores", scores)
     pictures, captions = scores.shape
     owner = torch.as_tensor(owner).detach().cpu()
-    if owner.shape != (captions,) or not _is_real(owner) or owner.is_floating_point():
+    if owner.shape != (captions,) or _kind(owner) != "real" or owner.is_floating_point():
         raise ValueError(
             f"owner must be whole numbers ({captions},), one a column of scores, "
             f"got {owner.dtype} {tuple(owner.shape)}"
@@ -430,15 +429,3 @@ def _check_owner(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tup
         owner = owner.to(scores.device)
         return owner, scores.detach()[owner, torch.arange(captions, device=scores.device)]
     return owner, torch.from_numpy(np.array(scores[owner.numpy(), np.arange(captions)]))
-
-
-def _check_relevance(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> None:
-    _check_scores(scores)
-    if not isinstance(relevance, Tensor | np.ndarray):
-        raise ValueError(f"relevance must be a tensor or an array, got {type(relevance).__name__}")
-    if not _is_real(relevance) and relevance.dtype not in (torch.bool, np.dtype(bool)):
-        raise ValueError(f"relevance must be bool or real numbers, got {relevance.dtype}")
-    if tuple(relevance.shape) != tuple(scores.shape):
-        raise ValueError(
-            f"relevance must have the shape of scores {tuple(scores.shape)}, got {tuple(relevance.shape)}"
-        )

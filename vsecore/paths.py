@@ -9,8 +9,8 @@ ROOT = PACKAGE.parent
 
 
 def is_checkout() -> bool:
-    """Whether the package runs from a checkout, which has the notebooks and the book beside it."""
-    return (ROOT / "notebooks" / "text").is_dir() and (ROOT / "book" / "_toc.yml").is_file()
+    """Whether the package runs from a checkout of the repository rather than from an installation."""
+    return (ROOT / "pyproject.toml").is_file()
 
 
 def can_be_written(folder: Path) -> bool:
@@ -26,7 +26,7 @@ def can_be_written(folder: Path) -> bool:
 
 
 def assets() -> Path:
-    """Return the folder of files that ship with the code: the world's networks, published results, claims."""
+    """Return the folder of files that ship with the code, such as the networks of the scenes."""
     return ROOT / "assets" if is_checkout() else PACKAGE / "_assets"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import os
 import platform
 import re
@@ -23,12 +22,14 @@ from typing import Any, Literal
 import torch
 from pydantic import ConfigDict
 
-from vsecore.data.files import read_text, write_atomically
+from vsecore.arguments import Finite
+from vsecore.data.files import read_json, read_text, write_atomically
 from vsecore.memory import peak_memory
 from vsecore.paths import assets
+from vsecore.recipes.plain import flatten
 from vsecore.training import Run
 from vsecore.training.distributed import hardware
-from vsecore.training.identity import digest, flatten
+from vsecore.training.identity import digest
 from vsecore.typed import from_json, short
 
 PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
@@ -52,7 +53,7 @@ class Record:
     data: dict[str, Any]
     """What it was measured on: its name and fingerprint, digests of tokenizer and word vectors, and more."""
     seed: int
-    metrics: dict[str, int | float]
+    metrics: dict[str, int | Finite]
     note: str
     """In plain words, what the numbers are."""
     seconds: float
@@ -77,19 +78,10 @@ class Record:
     """That of its matrix products."""
 
     def __post_init__(self) -> None:
-        """Refuse a record that could not be trusted or shared.
-
-        Raises:
-            ValueError: a metric that is not a finite number, or a path of this machine.
-        """
-        for metric, value in self.metrics.items():
-            if not isinstance(value, int | float) or not math.isfinite(value):
-                raise ValueError(f"record field metrics.{metric} is {short(value)}: wanted a finite number")
+        """Refuse a record that could not be shared, since it names a path of this machine."""
         for field, value in flatten(vars(self)).items():
             if isinstance(value, str) and re.search(r"(^|[\s='\"(])(~?/[\w.-]+/|[A-Za-z]:\\)", value):
-                raise ValueError(
-                    f"record field {field} names a path of this machine ({short(value)}): leave it out"
-                )
+                raise ValueError(f"record field {field} names a path ({short(value)}): leave it out")
 
     @property
     def file_name(self) -> str:
@@ -192,7 +184,7 @@ def write(entry: Record, folder: str | Path) -> Path:
     """
     path = Path(folder) / entry.file_name
     with write_atomically(path, "w") as file:
-        json.dump(asdict(entry), file, indent=2, ensure_ascii=False)
+        json.dump(asdict(entry), file, indent=2, ensure_ascii=False, allow_nan=False)
         file.write("\n")
     return path
 
@@ -204,12 +196,11 @@ def read(path: str | Path) -> Record:
         FileNotFoundError: there is no such file.
         ValueError: it is not a record.
     """
-    return _checked(str(path), read_text(path))
+    return _read(str(path), read_text(path))
 
 
-@functools.lru_cache(maxsize=4096)
-def _checked(path: str, text: bytes) -> Record:
-    """Check a record's text, once: a page of the book asks for all records many times."""
+@functools.lru_cache(maxsize=4096)  # a page of the book asks for all records many times
+def _read(path: str, text: bytes) -> Record:
     entry: Record = from_json(path, text, Record)
     return entry
 
@@ -234,8 +225,8 @@ def find(folder: str | Path, **wanted: Any) -> list[Record]:
     known = [field.name for field in fields(Record)]
     if unknown := wanted.keys() - known:
         raise ValueError(f"record field {min(unknown)!r} is unknown: there are {', '.join(known)}")
-    found = [read(path) for path in sorted(folder.glob("*.json"))]
-    return [one for one in found if wanted.items() <= (vars(one) | {"data": one.data.get("name")}).items()]
+    entries = [read(path) for path in sorted(folder.glob("*.json"))]
+    return [x for x in entries if wanted.items() <= (vars(x) | {"data": x.data.get("name")}).items()]
 
 
 @dataclass(frozen=True)
@@ -281,17 +272,13 @@ class Published:
 
 
 def published() -> list[Published]:
-    """Read what papers report, from `assets/published.json`.
-
-    Raises:
-        ValueError: an entry lacks a field, has an unknown one, or one of another type.
-    """
-    return list(_checked_rows(PUBLISHED.name, read_text(PUBLISHED)))
+    """Read what papers report, from `assets/published.json`; a ValueError names a damaged entry."""
+    return list(_published(PUBLISHED))
 
 
-@functools.lru_cache(maxsize=1)
-def _checked_rows(name: str, text: bytes) -> list[Published]:
-    rows: list[Published] = from_json(name, text, list[Published])
+@functools.cache
+def _published(path: Path) -> list[Published]:
+    rows: list[Published] = read_json(path, list[Published])
     return rows
 
 

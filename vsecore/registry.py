@@ -22,10 +22,9 @@ class Registry:
     Args:
         kind: what error messages call the classes, such as "pool".
         entries: the classes by name; `register` adds to them.
-        context: names of arguments that are known only when a model is built, such as "dim". `build` passes
-            them to each class that asks for them; they are not options.
+        context: arguments that are known only when a model is built, such as "dim"; they are no options.
         methods: class methods whose arguments are options too, such as "tokenizer".
-        base: the class that all of them have as a base, with the attributes that others rely on; None: any.
+        base: the base class of all of them, with the attributes that others rely on.
 
     Example:
         >>> Registry("loss", {"triplet": Triplet}).build("triplet", {"margin": 0.1})
@@ -38,7 +37,7 @@ class Registry:
         entries: Mapping[str, Callable[..., Any]],
         context: Collection[str] = (),
         methods: Collection[str] = (),
-        base: type | None = None,
+        base: type = object,
     ) -> None:
         self.kind = kind
         self._entries = dict(entries)
@@ -69,9 +68,8 @@ class Registry:
         Raises:
             ValueError: the name is taken by another class, or `entry` is no class, or has not the base class.
         """
-        if not inspect.isclass(entry) or not issubclass(entry, self._base or object):
-            wanted = "a class" if self._base is None else f"a subclass of {self._base.__name__}"
-            raise ValueError(f"{self.kind} {name!r} is {entry!r}: wanted {wanted}")
+        if not inspect.isclass(entry) or not issubclass(entry, self._base):
+            raise ValueError(f"{self.kind} {name!r} is {entry!r}: wanted a subclass of {self._base.__name__}")
         if self._entries.setdefault(name, entry) is not entry:
             raise ValueError(f"{self.kind} {name!r} is taken: choose another name")
 
@@ -84,26 +82,18 @@ class Registry:
         known = self._options(name)
         for option in options:
             if option not in known:
-                takes = f"takes {', '.join(known)}" if known else "takes no options"
-                raise ValueError(f"{self.kind} {name!r} has no option {option!r}: it {takes}")
+                takes = ", ".join(known) or "no options"
+                raise ValueError(f"{self.kind} {name!r} has no option {option!r}: it takes {takes}")
         for option, parameter in known.items():
             if parameter.default is inspect.Parameter.empty and option not in options:
                 raise ValueError(f"{self.kind} {name!r} needs the option {option!r}")
-        kinds = {option: known[option].annotation for option in options}
         return {
-            option: value
-            if kinds[option] is inspect.Parameter.empty
-            else convert(f"option {option} of {self.kind} {name!r}", value, kinds[option])
+            option: convert(f"option {option} of {self.kind} {name!r}", value, known[option].annotation)
             for option, value in options.items()
         }
 
     def build(self, name: str, options: Mapping[str, Any], **context: Any) -> Any:
-        """Build a part.
-
-        Args:
-            name: the name of the class.
-            options: what its constructor takes.
-            context: arguments for the constructor; those it does not ask for are left out.
+        """Build a part from its options, and from what its constructor asks for of the context.
 
         Raises:
             ValueError: the name is unknown, or the options do not fit (see `read`).
@@ -128,11 +118,9 @@ class Registry:
 
     def _options(self, name: str) -> dict[str, inspect.Parameter]:
         """Return a part's options: its parameters besides the context, including those of its methods."""
-        entry = self[name]
-        methods = (getattr(entry, method) for method in self._methods if hasattr(entry, method))
-        found: dict[str, inspect.Parameter] = {}
-        for one in (entry, *methods):
-            found |= {name: kind for name, kind in _parameters(one).items() if name not in found}
+        entry, found = self[name], dict[str, inspect.Parameter]()
+        for taker in (entry, *(getattr(entry, method) for method in self._methods if hasattr(entry, method))):
+            found |= {option: kind for option, kind in _parameters(taker).items() if option not in found}
         return {option: kind for option, kind in found.items() if option not in self._context}
 
 
@@ -151,7 +139,7 @@ def _own_parameters(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     plain = inspect.isclass(entry) and not is_dataclass(entry)
     hints = typing.get_type_hints(entry.__init__ if plain else entry, include_extras=True)
     return {
-        name: parameter.replace(annotation=hints.get(name, inspect.Parameter.empty))
+        name: parameter.replace(annotation=hints.get(name, Any))
         for name, parameter in inspect.signature(entry).parameters.items()
         # nn.Module's own *args and **kwargs take nothing.
         if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -2,8 +2,7 @@
 
 Three modules predict such a set. Each reads the elements of a picture or a caption ("local" features) and one
 vector of the whole ("global" feature), and is called as `module(local, global_, mask)` with shapes (B, N, D),
-(B, D) and (B, N). The mask is True where an element is real; neither the values in the padding nor the amount
-of padding changes a result. An option out of its range is refused by a ValueError that names it.
+(B, D) and (B, N). The mask is True where an element is real.
 """
 
 from __future__ import annotations
@@ -238,7 +237,7 @@ class PIENet(SetPrediction):
     def slots_of(self, local: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return what each head found, (B, N, D) to (B, K, D); raises ValueError as `check_elements`."""
         check_elements(local, mask, self.dim, "local")
-        weights, found = look(self.attend, local, mask)  # (B, K, N), (B, K, D)
+        weights, found = weighted_means(self.attend, local, mask)  # (B, K, N), (B, K, D)
         self.attention = weights.detach().unsqueeze(1) if self.keep_attention else None
         slots: Tensor = self.project(found).sigmoid()
         return slots
@@ -358,7 +357,7 @@ def attention_heads(dim: int, hidden: int | None, heads: int) -> nn.Sequential:
     return nn.Sequential(first, nn.Tanh(), last)
 
 
-def look(attend: nn.Module, local: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def weighted_means(attend: nn.Module, local: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return each head's weights over the elements, (B, K, N), and its weighted means, (B, K, D)."""
     x = without_padding(local, mask)  # (B, N, D)
     logits = attend(x).mT  # (B, K, N)

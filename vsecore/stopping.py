@@ -16,6 +16,7 @@ PATIENCE = 5
 """Seconds that a program has to end tidily. Ending it after that is safe: its files are always whole."""
 
 _advice: Callable[[], str] = str
+_program = "vse"
 
 
 class Stopped(SystemExit):
@@ -25,12 +26,14 @@ class Stopped(SystemExit):
     """
 
 
-def stop_tidily() -> None:
-    """Make Ctrl-C and the system's request to end raise `Stopped` from now on.
+def stop_tidily(program: str = "vse") -> None:
+    """Make Ctrl-C and the system's request to end raise `Stopped` from now on; `end` names the program.
 
     Processes that are forked later, such as those that prepare batches, ignore both signals, although
     terminals and many systems send them to every process: this one ends them.
     """
+    global _program
+    _program = program
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     if hasattr(os, "register_at_fork"):  # not on Windows
@@ -48,7 +51,7 @@ def end(code: int) -> NoReturn:
     for worker in multiprocessing.active_children():
         worker.kill()
     if os.environ.get("RANK", "0") == "0":  # only one of several processes says so
-        print("; ".join(filter(None, ("vse: stopped", _advice()))), file=sys.stderr)
+        print("; ".join(filter(None, (f"{_program}: stopped", _advice()))), file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

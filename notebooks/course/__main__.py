@@ -212,9 +212,9 @@ def grade(
 
 def main() -> None:
     """Run the command line; it can be stopped tidily."""
-    stopping.stop_tidily()
+    stopping.stop_tidily("course")
     try:
-        cli.main(app, "course")
+        cli.main(app, "course", extra="course")
     except stopping.Stopped as stopped:
         stopping.end(int(stopped.code or 0))
 

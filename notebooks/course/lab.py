@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import sysconfig
 from contextlib import suppress
 from pathlib import Path
 
-from vsecore import threads
 from vsecore.data.files import write_atomically
 from vsecore.paths import ROOT
+from vsecore.threads import one_thread
 
 SETTINGS = {
     # A notebook that is opened again shows its widgets, which Lab stores only if it is told to.
@@ -58,4 +60,7 @@ def open_lab(notebook: Path | None = None) -> None:
     command = lab_command(notebook or first_notebook())
     with suppress(OSError):  # in an environment that others look after, Lab keeps its own defaults
         write_settings()
-    threads.start(command)
+    environment = one_thread(os.environ)  # which its kernels get
+    if os.name == "posix":  # replaces this process, so that Ctrl-C reaches the lab
+        os.execve(command[0], command, environment)
+    sys.exit(subprocess.call(command, env=environment))

@@ -48,7 +48,7 @@ from course import plots
 from course.datasets import open_backbone
 from course.engine import FIRST_RECIPE, first_engine
 from course.widgets import search_box
-from vsecore.encoding import encode
+from vsecore.scoring import encode
 from vsecore.paths import results
 from vsecore.recipes import get
 from vsecore.search import Engine, Found, Index

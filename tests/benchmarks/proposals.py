@@ -19,7 +19,7 @@ from harness import benchmark
 
 from vsecore.data.features import open_precomp
 from vsecore.embedding import Embedding
-from vsecore.encoding import encode
+from vsecore.scoring import encode
 from vsecore.similarity import max_sim
 from vsecore.training import evaluate_split, load_run
 

@@ -15,7 +15,7 @@ from typing import IO, Annotated, Any, NoReturn
 import typer
 
 from vsecore import threads
-from vsecore.cli import data, evaluation, experiments, mining, planning, runs, scenes, search
+from vsecore.cli import data, evaluation, experiments, mining, runs, scenes, search
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,7 +27,7 @@ app.add_typer(scenes.app, name="scenes")
 app.add_typer(data.app, name="data")
 app.add_typer(search.app, name="search")
 for command in (
-    planning.plan,
+    runs.plan,
     runs.train,
     evaluation.evaluate,
     mining.mine,
@@ -37,8 +37,11 @@ for command in (
     app.command()(command)
 
 
-def main(app: typer.Typer = app, name: str = "vse") -> None:
-    """Run a command line. A user's mistake prints one sentence, or a traceback with --debug."""
+def main(app: typer.Typer = app, name: str = "vse", extra: str = "") -> None:
+    """Run a command line. A user's mistake prints one sentence, or a traceback with --debug.
+
+    `extra` brings the modules that may be missing, besides those of `EXTRAS`.
+    """
     os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
     try:
         with contextlib.redirect_stdout(_Output(sys.stdout)):
@@ -46,16 +49,14 @@ def main(app: typer.Typer = app, name: str = "vse") -> None:
     except SystemExit as ended:  # in which typer hides every broken pipe, also that of a worker
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
-        _refuse(ended.__context__, name)
+        _refuse(ended.__context__, name, extra)
     except Exception as error:
-        _refuse(error, name)
+        _refuse(error, name, extra)
 
 
-EXTRAS = {
-    "tensorboard": "logs",
-    **dict.fromkeys(("faiss", "python_multipart", "qdrant_client", "starlette", "uvicorn"), "search"),
-}
-"""Which extra brings a module; "course" brings all others that can be missing."""
+SEARCH = ("faiss", "jinja2", "python_multipart", "qdrant_client", "starlette", "uvicorn")
+EXTRAS = {"tensorboard": "logs", "pyarrow": "offline"} | dict.fromkeys(SEARCH, "search")
+"""Which extra brings a module that may be missing."""
 
 
 class _Output:
@@ -84,14 +85,16 @@ class _Output:
         sys.exit(1)
 
 
-def _refuse(error: BaseException, name: str) -> NoReturn:
+def _refuse(error: BaseException, name: str, extra: str) -> NoReturn:
     """End with one sentence, or with a traceback if --debug asks for it or the mistake is not the user's."""
     missing = isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("vsecore")
     expected = missing or isinstance(error, ValueError | OSError | FloatingPointError)
     if "--debug" in sys.argv or not expected:
         raise error
-    extra = EXTRAS.get(str(getattr(error, "name", "")).partition(".")[0], "course")
-    remedy = f", which this command needs: pip install 'vsecore[{extra}]' brings it" if missing else ""
+    extra = EXTRAS.get(str(getattr(error, "name", "")).partition(".")[0], extra)
+    remedy = ", which this command needs" if missing else ""
+    if missing and extra:
+        remedy += f": pip install 'vsecore[{extra}]' brings it"
     if isinstance(error, BrokenPipeError):
         remedy = ": a process that this command works with has ended; give the command again"
     _complain(f"{name}: {error}{remedy}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from vsecore.cli.options import RecordOption, VectorsOption, check_writable, open_dataset
+from vsecore.cli.options import RecordOption, VectorsOption, check_writable, open_dataset, open_for
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -94,68 +94,73 @@ def evaluate(
     record: RecordOption = None,
 ) -> None:
     """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities."""
-    check_writable("--record", record)
-    check_writable("--json", written, folder=False)
-    from vsecore import records
     from vsecore.data.files import write_atomically
     from vsecore.evaluation import ensemble
     from vsecore.evaluation import evaluate as measure
 
     sources, asked = data or ["scenes"], set(also or ())
-    _check(runs, sources, weights, coco and (folds is not None or split not in ("test", "testall")), asked)
-    if captions is not None and not coco:
-        raise ValueError("--captions is given without --coco, whose tables ask for caption ids")
+    check_writable("--record", record)
+    check_writable("--json", written, folder=False)
     for option, path in (("--captions", captions), ("--relevance", relevance)):
-        if path is not None and not path.is_file():  # before hours of scoring
+        if path is not None and not path.is_file():
             raise FileNotFoundError(f"{option} {path} does not exist")
-    if vectors is not None and CCA not in runs:
-        raise ValueError("--vectors is given, but only cca takes them here: a run has its own")
-    found = []
+    for wrong, sentence in (
+        (coco and (folds or split in ("train", "dev")), "--coco is given with --folds or --split"),
+        (
+            captions is not None and not coco,
+            "--captions is given without --coco, which alone reads them",
+        ),
+        (vectors is not None and CCA not in runs, "--vectors is given, and only cca takes them here"),
+        (len(sources) not in (1, len(runs)), f"--data is given {len(sources)} times for {len(runs)} runs"),
+        (
+            weights is not None and (len(weights) != len(runs) or not min(weights) > 0),
+            f"--weight is {weights} for {len(runs)} runs: give a number above 0 for each",
+        ),
+        (Also.SETS in asked and len(runs) > 1, f"--also sets is given for {len(runs)} runs: give one"),
+    ):
+        if wrong:  # before hours of scoring
+            raise ValueError(sentence)
+    systems = []
     for row, folder in enumerate(runs):
-        found.append(_score(folder, sources[row % len(sources)], split, data is not None, vectors, asked))
-        part, pool = found[row].part, found[0].part
+        source = sources[row % len(sources)]
+        systems.append(_score(folder, source, split, data is not None, vectors, Also.SETS in asked))
+        part, pool = systems[row].part, systems[0].part
         if (part.captions, part.picture_ids) != (pool.captions, pool.picture_ids):
             raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")
-    together = ensemble(*(one.scores for one in found), weights=weights or ())
+    together = ensemble(*(system.scores for system in systems), weights=weights or ())
     of_pool = f"{len(pool)} {split} pictures, {len(pool.captions)} captions, split {pool.names_digest()}"
     typer.echo(of_pool)
     metrics = _coco(together, pool, captions) if coco else measure(together, pool.owner, folds)
-    metrics |= found[0].of_sets | (_ranking(together, pool) if Also.RANKING in asked else {})
-    if relevance is not None:
-        metrics |= _graded_by(relevance, together)
+    metrics |= systems[0].of_sets | (_ranking(together, pool) if Also.RANKING in asked else {})
+    metrics |= {} if relevance is None else _graded_by(relevance, together)
     for name, value in metrics.items():
         typer.echo(f"{name:<22} {value:8.2f}")
     if written is not None:
         with write_atomically(written, "w") as file:
-            json.dump(
-                {"pool": of_pool, "runs": [one.member for one in found], "metrics": metrics}, file, indent=2
-            )
+            members = [system.member for system in systems]
+            json.dump({"pool": of_pool, "runs": members, "metrics": metrics}, file, indent=2)
     if record is not None:
-        members = [one.member for one in found]
-        if weights is not None:
-            members = [one | {"weight": weight} for one, weight in zip(members, weights, strict=True)]
         in_folds = f", mean of {folds} folds" if folds else ""
         note = f"mean similarity of {len(runs)} systems on {of_pool}{in_folds}"
-        seconds = sum(one.seconds for one in found)
-        entry = records.record_ensemble(members, split, metrics, seconds, note)
-        typer.echo(f"record: {records.write(entry, record)}")
+        _record(systems, weights, split, metrics, note, record)
 
 
-def _check(
-    runs: list[Path], sources: list[str], weights: list[float] | None, twice: bool, asked: set[Also]
+def _record(
+    systems: list[Scored],
+    weights: list[float] | None,
+    split: SplitName,
+    metrics: dict[str, float],
+    note: str,
+    folder: Path,
 ) -> None:
-    """Refuse options that contradict each other, before hours of scoring."""
-    if twice:
-        raise ValueError("--coco is given with --folds or --split: its tables have splits of their own")
-    if len(sources) not in (1, len(runs)):
-        raise ValueError(f"--data is given {len(sources)} times for {len(runs)} runs: give one, or one each")
-    if weights is not None and (len(weights) != len(runs) or not min(weights) > 0):
-        raise ValueError(f"--weight is {weights} for {len(runs)} runs: give a number above 0 for each")
-    if Also.SETS in asked and len(runs) > 1:
-        raise ValueError(f"--also sets is given for {len(runs)} runs: the sets are those of one")
+    """Write the record of an ensemble."""
+    from vsecore import records
 
-
-# ---- what is compared --------------------------------------------------------------------------------------
+    members = [system.member for system in systems]
+    if weights is not None:
+        members = [member | {"weight": weight} for member, weight in zip(members, weights, strict=True)]
+    entry = records.record_ensemble(members, split, metrics, sum(x.seconds for x in systems), note)
+    typer.echo(f"record: {records.write(entry, folder)}")
 
 
 @dataclass(frozen=True)
@@ -173,31 +178,25 @@ class Scored:
 
 
 def _score(
-    folder: Path, source: str, split: SplitName, named: bool, vectors: Path | None, asked: set[Also]
+    folder: Path, source: str, split: SplitName, named: bool, vectors: Path | None, sets: bool
 ) -> Scored:
     """Score a split of some data by a run, by towers that need no training, or by CCA."""
+    from vsecore.recipes import RECIPES, get
+    from vsecore.recipes.pretrained import is_folder
+
+    name = str(folder)
     if folder == CCA:
         return _solved(source, split, vectors)
-    recipe = _ready(str(folder))
-    return (
-        _trained(folder, source, split, named, asked) if recipe is None else _as_it_is(recipe, source, split)
-    )
+    if is_folder(name) or (name in RECIPES and not folder.exists()):
+        recipe = get(name)
+        if recipe.is_trained:
+            return _as_it_is(recipe, source, split)
+    return _trained(folder, source, split, named, sets)
 
 
 def _part(dataset: Dataset, split: SplitName) -> Split:
     part: Split = getattr(dataset, "test" if split == "testall" else split)
     return part
-
-
-def _ready(name: str) -> Recipe | None:
-    """Return the recipe of towers that need no training, by its name or its model's folder; None: no such."""
-    from vsecore.recipes import RECIPES, get
-    from vsecore.recipes.pretrained import is_folder
-
-    if not is_folder(name) and (name not in RECIPES or Path(name).exists()):
-        return None
-    recipe = get(name)
-    return recipe if recipe.is_trained else None
 
 
 def _as_it_is(recipe: Recipe, source: str, split: SplitName) -> Scored:
@@ -206,7 +205,7 @@ def _as_it_is(recipe: Recipe, source: str, split: SplitName) -> Scored:
     from vsecore.training.distributed import best_device
 
     began = time.perf_counter()
-    dataset = open_dataset(source, recipe.features, recipe.view(), test=split)
+    dataset = open_for(recipe, source, split)
     tokenizer = recipe.tokenizer(dataset.train.captions)
     model = recipe.build(dataset.feature_dim, tokenizer).eval().to(best_device())
     scores = score_split(model, _part(dataset, split), tokenizer)
@@ -215,7 +214,7 @@ def _as_it_is(recipe: Recipe, source: str, split: SplitName) -> Scored:
     return Scored(scores, _part(dataset, split), member, time.perf_counter() - began)
 
 
-def _trained(folder: Path, source: str, split: SplitName, named: bool, asked: set[Also]) -> Scored:
+def _trained(folder: Path, source: str, split: SplitName, named: bool, sets: bool) -> Scored:
     """Score by a run."""
     from vsecore import records
     from vsecore.training import load_run, score_split
@@ -243,7 +242,7 @@ def _trained(folder: Path, source: str, split: SplitName, named: bool, asked: se
         typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
     model, part = trained.model.to(best_device()), _part(dataset, split)
     scores = score_split(model, part, trained.tokenizer)
-    of_sets = _of_sets(model, part, trained.tokenizer) if Also.SETS in asked else {}
+    of_sets = _of_sets(model, part, trained.tokenizer) if sets else {}
     return Scored(scores, part, records.member(trained), trained.timings["seconds"], of_sets)
 
 
@@ -256,9 +255,6 @@ def _solved(source: str, split: SplitName, vectors: Path | None) -> Scored:
     data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": str(vectors or "none")}
     member = {"name": str(CCA), "config_hash": "", "seed": 0, "data": data}
     return Scored(scores, _part(dataset, split), member, time.perf_counter() - began)
-
-
-# ---- what is measured --------------------------------------------------------------------------------------
 
 
 def _coco(scores: Tensor, pool: Split, captions: Path | None) -> dict[str, float]:

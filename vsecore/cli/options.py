@@ -13,6 +13,7 @@ from vsecore import paths
 if TYPE_CHECKING:
     from vsecore.data.photographs import View
     from vsecore.data.splits import Dataset, FeatureKind
+    from vsecore.recipes import Recipe
 
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")]
 DataOption = Annotated[
@@ -66,9 +67,6 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
         option: the option that named the path, for the message.
         path: a folder or a file, which need not exist; None: nothing will be written.
         folder: whether it must be a folder rather than a file.
-
-    Raises:
-        OSError: it is a file where a folder is wanted, or the other way round, or cannot be written.
     """
     if path is None:
         return
@@ -86,7 +84,7 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
 def open_dataset(
     data: str, features: FeatureKind, view: View | None = None, boxes: bool = False, test: str = "test"
 ) -> Dataset:
-    """Open a world of scenes, a folder of extracted features, or one of photographs.
+    """Open a world of scenes by its name, or a folder of extracted features or of photographs.
 
     Args:
         data: a world's name, or a folder.
@@ -94,10 +92,6 @@ def open_dataset(
         view: for pixels, how photographs are cut.
         boxes: whether a folder's features get its boxes beside them; scenes have them there.
         test: the split of a folder of features to test on, if it is "testall".
-
-    Raises:
-        ValueError: a world of scenes is named for pixels.
-        FileNotFoundError: the folder, or a file of it, is missing.
     """
     from vsecore import scenes
     from vsecore.data.boxes import with_boxes
@@ -118,6 +112,12 @@ def open_dataset(
         return replace(scenes.load(features=features, **WORLDS[data]), name=data)
     dataset = open_precomp(Path(data), test="testall" if test == "testall" else "test")
     return with_boxes(dataset) if boxes else dataset
+
+
+def open_for(recipe: Recipe, data: str, test: str = "test") -> Dataset:
+    """Open data of the kind that a recipe reads; see `open_dataset`."""
+    view = recipe.view() if recipe.features == "pixels" else None
+    return open_dataset(data, recipe.features, view, recipe.image.boxes, test)
 
 
 def spoken(metrics: dict[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""`vse train`: train a run."""
+"""`vse train` and `vse plan`: train a recipe, or say first what that will cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vsecore.cli.options import (
     VectorsOption,
     Workers,
     check_writable,
-    open_dataset,
+    open_for,
     read_settings,
     spoken,
 )
@@ -27,8 +27,9 @@ from vsecore.cli.options import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from vsecore.data.splits import Split
     from vsecore.data.words import Tokenizer
-    from vsecore.training import Event
+    from vsecore.training import Event, Run
     from vsecore.training.logs import TensorBoardLog
 
 
@@ -65,42 +66,35 @@ def train(
     record: RecordOption = None,
 ) -> None:
     """Train a recipe, keep its best epoch, and report the test split."""
-    from vsecore import records
     from vsecore.data.sentence_targets import MODEL, with_targets
     from vsecore.mining import load_negatives
     from vsecore.recipes import get
-    from vsecore.training import evaluate_split, fit_in_rounds
+    from vsecore.training import fit_in_rounds
     from vsecore.training.checkpoints import refuse_to_overwrite
-    from vsecore.training.distributed import best_device, is_main_process
+    from vsecore.training.distributed import is_main_process
     from vsecore.training.logs import TensorBoardLog
     from vsecore.training.rounds import FIRST_ROUND
 
     chosen = get(recipe).override(read_settings(settings))
-    for given, name, taken in (
-        (negatives, "negatives", chosen.learns_offline),
-        (targets, "targets", chosen.predicts_targets),
-    ):
-        if given is not None and not taken:
-            raise ValueError(f"--{name} is given, but no loss of recipe {recipe} reads them; leave it out")
+    if negatives is not None and not chosen.learns_offline:
+        raise ValueError(f"--negatives is given, but no loss of recipe {recipe} reads them; leave it out")
+    if targets is not None and not chosen.predicts_targets:
+        raise ValueError(f"--targets is given, but no loss of recipe {recipe} reads them; leave it out")
     check_writable("--record", record)
+    check_writable("--out", out)
+    refuse_to_overwrite(out, resume)  # before the data are read, if we can: the default needs their name
     if tensorboard:
-        TensorBoardLog(".")  # writes nothing yet, but says before the data are read if TensorBoard is missing
-    if out is not None:  # before the data are read, if we can: the default folder needs their name
-        check_writable("--out", out)
-        refuse_to_overwrite(out, resume)
-    view = chosen.view() if chosen.features == "pixels" else None
-    dataset = open_dataset(data, chosen.features, view, chosen.image.boxes)
+        TensorBoardLog(".")  # writes nothing yet, but says so at once if TensorBoard is missing
+    dataset = open_for(chosen, data)
     folder = out or Path("runs") / f"{chosen.name}-{dataset.name}-{seed}"
     check_writable("--out", folder)
     refuse_to_overwrite(folder, resume)
     if chosen.predicts_targets:
         dataset = with_targets(dataset, targets or MODEL, None if device == "auto" else device)
     tokenizer = chosen.tokenizer(dataset.train.captions)
-    word_vectors, found = (None, "") if vectors is None else _word_vectors(vectors, tokenizer, recipe, seed)
-    log, first_log = (
-        TensorBoardLog(place / "tensorboard") if tensorboard else None
-        for place in (folder, folder / FIRST_ROUND)
-    )
+    word_vectors, coverage = _word_vectors(vectors, tokenizer, recipe, seed)
+    places = (folder, folder / FIRST_ROUND)
+    log, first_log = (TensorBoardLog(place / "tensorboard") if tensorboard else None for place in places)
     _advise(folder, resume)
     run = fit_in_rounds(
         chosen,
@@ -110,36 +104,43 @@ def train(
         tokenizer=tokenizer,
         vectors=word_vectors,
         negatives=None if negatives is None else load_negatives(negatives, dataset.train),
-        callback=partial(_tell, log=log),
-        first_callback=partial(_tell, said="first round, ", log=first_log),
+        callback=partial(_follow, log=log),
+        first_callback=partial(_follow, log=first_log, prefix="first round, "),
         seed=seed,
         device=device,
         precision=precision,
         workers=workers,
         save_every=save_every,
     )
-    for one in (log, first_log):
-        if one is not None:
-            one.close()
-    if not is_main_process():  # only one process prints and writes
-        return
+    if is_main_process():  # only one process prints and writes
+        _report(run, dataset.test, folder, device, record, coverage)
+
+
+def _report(run: Run, test: Split, folder: Path, device: str, record: Path | None, coverage: str) -> None:
+    """Print what a run finds in the test split, and write its record."""
+    from vsecore import records
+    from vsecore.training import evaluate_split
+    from vsecore.training.distributed import best_device
+
     model = run.model.to("cpu" if device == "cpu" else best_device())
-    metrics = evaluate_split(model, dataset.test, tokenizer)
+    metrics = evaluate_split(model, test, run.tokenizer)
     typer.echo(f"test: {spoken(metrics)}")
     step, waiting = run.timings["step_seconds"], run.timings["data_wait"]
     typer.echo(f"run: {folder} (a step took {step:.3f} s, {waiting:.1%} of it waiting for data)")
     if record is not None:
-        pool = dataset.test
-        note = f"best epoch on dev, evaluated on {len(pool)} test pictures, split {pool.names_digest()}"
-        entry = records.record_run(run, metrics, note + found)
-        typer.echo(f"record: {records.write(entry, record)}")
+        note = f"best epoch on dev, evaluated on {len(test)} test pictures, split {test.names_digest()}"
+        typer.echo(f"record: {records.write(records.record_run(run, metrics, note + coverage), record)}")
 
 
-def _word_vectors(path: Path, tokenizer: Tokenizer, recipe: str, seed: int) -> tuple[Tensor, str]:
-    """Load word vectors, and say how many of the words they have."""
+def _word_vectors(
+    path: Path | None, tokenizer: Tokenizer, recipe: str, seed: int
+) -> tuple[Tensor | None, str]:
+    """Load word vectors, if any are asked for, and say how many of the words they have."""
     from vsecore.data.vocabulary import Vocabulary
     from vsecore.data.word_vectors import load_vectors
 
+    if path is None:
+        return None, ""
     if not isinstance(tokenizer, Vocabulary):
         raise ValueError(f"--vectors is given, but recipe {recipe} has word pieces of its own; leave it out")
     vectors, report = load_vectors(path, tokenizer, seed)
@@ -147,12 +148,12 @@ def _word_vectors(path: Path, tokenizer: Tokenizer, recipe: str, seed: int) -> t
     return vectors, f"; word vectors: {report}"
 
 
-def _tell(event: Event, said: str = "", log: TensorBoardLog | None = None) -> None:
+def _follow(event: Event, log: TensorBoardLog | None, prefix: str = "") -> None:
     """Print an epoch's metrics, and log what TensorBoard shows; only one of several processes does."""
     from vsecore.training.distributed import is_main_process
 
     if is_main_process() and event.metrics is not None:
-        typer.echo(f"{said}epoch {event.epoch + 1}: {spoken(event.metrics)}")
+        typer.echo(f"{prefix}epoch {event.epoch + 1}: {spoken(event.metrics)}")
     if is_main_process() and log is not None:
         log(event)
 
@@ -170,3 +171,35 @@ def _advise(folder: Path, resume: bool) -> None:
         typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
     again = "nothing was saved yet, so start again with the same command"
     stopping.advise(lambda: "continue with --resume" if begun() else again)
+
+
+def plan(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name; an unknown one lists them all.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data",
+            help="What vse train takes; or coco, flickr30k or flickr8k: drawn numbers of that shape, which "
+            "need neither disk nor download.",
+        ),
+    ] = "coco",
+    settings: SettingsOption = None,
+    seconds: Annotated[float, typer.Option(help="How long to take steps, of each round.")] = 20.0,
+    workers: Workers = 0,
+    device: Device = "auto",
+    precision: Precision = "auto",
+) -> None:
+    """Take some real steps of a recipe, throw them away, and say what all of them will cost."""
+    from vsecore.data.rehearsal import PICTURES, Shape, rehearsal
+    from vsecore.recipes import get
+    from vsecore.training.planning import plan as count
+
+    chosen = get(recipe).override(read_settings(settings))
+    if data in PICTURES and chosen.features == "pixels":
+        raise ValueError(f"--data is {data}, and recipe {recipe} reads pixels: name a folder of photographs")
+    shape = Shape.of(data, chosen.features) if data in PICTURES else None
+    dataset = open_for(chosen, data) if shape is None else rehearsal(shape)
+    cost = count(chosen, dataset, seconds=seconds, device=device, precision=precision, workers=workers)
+    typer.echo(f"{chosen.name} on {data}: {dataset.train!r}")
+    for name, value in cost.rows().items():
+        typer.echo(f"{name:<20} {value}")

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
-from vsecore.encoding import Captions
 from vsecore.mining import mine
 from vsecore.model import VSE
+from vsecore.scoring import Captions
 from vsecore.training import score_split
 
 SHARES = ("mined_true_texts", "mined_true_pictures")

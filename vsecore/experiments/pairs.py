@@ -15,8 +15,8 @@ from torch import Tensor
 
 from vsecore import scenes
 from vsecore.data.splits import FeatureKind, Split
-from vsecore.encoding import Captions
 from vsecore.model import VSE
+from vsecore.scoring import Captions
 from vsecore.training import encode
 
 PICTURES = 1000

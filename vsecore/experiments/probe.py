@@ -19,9 +19,9 @@ from torch import Tensor
 
 from vsecore import scenes
 from vsecore.data.splits import Dataset, Split
-from vsecore.encoding import Captions, encode
 from vsecore.experiments.worlds import WORLDS
 from vsecore.model import VSE
+from vsecore.scoring import Captions, encode
 
 FACTS = ("noun", "colour", "size", "relation", "place")
 """What a caption may say, and what is probed."""

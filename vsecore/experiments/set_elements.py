@@ -10,9 +10,9 @@ from dataclasses import replace
 import torch
 
 from vsecore.data.splits import Split
-from vsecore.encoding import Captions, encode, score_embedded
 from vsecore.evaluation import evaluate
 from vsecore.model import VSE
+from vsecore.scoring import Captions, encode, score_embedded
 
 SIDES = ("pictures", "texts")
 """The two sides, as the names of metrics have them."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 
 from vsecore.data.splits import Split
-from vsecore.encoding import Captions, encode
 from vsecore.model import VSE
+from vsecore.scoring import Captions, encode
 from vsecore.sets import circular_variance
 
 LOG_VARIANCES = ("log_variance_pictures", "log_variance_texts")

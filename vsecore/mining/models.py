@@ -15,7 +15,6 @@ from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.data.words import TokenizedCaptions
 from vsecore.embedding import Embedding
-from vsecore.encoding import Captions, encode
 from vsecore.mining.blocks import Rows, Search, TruePairs, workers_on
 from vsecore.mining.folder import (
     NEGATIVES,
@@ -28,6 +27,7 @@ from vsecore.mining.folder import (
 from vsecore.mining.topk import rows_of
 from vsecore.mining.vectors import BUDGET, BYTES, ROWS
 from vsecore.model import VSE
+from vsecore.scoring import Captions, encode
 from vsecore.similarity import Cosine
 
 PASSING = ("training", "name_or_path", "gradient_checkpointing")

@@ -28,7 +28,7 @@ from vsecore.sets import (
     SlotSetPrediction,
     TransformerSet,
     attention_heads,
-    look,
+    weighted_means,
     xavier,
 )
 
@@ -175,7 +175,7 @@ class GaussianPool(SetPool):
         check_elements(x, mask, self.predict.dim)
         whole = cast(nn.Module, self.global_pool)(x, mask)  # (B, D)
         means = self.predict(x, whole, mask).squeeze(1)  # (B, D)
-        _, found = look(self.attend, x, mask)  # (B, 1, D)
+        _, found = weighted_means(self.attend, x, mask)  # (B, 1, D)
         return means, {"log_variance": self.project(found.squeeze(1)) + self.project_global(whole)}
 
 

@@ -20,7 +20,7 @@ from vsecore.recipes import (
     vsrn,
 )
 from vsecore.recipes.pvse import pvse
-from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTower, Training, settings
+from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTower, Training
 from vsecore.recipes.tern import tern
 from vsecore.recipes.vsepp import vsepp
 
@@ -34,7 +34,6 @@ __all__ = [
     "TextTower",
     "Training",
     "get",
-    "settings",
 ]
 
 _COMPARED: tuple[Literal["grid", "region"], ...] = ("grid", "region")

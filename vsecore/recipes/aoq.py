@@ -1,7 +1,5 @@
 """AOQ: existing systems, trained again with negatives from the whole training set."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -23,10 +21,7 @@ SECOND = (
 
 
 def vsepp(feature: Feature) -> Recipe:
-    """Describe plain VSE++, trained in two rounds; the paper has no such row.
-
-    Source: Chen, Deng and Luo 2020 (AOQ) for the training, Faghri et al. 2018 (VSE++) for the system.
-    """
+    """Describe plain VSE++, trained in two rounds; the paper has no such row."""
     return replace(
         _of(plain.vsepp(feature, "gru"), epochs=20, learning_rate=2e-4, decay_epochs=10),
         first_round=FirstRound(),
@@ -34,27 +29,18 @@ def vsepp(feature: Feature) -> Recipe:
 
 
 def vsrn(feature: Feature) -> Recipe:
-    """Describe VSRN, trained in two rounds; the captioning loss takes part in both.
-
-    Source: Chen, Deng and Luo 2020 (AOQ) for the training, Li et al. 2019 (VSRN) for the system.
-    """
+    """Describe VSRN, trained in two rounds; the captioning loss takes part in both."""
     recipe = _of(vsrns.vsrn(feature), epochs=20, learning_rate=2e-4, decay_epochs=10)
     return replace(recipe, first_round=FirstRound((Part("triplet"), Part("captioning"))))
 
 
 def scan(feature: Feature) -> Recipe:
-    """Describe SCAN, trained once, with negatives that another model has mined; the paper uses VSRN.
-
-    Source: Chen, Deng and Luo 2020 (AOQ) for the training, Lee et al. 2018 (SCAN) for the system.
-    """
+    """Describe SCAN, trained once, with negatives that another model has mined; the paper uses VSRN."""
     return _of(scans.scan(feature), epochs=15, learning_rate=5e-4, decay_epochs=10)
 
 
 def bfan(feature: Feature) -> Recipe:
-    """Describe BFAN, trained once, with negatives that another model has mined; the paper uses VSRN.
-
-    Source: Chen, Deng and Luo 2020 (AOQ) for the training, Liu et al. 2019 (BFAN) for the system.
-    """
+    """Describe BFAN, trained once, with negatives that another model has mined; the paper uses VSRN."""
     return _of(bfans.bfan(feature), epochs=15, learning_rate=5e-4, decay_epochs=10)
 
 

@@ -1,17 +1,12 @@
 """BFAN: attention in both directions that leaves out what is irrelevant."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
 
 
 def bfan(feature: Literal["grid", "region"]) -> Recipe:
-    """Describe BFAN-prob.
-
-    Source: Liu et al. 2019 (BFAN).
-    """
+    """Describe BFAN-prob."""
     return Recipe(
         name=f"bfan_{feature}_gru",
         source=(

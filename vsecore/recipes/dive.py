@@ -1,7 +1,5 @@
 """DivE: sets of diverse embeddings, predicted by slot attention and compared by smooth-Chamfer similarity."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from vsecore.recipes.pixels import RESNET152
@@ -57,8 +55,6 @@ def dive(feature: Literal["grid", "region", "pixels"], text: Literal["gru", "ber
     With "gru", the word vectors of a caption are its local features, and a BiGRU over them makes the global
     one. A batch has all captions of its pictures. From "pixels", the network behind the cells of a grid is
     trained too, as in the paper, after some epochs at rest and with fixed batch normalisation.
-
-    Source: Kim, Kim and Kwak 2023 (DivE), sections 3 and 4.2, appendix A, and the released code.
 
     Raises:
         ValueError: the paper has no such system: regions with BERT.

@@ -1,7 +1,5 @@
 """LTD: a small baseline, and what keeps its captions' vectors from leaving facts out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -16,10 +14,7 @@ words can meet with two nats for each."""
 
 
 def ltd(feature: Literal["grid", "region"]) -> Recipe:
-    """Describe the paper's baseline; a variant adds a target to it.
-
-    Source: Bleeker, Yates and de Rijke 2023 (LTD), section 4.2.
-    """
+    """Describe the paper's baseline; a variant adds a target to it."""
     where = "a convolutional map's cells" if feature == "grid" else "regions"
     return Recipe(
         name=f"ltd_{feature}_gru",
@@ -46,10 +41,7 @@ def ltd(feature: Literal["grid", "region"]) -> Recipe:
 
 
 def vsrn(feature: Literal["grid", "region"]) -> Recipe:
-    """Describe VSRN as the paper trains it; a variant adds a target to it.
-
-    Source: Bleeker, Yates and de Rijke 2023 (LTD), section 4.2; Li et al. 2019 (VSRN) for the system.
-    """
+    """Describe VSRN as the paper trains it; a variant adds a target to it."""
     system = vsrns.vsrn(feature)
     return replace(
         system,

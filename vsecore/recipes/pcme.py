@@ -1,7 +1,5 @@
 """PCME: a picture and a caption are Gaussians, and whether two match has a probability."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from vsecore.recipes.dive import WORDS
@@ -12,8 +10,6 @@ def pcme(feature: Literal["grid", "region"]) -> Recipe:
     """Describe PCME, compared by the means of its Gaussians.
 
     The means are all that a search needs. The variances matter in training, and say how sure a caption is.
-
-    Source: Chun et al. 2021 (PCME).
     """
     return Recipe(
         name=f"pcme_{feature}",

@@ -1,7 +1,5 @@
 """Systems that are trained from pixels: the network behind the pictures learns with the rest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
@@ -12,10 +10,7 @@ RESNET152 = "resnet152.tv_in1k"
 
 
 def vsepp_pixels(text: Reader) -> Recipe:
-    """Describe VSE++ with its network fine-tuned: first everything else is trained, then all of it.
-
-    Source: Faghri et al. 2018 (VSE++), section 4.1.
-    """
+    """Describe VSE++ with its network fine-tuned: first everything else is trained, then all of it."""
     return Recipe(
         name=f"vsepp_pixels_{text}",
         source=(
@@ -31,10 +26,7 @@ def vsepp_pixels(text: Reader) -> Recipe:
 
 
 def gpo_pixels(text: Reader) -> Recipe:
-    """Describe VSE-infinity from pixels: GPO in both towers, a large network with small steps.
-
-    Source: Chen et al. 2021 (VSE-infinity); Kim, Kim and Kwak 2023 (DivE), appendix, which trains like it.
-    """
+    """Describe VSE-infinity from pixels: GPO in both towers, a large network with small steps."""
     return Recipe(
         name=f"gpo_pixels_{text}",
         source=(

@@ -1,7 +1,5 @@
 """CLIP and SigLIP: towers trained on pairs from the web, as they are (zero-shot) or trained further."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,7 @@ TRAINING = Training(
 
 
 def clip(name: str, weights: str, dim: int) -> Recipe:
-    """Describe CLIP, which goes on with the loss and the temperature that it was trained with.
-
-    Source: Radford et al. 2021 (CLIP).
-    """
+    """Describe CLIP, which goes on with the loss and the temperature that it was trained with."""
     return _towers(
         name,
         "clip",
@@ -37,10 +32,7 @@ def clip(name: str, weights: str, dim: int) -> Recipe:
 
 
 def siglip(name: str, weights: str, dim: int) -> Recipe:
-    """Describe SigLIP, which goes on with the sigmoid loss, its scale and its bias.
-
-    Source: Zhai et al. 2023 (SigLIP).
-    """
+    """Describe SigLIP, which goes on with the sigmoid loss, its scale and its bias."""
     return _towers(
         name,
         "siglip",

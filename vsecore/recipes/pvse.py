@@ -1,7 +1,5 @@
 """PVSE: sets predicted by PIE-Net, of which the nearest two vectors are compared."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from vsecore.recipes.dive import WORDS
@@ -9,10 +7,7 @@ from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
 
 
 def pvse(feature: Literal["grid", "region"]) -> Recipe:
-    """Describe PVSE with two vectors for a picture and two for a caption.
-
-    Source: Song and Soleymani 2019 (PVSE).
-    """
+    """Describe PVSE with two vectors for a picture and two for a caption."""
     return Recipe(
         name=f"pvse_{feature}",
         source=(

@@ -1,7 +1,5 @@
 """SCAN: words attend to regions, or regions to words."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower
@@ -11,8 +9,6 @@ def scan(feature: Literal["grid", "region"]) -> Recipe:
     """Describe SCAN from text to image with the smooth maximum.
 
     The ensemble that its authors report averages the scores of the variants `t2i_mean` and `i2t`.
-
-    Source: Lee et al. 2018 (SCAN).
     """
     return Recipe(
         name=f"scan_{feature}_gru",

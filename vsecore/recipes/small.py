@@ -1,7 +1,5 @@
 """Systems for small collections and machines: Flickr8k's 6,000 pictures on one processor, in minutes."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training

@@ -1,7 +1,5 @@
 """TERN: Transformers over regions and words whose last layers are the same for both."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
@@ -22,8 +20,6 @@ def tern(feature: Literal["grid", "region"], text: Literal["bert", "words"]) -> 
 
     In front of a picture stands a learned element; a caption begins with BERT's [CLS], or with the token for
     its start. A region's features end in the edges and sides of its box; cells have learned positions.
-
-    Source: Messina et al. 2020 (TERN).
     """
     chosen = {
         "bert": "",

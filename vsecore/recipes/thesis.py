@@ -1,7 +1,5 @@
 """The thesis: a Transformer over entities in both towers, and losses that align the entities themselves."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
@@ -14,8 +12,6 @@ def thesis(feature: Literal["grid", "region"]) -> Recipe:
     """Describe the basic system: a block over cells, two over words, mean pooling.
 
     Regions get no positions, since the order of a detector's boxes means nothing.
-
-    Source: Yan 2019 (thesis).
     """
     positions = CELLS if feature == "grid" else 0
     return Recipe(

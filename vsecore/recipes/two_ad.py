@@ -1,7 +1,5 @@
 """2AD: adaptive pooling and optimisation, whole and with parts removed or replaced."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
@@ -9,10 +7,7 @@ from vsecore.recipes.vsepp import READERS, Feature, Reader
 
 
 def two_ad(feature: Feature, text: Reader) -> Recipe:
-    """Describe 2AD: AdPool in both towers, trained with AdOpt.
-
-    Source: Zhang et al. 2022 (2AD).
-    """
+    """Describe 2AD: AdPool in both towers, trained with AdOpt."""
     return Recipe(
         name=f"2ad_{feature}_{text}",
         source=(

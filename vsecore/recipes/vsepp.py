@@ -1,7 +1,5 @@
 """VSE++: the systems that everything else is compared with."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower
@@ -14,10 +12,7 @@ READERS = {"gru": Part("gru"), "bert": Part("bert", {"weights": "bert-base-uncas
 
 
 def vsepp(feature: Feature, text: Reader) -> Recipe:
-    """Describe VSE++ on one kind of features, with one kind of caption encoder.
-
-    Source: Faghri et al. 2018 (VSE++).
-    """
+    """Describe VSE++ on one kind of features, with one kind of caption encoder."""
     sources = {
         "grid": "a convolutional map's cells in place of its mean",
         "region": "regions and their encoder from Chen et al. 2021 (VSE-infinity)",

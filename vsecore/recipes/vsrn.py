@@ -1,17 +1,12 @@
 """VSRN: regions reason in a graph, a recurrent network reads them, and they must tell the captions."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from vsecore.recipes.recipe import ImageTower, Part, Recipe, TextTower, Training
 
 
 def vsrn(feature: Literal["grid", "region"]) -> Recipe:
-    """Describe one model of VSRN; the paper's best rows average the scores of two.
-
-    Source: Li et al. 2019 (VSRN).
-    """
+    """Describe one model of VSRN; the paper's best rows average the scores of two."""
     return Recipe(
         name=f"vsrn_{feature}",
         source=(

@@ -25,9 +25,9 @@ from vsecore.data.photographs import from_files
 from vsecore.data.picture_files import open_picture
 from vsecore.data.splits import LONGEST_CAPTION, Dataset, Split
 from vsecore.data.words import Tokenizer
-from vsecore.encoding import encode
 from vsecore.model import VSE
 from vsecore.recipes import Recipe, get
+from vsecore.scoring import encode
 from vsecore.search.engine import Engine, keep_source
 from vsecore.training import Event, Run, evaluate_split, fit, load_run
 from vsecore.training.checkpoints import CHECKPOINT

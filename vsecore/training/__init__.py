@@ -1,6 +1,6 @@
 """Training: one loop for every recipe (`fit`), in one or two rounds; its result; a model's evaluation."""
 
-from vsecore.encoding import encode, evaluate_split, score_split
+from vsecore.scoring import encode, evaluate_split, score_split
 from vsecore.training.identity import describe_data
 from vsecore.training.loop import fit, load_run
 from vsecore.training.rounds import fit_in_rounds

@@ -57,11 +57,7 @@ class Averaging:
         """Return the model to evaluate at the end of an epoch.
 
         The running means of batch normalisation belong to other weights than the average, so they are counted
-        anew.
-
-        Args:
-            batches: of the training split; only read if the model normalises by its batch.
-            where: the device that they are moved to.
+        anew, on some batches of the training split, which are moved to the device `where`.
         """
         if self._average is None:
             return self.model

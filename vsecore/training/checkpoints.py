@@ -19,17 +19,17 @@ from typing import Annotated, Any
 
 import safetensors.torch
 import torch
-from filelock import FileLock, Timeout
 from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from vsecore.data.files import LOCK, write_atomically
+from vsecore.arguments import Finite, Whole
+from vsecore.data import files
+from vsecore.data.files import write_atomically
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
 from vsecore.processes import from_main_process
 from vsecore.training.identity import (
-    ENCODERS,
     RUN,
     START_OVER_HINT,
     check_tokenizer,
@@ -40,14 +40,10 @@ from vsecore.training.identity import (
 from vsecore.training.system import System
 from vsecore.typed import from_json
 
-Whole = Annotated[int, Field(ge=0)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 CHECKPOINT = "checkpoint.safetensors"
 DAY = 24 * 3600
-PATIENCE = 0.5
-"""Seconds to wait for a folder's lock; a process that only asks whether it is free holds it for far less."""
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -87,7 +83,7 @@ def load(path: Path, kind: Any = dict[str, Any]) -> tuple[dict[str, Tensor], Any
         raise FileNotFoundError(f"checkpoint {path}: there is no such file")
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
+            metadata = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
         text = metadata["facts"]
     except (SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
@@ -140,7 +136,7 @@ class State:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a checkpoint holds besides tensors."""
+    """What a run's checkpoint holds besides tensors."""
 
     state: State
     beside: str = ""
@@ -148,11 +144,7 @@ class Facts:
 
 
 def read_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[dict[str, dict[str, Tensor]], State]:
-    """Read the checkpoint of the run in a folder.
-
-    Args:
-        folder: the run's folder.
-        identity: what `read_identity` returns for it.
+    """Read the checkpoint of the run in a folder, given what `read_identity` returns for it.
 
     Returns:
         The tensors of "system" (weights and state of model and losses), "best" (the model's weights at its
@@ -174,11 +166,7 @@ def read_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[dict[str
 
 
 def load_weights(folder: Path, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Give a module the weights that a run's checkpoint holds.
-
-    Raises:
-        ValueError: they are another module's.
-    """
+    """Give a module the weights that a run's checkpoint holds; a ValueError if they are another module's."""
     try:
         module.load_state_dict(weights)
     except RuntimeError as error:
@@ -186,34 +174,24 @@ def load_weights(folder: Path, module: nn.Module, weights: Mapping[str, Tensor])
         raise ValueError(f"{folder / CHECKPOINT} does not fit ({reason}): {START_OVER_HINT}") from error
 
 
-def refuse_to_overwrite(folder: Path, resume: bool) -> None:
+def refuse_to_overwrite(folder: Path | None, resume: bool) -> None:
     """Refuse a folder in which a training may not begin; fast enough to call before the data are read.
 
     Raises:
         ValueError: it holds a run, and `resume` is False; or a checkpoint without its `run.json`.
-        BlockingIOError: another process trains in it.
     """
+    if folder is None:
+        return
     for path in (folder / CHECKPOINT, folder / RUN):
         if path.exists() and not path.is_file():
             raise ValueError(f"{path} is not a file: name another folder")
-    refuse_run(folder, resume)
-    if (folder / CHECKPOINT).is_file() and not (folder / RUN).is_file():
-        raise ValueError(f"{folder} holds a checkpoint without its {RUN}: {START_OVER_HINT}")
-    if folder.is_dir() and os.environ.get("WORLD_SIZE", "1") == "1":  # several would find each other's lock
-        _lock(folder).release()
-
-
-def refuse_run(folder: Path | None, resume: bool) -> None:
-    """Refuse a folder that holds a run already, unless it is to be resumed.
-
-    Raises:
-        ValueError: it holds one.
-    """
-    if folder is not None and (folder / CHECKPOINT).is_file() and not resume:
+    if (folder / CHECKPOINT).is_file() and not resume:
         raise ValueError(
             f"{folder} holds a run already: resume it (--resume, or resume=True in Python), or choose "
             "another folder (--out, or folder=...)"
         )
+    if (folder / CHECKPOINT).is_file() and not (folder / RUN).is_file():
+        raise ValueError(f"{folder} holds a checkpoint without its {RUN}: {START_OVER_HINT}")
 
 
 @contextlib.contextmanager
@@ -225,39 +203,22 @@ def locked(folder: Path | None) -> Iterator[None]:
     Raises:
         BlockingIOError: another process trains in the folder.
     """
-    locks: list[FileLock] = []
+    with contextlib.ExitStack() as stack:
 
-    def enter() -> None:
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            locks.append(_lock(folder))
+        def enter() -> None:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(files.locked(folder, "is training in", wait=False))
 
-    from_main_process(enter)
-    try:
+        from_main_process(enter)
         yield
-    finally:
-        for lock in locks:
-            lock.release()
-
-
-def _lock(folder: Path) -> FileLock:
-    try:
-        lock = FileLock(folder / LOCK, timeout=PATIENCE, poll_interval=0.01)
-        lock.acquire()
-        return lock
-    except Timeout:
-        raise BlockingIOError(
-            f"another process is training in {folder}: wait until it has finished, or name another folder"
-        ) from None
 
 
 class RunFolder:
     """A run on disk: its settings, and one file that is only replaced as a whole, so that a run can resume.
 
-    Args:
-        folder: where; None: nothing is written, and the best weights are kept only in memory.
-        identity: the run's settings, as plain JSON data. A run resumes only with the same ones.
-        writes: False in all processes but one.
+    Without a folder nothing is written, and the best weights are kept only in memory. `identity` is what
+    `run.json` holds, with which alone a run resumes; only one process `writes`.
     """
 
     def __init__(self, folder: Path | None, identity: dict[str, Any], writes: bool = True) -> None:
@@ -267,12 +228,7 @@ class RunFolder:
         self.best: dict[str, Tensor] = {}
 
     def open(self, system: System, optimizer: torch.optim.Optimizer, tokenizer: Tokenizer) -> State:
-        """Start a run, or bring system and optimizer back to where it stopped.
-
-        Raises:
-            ValueError: the folder holds a run with other settings, or a file of it is damaged; or it holds no
-                run, but a file that a run would overwrite.
-        """
+        """Start a run, or bring system and optimizer back to where it stopped; raises what `fit` names."""
         if self.folder is None:
             return State()
         if (self.folder / RUN).is_file():
@@ -295,9 +251,8 @@ class RunFolder:
         optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
         # Partial files that a killed run left, ours and safetensors'; a recent one may be in use.
         for left in (*self.folder.glob(".*.part"), *self.folder.glob(".tmp*")) if self.writes else ():
-            with contextlib.suppress(FileNotFoundError):  # it was finished, or removed, a moment ago
-                if time.time() - left.stat().st_mtime > DAY:
-                    left.unlink()
+            if time.time() - left.stat().st_mtime > DAY:
+                left.unlink(missing_ok=True)
         return state
 
     def keep_best(self, model: VSE) -> None:
@@ -320,8 +275,8 @@ class RunFolder:
         with tempfile.TemporaryDirectory() as made:
             beside = Path(made)
             tokenizer.save(beside)
-            for name in ENCODERS:
-                getattr(model, name).save_architecture(beside / name)
+            model.image_encoder.save_architecture(beside / "image_encoder")
+            model.text_encoder.save_architecture(beside / "text_encoder")
             names = [path.relative_to(beside) for path in sorted(beside.rglob("*")) if path.is_file()]
             taken = [name for name in names if (folder / name).exists()]
             if taken and not (folder / RUN).is_file():

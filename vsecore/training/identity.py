@@ -18,6 +18,7 @@ from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset
 from vsecore.data.words import Tokenizer
 from vsecore.recipes import Recipe
+from vsecore.recipes.plain import flatten
 from vsecore.typed import from_json, short
 
 RUN = "run.json"
@@ -86,12 +87,7 @@ def describe_data(
 
 
 def read_identity(folder: Path) -> dict[str, Any]:
-    """Read the recipe, data, seed and precision of the run in a folder, as plain data.
-
-    Raises:
-        FileNotFoundError: there is no run.
-        ValueError: `run.json` is damaged.
-    """
+    """Read the recipe, data, seed and precision of the run in a folder, as plain data; its only check."""
     path = folder / RUN
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no run (it has no {RUN}): name the folder of a training")
@@ -104,11 +100,7 @@ def read_identity(folder: Path) -> dict[str, Any]:
 
 
 def read_recipe(folder: Path, identity: Mapping[str, Any]) -> Recipe:
-    """Read the recipe of the run in a folder.
-
-    Raises:
-        ValueError: it is damaged, or names a part that is not known here.
-    """
+    """Read the recipe of a run; a ValueError if it is damaged or names a part that is not known here."""
     try:
         return Recipe.from_dict(identity["recipe"])
     except ValueError as error:
@@ -118,10 +110,10 @@ def read_recipe(folder: Path, identity: Mapping[str, Any]) -> Recipe:
 
 
 def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
-    """Return a digest of the files beside a checkpoint. The checkpoint holds it, so a mix-up is noticed.
+    """Return a digest of the files beside a checkpoint, which holds it, so that a mix-up is noticed.
 
-    It covers `run.json`, which names the tokenizer's digest, and the architectures of the encoders. Settings
-    that a later version adds do not change it as long as they have their defaults.
+    It covers `run.json`, which names the tokenizer's digest, and the architectures of the encoders, but no
+    setting that has its default: later versions may add some.
     """
     recipe = read_recipe(folder, identity)
     content = [recipe.name, recipe.source, recipe.hash(), identity["data"], identity["seed"]]
@@ -140,12 +132,7 @@ def tokenizer_digest(tokenizer: Tokenizer, kept: Path | None = None) -> str:
 
 
 def check_tokenizer(folder: Path, tokenizer: Tokenizer, identity: Mapping[str, Any]) -> None:
-    """Refuse a run's folder whose tokenizer is not the one that `run.json` names.
-
-    Raises:
-        FileNotFoundError: its file is missing.
-        ValueError: it is another tokenizer, which gives words other numbers.
-    """
+    """Refuse a run's folder whose tokenizer is missing, or not the one that `run.json` names."""
     if tokenizer_digest(tokenizer, folder) != identity["data"]["tokenizer"]:
         raise ValueError(f"{folder} holds another tokenizer than its {RUN} names: {START_OVER_HINT}")
 
@@ -162,11 +149,7 @@ def _read(path: Path) -> bytes:
 
 
 def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to resume a run with other settings.
-
-    Raises:
-        ValueError: naming every setting that differs.
-    """
+    """Refuse to resume a run with other settings; the ValueError names all that differ."""
     # Settings that were added since then, and options that are left out, have their defaults in both.
     then = flatten({**before, "recipe": read_recipe(folder, before).portable()})
     today = flatten(now)
@@ -174,27 +157,9 @@ def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
     for name in sorted(then.keys() | today.keys()):
         if then.get(name) != today.get(name):
             had, has = (short(side[name]) if name in side else "not set" for side in (then, today))
-            option = name.removeprefix("recipe.").replace(".options.", ".")  # the name that --set uses
-            differences.append(f"{option}: {had} in the run, {has} now")
+            differences.append(f"{name.removeprefix('recipe.')}: {had} in the run, {has} now")
     if differences:
         raise ValueError(
             f"{folder} holds another run ({'; '.join(differences)}): resume with the same, or choose another "
             "folder"
         )
-
-
-def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested settings to one level: {"training": {"epochs": 3}} becomes {"training.epochs": 3}.
-
-    Parts in a list are named after themselves: {"losses": [{"name": "triplet", "weight": 1.0}]} becomes
-    {"losses.triplet.weight": 1.0}.
-    """
-    flat: dict[str, Any] = {}
-    for key, value in content.items():
-        if isinstance(value, list | tuple) and value and all(isinstance(part, Mapping) for part in value):
-            value = {str(part.get("name", place)): part for place, part in enumerate(value)}
-        if isinstance(value, Mapping):
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[prefix + key] = value
-    return flat

@@ -15,10 +15,10 @@ from vsecore.data.boxes import with_boxes
 from vsecore.data.files import progress
 from vsecore.data.splits import Dataset
 from vsecore.data.words import TokenizedCaptions, Tokenizer
-from vsecore.encoding import evaluate_split
 from vsecore.model import VSE
 from vsecore.processes import from_main_process
 from vsecore.recipes import Recipe
+from vsecore.scoring import evaluate_split
 from vsecore.training import checkpoints
 from vsecore.training.averaging import Averaging
 from vsecore.training.checkpoints import RunFolder, State, refuse_to_overwrite
@@ -64,7 +64,7 @@ def fit(recipe: Recipe, data: Dataset, settings: Settings | None = None, **keywo
     training = _Training(recipe, data, Settings.of(settings, keywords))
     with checkpoints.locked(training.settings.folder):
         # Again: another process may have trained there while this one was building its model.
-        checkpoints.refuse_run(training.settings.folder, training.settings.resume)
+        refuse_to_overwrite(training.settings.folder, training.settings.resume)
         state = training.open()
         while state.epoch < recipe.training.epochs:
             for batch in training.batches_of_epoch():
@@ -78,8 +78,7 @@ class _Training:
 
     def __init__(self, recipe: Recipe, data: Dataset, settings: Settings) -> None:
         _check(recipe, data, settings)
-        if settings.folder is not None:
-            refuse_to_overwrite(settings.folder, settings.resume)
+        refuse_to_overwrite(settings.folder, settings.resume)
         self.recipe, self.data, self.settings = recipe, data, settings
         how = recipe.training
         self.accelerator = make_accelerator(
@@ -230,8 +229,7 @@ def load_run(folder: str | Path) -> Run:
     """Load a run from its folder, with its model on the CPU. Nothing but the folder is needed.
 
     What is loaded is what was saved: the checkpoint, `run.json`, the tokenizer and the architectures are
-    checked against each other's digests. Only the initial word vectors cannot be compared, since training has
-    changed them; they are part of the checkpoint. Runs of older versions have fewer digests.
+    checked against each other's digests, of which runs of older versions have fewer.
 
     Raises:
         FileNotFoundError: the folder holds no run, or one without a finished epoch.
@@ -278,12 +276,10 @@ def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, identity: dict[str, A
 
 def _check(recipe: Recipe, data: Dataset, settings: Settings) -> None:
     """Refuse a recipe that does not fit the data, or that lacks what an earlier round leaves."""
-    kinds = (recipe.features, data.feature_kind)
-    reads, holds = ("pixels" if kind == "pixels" else f"{kind} features" for kind in kinds)
-    if reads != holds:
+    if recipe.features != data.feature_kind:
         raise ValueError(
-            f"recipe {recipe.name!r} reads {reads} and data {data.name!r} holds {holds}: choose a recipe for "
-            f"{holds}"
+            f"recipe {recipe.name!r} reads {recipe.features!r} and data {data.name!r} holds "
+            f"{data.feature_kind!r}: choose a recipe that reads what the data hold"
         )
     if recipe.image.boxes and with_boxes(data) is not data:
         raise ValueError(f"recipe {recipe.name!r} reads boxes: give the data with_boxes (vsecore.data.boxes)")
@@ -295,14 +291,10 @@ def _check(recipe: Recipe, data: Dataset, settings: Settings) -> None:
             "to train on, so set it to that or less"
         )
     if recipe.learns_offline and settings.negatives is None:
-        remedy = (
-            "train it by fit_in_rounds, which mines them after a first round, or give negatives=..."
-            if recipe.first_round is not None
-            else "mine them with another model's run (vse mine RUN --data DATA --out NEGATIVES; in the paper "
-            f"it is VSRN's), then train with them (vse train {recipe.name} --data DATA --negatives NEGATIVES)"
-        )
         raise ValueError(
-            f"recipe {recipe.name!r} learns from offline negatives, and none are given: {remedy}"
+            f"recipe {recipe.name!r} learns from offline negatives, and none are given: train it by "
+            "fit_in_rounds if it has a first round; or mine them with another model's run (vse mine RUN "
+            f"--data DATA --out NEGATIVES), and give them (vse train {recipe.name} --negatives NEGATIVES)"
         )
     if recipe.first_round is not None and recipe.first_round.keeps_weights and settings.weights is None:
         raise ValueError(

@@ -16,11 +16,11 @@ from vsecore.data.files import progress, without_progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
-from vsecore.encoding import encode, evaluate_split
 from vsecore.memory import peak_memory
 from vsecore.mining import mine
 from vsecore.model import VSE
 from vsecore.recipes import Recipe
+from vsecore.scoring import encode, evaluate_split
 from vsecore.training.distributed import hardware
 from vsecore.training.loop import fit
 from vsecore.training.run import Event
@@ -60,18 +60,12 @@ class Cost:
     mining_seconds: float = 0.0
     """Seconds that mining takes between two rounds."""
     first_round: Cost | None = None
-    """The round before this one; None: there is none."""
-
-    @property
-    def training_seconds(self) -> float:
-        """Seconds of all steps of this round."""
-        return self.epochs * self.steps * self.step_seconds
 
     @property
     def seconds(self) -> float:
         """Seconds of everything."""
         before = 0.0 if self.first_round is None else self.first_round.seconds + self.mining_seconds
-        return before + self.training_seconds + self.epochs * self.evaluation_seconds
+        return before + self.epochs * (self.steps * self.step_seconds + self.evaluation_seconds)
 
     def rows(self) -> dict[str, str]:
         """Return what the cost is made of, in words, for a table."""
@@ -108,25 +102,22 @@ class _EnoughError(Exception):
 class _StepTimer:
     """A callback that times the steps of a training, and ends it after some seconds, which `bar` shows."""
 
+    event: Event
+
     def __init__(self, seconds: float, bar: Any) -> None:
         self.seconds, self.bar, self.took = seconds, bar, list[float]()
-        self.event: Event | None = None
         self._before: float | None = None
 
     def __call__(self, event: Event) -> None:
         _finish_on_gpu()
-        now = time.perf_counter()
-        if event.kind == "evaluated":
-            self._before = None  # what comes now is not a step alone
-            return
-        if self._before is not None:
-            self.took.append(now - self._before)
-        self.event = event
-        counted = self.took[WARMUP_STEPS:]
+        if self._before is not None and event.kind == "step":
+            self.took.append(time.perf_counter() - self._before)
+        self.event, counted = event, self.took[WARMUP_STEPS:]
         self.bar.update(min(sum(counted), self.seconds) - self.bar.n)
         if len(counted) >= FEWEST_STEPS and sum(counted) >= self.seconds:
             raise _EnoughError
-        self._before = time.perf_counter()
+        # After an evaluation, what comes next is not a step alone.
+        self._before = time.perf_counter() if event.kind == "step" else None
 
 
 @checked
@@ -141,8 +132,9 @@ def plan(
 ) -> Cost:
     """Take real steps of a recipe for some seconds, and count what the whole training will take.
 
-    The steps are those of `fit`, data and all, on this machine; they are thrown away. What a round of offline
-    negatives or targets of captions would bring is stood in for by drawn numbers: they take as long.
+    The steps are those of `fit`, data and all, on this machine; they are thrown away. Offline negatives, and
+    targets of captions, are replaced by made-up ones, which take as long. Other programs on this machine make
+    the training longer, and so does a disk that is slower than memory if the features do not fit there.
 
     Args:
         recipe: what will be trained.
@@ -153,16 +145,11 @@ def plan(
         precision: see there.
         workers: see there.
 
-    Returns:
-        The cost. Other programs on this machine make it larger, and so does a disk that is slower than memory
-        if the features do not fit there.
-
     Raises:
-        ValueError: an argument is out of its range, recipe and data do not fit, or there are no two steps to
-            time.
+        ValueError: recipe and data do not fit, or there are no two steps to time.
     """
     if recipe.predicts_targets and data.train.targets is None:
-        data = _with_drawn_targets(data)
+        data = _with_some_targets(data)
     options: dict[str, Any] = {"device": device, "precision": precision, "workers": workers}
     first = None
     if recipe.first_round is not None:
@@ -176,7 +163,7 @@ def plan(
     with bar, without_progress(), contextlib.suppress(_EnoughError):
         fit(recipe, data, tokenizer=tokenizer, negatives=negatives, callback=timer, **options)
     took = timer.took[WARMUP_STEPS:] or timer.took
-    if timer.event is None or not took:
+    if not took:
         raise ValueError("the training ended before two steps: nothing could be timed")
     system, settings = timer.event.system, recipe.training
     examples = len(data.train.captions) if settings.batches == "pairs" else len(data.train)
@@ -227,14 +214,10 @@ def _some_negatives(split: Split, count: int = 4) -> OfflineNegatives:
     return OfflineNegatives(first[following].astype(np.int32), following[split.owner].astype(np.int32))
 
 
-def _with_drawn_targets(data: Dataset) -> Dataset:
-    """Return the data with one and the same target for each caption."""
-    target = np.full(TARGET_DIM, TARGET_DIM**-0.5, np.float32)
-    train, dev, test = (
-        replace(split, targets=np.broadcast_to(target, (len(split.captions), TARGET_DIM)))
-        for split in (data.train, data.dev, data.test)
-    )
-    return replace(data, train=train, dev=dev, test=test)
+def _with_some_targets(data: Dataset) -> Dataset:
+    """Return the data with one and the same target for each training caption."""
+    targets = np.full((1, TARGET_DIM), TARGET_DIM**-0.5, np.float32).repeat(len(data.train.captions), 0)
+    return replace(data, train=replace(data.train, targets=targets))
 
 
 def _finish_on_gpu() -> None:

@@ -53,9 +53,7 @@ def fit_in_rounds(
         history is in the run that its folder keeps.
 
     Raises:
-        ValueError: as `fit`; or the folder's negatives are another model's.
-        BlockingIOError: another process trains in the folder.
-        FloatingPointError: the loss, its gradient or a weight became NaN or infinite.
+        ValueError: as `fit`, like all other errors; or the folder's negatives are another model's.
 
     Source: Chen, Deng and Luo 2020 (AOQ), section 3.2.
     """

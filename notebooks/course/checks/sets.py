@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 from course.checks.comparing import equals, gradient, holds, like, same, shape
 from course.checks.kinds import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
-from vsecore.sets import circular_variance, look
+from vsecore.sets import circular_variance, weighted_means
 from vsecore.similarity import unit
 from vsecore.similarity.sets import match_probability, mil
 
@@ -37,7 +37,7 @@ def heads(x: Tensor, mask: Tensor, W1: Tensor, W2: Tensor) -> Tensor:
     def logits(rows: Tensor) -> Tensor:
         return (rows @ W1).tanh() @ W2  # (B, N, K)
 
-    return look(logits, x, mask)[1]  # type: ignore[arg-type]
+    return weighted_means(logits, x, mask)[1]  # type: ignore[arg-type]
 
 
 def attended(

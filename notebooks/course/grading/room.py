@@ -37,9 +37,9 @@ def furnish(scratch: Path, imports_course: bool) -> tuple[list[str], dict[str, s
     replaces stays in the room. To import the course before the kernel is up takes none of a learner's time.
     """
     work, settings, checkout = scratch / "work", scratch / "settings", scratch / "checkout"
-    for folder in (work, settings, checkout / "notebooks" / "text", checkout / "book"):
+    for folder in (work, settings, checkout):
         folder.mkdir(parents=True)
-    (checkout / "book" / "_toc.yml").touch()  # with notebooks/text: what `paths.is_checkout` looks for
+    (checkout / "pyproject.toml").touch()  # what `paths.is_checkout` looks for
     shutil.copytree(PACKAGE, checkout / "vsecore", ignore=shutil.ignore_patterns("_assets"))
     course = checkout / "notebooks" / "course"
     shutil.copytree(COURSE, course, ignore=shutil.ignore_patterns("grading", "checks"))
