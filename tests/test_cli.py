@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
-from vsecore import cli, records, stopping
+from vsecore import cli, records
 from vsecore.baselines import cca_scores
 from vsecore.data.features import open_precomp
 from vsecore.evaluation import cross_retrieval_ranks, evaluate, ndcg
@@ -78,20 +77,8 @@ def test_from_pictures_to_an_evaluated_model_by_commands_alone(album, tmp_path):
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("".join(f"{word} {'0.5 ' * 7}0.1\n" for word in ("caption", "picture", "the", "of")))
     out = tmp_path / "run"
-    said = run(
-        "train",
-        "vsepp_grid_gru",
-        "--data",
-        folder,
-        "--out",
-        out,
-        "--vectors",
-        vectors,
-        "--record",
-        records,
-        "--tensorboard",
-        *SMALL,
-    )
+    options = ["--data", folder, "--out", out, "--vectors", vectors, "--record", records, "--tensorboard"]
+    said = run("train", "vsepp_grid_gru", *options, *SMALL)
     assert "rsum" in said and "words found" in said
     assert [log.stat().st_size > 0 for log in (out / "tensorboard").iterdir()] == [True]
     record = json.loads(next(records.glob("*.json")).read_text())
@@ -174,11 +161,6 @@ def test_a_run_is_resumed_and_never_overwritten(features, tmp_path, complaint):
     )
 
 
-def test_scenes_are_shown_as_a_picture(tmp_path):
-    run("scenes", "show", tmp_path / "scenes.png", "--count", 2, "--size", 56)
-    assert np.asarray(Image.open(tmp_path / "scenes.png")).std() > 10
-
-
 def test_a_damaged_folder_is_reported_and_not_ready(album):
     photographs = album()
     next((photographs / "images").iterdir()).write_bytes(b"no picture")
@@ -190,25 +172,17 @@ def test_a_damaged_folder_is_reported_and_not_ready(album):
     ("arguments", "words"),
     [
         (["train", "vsepp_grid_grr"], ["vsepp_grid_gru"]),
-        (["train", "2ad_grid_gru+gop"], ["without_adopt"]),
         *(
             (["train", "vsepp_grid_gru", "--set", change], words)
             for change, words in (
                 ("training.epoch=3", ["training.epochs"]),
-                ("learning_rte=3", ["training.learning_rate"]),
-                ("nonsense=3", ["nonsense"]),
                 ("training.epochs=many", ["training.epochs"]),
                 ("training.epochs", ["="]),
-                ("training.batch_size=1", ["training.batch_size"]),
-                ("training.learning_rate=NaN", ["training.learning_rate"]),
                 (f"dim={'[' * 100_000}", ["dim"]),
-                ("name=\udcff", ["not Unicode"]),
             )
         ),
         (["train", "vsepp_grid_gru", "--data", "now\udcffhere"], ["now\\udcffhere"]),
-        (["train", "vsepp_grid_gru", "--epoch", "3"], ["--epoch"]),
         (["train", "vsepp_grid_gru", "--seed", str(2**63)], ["--seed"]),
-        (["train", "vsepp_grid_gru", "--save-every", "0"], ["--save-every"]),
         (["train", "vsepp_grid_gru", "--negatives", "."], ["--negatives"]),
         (["train", "vsepp_grid_gru", "--targets", "."], ["--targets"]),
         (["evaluate", "."], [". holds no run"]),
@@ -226,8 +200,7 @@ def test_bad_input_is_told_in_a_sentence(arguments, words, monkeypatch, tmp_path
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("vsecore.scenes.load", lambda **_: pytest.fail("the data are opened"))
     said = complaint(*arguments)
-    for word in words:
-        assert word in said, said
+    assert all(word in said for word in words), said
     assert not list(tmp_path.iterdir()), "something half-written was left"
 
 
@@ -257,10 +230,7 @@ def test_cca_can_be_evaluated_and_averaged_like_a_run(features, tmp_path, compla
     assert float(said.split("rsum")[1].split()[0]) == pytest.approx(expected, abs=0.01)
     said = complaint("evaluate", "cca", out, "--data", features, "--weight", "2")
     assert "--weight" in said
-    weights = ("--weight", "1", "--weight", "0")
-    assert "--weight" in complaint("evaluate", "cca", out, *weights)
-    said = complaint("evaluate", out, "--data", features, "--vectors", "glove")
-    assert "only cca takes them" in said
+    assert "only cca takes them" in complaint("evaluate", out, "--data", features, "--vectors", "glove")
 
 
 def test_mirror_images_are_twice_the_elements(album, tmp_path):
@@ -324,10 +294,6 @@ def test_a_file_where_a_folder_belongs_is_told_before_any_work(
     said = complaint(*arguments, file / "inner" if inside else file)
     assert "is a file" in said and str(file) in said
     assert file.read_text() == "here already" and list(tmp_path.iterdir()) == [file]
-
-
-def test_a_folder_where_a_file_is_wanted_is_told(tmp_path, complaint):
-    assert "is a folder: name a file" in complaint("scenes", "show", tmp_path)
 
 
 def test_a_folder_that_holds_a_run_is_told_before_the_data_are_read(tmp_path, monkeypatch, complaint):
@@ -409,10 +375,6 @@ def test_a_reader_that_has_enough_ends_a_command_quietly():
     assert done.stderr == b"" and done.returncode == 1
 
 
-def test_being_stopped_is_no_interrupt_that_others_answer():
-    assert issubclass(stopping.Stopped, SystemExit) and not issubclass(stopping.Stopped, KeyboardInterrupt)
-
-
 def test_negatives_are_mined_and_learned_from_by_commands_alone(trained, tmp_path, complaint):
     teacher, data = trained
     out = tmp_path / "negatives"
@@ -424,20 +386,8 @@ def test_negatives_are_mined_and_learned_from_by_commands_alone(trained, tmp_pat
     assert load_run(pupil).data["negatives"]
     refused = complaint("mine", teacher, "--data", data, "--out", out, "--texts", 3)
     assert "texts: 300 in the folder, 3 now" in refused
-    refused = complaint(
-        "train",
-        "aoq_vsepp_grid_gru",
-        "--data",
-        data,
-        "--negatives",
-        teacher,
-        "--out",
-        tmp_path / "x",
-    )
-    assert "holds no finished mining" in refused
-    deaf = ("vsepp_grid_gru", "--data", data, "--negatives", out, "--out", tmp_path / "x")
-    refused = complaint("train", *deaf)
-    assert "--negatives" in refused
+    wrong = ("--data", data, "--negatives", teacher, "--out", tmp_path / "x")
+    assert "holds no finished mining" in complaint("train", "aoq_vsepp_grid_gru", *wrong)
 
 
 def test_every_number_of_a_table_comes_from_one_command(trained, tmp_path, complaint):

@@ -1,7 +1,7 @@
 """The loop, tested through `fit`: what the model is shown, how its weights move, which of them are kept."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,9 +10,8 @@ from torch import nn
 
 from small import recipe, small_data, small_split, train
 from vsecore.data.splits import Dataset
-from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
+from vsecore.encoders import IMAGE_ENCODERS
 from vsecore.encoders.pictures import CellEncoder
-from vsecore.encoders.words import BiGRUEncoder
 from vsecore.losses import LOSSES, Loss, triplet
 from vsecore.model import VSE
 from vsecore.training import encode, evaluate_split, load_run, loop
@@ -106,13 +105,6 @@ def first_weights(a_recipe):
     return {f"model.{name}": weight.detach().clone() for name, weight in model.named_parameters()}
 
 
-def long_captions(split, words=12):
-    """The same split with longer captions, all of one length."""
-    dice = np.random.default_rng(5)
-    lines = [" ".join(f"word{dice.integers(9)}" for _ in range(words)) for _ in split.captions]
-    return replace(split, captions=lines)
-
-
 def three_splits():
     """Train, dev and test that have nothing in common but their words."""
     return Dataset(
@@ -149,101 +141,24 @@ def test_a_last_batch_that_is_smaller_is_left_out(steps):
     assert [entry["step"] for entry in run.history] == [2, 4]
 
 
-@pytest.mark.parametrize("drop", [0.0, 0.3])
-def test_words_are_dropped_at_the_promised_rate_and_never_where_a_split_is_encoded(calls, drop):
-    """Half of those that are chosen are hidden, half are left out."""
-    data = small_data()
-    data = replace(data, train=long_captions(data.train), dev=long_captions(data.dev))
-    tokenizer = recipe().tokenizer(data.train.captions)
-    train(recipe(text__word_drop=drop, training__epochs=10), data, tokenizer=tokenizer)
-    shown = [call for call in calls if call.tower == "captions" and call.training]
-    words = 10 * 40 * 12  # each caption once an epoch
-    numbers = torch.cat([call.inputs[call.mask] for call in shown])
-    left = sum(number not in tokenizer.special for number in numbers.tolist())
-    hidden = int((numbers == tokenizer.blank).sum())
-    assert len(numbers) - left == 10 * 40 * 2, "the start and the end of a caption always stay"
-    four_sigma = 4 * math.sqrt(drop / 2 * (1 - drop / 2) / words)
-    assert 1 - left / words == pytest.approx(drop / 2, abs=four_sigma)
-    assert hidden / words == pytest.approx(drop / 2, abs=four_sigma)
-    wanted, _ = tokenizer.encode(data.dev.captions)
-    for call in calls:
-        if call.tower == "captions" and not call.training:
-            assert call.mask.all() and sorted(call.inputs.tolist()) == sorted(wanted.tolist())
-
-
-@pytest.mark.parametrize("drop", [0.0, 0.3])
-def test_elements_are_dropped_at_the_promised_rate_and_never_where_a_split_is_encoded(calls, drop):
-    train(recipe(image__element_drop=drop, training__epochs=10), small_data(counts=False))
-    shown = [call for call in calls if call.tower == "pictures" and call.training]
-    elements = 10 * 40 * 5
-    left = sum(int(call.mask.sum()) for call in shown)
-    # Where all five would be dropped, one stays.
-    expected = drop - drop**5 / 5
-    assert 1 - left / elements == pytest.approx(expected, abs=4 * math.sqrt(drop * (1 - drop) / elements))
-    encoded = [call for call in calls if call.tower == "pictures" and not call.training]
-    assert len(encoded) == 10
-    assert all(call.mask is None or call.mask.all() for call in encoded)
-
-
-# Training and evaluation are two modes.
-
-
-class DroppingCells(CellEncoder):
-    """An encoder that drops half of its output in training."""
-
-    reads = "grid"
-
-    def forward(self, pictures, mask=None):
-        elements, mask = super().forward(pictures, mask)
-        return nn.functional.dropout(elements, 0.5, self.training), mask
-
-
-class DroppingWords(BiGRUEncoder):
-    """An encoder that drops half of its output in training."""
-
-    def forward(self, tokens, mask=None):
-        elements, mask = super().forward(tokens, mask)
-        return nn.functional.dropout(elements, 0.5, self.training), mask
-
-
-@pytest.fixture
-def dropping(add):
-    """A recipe whose two towers have dropout."""
-    add(IMAGE_ENCODERS, "dropping_cells", DroppingCells)
-    add(TEXT_ENCODERS, "dropping_words", DroppingWords)
-    return recipe().override(
-        {
-            "image.encoder": "dropping_cells",
-            "text.encoder": "dropping_words",
-            "text.encoder.word_dim": 8,
-            "text.encoder.minimum_count": 1,
-        }
-    )
-
-
 @pytest.mark.parametrize("training", [True, False])
-def test_dropout_is_off_where_a_split_is_encoded_and_the_mode_is_given_back(dropping, training):
-    data = small_data()
-    tokenizer = dropping.tokenizer(data.train.captions)
-    model = dropping.build(7, tokenizer).train(training)
-    v, t = encode(model, data.dev, tokenizer)
+def test_an_encoded_split_sees_no_dropout_and_the_mode_is_given_back(training):
+    drops = {"name": "transformer", "options": {"heads": 2, "drop": 0.5}}
+    data, a_recipe = small_data(), recipe(image__reasoner=drops, text__reasoner=drops)
+    tokenizer = a_recipe.tokenizer(data.train.captions)
+    model = a_recipe.build(7, tokenizer).train(training)
+    (v, t), (again_v, again_t) = (encode(model, data.dev, tokenizer) for _ in range(2))
     assert {module.training for module in model.modules()} == {training}
-    again_v, again_t = encode(model, data.dev, tokenizer)
     assert torch.equal(v.vectors, again_v.vectors) and torch.equal(t.vectors, again_t.vectors)
-    model.eval()
-    tokens, mask = tokenizer.encode(data.dev.captions)
-    with torch.no_grad():
-        torch.testing.assert_close(t.vectors, model.encode_captions(tokens, mask).vectors)
 
 
-def test_steps_are_taken_in_training_mode_and_splits_encoded_outside_it(dropping, calls):
+def test_steps_are_taken_in_training_mode_and_splits_encoded_outside_it(calls):
     def callback(event):
         if event.kind == "evaluated":
             event.system.eval()  # a callback that draws a curve may leave it so
 
-    train(dropping, callback=callback)
-    modes = [call.training for call in calls]
-    assert modes == ([True, True] * 4 + [False, False]) * 3
+    train(callback=callback)
+    assert [call.training for call in calls] == ([True, True] * 4 + [False, False]) * 3
 
 
 # How weights move.

@@ -9,10 +9,9 @@ import shutil
 import signal
 import sys
 import time
-import warnings
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 
 import accelerate.utils
 import numpy as np
@@ -33,18 +32,12 @@ from small import (
     train,
 )
 from vsecore import processes
-from vsecore.data.batches import make_loader
-from vsecore.data.features import MappedPictures
 from vsecore.data.offline_negatives import OfflineNegatives
-from vsecore.data.splits import Split
 from vsecore.data.vocabulary import Vocabulary
-from vsecore.encoders import TEXT_ENCODERS
-from vsecore.encoders.words import BiGRUEncoder
 from vsecore.evaluation import evaluate
 from vsecore.losses import LOSSES, Loss
 from vsecore.training import (
     Settings,
-    System,
     checkpoints,
     distributed,
     encode,
@@ -309,10 +302,6 @@ def flip(path):
     path.write_bytes(content)
 
 
-def reversed_words(path):
-    path.write_text(json.dumps({"words": json.loads(path.read_text())["words"][::-1]}))
-
-
 def with_field(content, field, value):
     *outer, last = field.split(".")
     inner = content
@@ -346,17 +335,13 @@ def tensor(name, value):
     ("file", "damage", "names"),
     [
         ("run.json", Path.unlink, "run.json"),
-        ("run.json", lambda path: path.write_text("{"), "run.json"),
         ("run.json", field("data.feature_dim", "7"), "run.json: data.feature_dim"),
-        ("run.json", field("recipe.name", None), "run.json: recipe: name"),
         ("run.json", field("recipe.losses.0.options.margin", -1), "run.json: recipe.*margin"),
         ("run.json", field("recipe.losses.0.name", "mine"), "'mine' is unknown.*registered first"),
         ("vocabulary.json", Path.unlink, "vocabulary.json"),
-        ("vocabulary.json", reversed_words, "another tokenizer"),
-        ("vocabulary.json", lambda path: (path.unlink(), os.mkfifo(path)), "vocabulary.json"),
+        ("vocabulary.json", field("words", []), "another tokenizer"),
         (CHECKPOINT, lambda path: path.write_bytes(path.read_bytes()[:-9]), CHECKPOINT),
         (CHECKPOINT, flip, f"{CHECKPOINT} has changed"),
-        (CHECKPOINT, fact("state.step", "many"), rf"{CHECKPOINT}.*state\.step"),
         (CHECKPOINT, fact("beside", "another's"), f"{CHECKPOINT} belongs to another run"),
         (CHECKPOINT, tensor("best.image_encoder.project.bias", torch.zeros(3)), CHECKPOINT),
         (CHECKPOINT, lambda path: (path.unlink(), path.mkdir()), CHECKPOINT),
@@ -370,12 +355,6 @@ def test_a_damaged_run_is_told_by_its_file_and_left_as_it_is(copied, file, damag
             step()
         assert "\n" not in str(told.value)
     assert bytes_of(copied) == before
-
-
-def test_a_checkpoint_of_another_system_is_not_gone_on_with(copied):
-    tensor("system.model.colour", torch.zeros(3))(copied / CHECKPOINT)
-    with pytest.raises(ValueError, match=f"{CHECKPOINT} does not fit"):
-        train(SHORT, folder=copied, resume=True)
 
 
 def test_the_runs_of_older_versions_are_read_and_gone_on_with(copied):
@@ -498,12 +477,6 @@ def test_a_bad_setting_is_named(options, names):
         fit(options.pop("recipe", SHORT), small_data(), **{"device": "cpu"} | options)
 
 
-def test_a_run_is_refused_before_anything_is_read(copied, monkeypatch):
-    monkeypatch.setattr(Vocabulary, "build", lambda *_: pytest.fail("the captions are read"))
-    with pytest.raises(ValueError, match="holds a run already"):
-        train(SHORT, folder=copied)
-
-
 def test_bfloat16_learns_too():
     run = train(recipe(training__epochs=25), precision="bfloat16")
     assert run.best["rsum"] > 500 and run.precision == "bfloat16"
@@ -550,21 +523,6 @@ def test_embeddings_do_not_depend_on_the_batch_size_and_keep_the_order(finished)
     v, t = encode(run.model, split, run.tokenizer)
     wanted = evaluate(v.vectors @ t.vectors.T, split.owner, 3)
     assert evaluate_split(run.model, split, run.tokenizer, folds=3) == wanted
-
-
-def test_features_on_disk_are_embedded_without_a_warning(tmp_path, finished):
-    """Torch warns of memory that it must not write to, as a file's own pages are."""
-    run, split = load_run(finished), small_split("train", 20, counts=False)
-    features = np.random.default_rng(0).standard_normal((20, 5, 7)).astype(np.float32)
-    np.save(tmp_path / "train_ims.npy", features)
-    mapped, within = (
-        Split("train", source, split.captions, split.owner, split.picture_ids)
-        for source in (MappedPictures(tmp_path / "train_ims.npy"), features)
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        v, _ = encode(run.model, mapped, run.tokenizer)
-    assert torch.equal(v.vectors, encode(run.model, within, run.tokenizer)[0].vectors)
 
 
 # Many processes are one.
@@ -647,15 +605,6 @@ def test_two_processes_get_the_gradient_of_one_with_the_joint_batch(tmp_path, mo
                 assert error <= 1e-6 * max(1.0, float(wanted.abs().max())), name  # a few roundings of float32
 
 
-def test_the_share_of_each_process_is_a_slice_of_the_joint_batch():
-    split, tokenizer = small_split("train", 20), recipe().tokenizer(small_split("train", 20).captions)
-    joint = next(iter(make_loader(split, tokenizer, 10)))
-    shares = [next(iter(make_loader(split, tokenizer, 10, share=(rank, 2)))) for rank in (0, 1)]
-    rows = [set(share.caption_rows.tolist()) for share in shares]
-    assert [len(share) for share in rows] == [5, 5]
-    assert rows[0] | rows[1] == set(joint.caption_rows.tolist())
-
-
 def test_what_others_say_of_a_gradient_leaves_autograds_own_alone(monkeypatch):
     """As two processes see it that say the same: the sum is twice what each says."""
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda gradient: gradient.mul_(2))
@@ -721,15 +670,3 @@ def test_a_mistake_in_a_loss_is_the_losses_own_error_with_a_note_on_what_it_read
         train(recipe(losses=["triplet", "mistaken"]))
     assert "'mistaken'" in caught.value.__notes__[0] and "reads" in caught.value.__notes__[0]
     assert caught.traceback[-1].name == "<lambda>"
-
-
-def test_a_caption_encoder_gives_losses_its_scale_and_nothing_else(monkeypatch):
-    class Trained(BiGRUEncoder):
-        pretrained_scale, calibration = 33.0, MappingProxyType({"margin": 0.9})
-
-    monkeypatch.setitem(TEXT_ENCODERS._entries, "gru", Trained)
-    data, a_recipe = small_data(), recipe(losses=["triplet", "sigmoid"])
-    losses = System.build(a_recipe, data, a_recipe.tokenizer(data.train.captions)).losses
-    assert losses["triplet"].margin == 0.2
-    assert losses["sigmoid"].log_scale.item() == pytest.approx(math.log(33))
-    assert losses["sigmoid"].bias.item() == -10
