@@ -61,21 +61,6 @@ def test_what_does_not_fit_is_named(name, change):
         attend(**{"x": X, "mask": None, "y": Y} | change)
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("dim", {"dim": 0}),
-        ("dim", {"dim": 2.0}),
-        ("dim", {"dim": True}),
-        ("margin", {"dim": 1, "margin": -0.1}),
-        ("most", {"dim": 1, "most": 0}),
-    ],
-)
-def test_constructors_are_checked_too(name, options):
-    with pytest.raises(ValueError, match=f"^{name} is "):
-        Part(**options)
-
-
 def test_nothing_is_checked_in_code_that_is_compiled():
     compiled = torch.compile(lambda x: x * attend(x, None, Y), backend="aot_eager", fullgraph=True)
     assert torch.equal(compiled(X + 1), 2 * (X + 1))

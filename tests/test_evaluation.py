@@ -1,6 +1,5 @@
 """Metrics: right against slow and obvious counting, against the field's own tools, and fair about ties."""
 
-import itertools
 import math
 from functools import partial
 
@@ -86,14 +85,6 @@ def test_the_order_of_pictures_and_captions_changes_no_rank(seed):
     assert after == pytest.approx(evaluate(scores, owner))
 
 
-@given(seed=st.integers(0, 10_000), scale=st.sampled_from([2.0**-4, 2.0, 64.0]), shift=st.integers(-8, 8))
-@settings(max_examples=25, deadline=None)
-def test_only_the_order_of_scores_counts(seed, scale, shift):
-    scores, owner = batch(seed)
-    for bent in (scores * scale + shift, np.exp(scores), scores**3, np.arctan(scores)):
-        assert found(bent, owner) == found(scores, owner)
-
-
 @given(seed=st.integers(0, 10_000), ties=st.booleans())
 @settings(max_examples=50, deadline=None)
 def test_cross_retrieval_ranks_agree_with_the_double_loop(seed, ties):
@@ -118,32 +109,9 @@ def test_a_collapsed_model_scores_nothing():
     assert ndcg(np.zeros((12, 60)), owner == np.arange(12)[:, None]) == 0
 
 
-def test_a_perfect_model_scores_everything():
-    owner = np.arange(60) % 12
-    relevance = owner == np.arange(12)[:, None]
-    result = evaluate(relevance.astype(np.float32), owner)
-    assert sorted(result) == sorted(KEYS)
-    assert result["rsum"] == 600
-    assert [result[f"{way}_{key}"] for way in ("i2t", "t2i") for key in ("medr", "meanr")] == [1, 1, 1, 1]
-    for metric in (r_precision, map_at_r, ndcg):
-        assert metric(relevance.astype(np.float32), relevance) == pytest.approx(1)
-        assert metric(relevance.T.astype(np.float32), relevance.T) == pytest.approx(1)
-
-
 def test_own_items_that_tie_never_count_against_the_model():
     scores = np.array([[0.5, 0.5, 0.5, 0.4], [0.1, 0.1, 0.1, 0.6]])
     assert found(scores, np.array([0, 0, 0, 1])) == ([0, 0], [0, 0, 0, 0])
-
-
-def test_scores_that_float16_cannot_tell_apart_are_ties():
-    scores, owner = np.array([[0.80001, 0.8], [0.0, 0.80001]]), np.arange(2)
-    assert found(scores, owner) == ([0, 0], [0, 0])
-    assert found(scores.astype(np.float16), owner) == ([1, 0], [0, 1])
-
-
-def test_infinite_scores_are_scores():
-    scores = np.array([[np.inf, -np.inf], [np.inf, 0.0]])
-    assert found(scores, np.arange(2)) == ([0, 1], [1, 0])
 
 
 KINDS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int32]
@@ -231,17 +199,6 @@ def test_folds_are_the_mean_over_consecutive_pictures_with_their_own_captions(sh
     assert evaluate(torch.from_numpy(scores), torch.from_numpy(owner), folds=3) == pytest.approx(expected)
 
 
-def test_a_fold_takes_the_rows_it_names_with_gaps_or_without():
-    for chosen in itertools.chain(*(itertools.combinations(range(5), count) for count in range(1, 6))):
-        assert np.arange(5)[evaluation._side_by_side(torch.tensor(chosen))].tolist() == list(chosen)
-
-
-@pytest.mark.parametrize("folds", [0, -1, 7, 2.0, True])
-def test_folds_must_divide_the_pictures(folds):
-    with pytest.raises(ValueError, match="folds"):
-        evaluate(*five_each(12), folds=folds)
-
-
 @pytest.mark.parametrize("metric", [ranks, evaluate])
 @pytest.mark.parametrize(
     ("scores", "owner", "message"),
@@ -265,10 +222,19 @@ def test_refuses_what_has_no_ranks(metric, scores, owner, message):
         metric(scores, owner)
 
 
-@pytest.mark.parametrize("wrong", [np.zeros((2, 2), int), np.zeros(0, int), np.zeros(3), np.array([-1])])
-def test_recalls_refuse_what_are_no_ranks(wrong):
-    with pytest.raises(ValueError, match="ranks must be whole numbers"):
-        recalls(wrong)
+@pytest.mark.parametrize(
+    ("metric", "names"),
+    [
+        *((partial(evaluate, *five_each(12), folds=folds), "folds") for folds in (0, 7, 2.0, True)),
+        *((partial(recalls, np.array(wrong)), "ranks") for wrong in ([[0]], [], [0.0], [-1])),
+        (ensemble, "scores"),
+        (partial(ensemble, torch.zeros(2, 3), torch.zeros(3, 2)), "scores"),
+        *((partial(ensemble, *torch.ones(2, 1, 1), weights=x), "weights") for x in ((1,), (1, 0))),
+    ],
+)
+def test_other_arguments_that_cannot_be_are_named(metric, names):
+    with pytest.raises(ValueError, match=names):
+        metric()
 
 
 # Many-to-many relevance
@@ -332,19 +298,6 @@ def test_without_ties_they_agree_with_the_tools_of_the_field(seed):
     assert r_precision(scores, relevant) == pytest.approx(theirs["eccv_rprecision"])
     assert map_at_r(scores, relevant) == pytest.approx(theirs["eccv_map_at_r"])
     assert ndcg(scores, relevance, k=4) == pytest.approx(ndcg_score(2**relevance - 1, scores, k=4))
-
-
-@given(seed=st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
-def test_shared_relevance_heeds_neither_the_order_of_items_nor_the_scale_of_scores(seed):
-    scores, relevance = graded(seed)
-    dice = np.random.default_rng(seed)
-    rows, columns = dice.permutation(scores.shape[0]), dice.permutation(scores.shape[1])
-    for metric, degrees in ((r_precision, relevance > 0), (map_at_r, relevance > 0), (ndcg, relevance)):
-        expected = metric(scores, degrees)
-        assert metric(scores[rows][:, columns], degrees[rows][:, columns]) == pytest.approx(expected)
-        assert metric(np.exp(scores), degrees) == pytest.approx(expected)
-        assert 0 <= expected <= 1 + 1e-12
 
 
 def test_a_worked_example():
@@ -423,14 +376,3 @@ def test_a_member_of_weight_two_counts_as_if_it_were_there_twice():
     torch.testing.assert_close(ensemble(first, second, weights=(3, 3)), ensemble(first, second))
     assert first.equal(before)
     assert ensemble(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 0.5]])).tolist() == [[0.5, 0.25]]
-    for wrong in ((1,), (1, 0), (1, -1), (1, math.nan), (1, math.inf)):
-        with pytest.raises(ValueError, match="wanted a positive number for each of 2"):
-            ensemble(first, second, weights=wrong)
-
-
-@pytest.mark.parametrize(
-    ("scores", "came"), [((), "none"), ((torch.zeros(2, 3), torch.zeros(3, 2)), r"\(2, 3\), \(3, 2\)")]
-)
-def test_an_ensemble_refuses_members_of_other_pictures(scores, came):
-    with pytest.raises(ValueError, match=f"same shape .*, got {came}$"):
-        ensemble(*scores)

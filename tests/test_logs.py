@@ -97,8 +97,3 @@ def test_a_run_that_is_refused_leaves_no_log(tmp_path):
         train(recipe(training__batch_size=1000), small_data(), callback=log)
     log.close()
     assert not (tmp_path / "logs").exists()
-
-
-def test_one_step_in_none_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="every"):
-        TensorBoardLog(tmp_path, every=0)

@@ -45,16 +45,12 @@ def cost(**changes):
 def test_steps_evaluations_and_rounds_add_up():
     assert cost().seconds == 3 * (10 * 2 + 5)
     assert cost(first_round=cost(epochs=1), mining_seconds=100.0).seconds == 75 + 25 + 100
-
-
-def test_a_cost_is_told_in_units_that_suit_it():
     rows = cost(steps=100_000, first_round=cost(), mining_seconds=7.0).rows()
-    assert rows["in all"] == "6.9 days" and rows["first round"] == "75.0 seconds"
-    assert rows["steps"] == "100,000 an epoch, 3 epochs" and rows["mining"] == "7.0 seconds"
-    assert rows["features on disk"] == "18.2 GB" and "memory of the GPU" not in rows
-    assert cost(gpu_memory_bytes=10**10).rows()["memory of the GPU"] == "10.0 GB"
-    assert "features on disk" not in cost(feature_bytes=0).rows() and "mining" not in cost().rows()
-    assert cost(step_seconds=40.0).rows()["in all"] == "20.2 minutes"
+    assert (rows["in all"], rows["first round"], rows["mining"]) == (
+        "6.9 days",
+        "75.0 seconds",
+        "7.0 seconds",
+    )
 
 
 @pytest.mark.parametrize("batches", ["pairs", "pictures"])
@@ -66,28 +62,13 @@ def test_the_steps_are_those_of_the_training(batches, clock):
     assert planned.steps * planned.epochs == train(learner).history[-1]["step"]
 
 
-def test_it_ends_when_enough_is_seen_and_the_bar_shows_it(clock, monkeypatch, capsys):
-    steps, bars = [], []
-    tried, kept = planning._StepTimer.__call__, planning.progress
-
-    def progress(**options):
-        bars.append(kept(**options, mininterval=0))
-        return bars[-1]
-
-    monkeypatch.setattr(
-        planning._StepTimer, "__call__", lambda self, event: (steps.append(1), tried(self, event))
-    )
-    monkeypatch.setattr(planning, "progress", progress)
-    monkeypatch.setenv("VSECORE_BATCH", "0")
-    learner = recipe("aoq_vsepp_grid_gru", first_round__texts=3, first_round__pictures=3)
-    plan(learner.override({"training.epochs": 1000}), small_data(), seconds=20.0, device="cpu")
-    first = 1  # of the first nobody knows when it began; one more in each epoch comes after an evaluation
-    counted = 20 / 2 + planning.WARMUP_STEPS + first
-    assert 2 * counted <= len(steps) <= 4 * counted
-    assert [bar.n for bar in bars] == [bar.total for bar in bars] == [20.0, 20.0]
-    shown = capsys.readouterr().err
-    assert all(f"trying steps of {learner.name}{which}: " in shown for which in (", first round", ""))
-    assert "of 20 s" in shown and "epoch" not in shown and "mining" not in shown
+def test_it_ends_when_enough_is_seen(clock):
+    longer = {"training.epochs": 1000}
+    began = clock.now
+    plan(recipe().override(longer), small_data(), seconds=20.0, device="cpu")
+    steps = (clock.now - began) / 2
+    # Neither the first steps count nor those after an evaluation.
+    assert 10 + planning.WARMUP_STEPS < steps <= 2 * (10 + planning.WARMUP_STEPS)
 
 
 def test_evaluation_grows_with_the_pictures_and_with_the_pairs(clock, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from vsecore import records
 from vsecore.experiments import EXPERIMENTS
 from vsecore.recipes import get
-from vsecore.records import RECALLS, Published, find, read, record, record_run, write
+from vsecore.records import RECALLS, Published, find, read, record_run, write
 from vsecore.training import Run
 
 
@@ -60,18 +60,6 @@ def test_a_run_with_other_data_or_words_never_takes_the_place_of_a_record(tmp_pa
     assert len(find(tmp_path)) == 5
 
 
-def test_a_record_from_before_processes_were_counted_is_of_one(tmp_path):
-    content = dataclasses.asdict(a_record())
-    del content["processes"]
-    path = tmp_path / "old.json"
-    path.write_text(json.dumps(content))
-    assert read(path).processes == 1
-    del content["device"]
-    path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r'lacks the field "device"$'):
-        read(path)
-
-
 def test_a_record_names_the_commit_and_whether_it_is_what_was_run(tmp_path, monkeypatch):
     def git(*arguments):
         identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
@@ -106,11 +94,11 @@ def test_a_record_names_neither_paths_nor_the_machine(tmp_path):
     assert json.loads(text)["config"]["text"]["encoder"]["options"]["weights"] == "minilm"
 
 
-@pytest.mark.parametrize("note", ["see /home/ann/runs/3", "~/runs/3", r"C:\runs", "data='/mnt/flickr8k'"])
-def test_a_path_in_a_record_is_refused(note):
-    with pytest.raises(ValueError, match="record field note names a path"):
-        dataclasses.replace(a_record(), note=note)
-    dataclasses.replace(a_record(), note="R@1/5/10 of picture/text, 1,000 / 5,000")
+def test_an_older_record_is_read_and_its_slashes_are_no_paths(tmp_path):
+    content = dataclasses.asdict(a_record()) | {"note": "R@1/5/10 of picture/text, 1,000 / 5,000"}
+    del content["processes"]
+    (tmp_path / "old.json").write_text(json.dumps(content))
+    assert read(tmp_path / "old.json").processes == 1
 
 
 def test_the_same_thing_run_again_takes_the_place_of_the_first(tmp_path):
@@ -132,22 +120,6 @@ def test_find_picks_by_value(tmp_path):
         find(tmp_path, colour="red")
     with pytest.raises(FileNotFoundError, match="nowhere"):
         find(tmp_path / "nowhere")
-
-
-def test_anything_that_gives_numbers_has_a_record(tmp_path):
-    entry = record(
-        "ridge to words",
-        config={"penalty": 1.0},
-        config_hash="",
-        data={"name": "small"},
-        seed=0,
-        metrics={"rsum": 177.0},
-        seconds=1.0,
-    )
-    assert write(entry, tmp_path).name == "ridge_to_words-small-seed0.json"
-    assert entry.device
-    assert entry.processes == 1
-    assert find(tmp_path) == [entry]
 
 
 # ---------------------------------------------------------------- what papers report
@@ -232,15 +204,6 @@ def test_a_single_model_is_never_better_than_its_ensemble_and_ensembles_are_mark
             assert row.models == 2, row.system
 
 
-def test_a_damaged_published_row_is_told_by_place(tmp_path, monkeypatch):
-    path = tmp_path / "published.json"
-    monkeypatch.setattr(records, "PUBLISHED", path)
-    row = dataclasses.asdict(PUBLISHED[0])
-    path.write_text(json.dumps([row, row | {"models": "two"}]))
-    with pytest.raises(ValueError, match=r"published\.json: \[1\]\.models"):
-        records.published()
-
-
 def test_every_arm_of_an_experiment_that_names_a_published_system_finds_its_rsum():
     named = {arm.published for experiment in EXPERIMENTS.values() for arm in experiment.arms.values()} - {""}
     with_rsum = {
@@ -259,7 +222,7 @@ def test_every_arm_of_an_experiment_that_names_a_published_system_finds_its_rsum
         ({"versions": {"torch": 2}}, r"versions\.torch"),
         ({"precision": "float8"}, "precision"),
         ({"colour": "red"}, "colour"),
-        ({"note": "see /home/ann/runs"}, "note"),
+        *(({"note": x}, "note") for x in ("see /home/ann/runs", "~/runs/3", "C:\\runs", "data='/mnt/a/b'")),
     ],
 )
 def test_a_damaged_record_is_told_by_file_and_place(tmp_path, change, names):

@@ -65,21 +65,9 @@ def test_refuses_what_the_class_does_not_take(name, options, message):
             use()
 
 
-def test_a_whole_number_will_do_for_a_fraction():
-    registry().read("sieve", {"holes": 9, "size": 1})
-
-
 def test_tells_which_options_are_not_the_default():
     options = {"holes": 9, "shape": "round", "size": 0.25, "fineness": 3}
     assert registry().changed("sieve", options) == {"holes": 9, "size": 0.25}
-
-
-def test_reads_like_a_mapping():
-    tools = registry()
-    assert list(tools) == ["sieve", "bowl"]
-    assert len(tools) == 2
-    assert tools["bowl"] is Bowl
-    assert "bowl" in tools and "fork" not in tools
 
 
 def test_a_name_stays_with_its_class():

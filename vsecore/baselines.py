@@ -46,9 +46,6 @@ def ridge_scores(train: Split, test: Split, alpha: Positive = 1.0, minimum_count
 
     Returns:
         Similarities of the n test pictures and Nc test captions, (n, Nc).
-
-    Raises:
-        ValueError: an argument is out of its range, or pictures are pixels.
     """
     words, captions = _read(train, minimum_count)  # (Nc, V), sparse
     seen = _pooled(train)  # (n, F)
@@ -89,10 +86,6 @@ def cca_scores(
 
     Returns:
         Similarities of the n test pictures and Nc test captions, (n, Nc).
-
-    Raises:
-        ValueError: an argument is out of its range, pictures are pixels, or vectors are damaged.
-        FileNotFoundError: there are no such vectors.
 
     Source: Hotelling 1936; with penalties and weighted directions as in Gong et al. 2014; the square root of
     the features from Perronnin et al. 2010.

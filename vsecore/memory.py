@@ -12,15 +12,7 @@ COPIES = 4
 
 
 def check_room(what: str, weights: int) -> None:
-    """Refuse a model whose weights alone need more memory than this machine has.
-
-    Args:
-        what: the model, for the message.
-        weights: how many numbers it has.
-
-    Raises:
-        ValueError: they do not fit.
-    """
+    """Refuse a model whose weights alone, so many numbers, need more memory than this machine has."""
     memory = psutil.virtual_memory().total
     if weights * 4 > memory:  # bytes in float32
         raise ValueError(
@@ -30,14 +22,7 @@ def check_room(what: str, weights: int) -> None:
 
 
 def check_text(path: Path) -> None:
-    """Refuse a text file that would fill this machine's memory: a damaged file may claim any size.
-
-    Args:
-        path: an existing file.
-
-    Raises:
-        ValueError: it is too large.
-    """
+    """Refuse a text file that would fill this machine's memory: a damaged file may claim any size."""
     size = path.stat().st_size
     if size < 2**20:  # fits anywhere; asking the system takes longer than reading it
         return

@@ -20,11 +20,7 @@ That takes minutes, or hours if the model compares elements; both go on where th
 
 
 def from_main_process(work: Callable[[], T]) -> T:
-    """Do some work in one process, and give all processes its result; if it fails, all raise its error.
-
-    Args:
-        work: a function without arguments that returns plain data.
-    """
+    """Do some work in one process, and give all processes its result, plain data; all raise its error."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return work()
     from accelerate.utils import broadcast_object_list  # takes seconds to import
@@ -56,7 +52,6 @@ class ProcessGroup:
     """The processes that work together, seen by one of them."""
 
     index: int = 0
-    """Which one this is, from 0."""
     count: int = 1
     device: torch.device | None = None
     """The device that this process was given; None: it may choose."""

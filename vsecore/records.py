@@ -124,14 +124,9 @@ def member(run: Run) -> dict[str, Any]:
 def record_ensemble(
     members: Sequence[dict[str, Any]], split: str, metrics: dict[str, float], seconds: float, note: str = ""
 ) -> Record:
-    """Make the record of an ensemble. Its data's name and its seed are those of its first member.
+    """Make the record of an ensemble: of what `member` returns for each, evaluated on a split.
 
-    Args:
-        members: what `member` returns for each.
-        split: what it was evaluated on.
-        metrics: what is reported.
-        seconds: how long the training of all members took, added up.
-        note: in plain words, what the numbers are.
+    Its data's name and its seed are those of its first member; `seconds` are those of all trainings.
     """
     config = {"members": list(members), "split": split}
     return record(
@@ -147,14 +142,13 @@ def record_ensemble(
 
 
 def record(name: str, *, seconds: float, note: str = "", device: str = "", **facts: Any) -> Record:
-    """Make the record of anything that gives numbers. What was run is said; the code's version is looked up.
+    """Make the record of anything that gives numbers, with the code's version and this machine's hardware.
 
     Args:
         name: the name of what was measured.
         seconds: wall time.
         note: in plain words, what the numbers are.
-        device: the name of the hardware (see `distributed.hardware`); "": the GPU if there is one, else the
-            processor.
+        device: the name of the hardware; "": the GPU if there is one, else the processor.
         facts: the record's `config`, `config_hash`, `data`, `seed` and `metrics`, and if they are not the
             usual ones `processes` and `precision`.
     """
@@ -177,11 +171,7 @@ def record(name: str, *, seconds: float, note: str = "", device: str = "", **fac
 
 
 def write(entry: Record, folder: str | Path) -> Path:
-    """Write a record into a folder, replacing an older one of the same thing.
-
-    Returns:
-        The file.
-    """
+    """Write a record into a folder, in place of an older one of the same thing, and return the file."""
     path = Path(folder) / entry.file_name
     with write_atomically(path, "w") as file:
         json.dump(asdict(entry), file, indent=2, ensure_ascii=False, allow_nan=False)
@@ -190,12 +180,7 @@ def write(entry: Record, folder: str | Path) -> Path:
 
 
 def read(path: str | Path) -> Record:
-    """Read what `write` wrote.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not a record.
-    """
+    """Read what `write` wrote; a ValueError says where a file is no record."""
     return _read(str(path), read_text(path))
 
 
@@ -211,10 +196,6 @@ def find(folder: str | Path, **wanted: Any) -> list[Record]:
     Args:
         folder: where `write` wrote.
         wanted: values of fields, such as name="vsepp_grid_gru", seed=0; data is given by its name.
-
-    Raises:
-        ValueError: an unknown field, or a file that is not a record.
-        FileNotFoundError: there is no such folder.
 
     Example:
         >>> find("assets/results", name="vsepp_grid_gru", data="flickr8k")

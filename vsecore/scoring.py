@@ -57,17 +57,13 @@ def encode(
 
 @torch.inference_mode()
 def score_split(model: VSE, split: Split, tokenizer: Captions, batch_size: int = 256) -> Tensor:
-    """Compare every picture of a split with every caption, in blocks, on the model's device.
-
-    Returns:
-        Similarities (Ni, Nc), float32 on the CPU.
-    """
+    """Compare every picture of a split with every caption: (Ni, Nc), float32 on the CPU."""
     return score_embedded(model, *encode(model, split, tokenizer, batch_size))
 
 
 @torch.inference_mode()
 def score_embedded(model: VSE, v: Embedding, t: Embedding) -> Tensor:
-    """Compare every embedded picture with every embedded caption, as `score_split` does: (Ni, Nc)."""
+    """Compare embedded pictures with embedded captions, in blocks on the model's device: (Ni, Nc)."""
     device = next(model.parameters()).device
     rows, columns = model.block
     scores = torch.empty(len(v), len(t))

@@ -15,14 +15,10 @@ COUNT = "OMP_NUM_THREADS"
 
 
 def whole_machine(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a program that runs alone: all cores, and threads that sleep while they wait.
-
-    Args:
-        environment: what is set already, usually `os.environ`; it wins.
-    """
+    """Return the environment, such as `os.environ`, of a program that runs alone: its threads sleep."""
     return {"OMP_WAIT_POLICY": "PASSIVE", **environment}
 
 
 def one_thread(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a program beside which others run: like `whole_machine`, with one thread."""
+    """Return the environment of a program that shares the machine: like `whole_machine`, with one thread."""
     return {COUNT: "1", **whole_machine(environment)}

@@ -35,11 +35,7 @@ def from_json(what: str, text: bytes | str, kind: Any) -> Any:
 
 
 def convert(what: str, value: Any, kind: Any) -> Any:
-    """Check a value against a type as if it came from JSON, and return it.
-
-    Raises:
-        ValueError: JSON cannot express it, or it is not of the type.
-    """
+    """Return a value that has a type as if it came from JSON; a ValueError says what is wrong with it."""
     try:
         return _reader(kind).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:

@@ -68,11 +68,10 @@ def advance(schedule: lr_scheduler.LRScheduler, steps: int) -> None:
 
 
 def check_weights(system: nn.Module, step: int, learning_rate: float) -> None:
-    """Refuse unusable weights before they are evaluated or saved.
+    """Refuse unusable weights before they are evaluated or saved, by a FloatingPointError.
 
-    Raises:
-        FloatingPointError: a weight is NaN, infinite, or so large that its square is infinite. In the
-            last case every embedding becomes zero, and the loss stays finite.
+    They are NaN, infinite, or so large that their square is infinite: then every embedding becomes zero, and
+    the loss stays finite.
     """
     for name, weight in system.named_parameters():
         if weight.numel() and not weight.detach().square().amax().isfinite():  # NaN if any number is
@@ -98,11 +97,7 @@ class LossMeter:
         self.patience = 1 if device.type == "cpu" else 50
 
     def add(self, terms: Mapping[str, Tensor], norm: Tensor, step: int, learning_rate: float) -> None:
-        """Add the terms of a step's loss, and check them and the norm of its gradient.
-
-        Raises:
-            FloatingPointError: a loss or gradient since the last check was NaN or infinite.
-        """
+        """Add the terms of a step's loss; now and then check all of them, and the norms of gradients."""
         self.step, self.learning_rate = step, learning_rate
         bad = ~norm.isfinite()
         for name, term in terms.items():
@@ -114,11 +109,7 @@ class LossMeter:
             self.read()
 
     def read(self) -> dict[str, float]:
-        """Return the sums so far, by the term's name.
-
-        Raises:
-            FloatingPointError: a loss or gradient was NaN or infinite.
-        """
+        """Return the sums so far; a FloatingPointError if a loss or gradient was NaN or infinite."""
         if (step := int(self.first_bad)) >= 0:
             raise FloatingPointError(
                 f"the loss or its gradient is not finite at step {step} {_remedy(self.learning_rate)}"

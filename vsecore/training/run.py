@@ -92,11 +92,7 @@ class Settings:
 
     @classmethod
     def of(cls, settings: Settings | None, keywords: Mapping[str, Any]) -> Settings:
-        """Return the settings with some of them changed.
-
-        Raises:
-            ValueError: a keyword is unknown, or its value is none that it takes.
-        """
+        """Return the settings with some of them changed; a ValueError names a keyword that is wrong."""
         try:
             return cls(**{**(vars(settings) if settings else {}), **keywords})
         except ValidationError as error:
