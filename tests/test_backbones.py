@@ -1,10 +1,10 @@
 """Networks that have seen many pictures: their weights come from files that may be anything."""
 
+import hashlib
 import os
 import pickle
 import re
 import tarfile
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +18,7 @@ import torchvision
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from vsecore.data import backbones
+from vsecore.data import weights as weight_files
 from vsecore.data.backbones import load_backbone
 
 
@@ -116,7 +116,7 @@ def test_the_weights_of_torchvision_are_those_that_papers_had(
     def fetch(name: str, url: str) -> None:
         raise FileNotFoundError(url)
 
-    monkeypatch.setattr(backbones, "_fetch_published", fetch)
+    monkeypatch.setattr(weight_files, "fetch_published", fetch)
     first = torchvision.models.get_model_weights(name)["IMAGENET1K_V1"]
     with pytest.raises(FileNotFoundError, match=re.escape(first.url)):
         load_backbone(f"torchvision/{name}")
@@ -250,16 +250,6 @@ def test_a_program_among_the_weights_does_not_run(tmp_path: Path, good: Weights,
     assert marker.path.exists()  # it was no idle threat
 
 
-def compressed(path: Path) -> None:
-    """The same archive, with a part that is small on disk and large in memory."""
-    with zipfile.ZipFile(path) as archive:
-        parts = {part.filename: archive.read(part) for part in archive.infolist()}
-    first = next(name for name in parts if name.endswith("/data/0"))
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in (parts | {first: bytes(10**8)}).items():
-            archive.writestr(name, content)
-
-
 def edit(path: Path, change: Callable[[bytes], bytes]) -> None:
     path.write_bytes(change(path.read_bytes()))
 
@@ -272,7 +262,6 @@ def flipped_inside(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     "damage",
     [
-        compressed,
         lambda path: edit(path, flipped_inside),
         lambda path: edit(path, lambda content: content[: len(content) // 2]),
         lambda path: edit(path, lambda content: content[:-10]),
@@ -298,6 +287,36 @@ def test_a_damaged_file_of_weights_is_one_sentence(
     ) as told:
         load_backbone("test_resnet", path)
     assert "\n" not in str(told.value) and "weights_only" not in str(told.value)
+
+
+@pytest.mark.parametrize("known_by", ["its numbers", "its digest in timm's address"])
+def test_weights_under_another_networks_name_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known_by: str
+) -> None:
+    """The two networks have the same tensors, but TensorFlow's pads pictures differently."""
+    right, wrong, path = "tf_efficientnet_lite0", "efficientnet_lite0", tmp_path / "w.pth"
+    given = timm.create_model(right).state_dict()
+    torch.save(given, path)
+    load_backbone(wrong, path)  # nobody knows these
+    if known_by == "its numbers":
+        numbers = {name: value for name, value in given.items() if "num_batches" not in name}
+        monkeypatch.setitem(weight_files.KNOWN_WEIGHTS, weight_files.sha256_of(numbers), right)
+    else:
+        begins = hashlib.sha256(path.read_bytes()).hexdigest()[:8]
+        published = replace(timm.get_pretrained_cfg(right), url=f"https://x/{right}-{begins}.pth")
+        usual = timm.get_pretrained_cfg
+        monkeypatch.setattr(
+            timm, "get_pretrained_cfg", lambda n: published if n.startswith(right) else usual(n)
+        )
+    assert load_backbone(right, path).name == right
+    with pytest.raises(ValueError, match=rf"{path} holds the weights of {right}"):
+        load_backbone(wrong, path)
+
+
+def test_the_weights_of_tensorflows_mobilenet_are_known(photographs: Path) -> None:
+    path = photographs / "weights" / "mobilenetv2_100_same.safetensors"
+    with pytest.raises(ValueError, match="weights of mobilenetv2_100_same"):
+        load_backbone("mobilenetv2_100", path)
 
 
 def test_what_is_no_file_of_weights_is_not_waited_for(

@@ -56,20 +56,30 @@ def coco(tmp_path: Path) -> Path:
     return path
 
 
-def region(number: int) -> tuple[np.ndarray, np.ndarray]:
+def region(number: int, regions: int = REGIONS) -> tuple[np.ndarray, np.ndarray]:
     """Features (N, F) and boxes (N, 4) of a picture."""
     dice = np.random.default_rng(number)
-    corner = dice.uniform(0, 200, (REGIONS, 2))
-    boxes = np.concatenate([corner, corner + dice.uniform(1, 200, (REGIONS, 2))], 1)
-    return dice.random((REGIONS, WIDTH), np.float32), boxes.astype(np.float32)
+    corner = dice.uniform(0, 200, (regions, 2))
+    boxes = np.concatenate([corner, corner + dice.uniform(1, 200, (regions, 2))], 1)
+    return dice.random((regions, WIDTH), np.float32), boxes.astype(np.float32)
 
 
-def line(number: int, name: str | None = None, columns: int = 6) -> str:
-    features, boxes = region(number)
+def line(number: int, name: str | None = None, columns: int = 6, regions: int = REGIONS) -> str:
+    features, boxes = region(number, regions)
     encoded = [base64.b64encode(array.tobytes()).decode() for array in (boxes, features)]
     known_as = name or str(number)
     between = {6: ["640", "480"], 10: ["480", "640", "ids", "conf", "ids", "conf"]}[columns]
-    return "\t".join([known_as, *between, str(REGIONS), *encoded]) + "\n"
+    return "\t".join([known_as, *between, str(regions), *encoded]) + "\n"
+
+
+def train_tern(folder: Path, run: Path) -> None:
+    """Train and evaluate the recipe that reads where regions lie."""
+    small = "dim=8 training.epochs=1 training.batch_size=5 text.encoder.word_dim=8"
+    settings = [part for one in f"{small} text.encoder.minimum_count=1".split() for part in ("--set", one)]
+    asked = f"train tern_region_words --data {folder} --out {run} --device cpu".split() + settings
+    for command in (asked, f"evaluate {run} --data {folder}".split()):
+        done = CliRunner().invoke(app, command, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
 
 
 ALL = [number for numbers in NUMBERS.values() for number in numbers]
@@ -167,6 +177,50 @@ def test_table_and_folder_and_command_give_the_same(
     holds_them(tmp_path / "out")
 
 
+@pytest.mark.parametrize("kind", ["table", "arrays", "archives"])
+def test_pictures_with_different_numbers_of_regions_are_padded_and_masked(
+    coco: Path, tmp_path: Path, kind: str
+) -> None:
+    counts = {number: 10 + 7 * place for place, number in enumerate(ALL)}
+    source, boxes = tmp_path / "source", None
+    if kind == "table":
+        source.write_text("".join(line(number, regions=count) for number, count in counts.items()))
+    else:
+        source.mkdir()
+        for number, count in counts.items():
+            features, places = region(number, count)
+            if kind == "archives":
+                np.savez_compressed(source / f"{number}.npz", bbox=places, features=features)
+            else:
+                boxes = tmp_path / "boxes"
+                boxes.mkdir(exist_ok=True)
+                np.save(source / f"{number}.npy", features)
+                np.save(boxes / f"{number}.npy", places)
+    folder = import_regions([source], coco, tmp_path / "out", boxes=boxes)
+    assert check_precomp(folder).problems == []
+    data = with_boxes(open_precomp(folder))
+    for split in (data.train, data.dev, data.test):
+        real = [counts[int(identity)] for identity in split.picture_ids]
+        assert split.picture_counts is not None and split.picture_counts.tolist() == real
+        for row, count in enumerate(real):
+            features, places = region(int(split.picture_ids[row]), count)
+            picture = split.pictures[row]
+            assert picture.shape == (max(counts.values()), WIDTH + 6)
+            assert np.array_equal(picture[:count, :WIDTH], features.astype(np.float16))
+            assert np.array_equal(picture[:count, WIDTH:], places_of(places).astype(np.float16))
+            assert not picture[count:].any()
+    before = contents(folder)
+    import_regions([source], coco, folder, boxes=boxes)
+    assert contents(folder) == before
+    (folder / "dev_counts.txt").write_text("11\n")
+    assert "dev_counts.txt" in check_precomp(folder).problems[0]
+    with pytest.raises(ValueError, match=r"dev_counts.txt"):
+        open_precomp(folder)
+    import_regions([source], coco, folder, boxes=boxes)
+    assert contents(folder) == before
+    train_tern(folder, tmp_path / "run")
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
 @pytest.mark.parametrize("done", [0, 3])
 @pytest.mark.parametrize("kind", ["table", "folder"])
@@ -229,9 +283,10 @@ def test_a_damaged_table_is_named_and_what_was_done_is_kept(
     coco: Path, table: Path, tmp_path: Path, damage: str
 ) -> None:
     whole, good = contents(import_regions([table], coco, tmp_path / "whole")), table.read_text()
-    first, second = good.splitlines(keepends=True)[1:3]
-    table.write_text(first + "\t".join(DAMAGES[damage](second.rstrip("\n").split("\t"))) + "\n")
-    with pytest.raises(ValueError, match=r"trainval_36.tsv, line 2"):
+    lines = good.splitlines()
+    lines[2] = "\t".join(DAMAGES[damage](lines[2].split("\t")))
+    table.write_text("".join(f"{line}\n" for line in lines))
+    with pytest.raises(ValueError, match=r"trainval_36.tsv, line 3"):
         import_regions([table], coco, tmp_path / "out")
     table.write_text(good)
     assert contents(import_regions([table], coco, tmp_path / "out")) == whole
@@ -242,7 +297,7 @@ def test_pictures_that_no_table_has_are_named(coco: Path, table: Path, tmp_path:
     with pytest.raises(ValueError, match=r"3 pictures .* of split 'train' not found"):
         import_regions([table], coco, tmp_path / "out")
     table.write_text("\n")
-    with pytest.raises(ValueError, match="no lines of features"):
+    with pytest.raises(ValueError, match="not found"):
         import_regions([table], coco, tmp_path / "new")
 
 
@@ -256,7 +311,7 @@ def test_damaged_arrays_are_named(coco: Path, tmp_path: Path) -> None:
     arrays = (
         np.array([{}]),  # a pickle
         np.zeros((2, 3, 4)),
-        np.zeros((5, WIDTH)),
+        np.zeros((REGIONS, WIDTH + 1)),
         np.full((REGIONS, WIDTH), 1e9),  # not finite in float16
     )
     for bad in (good[:-9], b"", b"text" * 99, *arrays):
@@ -267,7 +322,7 @@ def test_damaged_arrays_are_named(coco: Path, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"522418.npy"):
             import_regions([source], coco, tmp_path / "out")
     path.unlink()
-    with pytest.raises(ValueError, match=r"COCO_train2014_000000522418.jpg.* of split 'train' without"):
+    with pytest.raises(ValueError, match=r"COCO_train2014_000000522418.jpg.* of split 'train' not found"):
         import_regions([source], coco, tmp_path / "out")
     path.write_bytes(good)
     import_regions([source], coco, tmp_path / "out")
@@ -335,12 +390,7 @@ def test_memory_does_not_grow_with_the_table(coco: Path, tmp_path: Path) -> None
 
 def test_boxes_that_were_imported_reach_the_encoder_of_tern(coco: Path, table: Path, tmp_path: Path) -> None:
     folder, run = import_regions([table], coco, tmp_path / "out"), tmp_path / "run"
-    small = "dim=8 training.epochs=1 training.batch_size=5 text.encoder.word_dim=8"
-    small += " text.encoder.minimum_count=1"
-    settings = [part for setting in small.split() for part in ("--set", setting)]
-    asked = f"train tern_region_words --data {folder} --out {run} --device cpu".split() + settings
-    for command in (asked, f"evaluate {run} --data {folder}".split()):
-        CliRunner().invoke(app, command, catch_exceptions=False)
+    train_tern(folder, run)
     trained, data = load_run(run), with_boxes(open_precomp(folder))
     assert trained.data["fingerprint"] == data.fingerprint() and data.feature_dim == WIDTH + 6
     features, boxes = region(NUMBERS["test"][0])

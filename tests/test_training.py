@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -203,6 +204,16 @@ def test_a_kill_before_any_save_leaves_the_weights_of_the_entry_that_is_called_b
         train(a_recipe, data, folder=tmp_path, resume=True, save_every=1, callback=stop_at(15))
     assert_consistent(load_run(tmp_path))
     assert_consistent(train(a_recipe, data, folder=tmp_path, resume=True, callback=disturb))
+
+
+def test_a_run_that_did_not_keep_the_network_of_its_features_resumes_and_another_network_is_refused(tmp_path):
+    data = small_data()
+    whole = train(SHORT, data, folder=tmp_path / "old", resume=True)
+    now = replace(data, network="resnet50 0123456789ab")
+    assert_same_run(whole, train(SHORT, now, folder=tmp_path / "old", resume=True))
+    train(SHORT, now, folder=tmp_path / "new", resume=True)
+    with pytest.raises(ValueError, match=r"data\.network"):
+        train(SHORT, replace(data, network="other"), folder=tmp_path / "new", resume=True)
 
 
 def test_resume_begins_where_there_is_nothing_and_ends_where_all_is_done(tmp_path):

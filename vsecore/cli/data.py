@@ -94,6 +94,12 @@ def data_extract(
         int | None,
         typer.Option(min=1, help="Pictures at a time: 32, or 4 for a detector.", show_default=False),
     ] = None,
+    skip_unreadable: Annotated[
+        bool,
+        typer.Option(
+            "--skip-unreadable", help="Leave out pictures that cannot be read, with their captions."
+        ),
+    ] = False,
 ) -> None:
     """Extract features of every picture with a trained network. Resumes where it was stopped.
 
@@ -112,7 +118,7 @@ def data_extract(
     stopping.advise(lambda: "continue with the same command")
     network = find_backbone(backbone, weights, picture_size)
     whole = MirroredBackbone(network) if mirror else network
-    extract(splits, whole, out, batch_size=batch_size, dtype=dtype)
+    extract(splits, whole, out, batch_size=batch_size, dtype=dtype, skip_unreadable=skip_unreadable)
     _show(out)
 
 

@@ -219,6 +219,7 @@ def _trained(folder: Path, source: str, split: SplitName, named: bool, sets: boo
     from vsecore import records
     from vsecore.training import load_run, score_split
     from vsecore.training.distributed import best_device
+    from vsecore.training.identity import check_features
 
     trained = load_run(folder)
     if not named and trained.data["name"] != "scenes":
@@ -226,17 +227,12 @@ def _trained(folder: Path, source: str, split: SplitName, named: bool, sets: boo
         raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
     recipe = trained.recipe
     dataset = open_dataset(source, recipe.features, trained.model.view, recipe.image.boxes, test=split)
-    if dataset.feature_dim != trained.data["feature_dim"]:
-        raise ValueError(
-            f"{folder} reads features of width {trained.data['feature_dim']}, and {source} has "
-            f"{dataset.feature_dim}: name features of the network that it was trained with"
-        )
+    check_features(folder, trained.data, source, dataset)
     if split != "testall" and dataset.fingerprint() != trained.data["fingerprint"]:
-        typer.echo(
-            f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}; unless "
-            "the same network made both features, these numbers mean nothing",
-            err=True,
-        )
+        unsure = "" in (dataset.network, trained.data.get("network", ""))
+        doubt = "; unless the same network made both features, these numbers mean nothing" if unsure else ""
+        told = f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}{doubt}"
+        typer.echo(told, err=True)
     if len(trained.history) < recipe.training.epochs:
         done = f"{len(trained.history)} of {recipe.training.epochs} epochs"
         typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)

@@ -23,17 +23,14 @@ def mine(
     from vsecore import mining
     from vsecore.training import load_run
     from vsecore.training.distributed import best_device
+    from vsecore.training.identity import check_features
 
     if out.resolve() == run.resolve():
         raise ValueError(f"--out is {out}, the run's folder: it must be another one")
     trained = load_run(run)
     recipe = trained.recipe
     dataset = open_dataset(data, recipe.features, trained.model.view, recipe.image.boxes)
-    if dataset.feature_dim != trained.data["feature_dim"]:
-        raise ValueError(
-            f"--data is {data}, with features of width {dataset.feature_dim}: it must have those that {run} "
-            f"reads, of width {trained.data['feature_dim']}"
-        )
+    check_features(run, trained.data, data, dataset)
     stopping.advise(lambda: "continue with the same command")
     model = trained.model.to(best_device())
     by = f"{recipe.name} {recipe.hash()}"

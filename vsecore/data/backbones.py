@@ -1,31 +1,24 @@
 """Pretrained networks that turn a photograph into the features of its cells, patches or regions.
 
-The networks come from timm and torchvision. This module adds one interface (`Backbone`), and loads weights
-from a local file with errors that say what is wrong.
+The networks come from timm and torchvision. This module adds one interface (`Backbone`).
 """
 
-import contextlib
 import difflib
-import hashlib
-import warnings
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from vsecore.data import weights as weight_files
+from vsecore.data.files import digest_of
 from vsecore.data.regions import Detector
 from vsecore.data.splits import FeatureKind
+from vsecore.data.weights import sha256_of
 from vsecore.typed import short
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-"""Types that hold weights on their own: smaller ones need scales beside them."""
 MOBILENET = "mobilenetv2_100_same"
 """timm's MobileNetV2 as TensorFlow runs it, with TensorFlow's padding and input from -1 to 1."""
 
@@ -106,11 +99,7 @@ class Backbone(nn.Module):
 
     def fingerprint(self) -> str:
         """Return a sha256 over the weights: two backbones with the same one give the same features."""
-        digest = hashlib.sha256(self.name.encode())
-        for name, tensor in sorted(self.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()
+        return sha256_of(self.state_dict(), self.name)
 
 
 class MirroredBackbone(Backbone):
@@ -222,19 +211,14 @@ def load_backbone(
         untrained: leave the weights random, since they will come from a checkpoint.
 
     Raises:
-        ValueError: an unknown name, or weights that do not fit.
+        ValueError: an unknown name, or weights that do not fit, or are known to be those of another network.
         FileNotFoundError: no such weights file, or published weights cannot be downloaded.
     """
-    if name.startswith("torchvision/fasterrcnn_"):
-        return _torchvision_detector(name, weights, picture_size, untrained)
-    if name.startswith("torchvision/"):
-        return _torchvision_backbone(name, weights, picture_size, untrained)
-    return _timm_backbone(name, weights, picture_size, untrained)
+    load = _load_torchvision if name.startswith("torchvision/") else _load_timm
+    return load(name, None if weights is None else Path(weights).expanduser(), picture_size, untrained)
 
 
-def _timm_backbone(
-    name: str, weights: str | Path | None, picture_size: int | None, untrained: bool
-) -> Backbone:
+def _load_timm(name: str, weights: Path | None, picture_size: int | None, untrained: bool) -> Backbone:
     import timm  # takes seconds to import, and only extraction needs it
 
     architecture = "mobilenetv2_100" if name == MOBILENET else name
@@ -248,13 +232,15 @@ def _timm_backbone(
     if not untrained and weights is None:
         if name == MOBILENET or published is None or not published.hf_hub_id:
             raise ValueError(f"nobody publishes weights for {name}: name a local file (--weights)")
-        weights = _fetch_from_hub(name, published.hf_hub_id, published.hf_hub_filename or "model.safetensors")
+        file_name = published.hf_hub_filename or "model.safetensors"
+        weights = weight_files.fetch_from_hub(name, published.hf_hub_id, file_name)
         overlay = {"file": str(weights)}
         network = timm.create_model(architecture, pretrained=True, pretrained_cfg_overlay=overlay, **options)
     else:
         network = timm.create_model(architecture, pretrained=False, **options)
         if weights is not None:
-            _load_weights(network, weights, name)
+            weight_files.fill(network, weights, name)
+            weight_files.refuse_other_network(weights, name)
     config = timm.data.resolve_model_data_config(network)
     fixed = bool(config.get("fixed_input_size")) or hasattr(network, "patch_embed")  # as ViTs have it
     size = _checked_picture_size(name, config["input_size"][-1], picture_size, fixed)
@@ -262,19 +248,37 @@ def _timm_backbone(
     return Backbone(name, _TimmFeatures(network), _Normalise(mean, std), size)
 
 
-def _torchvision_backbone(
-    name: str, weights: str | Path | None, picture_size: int | None, untrained: bool
-) -> Backbone:
+def _load_torchvision(name: str, weights: Path | None, picture_size: int | None, untrained: bool) -> Backbone:
     import torchvision
 
-    architecture = name.removeprefix("torchvision/")
-    known = torchvision.models.list_models(module=torchvision.models)
+    models, architecture = torchvision.models, name.removeprefix("torchvision/")
+    detects = architecture.startswith("fasterrcnn_")
+    known = (
+        models.list_models(module=models.detection, include="fasterrcnn_*")
+        if detects
+        else models.list_models(module=models)
+    )
     if architecture not in known:
         raise _unknown(name, [f"torchvision/{one}" for one in known])
     # The first ones, which papers had: later ones have the same architecture, but were trained otherwise.
-    published = next(iter(torchvision.models.get_model_weights(architecture)))
-    network = _torchvision_network(name, published, weights, untrained, {})
-    is_vit = isinstance(network, torchvision.models.VisionTransformer)
+    published = next(iter(models.get_model_weights(architecture)))
+    if weights is None and not untrained:
+        weight_files.fetch_published(name, published.url)
+        network = models.get_model(architecture, weights=published)
+    else:
+        network = models.get_model(
+            architecture, weights=None, **({"weights_backbone": None} if detects else {})
+        )
+        if weights is not None and not untrained:
+            weight_files.fill(network, weights, name)
+    if detects:
+        if weights is not None:
+            _use_published_epsilon(network, architecture, weights, published.url)
+        side, longest = network.transform.min_size[0], network.transform.max_size
+        size = _checked_picture_size(name, side, picture_size, fixed=False)
+        normalise = _Normalise(network.transform.image_mean, network.transform.image_std)
+        return RegionBackbone(name, Detector(network), normalise, size, round(size * longest / side))
+    is_vit = isinstance(network, models.VisionTransformer)
     size = _checked_picture_size(name, published.transforms().crop_size[0], picture_size, is_vit)
     normalise = _Normalise(published.transforms().mean, published.transforms().std)
     if is_vit:
@@ -283,45 +287,10 @@ def _torchvision_backbone(
         layers = [layer for part, layer in network.named_children() if part not in ("avgpool", "fc")]
         return Backbone(name, nn.Sequential(*layers), normalise, size)
     if hasattr(network, "features"):
-        return Backbone(name, _TorchvisionFeatures(network.get_submodule("features")), normalise, size)
+        return Backbone(name, _TorchvisionFeatures(network.features), normalise, size)
     raise ValueError(
         f"{name} has neither layer4 nor features, where its map would be: choose a ResNet or timm's"
     )
-
-
-def _torchvision_detector(
-    name: str, weights: str | Path | None, picture_size: int | None, untrained: bool
-) -> Backbone:
-    import torchvision
-
-    architecture = name.removeprefix("torchvision/")
-    known = torchvision.models.list_models(module=torchvision.models.detection, include="fasterrcnn_*")
-    if architecture not in known:
-        raise _unknown(name, [f"torchvision/{one}" for one in known])
-    published = torchvision.models.get_model_weights(architecture).DEFAULT
-    network = _torchvision_network(name, published, weights, untrained, {"weights_backbone": None})
-    if weights is not None:
-        _use_published_epsilon(network, architecture, Path(weights).expanduser(), published.url)
-    side, longest = network.transform.min_size[0], network.transform.max_size
-    size = _checked_picture_size(name, side, picture_size, fixed=False)
-    normalise = _Normalise(network.transform.image_mean, network.transform.image_std)
-    return RegionBackbone(name, Detector(network), normalise, size, round(size * longest / side))
-
-
-def _torchvision_network(
-    name: str, published: Any, weights: str | Path | None, untrained: bool, options: dict[str, Any]
-) -> Any:
-    """Make one of torchvision's networks, with published weights, those of a local file, or random ones."""
-    import torchvision
-
-    architecture = name.removeprefix("torchvision/")
-    if not untrained and weights is None:
-        _fetch_published(name, published.url)
-        return torchvision.models.get_model(architecture, weights=published)
-    network = torchvision.models.get_model(architecture, weights=None, **options)
-    if weights is not None and not untrained:
-        _load_weights(network, weights, name)
-    return network
 
 
 def _unknown(name: str, known: Sequence[str]) -> ValueError:
@@ -330,45 +299,22 @@ def _unknown(name: str, known: Sequence[str]) -> ValueError:
     return ValueError(f"unknown backbone {short(name)}: {hint}")
 
 
-def _fetch_from_hub(name: str, hub: str, file_name: str) -> Path:
-    """Download a network's safetensors, since a pickle can run code, and return the file.
-
-    This comes before the network is made, so that an unreachable hub is noticed at once.
-    """
-    file_name = file_name.replace("pytorch_model.bin", "model.safetensors")
-    with _named_if_it_fails(name, hub):
-        folder = huggingface_hub.snapshot_download(hub, allow_patterns=[file_name])
-    path = Path(folder) / file_name
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{hub} has no {file_name} for {name}: get a file of its weights and name it (--weights)"
-        )
-    _read_weights(path)  # says so if it is damaged
-    return path
+def _checked_picture_size(name: str, trained: int, wanted: int | None, fixed: bool) -> int:
+    if wanted in (None, trained):
+        return trained
+    if fixed or wanted < 32:
+        limit = f"{trained} and no others" if fixed else "at least 32"
+        raise ValueError(f"picture_size is {wanted}: {name} takes pictures of {limit}")
+    return wanted
 
 
 def _use_published_epsilon(network: nn.Module, architecture: str, weights: Path, url: str) -> None:
     """Let the published weights of the first detector divide by plain variances, as torchvision does."""
-    with weights.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     begins = url.rpartition("-")[2].removesuffix(".pth")  # a published file has its digest in its name
-    if architecture == "fasterrcnn_resnet50_fpn" and digest.startswith(begins):
+    if architecture == "fasterrcnn_resnet50_fpn" and digest_of(weights).hex().startswith(begins):
         for layer in network.modules():
             if isinstance(layer, nn.BatchNorm2d):
                 layer.eps = 0.0
-
-
-def _fetch_published(name: str, url: str) -> None:
-    """Download what torchvision publishes, unless it is here, and make sure that it holds no code.
-
-    torchvision publishes pickles, and would unpickle them. So first they are read as tensors and nothing
-    else, which refuses one that holds code. Then torchvision may load the local file.
-    """
-    downloaded = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
-    if not downloaded.is_file():
-        with _named_if_it_fails(name, url):
-            torch.hub.load_state_dict_from_url(url, map_location="cpu", check_hash=True, weights_only=True)
-    _read_weights(downloaded)
 
 
 class _Normalise(nn.Module):
@@ -431,100 +377,3 @@ class _TorchvisionPatches(nn.Module):
 def _as_elements(seen: Tensor) -> Tensor:
     """Return a map (B, F, h, w) as its cells (B, h·w, F); leave elements as they are."""
     return seen.flatten(2).mT if seen.dim() == 4 else seen
-
-
-def _checked_picture_size(name: str, trained: int, wanted: int | None, fixed: bool) -> int:
-    if wanted is None or wanted == trained:
-        return trained
-    if fixed:
-        raise ValueError(f"picture_size is {wanted}: {name} takes pictures of {trained} and no others")
-    if wanted < 32:
-        raise ValueError(f"picture_size is {wanted}: wanted at least 32")
-    return wanted
-
-
-@contextlib.contextmanager
-def _named_if_it_fails(name: str, source: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, RuntimeError, huggingface_hub.errors.HfHubHTTPError) as error:
-        raise FileNotFoundError(
-            f"the weights of {name} are not here and cannot be downloaded: get the safetensors (or .pth) "
-            f"file of {source} where there is a network, and name it (--weights)"
-        ) from error
-
-
-def _load_weights(network: nn.Module, path: str | Path, name: str) -> None:
-    """Fill a network from a local file, which must hold all of its tensors and no others.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is damaged, or holds other tensors; its code is never run.
-    """
-    path = Path(path).expanduser()
-    if not path.is_file():
-        raise FileNotFoundError(f"no weights file {path}: name the safetensors (or .pth) file of {name}")
-    given, wanted = _read_weights(path), network.state_dict()
-    # The number of batches that a normalisation has seen no longer matters, and is often left out.
-    needed = [tensor for tensor in wanted if not tensor.endswith("num_batches_tracked")]
-    for tensor in [*given, *needed]:
-        value, right = given.get(tensor), wanted.get(tensor)
-        problem = ""
-        if right is None:
-            problem = "is not one of its tensors"
-        elif value is None:
-            problem = "is missing"
-        elif not isinstance(value, Tensor) or value.layout != torch.strided or value.is_meta:
-            problem = f"is {short(value)}: wanted plain numbers"
-        elif value.shape != right.shape:
-            problem = f"has shape {tuple(value.shape)}, wanted {tuple(right.shape)}"
-        elif value.dtype not in (FLOATS if right.is_floating_point() else (right.dtype,)):
-            problem = f"holds {value.dtype}, wanted {right.dtype}"
-        elif not value.isfinite().all():
-            problem = "holds NaN or infinity"
-        if problem:
-            raise ValueError(f"{path} does not hold the weights of {name}: tensor {short(tensor)} {problem}")
-    network.load_state_dict(given, strict=False)
-
-
-def _read_weights(path: Path) -> dict[str, Any]:
-    """Read the tensors of a file by name. Its code is never run.
-
-    Raises:
-        ValueError: the file cannot be read, or does not hold things by name.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyTorch warns about what is refused below
-            if path.suffix == ".safetensors":
-                loaded: Any = safetensors.torch.load_file(path)
-            else:
-                if zipfile.is_zipfile(path):
-                    _refuse_damaged_archive(path)
-                loaded = torch.load(path, map_location="cpu", weights_only=True)
-        for wrapper in ("state_dict", "model"):  # under which training programs save them
-            if isinstance(loaded.get(wrapper), dict):
-                loaded = loaded[wrapper]
-    except OSError:
-        raise
-    # The exception depends on the format and on the damage. PyTorch's own message about pickles is left out,
-    # because it explains how to run the code in them.
-    except Exception as error:
-        reason = str(error).split(". ")[0]
-        if "weights_only" in reason or not isinstance(
-            error, RuntimeError | zipfile.BadZipFile | safetensors.SafetensorError
-        ):
-            reason = "it is damaged, or holds more than a network's weights by name"
-        raise ValueError(f"{path} cannot be read as weights ({reason}): get the file again") from None
-    several_gpus = all(str(tensor).startswith("module.") for tensor in loaded)
-    return {str(t).removeprefix("module.") if several_gpus else str(t): v for t, v in loaded.items()}
-
-
-def _refuse_damaged_archive(path: Path) -> None:
-    """Refuse an archive that is compressed (it may fill the memory) or damaged: PyTorch checks neither."""
-    with zipfile.ZipFile(path) as archive:
-        if sum(part.file_size for part in archive.infolist()) > path.stat().st_size:
-            raise zipfile.BadZipFile("it is compressed, which PyTorch's own files never are")
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise zipfile.BadZipFile(f"{damaged} in it does not match its checksum")

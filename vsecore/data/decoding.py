@@ -36,9 +36,12 @@ def look_ahead(
     """
 
     def decode(path: Path) -> _Decoded:
-        if longest is None:
-            return decode_picture(path, size), (size, size)
-        return decode_in_proportion(path, size, longest)
+        try:
+            if longest is None:
+                return decode_picture(path, size), (size, size)
+            return decode_in_proportion(path, size, longest)
+        except ValueError as error:
+            raise ValueError(f"{error}; or leave out such pictures (--skip-unreadable)") from None
 
     waiting: collections.deque[list[Future[_Decoded]]] = collections.deque()
     for batch in [*batches, [], []]:

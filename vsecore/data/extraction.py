@@ -10,9 +10,9 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,17 +24,20 @@ from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE
 from vsecore.data.backbones import Backbone
 from vsecore.data.decoding import look_ahead
-from vsecore.data.feature_rows import BLOCK, FeatureRows, as_stored, refuse_all_but_files
-from vsecore.data.karpathy import CaptionSplit, lines_sha256
+from vsecore.data.feature_rows import BLOCK, FeatureRows, as_stored
+from vsecore.data.karpathy import CaptionSplit, find_unreadable, lines_sha256
 from vsecore.processes import ProcessGroup, from_main_process, join_processes
 from vsecore.typed import counted, short
 
 META, UNFINISHED, CHECKSUMS = "meta.json", "extraction.json", "checksums.json"
 CAPTION_IDS = "caption_ids"
 """Ends the name of the file with COCO's numbers of a split's captions, which CxC and ECCV Caption ask for."""
+COUNTS = "counts"
+"""Ends the name of the file that says how many elements each picture has, if not all have the same number."""
 
 Count = Annotated[int, Field(ge=1)]
 DType = Literal["float16", "float32"]
+CaptionSplits = Mapping[str, CaptionSplit]
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Settings:
     """The side that pictures were given; None: the features come from elsewhere."""
     dtype: DType
     elements: Count
+    """N; where pictures have different numbers, the largest."""
     feature_dim: Count
     captions_a_picture: Count
     pictures: dict[str, Count]
@@ -57,12 +61,48 @@ class Settings:
     """A sha256 over the pictures' names and the captions. Captions may change: no feature depends on them."""
     boxes: bool = False
     """Whether the elements have boxes."""
+    counts_sha256: dict[str, str] = field(default_factory=dict)
+    """A sha256 over how many elements each picture has; empty: all have N."""
+    unreadable: dict[str, list[str]] = field(default_factory=dict)
+    """The ids of the pictures that were left out of each split because their files cannot be read."""
+
+    @classmethod
+    def of(
+        cls, caption_splits: CaptionSplits, unreadable: Mapping[str, list[str]] | None = None, **others: Any
+    ) -> "Settings":
+        """Return the settings of features of some splits; `others` are those that their captions do not give.
+
+        Raises:
+            ValueError: the type is unknown, or a picture has other than five captions: only a caption's line
+                number says which picture it has.
+        """
+        if others["dtype"] not in ("float16", "float32"):
+            raise ValueError(f'dtype is {others["dtype"]!r}: wanted "float16" or "float32"')
+        if not caption_splits:
+            raise ValueError("caption_splits is empty: wanted the splits of karpathy.load_karpathy")
+        for name, split in caption_splits.items():
+            counts = np.bincount(split.owner, minlength=len(split.files))
+            if not np.array_equal(split.owner, np.repeat(np.arange(len(counts)), CAPTIONS_A_PICTURE)):
+                odd = int(np.argmax(counts != CAPTIONS_A_PICTURE))
+                raise ValueError(
+                    f"split {name!r}: {split.files[odd]} has {counts[odd]} captions, but a folder of "
+                    f"features needs {CAPTIONS_A_PICTURE} in a row for each picture: leave it out, or give "
+                    "it that many"
+                )
+        return cls(
+            dataset=next(iter(caption_splits.values())).dataset,
+            captions_a_picture=CAPTIONS_A_PICTURE,
+            pictures={name: len(split.files) for name, split in caption_splits.items()},
+            picture_ids_sha256={n: lines_sha256(split.picture_ids) for n, split in caption_splits.items()},
+            captions_sha256={name: split.fingerprint() for name, split in caption_splits.items()},
+            unreadable={name: ids for name, ids in (unreadable or {}).items() if ids},
+            **others,
+        )
 
     def as_json(self) -> str:
-        """Return the settings as text; without boxes, they are not mentioned."""
-        return json.dumps(
-            {name: value for name, value in asdict(self).items() if value is not False}, indent=1
-        )
+        """Return the settings as text, without those that are empty or not so."""
+        said = {name: value for name, value in asdict(self).items() if value not in ({}, False)}
+        return json.dumps(said, indent=1)
 
     def rows(self, folder: Path, name: str) -> FeatureRows:
         """Return the rows of one split."""
@@ -71,7 +111,7 @@ class Settings:
 
 
 def extract(
-    caption_splits: Mapping[str, CaptionSplit],
+    caption_splits: CaptionSplits,
     backbone: Backbone,
     folder: str | Path,
     *,
@@ -79,6 +119,7 @@ def extract(
     device: torch.device | str | None = None,
     dtype: DType = "float16",
     workers: int | None = None,
+    skip_unreadable: bool = False,
 ) -> Path:
     """Write a folder of features from photographs. If interrupted, the same call continues where it stopped.
 
@@ -87,7 +128,7 @@ def extract(
     float32, left, top, right and bottom in pixels of the upright picture, best first.
 
     Pictures are decoded in threads while the network works on the ones before them. If another process is
-    extracting into the same folder, this one says so and waits for it (Windows has no lock for that).
+    extracting into the same folder, this one says so and waits for it.
 
     Rows that are already in the folder stay. Those of files that are damaged or cut off, and those of
     pictures whose files now have another size, are made again, and stderr says which. If only captions have
@@ -107,6 +148,9 @@ def extract(
         device: where the network runs; None: a GPU if there is one, each process its own.
         dtype: "float16" or "float32", on disk. Half precision is as good for training, in half the room.
         workers: threads that decode; None: one for each core, at most 16.
+        skip_unreadable: open every picture first, and leave out those that cannot be read, with their
+            captions. stderr and `meta.json` name them. They stay out of this folder, even if their files are
+            mended later. An extraction that was begun with them goes on without them.
 
     Returns:
         The folder.
@@ -117,35 +161,54 @@ def extract(
         OSError: the folder cannot be created or written, or its disk lacks room, which is checked before
             anything is extracted.
     """
-    batch_size = backbone.batch_size if batch_size is None else batch_size
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}: wanted at least 1")
-    settings = Settings(
-        **about_splits(caption_splits, dtype),
+    group, folder = join_processes(), Path(folder).expanduser()
+    kept, left_out = dict(caption_splits), {}
+    if skip_unreadable:
+        left_out = from_main_process(lambda: _find_unreadable(caption_splits, folder))
+        kept = {name: split.without(left_out[name]) for name, split in caption_splits.items()}
+    settings = Settings.of(
+        kept,
+        left_out,
         backbone=backbone.name,
         backbone_sha256=backbone.fingerprint(),
         kind=backbone.kind,
         picture_size=backbone.picture_size,
+        dtype=dtype,
         elements=backbone.elements,
         feature_dim=backbone.feature_dim,
         boxes=backbone.kind == "region",
     )
-    sizes = {name: sizes_of(split.files) for name, split in caption_splits.items()}
-    group = join_processes()
-    extraction = Extraction(Path(folder).expanduser(), settings, caption_splits, sizes)
+    sizes = {name: sizes_of(split.files) for name, split in kept.items()}
+    extraction = Extraction(folder, settings, kept, sizes, caption_splits)
     with contextlib.ExitStack() as stack:
-        missing = from_main_process(lambda: extraction.open(stack))
+        missing = from_main_process(lambda: stack.enter_context(extraction.opened()))
         if missing is not None:
             found = device or group.device or torch.accelerator.current_accelerator(check_available=True)
             backbone = backbone.to(found or "cpu").to(memory_format=torch.channels_last).eval()
             pool = ThreadPoolExecutor(workers or min(os.cpu_count() or 1, 16))
             stack.callback(pool.shutdown, cancel_futures=True)
             for name, rows in missing.items():
-                _make_rows(extraction, name, rows, backbone, batch_size, pool, group)
+                _make_rows(extraction, name, rows, backbone, batch_size or backbone.batch_size, pool, group)
             if group.is_first:
-                extraction.close()
+                extraction.finish()
             group.wait()
-    return extraction.folder
+    return folder
+
+
+def _find_unreadable(caption_splits: CaptionSplits, folder: Path) -> dict[str, list[str]]:
+    """Return the ids of pictures that cannot be read, or that were left out of the folder before."""
+    before = _read_settings(folder)
+    found = {}
+    for name, split in caption_splits.items():
+        known, broken = before.unreadable.get(name, ()) if before else (), find_unreadable(split.files)
+        rows = [i for i, path in enumerate(split.files) if path in broken or split.picture_ids[i] in known]
+        found[name] = [split.picture_ids[row] for row in rows]
+        if len(rows) == len(split.files):
+            raise ValueError(f"no picture of split {name!r} can be read: get {split.files[0]} and the others")
+        if rows:
+            lost = counted([split.files[row].name for row in rows], "picture")
+            print(f"{name}: {lost} left out, with captions: cannot be read", file=sys.stderr)
+    return found
 
 
 def _make_rows(
@@ -185,45 +248,9 @@ def _make_rows(
         rows.finish()
 
 
-def about_splits(caption_splits: Mapping[str, CaptionSplit], dtype: DType) -> dict[str, Any]:
-    """Return the settings that come from the captions.
-
-    Raises:
-        ValueError: a picture has other than five captions (only a caption's line number says which picture
-            it has), or the type is unknown.
-    """
-    if dtype not in ("float16", "float32"):
-        raise ValueError(f'dtype is {dtype!r}: wanted "float16" or "float32"')
-    if not caption_splits:
-        raise ValueError("caption_splits is empty: wanted the splits of karpathy.load_karpathy")
-    for name, split in caption_splits.items():
-        if not np.array_equal(split.owner, np.repeat(np.arange(len(split.files)), CAPTIONS_A_PICTURE)):
-            counts = np.bincount(split.owner, minlength=len(split.files))
-            odd = int(np.argmax(counts != CAPTIONS_A_PICTURE))
-            raise ValueError(
-                f"split {name!r}: {split.files[odd]} has {counts[odd]} captions, but a folder of features "
-                f"needs {CAPTIONS_A_PICTURE} in a row for each picture: leave it out, or give it that many"
-            )
-    return {
-        "dataset": next(iter(caption_splits.values())).dataset,
-        "dtype": dtype,
-        "captions_a_picture": CAPTIONS_A_PICTURE,
-        "pictures": {name: len(split.files) for name, split in caption_splits.items()},
-        "picture_ids_sha256": {n: lines_sha256(split.picture_ids) for n, split in caption_splits.items()},
-        "captions_sha256": {name: split.fingerprint() for name, split in caption_splits.items()},
-    }
-
-
 def sizes_of(paths: Sequence[Path]) -> np.ndarray:
     """Return the sizes of files in bytes, (n,) int64, each at least 1."""
     return np.array([max(1, path.stat().st_size) for path in paths], np.int64)
-
-
-def read_checksums(folder: Path) -> dict[str, list[str]]:
-    """Return the digests of the files of features; {}: the folder has none, as those of other programs."""
-    path = folder / CHECKSUMS
-    found: dict[str, list[str]] = files.read_json(path, dict[str, list[str]]) if path.exists() else {}
-    return found
 
 
 def find_damage(folder: Path) -> dict[str, str]:
@@ -238,16 +265,33 @@ def find_damage(folder: Path) -> dict[str, str]:
     Raises:
         ValueError: its `meta.json` or `checksums.json` is damaged.
     """
-    settings, digests = files.read_json(folder / META, Settings), read_checksums(folder)
+    settings, digests = files.read_json(folder / META, Settings), _read_digests(folder)
     problems: dict[str, str] = {}
     for name in settings.pictures:
         rows = settings.rows(folder, name)
-        blocks = list(rows.damaged(digests)) if rows.are_whole else [(rows.finished, 0)]
-        if blocks:
-            path, start = blocks[0]
-            place = f", rows {start} to {start + BLOCK - 1}," if rows.are_whole else ""
-            problems[name] = f"{path}{place} is damaged or cut off: run the same extraction again"
+        for path, start in rows.damaged(digests) if rows.are_whole else [(rows.finished, None)]:
+            place = "" if start is None else f", rows {start} to {start + BLOCK - 1},"
+            problems.setdefault(name, f"{path}{place} is damaged or cut off: run the same extraction again")
     return problems
+
+
+def _read_digests(folder: Path) -> dict[str, list[str]]:
+    """Return the digests of a finished folder's files; {}: it has none, as those of other programs."""
+    path = folder / CHECKSUMS
+    digests: dict[str, list[str]] = files.read_json(path, dict[str, list[str]]) if path.exists() else {}
+    return digests
+
+
+def _read_settings(folder: Path) -> Settings | None:
+    """Return the settings that a folder was begun with; None: it was not begun."""
+    for path in (folder / META, folder / UNFINISHED):
+        if path.exists():
+            try:
+                settings: Settings = files.read_json(path, Settings)
+            except ValueError as error:
+                raise ValueError(f"{error}; or empty the folder, and extract everything again") from None
+            return settings
+    return None
 
 
 @dataclass(frozen=True)
@@ -256,47 +300,48 @@ class Extraction:
 
     folder: Path
     settings: Settings
-    caption_splits: Mapping[str, CaptionSplit]
+    caption_splits: CaptionSplits
+    """Without the pictures that are left out."""
     sizes: Mapping[str, np.ndarray]
     """For each split (n,) the bytes of the file that each row is made from, each at least 1."""
+    all_splits: CaptionSplits
+    """With the pictures that are left out."""
+    counts: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """For each split (n,) how many elements each picture has; empty: all have the same number."""
 
-    def open(self, stack: contextlib.ExitStack) -> dict[str, np.ndarray] | None:
-        """Begin, or continue, and keep every other program out of the folder until the stack is closed.
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[dict[str, np.ndarray] | None]:
+        """Begin, or continue, and keep every other program out of the folder meanwhile.
 
-        Args:
-            stack: what is to be undone at the end is put there.
-
-        Returns:
+        Yields:
             For each split that is not whole the rows that must be made, (n,) bool; None: nothing is to be
-            done, not even by `close`.
+            done, not even by `finish`.
 
         Raises:
-            ValueError: the folder holds other features.
+            ValueError: the folder holds other features, or something else where a file is to be written.
             OSError: it cannot be created or written, or its disk lacks room.
         """
         # A whole folder needs no writing, and perhaps this process may not write there.
-        if (self.folder / META).exists() and self._is_whole(self._missing()):
-            return None
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OSError(
-                f"{self.folder} cannot be created ({error.strerror}): name another folder"
-            ) from None
-        stack.enter_context(files.locked(self.folder, "is extracting into"))
-        missing = self._missing()  # by now another process may have done it all
-        if self._is_whole(missing):
-            return None
-        return self._begin(missing)
+        if _read_settings(self.folder) == self.settings and self._is_whole(self._missing()):
+            yield None
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with files.locked(self.folder, "is extracting into"):
+            self._leave_out_unreadable()
+            missing = self._missing()  # by now another process may have done it all
+            yield None if self._is_whole(missing) else self._begin(missing)
 
-    def close(self) -> None:
+    def finish(self) -> None:
         """Write the texts and the digests; then mark the folder as whole."""
-        for name in self.caption_splits:
+        for left in self.folder.glob(".*.part"):  # by a process that was killed while it wrote
+            left.unlink()
+        digests: dict[str, list[str]] = {}
+        for name, split in self.caption_splits.items():
+            if split.caption_ids is None:  # those that were there are of other captions
+                (self.folder / f"{name}_{CAPTION_IDS}.txt").unlink(missing_ok=True)
             for path, text in self._texts(name).items():
                 self._write(path, text)
-        digests = {
-            file: known for name in self.caption_splits for file, known in self.rows(name).digests().items()
-        }
+            digests |= self.rows(name).digests()
         self._write(self.folder / CHECKSUMS, json.dumps(digests, indent=1))
         self._write(self.folder / META, self.settings.as_json())
         (self.folder / UNFINISHED).unlink(missing_ok=True)
@@ -306,9 +351,14 @@ class Extraction:
         return self.settings.rows(self.folder, name)
 
     def _texts(self, name: str) -> dict[Path, str]:
-        """Return the text files that go beside the features: the names of the pictures, and the captions."""
+        """Return the text files that go beside the features."""
         split = self.caption_splits[name]
-        lines = {"ids": split.picture_ids, "caps": split.captions, CAPTION_IDS: split.caption_ids}
+        lines: dict[str, Sequence[object] | None] = {
+            "ids": split.picture_ids,
+            "caps": split.captions,
+            CAPTION_IDS: split.caption_ids,
+            COUNTS: self.counts[name].tolist() if self.counts else None,
+        }
         return {
             self.folder / f"{name}_{kind}.txt": "".join(f"{line}\n" for line in some)
             for kind, some in lines.items()
@@ -321,7 +371,7 @@ class Extraction:
         Raises:
             ValueError: what is there was made with other settings, or by another program.
         """
-        before = self._before()
+        before = _read_settings(self.folder)
         if before is None:
             for name in self.caption_splits:
                 for path in (self.rows(name).finished, *self._texts(name)):
@@ -330,53 +380,55 @@ class Extraction:
                             f"{self.folder} holds features from elsewhere ({path.name}): name another folder"
                         )
         else:
-            for setting, now in asdict(self.settings).items():
-                was = getattr(before, setting)
+            for setting in ("unreadable", *asdict(self.settings)):
+                was, now = getattr(before, setting), getattr(self.settings, setting)
                 if was != now and setting != "captions_sha256":
                     raise ValueError(
                         f"{self.folder} holds features made with other settings: {setting} was {short(was)} "
                         f"and is now {short(now)}; name another folder, or empty this one"
                     )
-        digests = read_checksums(self.folder) if (self.folder / META).exists() else {}
+        digests = _read_digests(self.folder) if (self.folder / META).exists() else {}
         return {name: self.rows(name).missing(self.sizes[name], digests) for name in self.caption_splits}
 
     def _is_whole(self, missing: Mapping[str, np.ndarray]) -> bool:
         return (
             not (self.folder / UNFINISHED).exists()
-            and self._before() == self.settings
+            and _read_settings(self.folder) == self.settings
             and not any(rows.any() or not self.rows(name).are_whole for name, rows in missing.items())
             and all(files.holds(path, text) for name in missing for path, text in self._texts(name).items())
         )
 
+    def _leave_out_unreadable(self) -> None:
+        """If the folder was begun with pictures that are now left out, take their rows out of its files."""
+        before, now = _read_settings(self.folder), self.settings
+        if before is None or before.unreadable == now.unreadable:
+            return
+        had = {
+            n: split.without(before.unreadable.get(n, ())).picture_ids for n, split in self.all_splits.items()
+        }
+        same = before.picture_ids_sha256 == {name: lines_sha256(ids) for name, ids in had.items()}
+        if not same or any(set(ids) - {*now.unreadable.get(n, ())} for n, ids in before.unreadable.items()):
+            return  # other pictures, or pictures that were left out and come back: `_missing` refuses them
+        for name, ids in now.unreadable.items():
+            before.rows(self.folder, name).leave_out(np.flatnonzero(np.isin(had[name], ids)))
+        ours = ("pictures", "picture_ids_sha256", "captions_sha256", "unreadable")
+        settings = replace(before, **{setting: getattr(now, setting) for setting in ours})
+        self._write(self.folder / UNFINISHED, settings.as_json())
+        (self.folder / META).unlink(missing_ok=True)
+
     def _begin(self, missing: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Mark the folder as unfinished, and begin the splits that are not whole.
-
-        Returns:
-            For each of them, the rows that must be made, (n,) bool.
-
-        Raises:
-            ValueError: a link, or something other than a file, is where a file is to be written.
-            OSError: there is not enough room.
-        """
-        refuse_all_but_files(*(path for name in missing for path in self._texts(name)))
-        before = self._before()
-        for name, digest in self.settings.captions_sha256.items():
-            if before is not None and before.captions_sha256.get(name) != digest:
-                print(f"captions of {name} changed since the last time: written again", file=sys.stderr)
-                # The numbers of other captions, if these have none.
-                (self.folder / f"{name}_{CAPTION_IDS}.txt").unlink(missing_ok=True)
+        """Mark the folder as unfinished, and begin the splits that are not whole; return their rows."""
         begun = {name: rows for name, rows in missing.items() if rows.any() or not self.rows(name).are_whole}
-        wanted, free = 0, shutil.disk_usage(self.folder).free
+        for path in [path for name in missing for path in (*self._texts(name), *self.rows(name).paths)]:
+            if path.is_symlink() or (path.exists() and not path.is_file()):
+                raise ValueError(f"{path} is not a plain file: move it away, or name another folder")
         for name, rows in begun.items():
-            refuse_all_but_files(*self.rows(name).paths)
-            wanted += self.rows(name).bytes_missing(rows)
             if self.rows(name).finished.exists():
                 pictures = [self.caption_splits[name].files[row].name for row in np.flatnonzero(rows)]
-                reason = "damaged, or made from pictures that have changed"
-                print(
-                    f"{name}: features of {counted(pictures, 'picture')} {reason}: made again",
-                    file=sys.stderr,
-                )
+                which = f"{counted(pictures, 'picture')} damaged, or made from pictures that have changed"
+                print(f"{name}: features of {which}: made again", file=sys.stderr)
+        wanted = sum(self.rows(name).bytes_missing(rows) for name, rows in begun.items())
+        free = shutil.disk_usage(self.folder).free
         if wanted > free:
             raise OSError(
                 f"{self.folder} needs {wanted / 1e6:,.1f} MB more, but its disk has {free / 1e6:,.1f} MB "
@@ -389,19 +441,6 @@ class Extraction:
         return begun
 
     def _write(self, path: Path, text: str) -> None:
-        for left in self.folder.glob(f".{path.name}.*.part"):  # left by a process that was killed
-            left.unlink()
         if not files.holds(path, text):
             with files.write_atomically(path, "w") as file:
                 file.write(text)
-
-    def _before(self) -> Settings | None:
-        """Return the settings that the folder was begun with; None: it was not begun."""
-        for path in (self.folder / META, self.folder / UNFINISHED):
-            if path.exists():
-                try:
-                    settings: Settings = files.read_json(path, Settings)
-                except ValueError as error:
-                    raise ValueError(f"{error}; or empty the folder, and extract everything again") from None
-                return settings
-        return None

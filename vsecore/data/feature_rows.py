@@ -9,7 +9,6 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,8 +22,6 @@ BLOCK = 256
 class FeatureRows:
     """The rows of one split: `{name}_ims.npy`, and for regions `{name}_boxes.npy`, (n, N, 4) float32.
 
-    Boxes are left, top, right and bottom in pixels of the picture.
-
     Args:
         folder: the folder of features.
         name: the name of the split.
@@ -36,7 +33,7 @@ class FeatureRows:
     def __init__(
         self, folder: Path, name: str, shape: tuple[int, int, int], dtype: str, boxes: bool = False
     ) -> None:
-        self.name, self.count = name, shape[0]
+        self.count = shape[0]
         self.finished = folder / f"{name}_ims.npy"
         self.made = folder / f"{name}_made.npy"
         self._arrays = {self.finished: (np.dtype(dtype), shape)}
@@ -63,13 +60,12 @@ class FeatureRows:
         """
         if not all(self._fits(path) or self._fits(_hidden(path)) for path in self._arrays):
             return np.ones(self.count, bool)
-        if self.are_whole and not self.made.exists():  # extracted before there was this file: taken as it is
-            missing = np.zeros(self.count, bool)
-        else:
-            missing = np.asarray(self._read_made() != sizes)
-        if self.are_whole:
-            for _, start in self.damaged(digests):
-                missing[start : start + BLOCK] = True
+        if not self.are_whole:
+            return np.asarray(self._read_made() != sizes)
+        # A folder without this file was extracted before there was one: it is taken as it is.
+        missing = self._read_made() != sizes if self.made.exists() else np.zeros(self.count, bool)
+        for _, start in self.damaged(digests):
+            missing[start : start + BLOCK] = True
         return missing
 
     def damaged(self, digests: Mapping[str, list[str]]) -> Iterator[tuple[Path, int]]:
@@ -86,7 +82,7 @@ class FeatureRows:
 
     def bytes_missing(self, missing: np.ndarray) -> int:
         """Return how many bytes the rows that are missing will take."""
-        row = sum(_row_bytes(dtype, shape) for dtype, shape in self._arrays.values())
+        row = sum(dtype.itemsize * int(np.prod(shape[1:])) for dtype, shape in self._arrays.values())
         return row * int(missing.sum()) + 8 * self.count
 
     def begin(self, missing: np.ndarray) -> None:
@@ -102,8 +98,23 @@ class FeatureRows:
             if not self._fits(_hidden(path)):
                 missing = np.ones(self.count, bool)
                 np.lib.format.open_memmap(_hidden(path), "w+", dtype, shape)
-        with files.write_atomically(self.made) as file:
-            np.save(file, np.where(missing, 0, made))
+        self._write_made(np.where(missing, 0, made))
+
+    def leave_out(self, rows: np.ndarray) -> None:
+        """Take some rows out of the files. If that is interrupted, the whole split is made again."""
+        kept = np.delete(np.arange(self.count), rows)
+        made = self._read_made()[kept]
+        for path, (dtype, shape) in self._arrays.items():
+            source = path if path.exists() else _hidden(path)
+            if self._fits(source):  # otherwise nothing of it can be kept
+                header = {"descr": dtype.str, "fortran_order": False, "shape": (len(kept), *shape[1:])}
+                before = MappedPictures(source)
+                with files.write_atomically(_hidden(path)) as file:
+                    np.lib.format.write_array_header_1_0(file, header)
+                    for start in range(0, len(kept), BLOCK):
+                        file.write(before[kept[start : start + BLOCK]].tobytes())
+                path.unlink(missing_ok=True)
+        self._write_made(made)
 
     def write(self, start: int, arrays: Sequence[np.ndarray], sizes: np.ndarray) -> None:
         """Write some rows. They count as made after `mark`. Several processes may write, each its own rows.
@@ -116,8 +127,8 @@ class FeatureRows:
         Raises:
             OSError: they cannot be written.
         """
-        for (path, (_, shape)), rows in zip(self._arrays.items(), arrays, strict=True):
-            _overwrite(_hidden(path), start, shape[0], rows)
+        for path, rows in zip(self._arrays, arrays, strict=True):
+            _overwrite(_hidden(path), start, self.count, rows)
         self._unmarked.append((start, sizes))
 
     def mark(self) -> None:
@@ -141,12 +152,13 @@ class FeatureRows:
             _hidden(path).replace(path)
 
     def _fits(self, path: Path) -> bool:
-        dtype, shape = self._arrays[path.with_name(path.name.removeprefix(".").removesuffix(".part"))]
+        """Whether a file, hidden or not, has the right shape, type and size."""
+        wanted = self._arrays[path.with_name(path.name.removeprefix(".").removesuffix(".part"))]
         try:
             found = MappedPictures(path)
         except (ValueError, OSError):
             return False
-        return (found.dtype, found.shape) == (dtype, shape)
+        return (found.dtype, found.shape) == wanted
 
     def _read_made(self) -> np.ndarray:
         """Return (n,) int64: the bytes of the file that each row was made from; 0: the row is not there."""
@@ -157,6 +169,10 @@ class FeatureRows:
         except Exception:  # a damaged header fails in as many ways as Python code can
             pass
         return np.zeros(self.count, np.int64)
+
+    def _write_made(self, made: np.ndarray) -> None:
+        with files.write_atomically(self.made) as file:
+            np.save(file, made)
 
     def _digests(self, path: Path) -> Iterator[str]:
         rows = MappedPictures(path)
@@ -171,16 +187,11 @@ def first_not_finite(features: np.ndarray) -> int | None:
     return int(bad.argmax()) if bad.any() else None
 
 
-def as_stored(features: np.ndarray, dtype: str, names: Sequence[Any]) -> np.ndarray:
-    """Return features (m, N, F) in the type that they are stored in.
-
-    Args:
-        features: floats.
-        dtype: "float16" or "float32".
-        names: what each row was made from, for the message.
+def as_stored(features: np.ndarray, dtype: str, names: Sequence[object]) -> np.ndarray:
+    """Return features (m, N, F) as "float16" or "float32".
 
     Raises:
-        ValueError: one is not finite, or too large for the type.
+        ValueError: one is not finite, or too large for the type; `names` says what each was made from.
     """
     with np.errstate(over="ignore"):
         stored = features.astype(dtype)
@@ -192,24 +203,9 @@ def as_stored(features: np.ndarray, dtype: str, names: Sequence[Any]) -> np.ndar
     return stored
 
 
-def refuse_all_but_files(*paths: Path) -> None:
-    """Refuse a path where a file is to be written if anything but a file is there.
-
-    Raises:
-        ValueError: a link, a folder or something else is there.
-    """
-    for path in paths:
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise ValueError(f"{path} is not a plain file: move it away, or name another folder")
-
-
 def _hidden(path: Path) -> Path:
     """Return what a file is called until it is whole."""
     return path.with_name(f".{path.name}.part")
-
-
-def _row_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape[1:])) * dtype.itemsize
 
 
 def _overwrite(path: Path, start: int, count: int, rows: np.ndarray) -> None:
@@ -217,10 +213,10 @@ def _overwrite(path: Path, start: int, count: int, rows: np.ndarray) -> None:
 
     They are written, not mapped: a full disk then raises an error and does not kill the process silently.
     """
-    place = (start - count) * _row_bytes(rows.dtype, rows.shape)  # from the end: the header's length is open
     try:
         with path.open("r+b") as file:
-            file.seek(place, os.SEEK_END)
+            # From the end, since the header's length is open.
+            file.seek((start - count) * rows[0].nbytes, os.SEEK_END)
             file.write(rows.tobytes())
     except OSError as error:
         raise OSError(

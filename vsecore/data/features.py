@@ -15,12 +15,12 @@ from pydantic import Field
 from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, DatasetName, expanded, read_lines
 from vsecore.data.backbones import Backbone, load_backbone
-from vsecore.data.extraction import CAPTION_IDS, CHECKSUMS, META, UNFINISHED, extract, find_damage
+from vsecore.data.extraction import CAPTION_IDS, CHECKSUMS, COUNTS, META, UNFINISHED, extract, find_damage
 from vsecore.data.feature_rows import first_not_finite
 from vsecore.data.karpathy import DataReport, lines_sha256
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, FeatureKind, Split
-from vsecore.typed import short
+from vsecore.typed import counted, short
 
 __all__ = ["Backbone", "MappedPictures", "check_precomp", "extract", "load_backbone", "open_precomp"]
 
@@ -35,12 +35,20 @@ class _Meta:
     dataset: DatasetName | None = None
     kind: FeatureKind = "region"
     backbone: str | None = None
+    backbone_sha256: str = ""
     captions_a_picture: Annotated[int, Field(ge=1)] = CAPTIONS_A_PICTURE
     dtype: str | None = None
     elements: int | None = None
     feature_dim: int | None = None
     pictures: dict[str, int] = field(default_factory=dict)
     captions_sha256: dict[str, str] = field(default_factory=dict)
+    counts_sha256: dict[str, str] = field(default_factory=dict)
+    unreadable: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def network(self) -> str:
+        """The network that made the features, with a digest of its weights; "": nobody knows."""
+        return " ".join(filter(None, [self.backbone, self.backbone_sha256[:12]]))
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,10 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
         meta = _read_meta(folder)
         if (folder / META).exists():
             report.facts.append(f"{meta.dataset}: {meta.kind} features of {meta.backbone}")
+            report.facts += (
+                f"left out of {name}, because they cannot be read: {counted(ids, 'picture')}"
+                for name, ids in meta.unreadable.items()
+            )
         damage: dict[str, str] = {}
         if (folder / CHECKSUMS).exists():
             with report.noting():
@@ -156,7 +168,8 @@ def _check_rows(part: _Opened) -> None:
 
 def _dataset(folder: Path, meta: _Meta, opened: dict[str, _Opened], kind: FeatureKind | None) -> Dataset:
     splits = {name: part.split for name, part in opened.items()}
-    return Dataset(meta.dataset or folder.resolve().name, **splits, feature_kind=kind or meta.kind)
+    name = meta.dataset or folder.resolve().name
+    return Dataset(name, **splits, feature_kind=kind or meta.kind, network=meta.network)
 
 
 def _refuse_shared_pictures(folder: Path, opened: dict[str, _Opened]) -> None:
@@ -222,29 +235,33 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
             f"wanted {each * rows}, {each} for each (or {rows}, if each picture is repeated {REPEATS} "
             "times); one of the two files may be cut off"
         )
-    counted = [str(row) for row in range(len(pictures))]
-    has_ids = id_file.exists()
-    identities = _picture_ids(id_file, len(pictures), {rows, len(captions)}) if has_ids else counted
+    counts = _lines_for(folder / f"{theirs}_{COUNTS}.txt", len(pictures), "pictures")
+    if counts and not all(line.isdecimal() for line in counts):
+        raise ValueError(f"{folder}: {theirs}_{COUNTS}.txt holds more than whole numbers: get it again")
+    has_ids, identities = id_file.exists(), [str(row) for row in range(len(pictures))]
+    if has_ids:
+        identities = _picture_ids(id_file, len(pictures), {rows, len(captions)})
     split = Split(
         name=ours,
         pictures=pictures,
         captions=captions,
         owner=np.repeat(np.arange(len(pictures)), each),
         picture_ids=identities,
-        caption_ids=_caption_ids(folder / f"{theirs}_{CAPTION_IDS}.txt", len(captions)),
+        picture_counts=None if counts is None else np.array(list(map(int, counts))),
+        caption_ids=_lines_for(folder / f"{theirs}_{CAPTION_IDS}.txt", len(captions), "captions"),
     )
     _compare_with_meta(whole, split, theirs, meta)
     named: Literal["names", "counts"] = "counts" if _are_counts(identities) else "names"
     return _Opened(split, whole, repeats, named if has_ids else "none")
 
 
-def _caption_ids(path: Path, captions: int) -> list[str] | None:
-    """Return COCO's number of each caption; None: there is no such file: other programs write none."""
+def _lines_for(path: Path, count: int, things: str) -> list[str] | None:
+    """Return a line for each thing; None: there is no such file, and many folders have none."""
     if not path.exists():
         return None
     lines = _full_lines(path)
-    if len(lines) != captions:
-        raise ValueError(f"{path} has {len(lines)} lines for {captions} captions: get it again, or delete it")
+    if len(lines) != count:
+        raise ValueError(f"{path} has {len(lines)} lines for {count} {things}: get it again")
     return lines
 
 
@@ -285,26 +302,24 @@ def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
 
 
 def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: _Meta) -> None:
-    shape = dict(zip(("pictures", "elements", "feature_dim"), whole.shape, strict=False))
-    said = {
-        "pictures": meta.pictures.get(theirs),
-        "elements": meta.elements,
-        "feature_dim": meta.feature_dim,
-        "dtype": meta.dtype,
-    }
-    for name, held in {**shape, "dtype": str(whole.dtype)}.items():
-        if said[name] not in (None, held):
+    shape = zip(("pictures", "elements", "feature_dim"), whole.shape, strict=False)
+    for name, held in {**dict(shape), "dtype": str(whole.dtype)}.items():
+        said = meta.pictures.get(theirs) if name == "pictures" else getattr(meta, name)
+        if said not in (None, held):
             raise ValueError(
-                f"{whole.path} has {name} {held}, but {META} says {short(said[name])}: get the folder again, "
-                "or extract it again"
+                f"{whole.path} has {name} {held}, but {META} says {short(said)}: get the folder again, or "
+                "extract it again"
             )
-    digest = meta.captions_sha256.get(theirs)
-    if digest is not None and digest != lines_sha256(split.picture_ids, split.captions):
-        raise ValueError(
-            f"{whole.path.with_name(f'{theirs}_caps.txt')} or {theirs}_ids.txt does not match {META}: "
-            "extract again, or get the folder again; if you changed it on purpose, delete "
-            f'"captions_sha256" in {META}'
-        )
+    counts = [] if split.picture_counts is None else split.picture_counts.tolist()
+    for field_name, names, lines in (
+        ("captions_sha256", f"{theirs}_caps.txt or {theirs}_ids.txt", [*split.picture_ids, *split.captions]),
+        ("counts_sha256", f"{theirs}_{COUNTS}.txt", map(str, counts)),
+    ):
+        if getattr(meta, field_name).get(theirs) not in (None, lines_sha256(lines)):
+            raise ValueError(
+                f"{whole.path.with_name(names)} does not match {META}: extract again, or get the folder "
+                f'again; if you changed it on purpose, delete "{field_name}" in {META}'
+            )
 
 
 def _repeats_pictures(pictures: MappedPictures) -> bool:

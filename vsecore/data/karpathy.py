@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -57,6 +57,20 @@ class CaptionSplit:
     caption_ids: list[str] | None = None
     """COCO's number of each caption, Nc; None: the annotation file does not give them."""
 
+    @classmethod
+    def of(cls, name: str, dataset: str, pictures: Sequence[tuple[Entry, Path | None]]) -> "CaptionSplit":
+        """Make a split of entries, each with the file of its picture."""
+        entries = [entry for entry, _ in pictures]
+        return cls(
+            name=name,
+            dataset=dataset,
+            files=[path for _, path in pictures if path is not None],
+            captions=[caption for entry in entries for caption in entry.captions],
+            owner=np.repeat(np.arange(len(entries)), [len(entry.captions) for entry in entries]),
+            picture_ids=[entry.identity for entry in entries],
+            caption_ids=numbers_of(entries),
+        )
+
     def __repr__(self) -> str:
         """Summarise the split in one line: the captions of COCO would fill a notebook."""
         counts = f"{len(self.files)} pictures, {len(self.captions)} captions"
@@ -64,15 +78,20 @@ class CaptionSplit:
 
     def subset(self, pictures: int) -> "CaptionSplit":
         """Return a split of the first pictures, with their captions."""
-        kept = np.flatnonzero(self.owner < pictures)
+        return self.without(set(self.picture_ids[pictures:]))
+
+    def without(self, picture_ids: Container[str]) -> "CaptionSplit":
+        """Return the split without some pictures and their captions."""
+        kept = np.array([identity not in picture_ids for identity in self.picture_ids])
+        captions = np.flatnonzero(kept[self.owner])
         numbers = self.caption_ids
         return replace(
             self,
-            files=self.files[:pictures],
-            captions=[self.captions[row] for row in kept],
-            owner=self.owner[kept],
-            picture_ids=self.picture_ids[:pictures],
-            caption_ids=None if numbers is None else [numbers[row] for row in kept],
+            files=[self.files[row] for row in np.flatnonzero(kept)],
+            captions=[self.captions[row] for row in captions],
+            owner=(np.cumsum(kept) - 1)[self.owner[captions]],
+            picture_ids=[self.picture_ids[row] for row in np.flatnonzero(kept)],
+            caption_ids=None if numbers is None else [numbers[row] for row in captions],
         )
 
     def fingerprint(self) -> str:
@@ -80,7 +99,7 @@ class CaptionSplit:
         return lines_sha256(self.picture_ids, self.captions)
 
 
-def lines_sha256(*texts: list[str]) -> str:
+def lines_sha256(*texts: Iterable[str]) -> str:
     """Return a sha256 over lines of text, such as the names of pictures and then their captions."""
     return hashlib.sha256("\n".join(itertools.chain(*texts)).encode()).hexdigest()
 
@@ -136,18 +155,7 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
     found = _Collection.read(root, json_path)
     for mistake in found.mistakes():
         raise mistake
-    return {
-        name: CaptionSplit(
-            name=name,
-            dataset=found.dataset,
-            files=[path for _, path in pictures if path is not None],
-            captions=[caption for entry, _ in pictures for caption in entry.captions],
-            owner=np.repeat(np.arange(len(pictures)), [len(entry.captions) for entry, _ in pictures]),
-            picture_ids=[entry.identity for entry, _ in pictures],
-            caption_ids=numbers_of([entry for entry, _ in pictures]),
-        )
-        for name, pictures in found.splits.items()
-    }
+    return {name: CaptionSplit.of(name, found.dataset, some) for name, some in found.splits.items()}
 
 
 def check_photographs(root: str | Path, json_path: str | Path | None = None) -> DataReport:
@@ -180,7 +188,7 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
         if found.unused:
             report.facts.append(f"{counted(found.unused, 'more id')} with captions: in no split, not used")
         present = {name: [path for _, path in pictures if path] for name, pictures in found.splits.items()}
-        unreadable = _unreadable([path for paths in present.values() for path in paths])
+        unreadable = find_unreadable([path for paths in present.values() for path in paths])
         report.problems += unreadable.values()
         report.lost += found.missing()
         report.lost += (f"{path.relative_to(found.root)}: cannot be read" for path in unreadable)
@@ -269,7 +277,7 @@ class _Collection:
                 yield from (f"{name[:300]}: missing" for name in missing)  # a damaged name may be longer
 
 
-def _unreadable(present: list[Path]) -> dict[Path, str]:
+def find_unreadable(present: Sequence[Path]) -> dict[Path, str]:
     """Say what is wrong with each picture that cannot be read."""
 
     def problem(path: Path) -> str | None:

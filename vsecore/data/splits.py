@@ -201,6 +201,7 @@ class Dataset:
         dev: what decides which epoch is best.
         test: what is reported.
         feature_kind: what a picture is given as: cells of a "grid", "region"s, "patch"es, or "pixels".
+        network: the network that made the features, with a digest of its weights; "": unknown, or none did.
 
     Raises:
         ValueError: an unknown kind, one that does not fit the pictures, or splits that differ in the width of
@@ -212,6 +213,7 @@ class Dataset:
     dev: Split
     test: Split
     feature_kind: FeatureKind
+    network: str = ""
 
     def __post_init__(self) -> None:
         """Refuse splits that one model could not read."""

@@ -232,7 +232,10 @@ class RunFolder:
         if self.folder is None:
             return State()
         if (self.folder / RUN).is_file():
-            compare(self.folder, read_identity(self.folder), self.identity)
+            before = read_identity(self.folder)
+            if "network" not in before["data"]:  # older runs did not keep it
+                self.identity["data"].pop("network", None)
+            compare(self.folder, before, self.identity)
         if not (self.folder / CHECKPOINT).is_file():
             if self.writes:
                 self._begin(self.folder, system.model, tokenizer)

@@ -40,6 +40,7 @@ class DataIdentity:
     targets: str = ""
     negatives: str = ""
     weights: str = ""
+    network: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ def describe_data(
         "tokenizer": tokenizer_digest(tokenizer),
         "vectors": "" if vectors is None else digest(vectors.detach().float().cpu().numpy().tobytes()),
     }
+    if data.network:
+        described["network"] = data.network
     if data.train.targets is not None:
         described["targets"] = digest(np.ascontiguousarray(data.train.targets).tobytes())
     if negatives is not None:
@@ -84,6 +87,30 @@ def describe_data(
         content = (weights[name].detach().cpu().numpy().tobytes() for name in sorted(weights))
         described["weights"] = digest(b"".join(content))
     return described
+
+
+def check_features(run: Path, trained: Mapping[str, Any], source: object, data: Dataset) -> None:
+    """Refuse features that a run cannot read, since another network made them.
+
+    Args:
+        run: the run's folder, for the message.
+        trained: what `describe_data` returned when it was trained.
+        source: where `data` is from, for the message.
+        data: what it is to read now.
+
+    Raises:
+        ValueError: they have another width, or both networks are known and differ.
+    """
+    if data.feature_dim != trained["feature_dim"]:
+        raise ValueError(
+            f"{run} reads features of width {trained['feature_dim']}, and {source} has {data.feature_dim}: "
+            "name features of the network that it was trained with"
+        )
+    if "" not in (data.network, trained.get("network", "")) and data.network != trained["network"]:
+        raise ValueError(
+            f"{run} reads features of {trained['network']}, and those of {source} are of {data.network}: "
+            "name features of the network that it was trained with"
+        )
 
 
 def read_identity(folder: Path) -> dict[str, Any]:

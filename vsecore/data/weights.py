@@ -1,0 +1,172 @@
+"""Weights of pretrained networks: read from a file or downloaded, checked, and never run as code."""
+
+import contextlib
+import hashlib
+import re
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from vsecore.data.files import digest_of
+from vsecore.typed import short
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+"""Types that hold weights on their own: smaller ones need scales beside them."""
+KNOWN_WEIGHTS = {
+    "d6a3cf69c9cbea241eaf756056a1fe0070091b02e6916bf797dc4c3fceb3edef": "mobilenetv2_100_same",
+    "2dbe06e42e948fdbcc607a401b5e381aab39031e4dab07cbb14fb3df5f0f9a78": "tf_efficientnet_lite0",
+    "7b8b71507811380fbac4691c49fc378337a36d7a0cddb5fcb3a6e36e7089daf2": "tf_efficientnet_lite2",
+}
+"""The only network of timm that some weights belong to, by `sha256_of`. Another one ("mobilenetv2_100")
+has tensors of the same names and shapes, but pads pictures differently, so that its features are wrong."""
+
+
+def sha256_of(weights: Mapping[str, Tensor], name: str = "") -> str:
+    """Return a sha256 over a name, and the names and numbers of tensors."""
+    digest = hashlib.sha256(name.encode())
+    for key, tensor in sorted(weights.items()):
+        digest.update(key.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def fill(network: nn.Module, path: Path, name: str) -> None:
+    """Fill a network from a local file, which must hold all of its tensors and no others.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: it is damaged, or holds other tensors; its code is never run.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"no weights file {path}: name the safetensors (or .pth) file of {name}")
+    given, wanted = read(path), network.state_dict()
+    # The number of batches that a normalisation has seen no longer matters, and is often left out.
+    needed = [tensor for tensor in wanted if not tensor.endswith("num_batches_tracked")]
+    for tensor in [*given, *needed]:
+        value, right = given.get(tensor), wanted.get(tensor)
+        problem = ""
+        if right is None:
+            problem = "is not one of its tensors"
+        elif value is None:
+            problem = "is missing"
+        elif not isinstance(value, Tensor) or value.layout != torch.strided or value.is_meta:
+            problem = f"is {short(value)}: wanted plain numbers"
+        elif value.shape != right.shape:
+            problem = f"has shape {tuple(value.shape)}, wanted {tuple(right.shape)}"
+        elif value.dtype not in (FLOATS if right.is_floating_point() else (right.dtype,)):
+            problem = f"holds {value.dtype}, wanted {right.dtype}"
+        elif not value.isfinite().all():
+            problem = "holds NaN or infinity"
+        if problem:
+            raise ValueError(f"{path} does not hold the weights of {name}: tensor {short(tensor)} {problem}")
+    network.load_state_dict(given, strict=False)
+
+
+def refuse_other_network(path: Path, name: str) -> None:
+    """Refuse weights that are known to be those of another network of timm with the same tensors.
+
+    `KNOWN_WEIGHTS` knows some by their numbers. A file that timm published before there was a hub is known by
+    its own digest, which was in its name ("tf_efficientnet_lite0-0aa007d2.pth").
+
+    Args:
+        path: a file that `fill` has accepted.
+        name: the network that it is to fill.
+    """
+    import timm
+
+    numbers = {key: value for key, value in read(path).items() if not key.endswith("num_batches_tracked")}
+    owners, digest = {KNOWN_WEIGHTS.get(sha256_of(numbers), "")}, digest_of(path).hex()
+    for model in timm.list_pretrained():
+        begins = re.search(r"-([0-9a-f]{8,})\.pth$", timm.get_pretrained_cfg(model).url or "")
+        if begins and digest.startswith(begins[1]):
+            owners.add(model.partition(".")[0])
+    owners.discard("")
+    if owners and name.partition(".")[0] not in owners:
+        right = " or ".join(sorted(owners))
+        raise ValueError(
+            f"{path} holds the weights of {right}: {name} has the same tensors, but computes something else "
+            f"with them; name {right} (--backbone)"
+        )
+
+
+def fetch_from_hub(name: str, hub: str, file_name: str) -> Path:
+    """Download a network's safetensors, since a pickle can run code, and return the file.
+
+    This comes before the network is made, so that an unreachable hub is noticed at once.
+    """
+    file_name = file_name.replace("pytorch_model.bin", "model.safetensors")
+    with _named_if_it_fails(name, hub):
+        folder = huggingface_hub.snapshot_download(hub, allow_patterns=[file_name])
+    path = Path(folder) / file_name
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{hub} has no {file_name} for {name}: get a file of its weights and name it (--weights)"
+        )
+    read(path)  # says so if it is damaged
+    return path
+
+
+def fetch_published(name: str, url: str) -> None:
+    """Download what torchvision publishes, unless it is here, and make sure that it holds no code.
+
+    torchvision publishes pickles, and would unpickle them. So first they are read as tensors and nothing
+    else, which refuses one that holds code. Then torchvision may load the local file.
+    """
+    downloaded = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
+    if not downloaded.is_file():
+        with _named_if_it_fails(name, url):
+            torch.hub.load_state_dict_from_url(url, map_location="cpu", check_hash=True, weights_only=True)
+    read(downloaded)
+
+
+@contextlib.contextmanager
+def _named_if_it_fails(name: str, source: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError, huggingface_hub.errors.HfHubHTTPError) as error:
+        raise FileNotFoundError(
+            f"the weights of {name} are not here and cannot be downloaded: get the safetensors (or .pth) "
+            f"file of {source} where there is a network, and name it (--weights)"
+        ) from error
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read the tensors of a file by name. Its code is never run.
+
+    Raises:
+        ValueError: the file cannot be read, or does not hold things by name.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch warns about what is refused below
+            if path.suffix == ".safetensors":
+                loaded: Any = safetensors.torch.load_file(path)
+            else:
+                if zipfile.is_zipfile(path):  # of which PyTorch does not compare the checksums
+                    with zipfile.ZipFile(path) as archive:
+                        if damaged := archive.testzip():
+                            raise zipfile.BadZipFile(f"{damaged} in it does not match its checksum")
+                loaded = torch.load(path, map_location="cpu", weights_only=True)
+        for wrapper in ("state_dict", "model"):  # under which training programs save them
+            if isinstance(loaded.get(wrapper), dict):
+                loaded = loaded[wrapper]
+    except OSError:
+        raise
+    # The exception depends on the format and on the damage. PyTorch's own message about pickles is left out,
+    # because it explains how to run the code in them.
+    except Exception as error:
+        reason = str(error).split(". ")[0]
+        known = (RuntimeError, zipfile.BadZipFile, safetensors.SafetensorError)
+        if "weights_only" in reason or not isinstance(error, known):
+            reason = "it is damaged, or holds more than a network's weights by name"
+        raise ValueError(f"{path} cannot be read as weights ({reason}): get the file again") from None
+    several_gpus = all(str(tensor).startswith("module.") for tensor in loaded)
+    return {str(t).removeprefix("module.") if several_gpus else str(t): v for t, v in loaded.items()}
