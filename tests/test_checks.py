@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from course.checks import EXERCISES, check
-from course.checks.comparing import holds, like
+from course.checks.comparing import Compared, agrees, holds, like
 from course.checks.exercise import _GRADIENT_LOST, NOT_ANSWERED, Exercise, Trial, judge_answer
 
 OTHERWISE: dict[str, list[Any]] = {}
@@ -98,9 +99,39 @@ def test_an_answer_may_call_the_solutions_that_stand_in_for_failed_ones_above_it
 # ---- wrong answers ----------------------------------------------------------------------------------------
 
 
+def bent(result: Any) -> Any:
+    """Another result of the same form."""
+    if isinstance(result, tuple | list):
+        return type(result)(map(bent, result))
+    if isinstance(result, bool | np.bool_) or getattr(result, "dtype", None) in (torch.bool, np.bool_):
+        return np.logical_not(result)
+    return result + 1
+
+
+def off_here(task: Exercise, trial: Trial) -> Callable[..., Any]:
+    """An answer that is right, but on the inputs of one trial."""
+    make, cases = trial.check.inputs or task.inputs or tuple, trial.check.cases
+
+    def answer(*given: Any) -> Any:
+        result = task.reference(*given)
+        return bent(result) if any(map(partial(is_same, given), (make(**one) for one in cases))) else result
+
+    return answer
+
+
+def is_same(given: Any, other: Any) -> bool:
+    with suppress(TypeError, ValueError, RuntimeError):
+        return agrees(given, other, 0)
+    return False
+
+
+GRID = [-1000, -5, -0.4, 0, 1e-5, 0.02, 0.1, 0.3, 0.45, 0.6, 0.7, 0.95, 1.1, 1.3, 1.7, 2.4, 3, 3.7, 5, 7, 9]
+GRID += [12, 17, 22, 40, 70, 99, 150, 222, 500, 998, 1003, 3e3, 2e4, 1e5, 1e6, 3e7, 1e12]
+
+
 @pytest.mark.parametrize("key", EXERCISES)
 def test_each_wrong_answer_gets_its_own_hint_and_each_trial_is_the_first_to_fail_one(key: str) -> None:
-    task, failed, hints = EXERCISES[key], set(), set()
+    task, failed = EXERCISES[key], set()
     lost = tuple(_GRADIENT_LOST.values())  # hints that take the place of a trial's
     for answer, source in task.wrong_answers():
         judgement = check(key, not_borrowed(answer))
@@ -109,9 +140,15 @@ def test_each_wrong_answer_gets_its_own_hint_and_each_trial_is_the_first_to_fail
         assert source.hint in judgement.message or judgement.message in lost, said
         assert source in (task.trials[judgement.points], *task.mistakes), said
         failed.add(judgement.points)
-        hints.add(judgement.message)
-    assert failed == set(range(len(task.trials))), "no wrong answer shows what the other trials are for"
-    assert len(hints) >= (1 if task.kind in ("predict", "explore") else 3)
+    for place, trial in enumerate(task.trials):
+        if place not in failed:  # then a simple wrong answer must show what the trial is for
+            compared = task.reference and isinstance(trial.check, Compared)
+            simple = [off_here(task, trial)] if compared else GRID
+            found = [check(key, answer) for answer in simple]
+            shown = [one for one in found if one.points == place and one.message == trial.hint]
+            assert shown, (trial.hint, [found[0].points, found[0].message])
+    if task.kind not in ("predict", "explore"):
+        assert len(task.trials) + len(task.mistakes) >= 3, "a hint must fit the answer that gets it"
 
 
 @pytest.mark.parametrize("key", FUNCTIONS)

@@ -6,56 +6,21 @@ Each notebook has a module with its exercises; `exercise` says how an answer is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar
 
-from course.checks import (
-    all_together,
-    cross_attention,
-    encoders,
-    ensembles_and_speed,
-    feature_suppression,
-    full_scale,
-    how_many_negatives,
-    joint_space,
-    latent_targets,
-    learning_to_rank,
-    offline_negatives,
-    pictures_and_captions,
-    pooling,
-    quintuplet,
-    relations,
-    search_engine,
-    sets,
-    slots,
-    start_here,
-    structural_alignment,
-)
 from course.checks.exercise import Exercise, Judgement, Trial, judge_answer
 from course.checks.restarted import explain_missing_names
 
 __all__ = ["EXERCISES", "Exercise", "Judgement", "Trial", "check", "exercise"]
 
+NOTEBOOKS = """start_here pictures_and_captions encoders joint_space learning_to_rank relations structural_alignment
+cross_attention offline_negatives quintuplet pooling how_many_negatives ensembles_and_speed sets slots
+feature_suppression latent_targets all_together full_scale search_engine""".split()
 EXERCISES: dict[str, Exercise] = {
-    **start_here.EXERCISES,
-    **pictures_and_captions.EXERCISES,
-    **encoders.EXERCISES,
-    **joint_space.EXERCISES,
-    **learning_to_rank.EXERCISES,
-    **relations.EXERCISES,
-    **structural_alignment.EXERCISES,
-    **cross_attention.EXERCISES,
-    **offline_negatives.EXERCISES,
-    **quintuplet.EXERCISES,
-    **pooling.EXERCISES,
-    **how_many_negatives.EXERCISES,
-    **ensembles_and_speed.EXERCISES,
-    **sets.EXERCISES,
-    **slots.EXERCISES,
-    **feature_suppression.EXERCISES,
-    **latent_targets.EXERCISES,
-    **all_together.EXERCISES,
-    **full_scale.EXERCISES,
-    **search_engine.EXERCISES,
+    key: task
+    for notebook in NOTEBOOKS
+    for key, task in import_module(f"course.checks.{notebook}").EXERCISES.items()
 }
 
 explain_missing_names()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, leaky_relu, normalize
 
-from course.checks.comparing import agrees, between, equals, gradient, holds, like, same, shape
+from course.checks.comparing import agrees, between, equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal
 
@@ -59,9 +59,7 @@ WEIGHTS = {
     "Follow the three steps in their order: clip, divide each column by its length, multiply by `smooth` and "
     "take the softmax.": same(),
     "It is right for smooth = 9: let `smooth` decide.": same(
-        {"smooth": 1.0, "seed": 8},
-        {"smooth": 20.0, "seed": 9},
-        wrong=[lambda queries, context, smooth: attention_weights(queries, context)],
+        {"smooth": 1.0, "seed": 8}, {"smooth": 20.0, "seed": 9}
     ),
     "You divided each row by its length. Divide each column: an element's affinities with all queries.": like(
         weighed(over=lambda clipped: clipped.norm(dim=1, keepdim=True))
@@ -80,6 +78,7 @@ WEIGHTS = {
     "The softmax goes over the queries. Each query shares out a weight of one over the context.": like(
         weighed(dim=0)
     ),
+    "Right. These are SCAN's weights.": passed,
 }
 
 
@@ -108,12 +107,7 @@ SCORE = {
     "context's vectors, each of length one.": same(queries=1, by=float),
     "One query is right. Of several, take the logarithm of the sum of exp(lse · relevance), divided by "
     "`lse`.": same(by=float),
-    "It is right for lse = 6: let `lse` decide.": same(
-        {"lse": 1.5},
-        {"lse": 50.0},
-        by=float,
-        wrong=[lambda weights, queries, context, lse: score(weights, queries, context)],
-    ),
+    "It is right for lse = 6: let `lse` decide.": same({"lse": 1.5}, {"lse": 50.0}, by=float),
     no_gradient_at("the context"): gradient(of=2, seed=5),
     "That is the mean of the relevances, the paper's other choice. Here we want the log-sum-exp.": like(
         lambda weights, queries, context, lse: relevance(weights, queries, context).mean()
@@ -129,12 +123,13 @@ SCORE = {
             (lse * (weights * affinities(queries, context)).sum(1)).logsumexp(0) / lse
         )
     ),
+    "Right. With the weights above, this is SCAN.": passed,
 }
 
 WORD = {
-    "A weight lies between 0 and 1.": holds(lambda answer: 0 <= float(answer) <= 1, wrong=[2]),
+    "A weight lies between 0 and 1.": holds(lambda answer: 0 <= float(answer) <= 1),
     "Each column has one entry. What does a positive number become when it is divided by its own "
-    "length?": equals(0.5, 2e-3, wrong=[0.7]),
+    "length?": equals(0.5, 2e-3),
     "That leaves out the division: each column is divided by its length, and a column has one entry.": like(
         0.989, tolerance=2e-3
     ),
@@ -144,10 +139,10 @@ WORD = {
 
 BREAK = {
     "It is at least that of 36 equal shares, and at most 1.": holds(
-        lambda answer: 1 / 36 <= float(answer) <= 1, wrong=[0]
+        lambda answer: 1 / 36 <= float(answer) <= 1
     ),
     "The best case: one box has the normalised affinity 1, all others 0. What does the softmax make of these "
-    "36 numbers?": equals(math.e / (math.e + 35), wrong=[0.5]),
+    "36 numbers?": equals(math.e / (math.e + 35)),
     "That is the weight if all affinities are equal: here one box is as far ahead as it can be.": like(
         1 / 36
     ),
@@ -189,9 +184,7 @@ FOCUS = {
     "The right ones stay. Now divide each row by its sum, so that the weights add up to one.": same(
         wrong=[lambda weights, focus: weights * (refocus(weights, focus) > 0)]
     ),
-    'With "prob", the lead over a_k counts √a_k times.': same(
-        focus="prob", wrong=[lambda weights, focus: refocus(weights, "equal")]
-    ),
+    'With "prob", the lead over a_k counts √a_k times.': same(focus="prob"),
     "All weights equal, or only one: nothing leads, and nothing would stay. The largest of a row always "
     "stays.": same(
         *({"focus": focus, "rows": case} for focus in ("equal", "prob") for case in ("even", "alone")),
@@ -200,6 +193,7 @@ FOCUS = {
     'You took √a for "equal" and 1 for "prob": it is the other way round.': like(
         lambda weights, focus: refocus(weights, "prob" if focus == "equal" else "equal")
     ),
+    "Right. These are BFAN's weights.": passed,
 }
 
 
@@ -239,16 +233,15 @@ FAST = {
     ),
     "That would be the length if the boxes' vectors were at right angles to each other. G knows their "
     "cosines.": like(lambda weights, affinity, gram: (weights * affinity).sum(1) / weights.norm(dim=1)),
+    "Right. No attended vector, the same cosine.": passed,
 }
 
 WORDS = 1.24e6 / (2 * 36 * 1024)
 """How many words DivE's count makes, by 2 L N D."""
 
 BILL = {
-    "A caption has more than one word and fewer than a hundred.": between(1, 100, wrong=[1000]),
-    "Solve 2 L N D = 1.24 million for L, with 36 regions and a width of 1,024.": equals(
-        WORDS, 0.4, wrong=[12]
-    ),
+    "A caption has more than one word and fewer than a hundred.": between(1, 100),
+    "Solve 2 L N D = 1.24 million for L, with 36 regions and a width of 1,024.": equals(WORDS, 0.4),
     "Each word meets each region twice: once for the affinity, once when it reads.": like(
         2 * WORDS, tolerance=0.8
     ),
@@ -256,41 +249,13 @@ BILL = {
 }
 
 EXERCISES = {
-    "07.weights": code(
-        "Where each word looks",
-        12,
-        WEIGHTS,
-        attention_weights,
-        elements,
-        message="Right. These are SCAN's weights.",
-    ),
+    "07.weights": code("Where each word looks", 12, WEIGHTS, attention_weights, elements),
     "07.divide": predict("Which points better?", 3, "affinity", "weight", "the same"),
-    "07.score": code(
-        "What the words have found",
-        10,
-        SCORE,
-        score,
-        weighted,
-        message="Right. With the weights above, this is SCAN.",
-    ),
+    "07.score": code("What the words have found", 10, SCORE, score, weighted),
     "07.word": compute("A query of one word", 6, WORD, difficulty="easy"),
     "07.break": break_it("The largest weight", 6, BREAK),
-    "07.focus": code(
-        "Leave out what matters less",
-        14,
-        FOCUS,
-        refocus,
-        spread,
-        message="Right. These are BFAN's weights.",
-    ),
-    "07.fast": code(
-        "Relevance without reading",
-        12,
-        FAST,
-        relevance_from_products,
-        products,
-        message="Right. No attended vector, the same cosine.",
-    ),
+    "07.focus": code("Leave out what matters less", 14, FOCUS, refocus, spread),
+    "07.fast": code("Relevance without reading", 12, FAST, relevance_from_products, products),
     "07.bill": compute("How long was their caption?", 5, BILL, difficulty="easy"),
     "07.explore": explore("Change one thing", 15),
 }

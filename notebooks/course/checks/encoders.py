@@ -164,10 +164,8 @@ ATTENTION = {
 }
 
 BREAK = {
-    "A cosine lies between −1 and 1.": holds(lambda answer: abs(float(answer)) <= 1.001, wrong=[4]),
-    "What could still tell the two sentences apart, once nothing says where a word stands?": equals(
-        1.0, wrong=[0.5]
-    ),
+    "A cosine lies between −1 and 1.": holds(lambda answer: abs(float(answer)) <= 1.001),
+    "What could still tell the two sentences apart, once nothing says where a word stands?": equals(1.0),
     "Zero would mean that they have nothing in common, but they have all their words in common.": like(0.0),
     "They mean the opposite, but does this reader know? It sees the same words.": like(-1.0),
     "That is the cosine with the positions still in place: what if they are all zero?": like(
@@ -177,12 +175,7 @@ BREAK = {
 
 EXERCISES = {
     "02.mean": code(
-        "A mean that padding cannot touch",
-        10,
-        MEAN,
-        mean_of_real,
-        elements,
-        gives="vsecore.pooling.MeanPool",
+        "A mean that padding cannot touch", 10, MEAN, mean_of_real, elements, gives="vsecore.pooling.MeanPool"
     ),
     "02.far": predict("The farthest thing", 3, "rarely", "half the time", "mostly"),
     "02.explore": explore("Ask another question", 15, difficulty="hard"),

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
-from course.checks.comparing import between, equals, holds, like, same, shape
+from course.checks.comparing import between, equals, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
 from course.checks.samples import normal
 from vsecore.similarity import cosine, unit
 
 LEAD = {
     "It is between 1, for systems that always agree, and the root of 3, for systems without "
-    "correlation.": holds(lambda answer: 1 <= float(answer) < 3**0.5 + 1e-6, wrong=[4]),
-    "Put M = 3 and ρ = 0.5 into the formula for the spread of a mean.": equals(1.5**0.5, 5e-3, wrong=[1.1]),
+    "correlation.": holds(lambda answer: 1 <= float(answer) < 3**0.5 + 1e-6),
+    "Put M = 3 and ρ = 0.5 into the formula for the spread of a mean.": equals(1.5**0.5, 5e-3),
     "That is for systems without any correlation: these have a correlation of 0.5.": like(
         3**0.5, tolerance=5e-3
     ),
@@ -59,9 +59,7 @@ def cosines(made: Tensor) -> Tensor:
 
 AS_ONE = {
     "Return one matrix for the side that you are given, as wide as all its systems together.": shape(),
-    "With a single system it must be that system's cosine.": same(
-        widths=[6], by=cosines, wrong=[lambda *given: as_one(*given).abs()]
-    ),
+    "With a single system it must be that system's cosine.": same(widths=[6], by=cosines),
     "Without weights it must be the mean of the cosines: no system may count more because its vectors are "
     "longer.": same(
         widths=[5, 5], by=cosines, wrong=[scaled(lambda weight, total: (weight / total) ** 0.5, length=False)]
@@ -79,13 +77,14 @@ AS_ONE = {
         by=lambda made: made.norm(dim=-1),
         wrong=[scaled(lambda weight, total: weight**0.5)],
     ),
+    "Right. An ensemble of cosines is itself a cosine.": passed,
 }
 
 BREAK = {
     "Half of the mean is noise without a lead. So the mean leads by less than the good member, but by more "
-    "than nothing.": between(0, 3, wrong=[0]),
+    "than nothing.": between(0, 3),
     "The lead of the mean is the mean of the leads. Its spread is that of a mean of two without "
-    "correlation.": equals(3 / 2**0.5, 5e-3, wrong=[2.5]),
+    "correlation.": equals(3 / 2**0.5, 5e-3),
     "That is the lead in spreads of one member: the mean has a smaller spread of its own.": like(
         1.5, tolerance=5e-3
     ),
@@ -130,9 +129,7 @@ RERANK = {
         wrong=[lambda quick, *rest: quick.topk(rest[-1]).indices, lambda *given: rerank(*given).flip(0)],
     ),
     "It must be right for every k, from 1 to as many as there are pictures.": same(
-        *({"seed": seed, "k": k} for seed, k in ((2, 1), (3, 9), (4, 5))),
-        by=rows_found,
-        wrong=[lambda quick, elements, words, k: rerank(quick, elements, words, 4)],
+        *({"seed": seed, "k": k} for seed, k in ((2, 1), (3, 9), (4, 5))), by=rows_found
     ),
     "Those are places among the candidates: use them to look up the candidates' row numbers.": like(
         lambda quick, elements, words, k: closely(elements[quick.topk(k).indices], words).argsort(
@@ -143,27 +140,14 @@ RERANK = {
     "Those are the best of all pictures by cross-attention. Choose the candidates by `quick`.": like(
         lambda quick, elements, words, k: closely(elements, words).topk(k).indices, by=rows_found
     ),
+    "Right. Cross-attention looks at k pictures only, however many there are.": passed,
 }
 
 EXERCISES = {
     "12.gain": predict("The larger gain", 2, "RGP", "PPP", "the same"),
     "12.lead": compute("The lead of three", 5, LEAD, difficulty="easy"),
-    "12.one": code(
-        "An ensemble as one embedding",
-        12,
-        AS_ONE,
-        as_one,
-        systems,
-        message="Right. An ensemble of cosines is itself a cosine.",
-    ),
+    "12.one": code("An ensemble as one embedding", 12, AS_ONE, as_one, systems),
     "12.break": break_it("A vote for noise", 8, BREAK),
-    "12.rerank": code(
-        "Find fast, then look closely",
-        12,
-        RERANK,
-        rerank,
-        query,
-        message="Right. Cross-attention looks at k pictures only, however many there are.",
-    ),
+    "12.rerank": code("Find fast, then look closely", 12, RERANK, rerank, query),
     "12.explore": explore("Your own ensemble", 15),
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nan
 
-from course.checks.comparing import between, equals, holds, like, same, shape
+from course.checks.comparing import between, equals, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
 from course.checks.samples import normal, real
 
@@ -61,12 +61,7 @@ RELIANCE = {
     "Ties: a picture that scores exactly as high as the own one stands before it.": same(
         tied=True, k=1, wrong=[by_both(lambda before, after: 1 - (before * after).sum() / before.sum(), True)]
     ),
-    "Use k, whatever it is.": same(
-        {"k": 1},
-        {"k": 3},
-        {"k": 10},
-        wrong=[lambda right, swapped, owner, k: reliance(right, swapped, owner, min(k, 5))],
-    ),
+    "Use k, whatever it is.": same({"k": 1}, {"k": 3}, {"k": 10}),
     "Divide by the captions that were found with the right numbers, not by all captions: one that was never "
     "found has nothing to lose.": like(by_both(lambda before, after: (before * (1 - after)).mean())),
     "You compare two counts. A caption found only with swapped numbers does not make up for one that was "
@@ -77,6 +72,7 @@ RELIANCE = {
     "Off by one: if you count pictures with at least as much, the own picture counts itself.": like(
         lambda right, swapped, owner, k: reliance(right, swapped, owner, k - 1)
     ),
+    "Right. 0: the number is not used; 1: without it, nothing is found.": passed,
 }
 
 
@@ -106,12 +102,8 @@ PROBE = {
     "Take the means away from both, then solve (X'X + alpha I) W = X'Y.": same(
         wrong=[lambda z, said, alpha: z.T @ said]
     ),
-    "Another alpha should give other weights.": same(
-        alpha=30.0, wrong=[lambda z, said, alpha: probe(z, said, 1.0)]
-    ),
-    "With fewer captions than dimensions, alpha alone makes the matrix invertible.": same(
-        rows=4, wrong=[lambda z, said, alpha: probe(z, said, alpha if len(z) > z.shape[1] else 1e-3)]
-    ),
+    "Another alpha should give other weights.": same(alpha=30.0),
+    "With fewer captions than dimensions, alpha alone makes the matrix invertible.": same(rows=4),
     "The mean over the captions is still in the vectors: take it away from both.": like(
         with_means, lambda z, said, alpha: with_means(z, said - said.mean(0), alpha)
     ),
@@ -122,6 +114,7 @@ PROBE = {
     "You added alpha to every entry. It belongs on the diagonal, alpha times the identity.": like(
         alpha_everywhere
     ),
+    "Right. The score of a word is the vector times the word's column.": passed,
 }
 
 Pair = tuple[Tensor, Tensor]
@@ -154,7 +147,7 @@ GRADIENT = {
         by=lambda made: made[1].sum(0), wrong=[weighed(lambda Z, own, tau: 1 - Z)]
     ),
     "Equations 2c and 2d: each candidate gets the query, times 1 - Z for the positive and -Z for a "
-    "negative.": same(own=3, by=1, wrong=[weighed(lambda Z, own, tau: 3 * (own.float() - Z))]),
+    "negative.": same(own=3, by=1),
     "Equation 2b: the query gets the sum of all candidates, with the same weights.": same(
         {"own": 2},
         {"own": 0},
@@ -176,6 +169,7 @@ GRADIENT = {
     "well the pair is told apart.": like(
         weighed(lambda Z, own, tau: torch.where(own, 1.0, -Z / Z[~own].sum()))
     ),
+    "Right. These are equations 2b to 2d.": passed,
 }
 
 
@@ -185,33 +179,36 @@ def of_negatives(lead: float, count: int = 63) -> float:
 
 
 VANISH = {
-    "A weight of a softmax lies between 0 and 1.": between(0, 1, wrong=[0]),
+    "A weight of a softmax lies between 0 and 1.": between(0, 1),
     "Divide the lead of 0.5 by tau: the exponential of a negative is then tiny beside the positive's.": holds(
-        lambda answer: float(answer) < 0.5, wrong=[0.6]
+        lambda answer: float(answer) < 0.5
     ),
     "Let the positive's exponential be 1. Each of 63 negatives has exp(-0.5 / 0.05). Give four digits after "
-    "the point.": equals(of_negatives(10), 2e-5, wrong=[0.01]),
+    "the point.": equals(of_negatives(10), 2e-5),
     "That is Z of the positive. What is left for the negatives?": like(1 - of_negatives(10), tolerance=1e-4),
     "That is one negative. There are 63 of them.": like(math.exp(-10), tolerance=1e-6),
     "Divide the cosines by tau first: a lead of 0.5 becomes one of 10.": like(of_negatives(0.5)),
     "In a batch of 64, one is the positive: 63 negatives.": like(of_negatives(10, 64), tolerance=1e-5),
+    "Right. Less than a third of a percent of the gradient is left, for all features together.": passed,
 }
 
 BREAK = {
-    "A temperature is above zero.": holds(lambda answer: float(answer) > 0, wrong=[0, -1]),
+    "A temperature is above zero.": holds(lambda answer: float(answer) > 0),
     "The lower the temperature, the less is left for the negatives. Go up.": holds(
-        lambda answer: float(answer) > 0.1, wrong=[0.05]
+        lambda answer: float(answer) > 0.1
     ),
     "The lead is 2. The negatives have half of the weight when 63 exp(-2 / tau) is 1, the positive's "
-    "share.": holds(lambda answer: 63 * math.exp(-2 / float(answer)) >= 1, wrong=[0.4]),
+    "share.": holds(lambda answer: 63 * math.exp(-2 / float(answer)) >= 1),
+    "Right. Even a perfect separation leaves the loss with a strong gradient.": passed,
 }
 
 SHARE = {
-    "A caption has 255 others beside it, and 32 marks.": holds(lambda answer: float(answer) > 1, wrong=[0]),
-    "Only one in 32 of the others has the same mark.": holds(lambda answer: float(answer) < 32, wrong=[255]),
-    "Each of the 255 others has its mark by chance.": equals(255 / 32, 0.05, wrong=[4]),
+    "A caption has 255 others beside it, and 32 marks.": holds(lambda answer: float(answer) > 1),
+    "Only one in 32 of the others has the same mark.": holds(lambda answer: float(answer) < 32),
+    "Each of the 255 others has its mark by chance.": equals(255 / 32, 0.05),
     "You divided the marks by the pairs.": like(0.125),
     "Take the caption itself away before you divide: 255 others, each with a chance of 1 / 32.": like(7),
+    "Right. For these, the mark is of no use.": passed,
 }
 
 
@@ -235,11 +232,9 @@ def sentences(
 PLACES = {
     "Return one number for each place, (L,).": shape(),
     "If all of V words are equally likely, the loss is log V at every place.": same(
-        counts=[5, 5], scale=0.0, tolerance=1e-4, wrong=[lambda *given: by_place(*given) / math.log(2)]
+        counts=[5, 5], scale=0.0, tolerance=1e-4
     ),
-    "At each place, the mean of -log p over the captions that have a word there.": same(
-        wrong=[lambda logits, words, mask: by_place(logits, words.roll(1, 0), mask)]
-    ),
+    "At each place, the mean of -log p over the captions that have a word there.": same(),
     "Padding may hold anything, also NaN, and zero times NaN is NaN: set its losses to zero.": same(
         {"filler": 50.0},
         {"filler": nan},
@@ -260,26 +255,14 @@ PLACES = {
     "That is the mean probability of the true words. Take -log of each first.": like(
         lambda logits, words, mask: ((-costs(logits, words)).exp() * mask).sum(0) / mask.sum(0)
     ),
+    "Right. Add up over the places what captions have, and it is equation 4.": passed,
 }
 
 EXERCISES = {
     "15.guess": predict("What happens without the mark", 3, "right", "swapped", "gone"),
-    "15.reliance": code(
-        "A measure of reliance",
-        12,
-        RELIANCE,
-        reliance,
-        similarities,
-        message="Right. 0: the number is not used; 1: without it, nothing is found.",
-    ),
+    "15.reliance": code("A measure of reliance", 12, RELIANCE, reliance, similarities),
     "15.probe": code(
-        "A linear probe",
-        10,
-        PROBE,
-        probe,
-        captions,
-        instead=("Ridge", "RidgeCV", "ridge_regression"),
-        message="Right. The score of a word is the vector times the word's column.",
+        "A linear probe", 10, PROBE, probe, captions, instead=("Ridge", "RidgeCV", "ridge_regression")
     ),
     "15.gradient": code(
         "InfoNCE's gradient by hand",
@@ -288,32 +271,10 @@ EXERCISES = {
         pulls,
         query,
         instead=("grad", "backward", "jacobian", "jacrev", "jacfwd"),
-        message="Right. These are equations 2b to 2d.",
     ),
-    "15.vanish": compute(
-        "What a shortcut leaves",
-        6,
-        VANISH,
-        difficulty="easy",
-        message="Right. Less than a third of a percent of the gradient is left, for all features together.",
-    ),
-    "15.break": break_it(
-        "A temperature that cannot be satisfied",
-        8,
-        BREAK,
-        solution=0.5,
-        message="Right. Even a perfect separation leaves the loss with a strong gradient.",
-    ),
-    "15.share": compute(
-        "Who shares my mark?", 5, SHARE, difficulty="easy", message="Right. For these, the mark is of no use."
-    ),
-    "15.places": code(
-        "The loss at each place",
-        10,
-        PLACES,
-        by_place,
-        sentences,
-        message="Right. Add up over the places what captions have, and it is equation 4.",
-    ),
+    "15.vanish": compute("What a shortcut leaves", 6, VANISH, difficulty="easy"),
+    "15.break": break_it("A temperature that cannot be satisfied", 8, BREAK, solution=0.5),
+    "15.share": compute("Who shares my mark?", 5, SHARE, difficulty="easy"),
+    "15.places": code("The loss at each place", 10, PLACES, by_place, sentences),
     "15.explore": explore("Change one thing", 20, difficulty="hard"),
 }

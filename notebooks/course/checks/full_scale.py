@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from course.checks.comparing import between, equals, holds, like, same, shape
+from course.checks.comparing import between, equals, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
 
 PICTURES, ALL = 113_287, 123_287  # COCO's, of the training split and of all three
@@ -23,11 +23,9 @@ def about(factor: float, within: float = 0.02) -> like:
 
 
 BYTES = {
-    "Answer in GB, billions of bytes: it is more than one and less than a thousand.": between(
-        1, 1000, wrong=[0.5]
-    ),
+    "Answer in GB, billions of bytes: it is more than one and less than a thousand.": between(1, 1000),
     "Multiply: pictures of all three splits, regions of each, numbers of each, bytes of each.": equals(
-        GIGABYTES, 0.02 * GIGABYTES, wrong=[50]
+        GIGABYTES, 0.02 * GIGABYTES
     ),
     "Those are bytes. A GB is a billion of them.": about(1e9, 0.005),
     "That is single precision: a number in half precision takes two bytes.": about(2),
@@ -38,14 +36,15 @@ BYTES = {
     ),
     "Those are GiB, of 2 to the 30 bytes. A GB has a billion.": about(1e9 / 2**30, 5e-3),
     "A picture's features are stored once, not once for each of its five captions.": about(5),
+    "Right. The ten thousand pictures that only measure are a small part of it.": passed,
 }
 
 COUNT = {
     "Steps are counted: the answer is a whole number.": holds(
-        lambda answer: float(answer) == int(answer) and int(answer) > 0, wrong=[0.5, -3]
+        lambda answer: float(answer) == int(answer) and int(answer) > 0
     ),
     "How many captions are trained on, how many full batches do they make, and how many epochs are "
-    "there?": equals(25 * STEPS, wrong=[7]),
+    "there?": equals(25 * STEPS),
     "That is one epoch. The recipe has 25.": like(STEPS, 5 * PICTURES / 128, tolerance=0.1),
     "You counted pictures. A batch is made of captions, each with its picture.": like(25 * (PICTURES // 128)),
     "The last batch of each epoch is not full, and it is left out.": like(25 * (STEPS + 1)),
@@ -92,13 +91,14 @@ ORDER = {
     "The rows are not shuffled.": like(
         lambda seed, epoch, count: np.arange(count), when=lambda answer: rows(answer, 0, 0) == list(range(40))
     ),
+    "Right. It remembers nothing, so it can be entered anywhere.": passed,
 }
 
 BREAK = {
     "A share of the captions, as a number between 0 and 1. After the kill only a quarter of the epoch is "
-    "left.": between(-1e-6, 0.25 + 1e-6, wrong=[0.5]),
+    "left.": between(-1e-6, 0.25 + 1e-6),
     "A caption is never seen if it is in the last quarter of the first order and not in the last quarter of "
-    "the second. The two orders know nothing of each other.": equals(3 / 16, 2e-3, wrong=[0.1]),
+    "the second. The two orders know nothing of each other.": equals(3 / 16, 2e-3),
     "That many were not seen before the kill. Some of them come after it.": like(0.25, tolerance=2e-3),
     "That is the share in the last quarter of both orders. Those are seen, once.": like(
         1 / 16, tolerance=2e-3
@@ -110,12 +110,13 @@ BREAK = {
         0.0, tolerance=1e-9
     ),
     "That is in percent: answer with a number between 0 and 1.": like(18.75, tolerance=0.2),
+    "Right. As many are seen twice, and no message tells you.": passed,
 }
 
 SHARE = {
-    "A share is a number between 0 and 1.": between(0, 1, wrong=[0, 2]),
+    "A share is a number between 0 and 1.": between(0, 1),
     "Count the wrong captions that a picture meets in a batch of 1,024, and in a part of 64.": equals(
-        1 - 63 / 1023, 6e-4, wrong=[0.5]
+        1 - 63 / 1023, 6e-4
     ),
     "That is the share which they do compare.": like(63 / 1023, 1 / 16, tolerance=2e-3),
     "Nearly: leave out the picture's own caption, which is no negative, in both counts.": like(
@@ -279,6 +280,7 @@ CACHE = {
     "Only the caption tower learns. The pictures' embeddings have a gradient too.": like(
         without(0), by=have_gradients
     ),
+    "Right. The same gradient, with a graph of one part at a time.": passed,
 }
 
 
@@ -299,16 +301,11 @@ def only_own(gradients: Tensor, rank: int) -> Tensor:
 
 GATHER = {
     "Return a gradient for this process's own rows, (n, D).": shape(processes=3, own=4),
-    "With one process, its gradient must come back as it is.": same(
-        processes=1, rank=0, wrong=[lambda *given: 2 * returned(*given)]
-    ),
+    "With one process, its gradient must come back as it is.": same(processes=1, rank=0),
     "All processes have used these rows, and each has a gradient for them. What does the chain rule do with "
     "several uses?": same({"rank": 0}, {"rank": 1}),
     "It is right for two processes. Work out n from the shape: rows over processes.": same(
-        *({"rank": rank} for rank in range(4)),
-        processes=4,
-        own=2,
-        wrong=[lambda gradients, rank: returned(gradients, rank % 2)],
+        *({"rank": rank} for rank in range(4)), processes=4, own=2
     ),
     "That is only what this process found for its own rows. The other processes compared theirs with "
     "them.": like(only_own),
@@ -321,46 +318,19 @@ GATHER = {
         lambda gradients, rank: gradients.sum(0),
         when=lambda answer: tuple(answer(*arrived(3, 4)).shape) == (12, 2),
     ),
+    "Right. This is the backward pass of the package's `gather`.": passed,
 }
 
 EXERCISES = {
-    "18.bytes": compute(
-        "What the features take",
-        5,
-        BYTES,
-        difficulty="easy",
-        message="Right. The ten thousand pictures that only measure are a small part of it.",
-    ),
+    "18.bytes": compute("What the features take", 5, BYTES, difficulty="easy"),
     "18.steps": compute("How many steps", 5, COUNT, difficulty="easy"),
     "18.plan": predict("How good is a plan?", 2, "within 10 %", "within a factor of two", "further off"),
-    "18.order": code(
-        "An order that can be entered anywhere",
-        10,
-        ORDER,
-        epoch_order,
-        message="Right. It remembers nothing, so it can be entered anywhere.",
-    ),
-    "18.break": break_it(
-        "Never seen", 8, BREAK, message="Right. As many are seen twice, and no message tells you."
-    ),
+    "18.order": code("An order that can be entered anywhere", 10, ORDER, epoch_order),
+    "18.break": break_it("Never seen", 8, BREAK),
     "18.share": compute("What small batches never compare", 5, SHARE, difficulty="easy"),
     "18.cache": code(
-        "A large batch, part by part",
-        20,
-        CACHE,
-        cached_step,
-        parts,
-        difficulty="hard",
-        caller=learned,
-        message="Right. The same gradient, with a graph of one part at a time.",
+        "A large batch, part by part", 20, CACHE, cached_step, parts, difficulty="hard", caller=learned
     ),
-    "18.gather": code(
-        "The way back of a gather",
-        8,
-        GATHER,
-        returned,
-        arrived,
-        message="Right. This is the backward pass of the package's `gather`.",
-    ),
+    "18.gather": code("The way back of a gather", 8, GATHER, returned, arrived),
     "18.explore": explore("Change one thing", 15),
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, inf
 
-from course.checks.comparing import equals, gradient, holds, like, same, shape
+from course.checks.comparing import equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
 from course.checks.samples import random_batch
 from vsecore.losses import adopt, adopt_k
@@ -54,19 +54,12 @@ LOSS = {
         size=5, K=4, tolerance=1e-4, wrong=[both_ways(inf), lambda *given: k_hardest(*given) / 2]
     ),
     "A pair may not be its own negative, not even if it has the highest similarity: hide the diagonal with "
-    "minus infinity before you look for the largest.": same(
-        K=1,
-        good=True,
-        tolerance=1e-4,
-        wrong=[lambda S, K, temperature: k_hardest(S, len(S) - 1, temperature)],
-    ),
+    "minus infinity before you look for the largest.": same(K=1, good=True, tolerance=1e-4),
     "Only the K hardest negatives are in the sum: those with the largest similarities, found row by row for "
     "pictures and column by column for captions.": same(
         size=7, K=2, tolerance=1e-4, wrong=[pair_among_the_highest]
     ),
-    "The temperature is an argument: use it.": same(
-        K=3, temperature=0.5, tolerance=1e-4, wrong=[lambda S, K, temperature: k_hardest(S, K)]
-    ),
+    "The temperature is an argument: use it.": same(K=3, temperature=0.5, tolerance=1e-4),
     "No gradient arrives: stay with torch's operations, without .item() or float().": gradient(
         size=4, K=2, exact=False
     ),
@@ -75,14 +68,15 @@ LOSS = {
     ),
     "Your loss is wrong where negatives are below zero: what hides a pair must be smaller than any "
     "similarity.": like(both_ways(0), right_on={"shift": 0.5}, wrong_on={"shift": -0.5}),
+    "Right. With K = B − 1 it is InfoNCE, with K = 1 nearly the hardest triplet.": passed,
 }
 
 K_BY_HAND = {
     "K is a number of negatives: at least 1, and at most one fewer than the batch has pairs.": holds(
-        lambda answer: 1 <= float(answer) <= 127, wrong=[0]
+        lambda answer: 1 <= float(answer) <= 127
     ),
     "The uniformity is a mean over equal numbers. Add the alignment, take the power 1.25, the cosine (in "
-    "radians), times 128; round down, and add one.": equals(24, wrong=[70]),
+    "radians), times 128; round down, and add one.": equals(24),
     "Nearly: the rule adds one after rounding down.": like(23),
     "K counts negatives: round down to a whole number.": like(
         23.3, when=lambda answer: not float(answer).is_integer()
@@ -139,6 +133,7 @@ RULE = {
     "A sum γ below 0 counts as 0. Then all negatives are kept.": same(
         own=-1.0, others=0.9, size=9, wrong=[rule(at_least=-inf)]
     ),
+    "Right. From a batch of similarities to a number of negatives.": passed,
 }
 
 HALF = math.log(2)  # what a query pays when its pair is its own negative
@@ -146,7 +141,7 @@ HALF = math.log(2)  # what a query pays when its pair is its own negative
 BREAK = {
     "The softmax of each query is over two numbers: its pair, and once more its pair. What is minus the "
     "logarithm of the first one's share?": holds(
-        lambda answer: any(abs(float(answer) - times * HALF) < 1e-3 for times in (1, 2)), wrong=[1]
+        lambda answer: any(abs(float(answer) - times * HALF) < 1e-3 for times in (1, 2))
     ),
     "You counted one direction: add the pictures' and the captions'.": equals(2 * HALF, wrong=[HALF]),
     "Not 0: the pair would have to beat itself, and it cannot.": like(0),
@@ -155,23 +150,9 @@ BREAK = {
 }
 
 EXERCISES = {
-    "11.loss": code(
-        "The K hardest",
-        15,
-        LOSS,
-        k_hardest,
-        scores,
-        message="Right. With K = B − 1 it is InfoNCE, with K = 1 nearly the hardest triplet.",
-    ),
+    "11.loss": code("The K hardest", 15, LOSS, k_hardest, scores),
     "11.k": compute("K by hand", 6, K_BY_HAND, difficulty="easy"),
-    "11.rule": code(
-        "The K rule",
-        10,
-        RULE,
-        adopt_k,
-        alike,
-        message="Right. From a batch of similarities to a number of negatives.",
-    ),
+    "11.rule": code("The K rule", 10, RULE, adopt_k, alike),
     "11.fall": predict("The schedule", 2, "at once", "evenly", "later", "hardly"),
     "11.break": break_it("The pair as its own negative", 5, BREAK, difficulty="easy"),
     "11.explore": explore("Your own ablation", 20),

@@ -63,7 +63,7 @@ HIGH, LOW = {"each": 1, "shift": 10.0}, {"each": 1, "shift": -10.0}
 CAPTIONS = {
     "Return one rank for each caption, (Nc,).": shape(wrong=[picture_ranks]),
     "A perfect system has rank 0 everywhere: do not count a caption's own picture.": same(
-        perfect=True, each=1, wrong=[lambda *given: caption_ranks(*given) + 1]
+        perfect=True, each=1
     ),
     "With one caption a picture, count how many pictures in the column score higher.": same(
         each=1, wrong=[lambda S, owner: picture_ranks(S, owner)[owner]]
@@ -80,7 +80,7 @@ CAPTIONS = {
 RANKS = {
     "Return one rank for each picture, (Ni,).": shape(wrong=[caption_ranks]),
     "A perfect system has rank 0 everywhere: do not count a picture's own caption.": same(
-        perfect=True, each=1, wrong=[lambda *given: picture_ranks(*given) + 1]
+        perfect=True, each=1
     ),
     "With one caption a picture, count how many other captions in the row score higher.": same(
         each=1, wrong=[lambda S, owner: caption_ranks(S, owner)[: len(S)]]
@@ -96,9 +96,9 @@ RANKS = {
 
 MEDIAN = {
     "A median rank is a whole number and counts from 1: round down, then add one.": holds(
-        lambda answer: int(answer) == answer >= 1 or float(answer) in (1.5, 2.5), wrong=[0]
+        lambda answer: int(answer) == answer >= 1 or float(answer) in (1.5, 2.5)
     ),
-    "Sort the six ranks and look at the two in the middle.": equals(2, wrong=[3]),
+    "Sort the six ranks and look at the two in the middle.": equals(2),
     "That is the middle; tables round it down and count from 1.": like(1.5),
     "You counted from 1; tables also round down.": like(2.5),
     "You rounded down; but the best rank in a table is 1.": like(1),
@@ -126,9 +126,7 @@ def of_places(shown: Tensor, count: int, relevant: bool = True) -> Tensor:
 
 
 PRECISION = {
-    "Return a number; the best order has all relevant items first, and gives 1.": same(
-        order="110", wrong=[lambda shown: 100.0]
-    ),
+    "Return a number; the best order has all relevant items first, and gives 1.": same(order="110"),
     "Nothing relevant among the first R gives 0: what comes later does not count.": same(
         order="0011", wrong=[lambda shown: of_places(shown, len(shown)) / shown.sum()]
     ),
@@ -146,10 +144,10 @@ PRECISION = {
 
 LIMIT = {
     "Give a percentage: the worst of the four captions alone would give 25, the best 100.": holds(
-        lambda answer: 25 <= float(answer) <= 100 or abs(float(answer) - 11 / 16) < 0.01, wrong=[400]
+        lambda answer: 25 <= float(answer) <= 100 or abs(float(answer) - 11 / 16) < 0.01
     ),
     "For each caption, what is the chance that its own picture comes first? Then take the mean.": equals(
-        68.75, 0.1, wrong=[75]
+        68.75, 0.1
     ),
     "That is right as a fraction; R@1 is a percentage.": like(11 / 16, tolerance=0.01),
     "That is four own pictures out of eight true ones. Recall is a mean over captions.": like(

@@ -1,7 +1,7 @@
 """How exercises are written down: as data, from which both the judging and the tests are made.
 
 A module holds the exercises of one notebook. For each there is a reference, a maker of inputs, and a table
-`hint -> check`::
+of what learners are told and when::
 
     def k_max(x, mask, k):                                     # the reference: a right answer
         return KMaxPool(k)(x, mask)
@@ -16,6 +16,7 @@ A module holds the exercises of one notebook. For each there is a reference, a m
         NO_GRADIENT: gradient(),
         "You divided by k, also where there are fewer elements.": like(divided_by_k, counts=[5, 1]),
         "You took one of the two directions.": like(rows_only, columns_only),
+        "Right. This is equation 3.": passed,                  # or gives="vsecore.pooling.KMaxPool" below
     }
 
     EXERCISES = {
@@ -45,8 +46,10 @@ first mistake that fits gives its hint.
 **Wrong answers** are data of the tests too. `tests/test_checks.py` sees that the reference gets all
 points; that each answer of a `like` fails and gets its hint; that each answer in a trial's `wrong=[...]`
 passes the trials before it, fails this one and gets its hint; and that each trial is the first that some
-wrong answer fails. `shape` and `gradient` make a wrong answer of the reference by themselves. So
-`tests/answers` holds right answers alone, written differently from the reference.
+wrong answer fails: one of these, or a simple one of the tests' own, which is right but on this trial's inputs,
+or another number. `shape` and `gradient` make one of the reference by themselves. So write `wrong=` for
+mistakes that people make, and where no simple answer will do. `tests/answers` holds right answers alone,
+written differently from the reference.
 
 **The grader** sends the source of a reference or a `caller` to another process. So write it as an undecorated
 function at the top level of the module, let it use only what is imported from other modules, under names
@@ -64,11 +67,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from course.checks.comparing import equals, holds, like
+from course.checks.comparing import equals, holds, like, passed
 from course.checks.exercise import Check, Exercise, ExerciseKind, Trial
 
 Table = Mapping[str, Check]
-"""Checks by the hint for those who fail them or, if it is `like`, for those who make the mistake."""
+"""Checks by what those are told who fail them, who make the mistake (`like`), or who are right (`passed`)."""
 
 STAY = "stay with torch's operations, without .item(), detach or numpy."
 NO_GRADIENT = f"No gradient arrives: {STAY}"
@@ -152,9 +155,12 @@ def explore(title: str, minutes: int, **rest: Any) -> Exercise:
 
 
 def _exercise(kind: ExerciseKind, title: str, minutes: int, table: Table, **rest: Any) -> Exercise:
-    trials = tuple(Trial(check, hint) for hint, check in table.items() if not isinstance(check, like))
-    mistakes = tuple(Trial(check, hint) for hint, check in table.items() if isinstance(check, like))
-    for check in table.values():
+    trials, mistakes = [], []
+    for said, check in table.items():
+        if check is passed:
+            rest = {"message": said} | rest
+        else:
+            (mistakes if isinstance(check, like) else trials).append(Trial(check, said))
         if isinstance(check, equals):
             rest = {"solution": check.value} | rest
-    return Exercise(title, kind, minutes, trials, mistakes, **rest)
+    return Exercise(title, kind, minutes, tuple(trials), tuple(mistakes), **rest)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, inf
 
-from course.checks.comparing import between, equals, gradient, holds, like, same, shape
+from course.checks.comparing import between, equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import STAY, break_it, code, compute, explore, predict
 from course.checks.samples import normal
 from vsecore.similarity import unit
@@ -27,9 +27,7 @@ def layers() -> tuple[Tensor, ...]:
 DECODER = {
     "Return a prediction for each caption, (C, T). A weight is (width out, width in), as in nn.Linear: "
     "multiply by its transpose.": shape(),
-    "Three products, and a ReLU after the first and after the second.": same(
-        wrong=[lambda *given: 2 * decode(*given)]
-    ),
+    "Three products, and a ReLU after the first and after the second.": same(),
     f"No gradient arrives at the captions' vectors: {STAY} Without it, the caption tower would learn nothing "
     "from the targets.": gradient(),
     "The last layer has no ReLU: a target has numbers below zero too.": like(
@@ -60,12 +58,8 @@ LOSS = {
     "Return one number for the batch, as a tensor.": shape(
         wrong=[lambda pred, target: 1 - (unit(pred) * unit(target)).sum(1)]
     ),
-    "A prediction that points the way of its target has no loss, whatever its length.": same(
-        times=2, wrong=[lambda *given: 2 - loss(*given)]
-    ),
-    "A prediction that points the opposite way has a loss of 2.": same(
-        times=-1, wrong=[lambda *given: loss(*given) / 2]
-    ),
+    "A prediction that points the way of its target has no loss, whatever its length.": same(times=2),
+    "A prediction that points the opposite way has a loss of 2.": same(times=-1),
     "One minus the cosine of each prediction with its own target; then the mean.": same(
         wrong=[lambda pred, target: (unit(pred) - unit(target)).norm(dim=1).mean()]
     ),
@@ -84,12 +78,13 @@ LOSS = {
 }
 
 WEIGHT = {
-    "Which factor stands before the loss in equation 9?": holds(lambda answer: float(answer) > 1, wrong=[1]),
-    "Differentiate equation 9 by the reconstruction loss.": equals(5, 1e-6, wrong=[25]),
+    "Which factor stands before the loss in equation 9?": holds(lambda answer: float(answer) > 1),
+    "Differentiate equation 9 by the reconstruction loss.": equals(5, 1e-6),
     "Divide by the bound, not by its inverse.": like(0.2, tolerance=1e-6),
     "The -1 in the bracket does not depend on the loss: it drops out of the derivative.": like(
         4, tolerance=1e-6
     ),
+    "Right. A tight bound also makes the gradient of each unit of λ larger.": passed,
 }
 
 
@@ -152,14 +147,12 @@ MULTIPLIER = {
         by=len, rec=[0.3] * 3, options=[0.2], wrong=[changed(lambda **_: {}, skip=1)]
     ),
     "The first step uses the initial value: a multiplier is used first, then moved.": same(
-        by=0, rec=[0.9, 0.9], options=[0.2, 0.7], wrong=[changed(lambda **_: {"initial": 0.0})]
+        by=0, rec=[0.9, 0.9], options=[0.2, 0.7]
     ),
     "If the loss stays at 0.3 and the bound is 0.2, every step adds lr (0.3 / 0.2 - 1), the first one "
-    "too.": same(
-        rec=[0.3] * 5, options=[0.2], tolerance=1e-4, wrong=[changed(lambda lr, **_: {"lr": 2 * lr})]
-    ),
+    "too.": same(rec=[0.3] * 5, options=[0.2], tolerance=1e-4),
     "After the first step, the velocity is momentum times the old one plus (1 - momentum) times the new "
-    "gradient.": same(tolerance=1e-4, wrong=[changed(lambda **_: {"momentum": 0.5})]),
+    "gradient.": same(tolerance=1e-4),
     "The multiplier stays between 0 and the maximum after each step.": same(
         {"rec": FALLS},
         {"options": STEEP},
@@ -189,40 +182,40 @@ MULTIPLIER = {
     ),
     "Yours moves freely and only the used value is kept between the limits. Then it winds up: keep the "
     "multiplier itself between them.": like(free, rec=FALLS, tolerance=1e-4),
+    "Right. It is the path of vsecore.losses.LagrangeMultiplier.": passed,
 }
 
 WINDUP = {
-    "Give a number of steps.": holds(lambda answer: float(answer) > 0, wrong=[-5]),
+    "Give a number of steps.": holds(lambda answer: float(answer) > 0),
     "First work out where the multiplier stands after the thousand steps. It is below zero.": holds(
-        lambda answer: float(answer) >= 100, wrong=[12]
+        lambda answer: float(answer) >= 100
     ),
-    "Each step adds lr (rec / bound - 1). At first that is negative, later positive.": between(
-        299.5, 301.5, wrong=[1000]
-    ),
+    "Each step adds lr (rec / bound - 1). At first that is negative, later positive.": between(299.5, 301.5),
     "You forgot that the multiplier starts at 1: it falls by 2.5, to -1.5.": like(500, tolerance=1),
     "At twice the bound, rec / bound - 1 is 1, not 2.": like(150, tolerance=1),
     "That is what a projected one takes.": like(0, tolerance=0.5),
+    "Right. A projected multiplier stands at zero and needs one step.": passed,
 }
 
 BREAK = {
-    "A bound is above zero.": holds(lambda answer: float(answer) > 0, wrong=[0, -1]),
+    "A bound is above zero.": holds(lambda answer: float(answer) > 0),
     "With this bound the loss of 0.3 meets it, and the multiplier falls.": holds(
-        lambda answer: float(answer) < 0.3, wrong=[0.5]
+        lambda answer: float(answer) < 0.3
     ),
     "Each of the 100 steps must add at least 0.99 to the multiplier: 0.005 (0.3 / bound - 1).": holds(
-        lambda answer: path([0.3] * 101, float(answer))[-1] >= 100.0, wrong=[0.01]
+        lambda answer: path([0.3] * 101, float(answer))[-1] >= 100.0
     ),
+    "Right. The gradient of the reconstruction now has a weight of 100 divided by your bound.": passed,
 }
 
 COST = {
-    "Each of the three matrices is multiplied once.": holds(
-        lambda answer: float(answer) > 10_000, wrong=[2490]
-    ),
+    "Each of the three matrices is multiplied once.": holds(lambda answer: float(answer) > 10_000),
     "A matrix from width a to width b takes a times b multiply-adds for one vector. Add up three.": equals(
-        2_490_368, 0.5, wrong=[1_048_576]
+        2_490_368, 0.5
     ),
     "That is two layers. There are three.": like(1_441_792, tolerance=0.5),
     "A multiplication with its addition counts once.": like(4_980_736, tolerance=0.5),
+    "Right. A ResNet-50 takes about four thousand million for one picture.": passed,
 }
 
 EXERCISES = {
@@ -236,43 +229,11 @@ EXERCISES = {
         difficulty="easy",
         gives="vsecore.losses.reconstruction_loss",
     ),
-    "16.weight": compute(
-        "The weight behind the multiplier",
-        5,
-        WEIGHT,
-        difficulty="easy",
-        message="Right. A tight bound also makes the gradient of each unit of λ larger.",
-    ),
-    "16.multiplier": code(
-        "The multiplier's path",
-        15,
-        MULTIPLIER,
-        path,
-        losses,
-        difficulty="hard",
-        message="Right. It is the path of vsecore.losses.LagrangeMultiplier.",
-    ),
-    "16.windup": compute(
-        "How long it takes to come back",
-        8,
-        WINDUP,
-        solution=300,
-        message="Right. A projected multiplier stands at zero and needs one step.",
-    ),
+    "16.weight": compute("The weight behind the multiplier", 5, WEIGHT, difficulty="easy"),
+    "16.multiplier": code("The multiplier's path", 15, MULTIPLIER, path, losses, difficulty="hard"),
+    "16.windup": compute("How long it takes to come back", 8, WINDUP, solution=300),
     "16.bounds": predict("Which bound serves retrieval best?", 3, "0.1", "0.2", "0.3", "0.4", "0.6"),
-    "16.break": break_it(
-        "A bound that cannot be met",
-        8,
-        BREAK,
-        solution=0.001,
-        message="Right. The gradient of the reconstruction now has a weight of 100 divided by your bound.",
-    ),
-    "16.cost": compute(
-        "What the decoder costs",
-        5,
-        COST,
-        difficulty="easy",
-        message="Right. A ResNet-50 takes about four thousand million for one picture.",
-    ),
+    "16.break": break_it("A bound that cannot be met", 8, BREAK, solution=0.001),
+    "16.cost": compute("What the decoder costs", 5, COST, difficulty="easy"),
     "16.explore": explore("Change one thing", 20, difficulty="hard"),
 }

@@ -62,20 +62,14 @@ BOTH_DOGS = DOGS | {"facts": [("left of", 0, 2), ("left of", 1, 2)]}
 
 TRUE = {
     "One entity and no claimed relation: neither rule can be broken. Return True.": same(
-        NO_CLAIM,
-        matched=[(2,)],
-        by=truth_value,
-        wrong=[lambda *given: False, lambda *given: [consistent(*given)]],
+        NO_CLAIM, matched=[(2,)], by=truth_value
     ),
     "Two entities may not be matched with the same thing (rule 2): return False there.": same(
-        TWICE, by=truth_value, wrong=[lambda *given: True]
+        TWICE, by=truth_value
     ),
     "A claimed relation must be among the facts, and its direction counts.": same({}, HELD, by=truth_value),
     "Every claimed relation must hold, not only one of them.": same(
-        claimed=[("holding", 0, 1), ("left of", 0, 1)],
-        facts=[("holding", 2, 0)],
-        by=truth_value,
-        wrong=[lambda matched, claimed, facts: consistent(matched, claimed[:1], facts)],
+        claimed=[("holding", 0, 1), ("left of", 0, 1)], facts=[("holding", 2, 0)], by=truth_value
     ),
     "An entity may have several things: what is claimed must hold for each of them.": same(
         ONE_OF_TWO_DOGS, BOTH_DOGS, by=truth_value
@@ -110,11 +104,9 @@ TRUE = {
 
 SHARE = {
     "Give a percentage above 0: how many of a hundred true pairs are called false?": holds(
-        lambda answer: 0 < float(answer) <= 100, wrong=[0]
+        lambda answer: 0 < float(answer) <= 100
     ),
-    "Count the ones; take away those of each caption with its own picture; divide by the ones.": equals(
-        40, wrong=[25]
-    ),
+    "Count the ones; take away those of each caption with its own picture; divide by the ones.": equals(40),
     "That is right as a share; give it in percent.": like(0.4),
     "That is the share of the true pairs that the protocol knows; give the share of the others.": like(60),
     "You divided by all pairs that the protocol calls false; divide by the number of true pairs.": like(
@@ -183,10 +175,7 @@ BATCH = {
     "A batch of one pair has nothing off its diagonal.": same(each=1, batch=1, share=1),
     "If every caption is true of every picture, every cell off the diagonal of the batch is a false "
     "negative.": same(each=1, batch=4, share=1),
-    "Multiply the cells off the diagonal by the share of foreign pairs that are true.": same(
-        each=1,
-        wrong=[lambda *given: expected_false_negatives(*given) ** 2 / max(given[2] ** 2 - given[2], 1)],
-    ),
+    "Multiply the cells off the diagonal by the share of foreign pairs that are true.": same(each=1),
     "With several captions a picture it is wrong: use owner, and divide by all foreign pairs.": same(
         wrong=[lambda truth, *rest: expected_false_negatives(truth, *rest) * len(truth) / truth.shape[1]]
     ),

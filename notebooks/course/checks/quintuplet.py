@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from course.checks.comparing import Compared, between, equals, gradient, holds, like, same, shape
+from course.checks.comparing import Compared, between, equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
 from course.checks.samples import gradient_of, normal
 
@@ -50,17 +50,11 @@ def swapped_triplet(positive: Tensor, online: Two, offline: Two) -> Tensor:
 
 TRIPLET = {
     "Return one number for the batch, as a tensor.": shape(),
-    "Here the pair wins by far: the loss should be zero.": same(
-        values=[0.9, 0.0, 0.0, 0.5, 0.5], wrong=[lambda *given: off_tri(*given) + 1]
-    ),
+    "Here the pair wins by far: the loss should be zero.": same(values=[0.9, 0.0, 0.0, 0.5, 0.5]),
     "One pair at 0.5, online negatives at 0.4 and 0.2, offline ones at 0.4 and 0.7: the hinges are 0.1, 0, 0 "
-    "and 0.2.": same(values=[0.5, 0.4, 0.2, 0.4, 0.7], wrong=[scaled(off_tri, 2)]),
-    "Four hinges for each pair, summed over the batch.": same(
-        wrong=[lambda *given: off_tri(*given) / len(given[0]) ** 2]
-    ),
-    "Both margins are arguments: use them.": same(
-        margins=[0.5, 0.1], wrong=[lambda *given: off_tri(*given[:3])]
-    ),
+    "and 0.2.": same(values=[0.5, 0.4, 0.2, 0.4, 0.7]),
+    "Four hinges for each pair, summed over the batch.": same(),
+    "Both margins are arguments: use them.": same(margins=[0.5, 0.1]),
     "The right gradient does not arrive: use torch's operations, without .item() or float().": gradient(),
     "The offline negatives have a margin of their own, `offline_margin`.": like(
         lambda positive, online, offline: off_tri(positive, online, offline, 0.2, 0.2)
@@ -117,14 +111,12 @@ def by_matrices(positive: Tensor, of_text: Sides, of_picture: Sides) -> Tensor:
 PAIRS = {
     "Return one number for the batch, as a tensor.": shape(),
     "Here every pair has similarity 1, and no pair can be more similar: the loss should be zero.": same(
-        best=True, wrong=[lambda *given: new_pairs(*given) + 1]
+        best=True
     ),
     "With one pair: each of the two new pairs takes a picture and a caption that do not belong together. "
-    "Which are they?": same(count=1, wrong=[scaled(new_pairs, 2)]),
-    "Two hinges for each pair, summed over the batch.": same(
-        wrong=[lambda *given: new_pairs(*given) / len(given[0])]
-    ),
-    "The margin is an argument: use it.": same(margins=[0.3], wrong=[lambda *given: new_pairs(*given[:3])]),
+    "Which are they?": same(count=1),
+    "Two hinges for each pair, summed over the batch.": same(),
+    "The margin is an argument: use it.": same(margins=[0.3]),
     "The right gradient does not arrive: use torch's operations, without .item() or detach.": Compared(
         gradient_at_pictures,
         [{}],
@@ -150,6 +142,7 @@ PAIRS = {
         by_matrices, lambda positive, *sides: by_matrices(positive[:, None], *sides)
     ),
     "Each of the two pairs has a hinge of its own: add them after the hinge.": like(one_hinge),
+    "Right. With off_tri it gives what vsecore.losses.offline_quintuplet gives.": passed,
 }
 
 
@@ -184,15 +177,11 @@ def gap(positive: Tensor, online: Tensor) -> Tensor:
 
 WEIGHTS = {
     "Return one number for the batch, as a tensor.": shape(),
-    "Where the online and the offline negative are equally hard, the weight is beta.": same(
-        alike=True, wrong=[lambda *given: weighted_online(*given) + 1]
-    ),
+    "Where the online and the offline negative are equally hard, the weight is beta.": same(alike=True),
     "The weight is beta, less how much harder the offline negative is, divided by alpha.": same(
         wrong=[lambda positive, online, offline: weighted_online(positive, online, online)]
     ),
-    "Margin, beta and alpha are arguments: use them.": same(
-        options=[0.4, 2.0, 0.7], wrong=[lambda *given: weighted_online(*given[:3])]
-    ),
+    "Margin, beta and alpha are arguments: use them.": same(options=[0.4, 2.0, 0.7]),
     "The loss should also be learned through the weight: no detach, no .item().": gradient(of=2),
     "The sign is wrong: the harder the offline negative, the smaller the weight.": like(
         lambda positive, online, offline: weighted_online(positive, online, 2 * online - offline)
@@ -250,21 +239,13 @@ GRADIENT = {
     "Return three tensors, (B,) each: by the pair, by the online and by the offline negative.": same(
         by=lambda made: [tuple(part.shape) for part in made], wrong=[lambda *given: by_hand(*given)[:2]]
     ),
-    "Here the pair wins by far, so no hinge is open, and every derivative should be zero.": same(
-        easy=True, wrong=[lambda *given: [part + 1 for part in by_hand(*given)]]
-    ),
-    "By the pair: each open hinge gives -1 times its weight. The offline hinge has the weight 1.": same(
-        by=0, wrong=[parts_times(2, 1, 1)]
-    ),
-    "By the online negative: it stands in the hinge and in the weight. Use the product rule.": same(
-        by=1, wrong=[parts_times(1, 2, 1)]
-    ),
+    "Here the pair wins by far, so no hinge is open, and every derivative should be zero.": same(easy=True),
+    "By the pair: each open hinge gives -1 times its weight. The offline hinge has the weight 1.": same(by=0),
+    "By the online negative: it stands in the hinge and in the weight. Use the product rule.": same(by=1),
     "By the offline negative: it stands in its own hinge, and in the weight of the other.": same(
         by=2, wrong=[parts_times(1, 1, 2)]
     ),
-    "Margin, beta and alpha are arguments: use them.": same(
-        options=[0.5, 1.0, 0.6], wrong=[lambda *given: by_hand(*given[:3])]
-    ),
+    "Margin, beta and alpha are arguments: use them.": same(options=[0.5, 1.0, 0.6]),
     "All signs are reversed: we want the derivative, not the direction of descent.": like(
         parts_times(-1, -1, -1)
     ),
@@ -276,11 +257,12 @@ GRADIENT = {
     ),
     "The offline hinge has a margin of 0: it opens where offline > positive.": like(margin_in_both, by=0),
     "The weight depends on the online negative too: use the product rule.": like(constant_weight, by=1),
+    "Right. That is equation 6, but for the pair without common elements.": passed,
 }
 
 NEGATIVE = {
-    "Give one number between -1 and 1.": between(-1.001, 1.001, wrong=[3.0, 1.45]),
-    "Set the weight to zero and solve for the offline negative's similarity.": equals(0.55, wrong=[0.1]),
+    "Give one number between -1 and 1.": between(-1.001, 1.001),
+    "Set the weight to zero and solve for the offline negative's similarity.": equals(0.55),
     "That is the gap between the two. Where is the offline one?": like(0.45),
     "The offline negative is the harder of the two: it lies above the online one.": like(-0.35),
 }
@@ -305,6 +287,7 @@ BREAK = {
         lambda answer: max(numbers(answer)[3:]) < numbers(answer)[0] + 1e-6,
         wrong=[[0.1, 0.2, 0.3, 0.9, 0, 0, 0]],
     ),
+    "Right, and no offline hinge notices.": passed,
 }
 
 EXERCISES = {
@@ -318,14 +301,7 @@ EXERCISES = {
         gives="vsecore.losses.offline_triplet",
     ),
     "09.shared": predict("What both captions share", 4, "a", "b", "c", "d"),
-    "09.pairs": code(
-        "Pairs without common elements",
-        10,
-        PAIRS,
-        new_pairs,
-        two_sides,
-        message="Right. With off_tri it gives what vsecore.losses.offline_quintuplet gives.",
-    ),
+    "09.pairs": code("Pairs without common elements", 10, PAIRS, new_pairs, two_sides),
     "09.weights": code(
         "A weight for each online negative", 8, WEIGHTS, weighted_online, three, difficulty="easy"
     ),
@@ -338,15 +314,8 @@ EXERCISES = {
         difficulty="hard",
         defined_above=("weighted_online", "off_tri"),
         instead=("grad", "backward", "jacobian", "jacrev", "jacfwd"),
-        message="Right. That is equation 6, but for the pair without common elements.",
     ),
     "09.negative": compute("When the weight is negative", 4, NEGATIVE, difficulty="easy"),
-    "09.break": break_it(
-        "A loss of zero without retrieval",
-        5,
-        BREAK,
-        solution=[0.5] * 7,
-        message="Right, and no offline hinge notices.",
-    ),
+    "09.break": break_it("A loss of zero without retrieval", 5, BREAK, solution=[0.5] * 7),
     "09.explore": explore("Change one thing", 15),
 }

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, inf
 from torch.nn import functional as F
 
-from course.checks.comparing import between, equals, gradient, like, same, shape
+from course.checks.comparing import between, equals, gradient, like, passed, same, shape
 from course.checks.kinds import break_it, code, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 
@@ -144,9 +144,7 @@ PADDING = {
     "Return two tensors of the shape (C, L): the tokens, and the mask as bool.": same(
         shift=[0, 0, 0], by=forms, wrong=[lambda *given: pushed(*given)[0]]
     ),
-    "With a shift of zero nothing moves.": same(
-        shift=[0, 0, 0], by=words, wrong=[lambda tokens, mask, shift: pushed(tokens, mask, shift + 1)]
-    ),
+    "With a shift of zero nothing moves.": same(shift=[0, 0, 0], by=words),
     "The mask must move with the words: place i takes what stood at place i − shift, and the places in front "
     "are padding.": same(by=1, wrong=[lambda tokens, mask, shift: (pushed(tokens, mask, shift)[0], mask)]),
     "The mask is right, but the words under it are not those of the caption, in their order.": same(
@@ -165,11 +163,12 @@ PADDING = {
 }
 
 BREAK = {
-    "A spread is a number above zero.": between(0, inf, wrong=[-8]),
+    "A spread is a number above zero.": between(0, inf),
     "The product of two independent entries has spread one, and variances add up over the entries. Spread is "
-    "the root of the variance.": equals(8.0, 0.01, wrong=[32]),
+    "the root of the variance.": equals(8.0, 0.01),
     "That is the variance.": like(64.0, tolerance=0.01),
     "That is the spread with the division.": like(1.0, tolerance=0.01),
+    "Right. Dividing by the root of the width brings it back to one.": passed,
 }
 
 EXERCISES = {
@@ -194,12 +193,6 @@ EXERCISES = {
         ),
     ),
     "05.padding": code("Start anywhere", 12, PADDING, pushed, captions),
-    "05.break": break_it(
-        "Break it",
-        5,
-        BREAK,
-        difficulty="easy",
-        message="Right. Dividing by the root of the width brings it back to one.",
-    ),
+    "05.break": break_it("Break it", 5, BREAK, difficulty="easy"),
     "05.ablation": explore("Change one thing", 15, difficulty="hard"),
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.comparing import between, equals, like, same
+from course.checks.comparing import between, equals, like, passed, same
 from course.checks.kinds import break_it, code, compute, explore, predict
 
 Found = tuple[np.ndarray, np.ndarray]
@@ -118,6 +118,7 @@ EXACT = {
     "The rows are counted from the beginning of their block. Add where the block starts.": like(
         rows_of_blocks, by=1
     ),
+    "Right. Memory holds a block and the best so far, however long the file is.": passed,
 }
 
 
@@ -179,7 +180,7 @@ SEEDS = [{"seed": seed} for seed in range(4)]
 
 CELLS = {
     "With all cells probed, return the k best rows of all, the best first.": same(
-        *SEEDS, probes=5, by=np.ravel, wrong=[lambda *given: search_cells(*given)[::-1]]
+        *SEEDS, probes=5, by=np.ravel
     ),
     "With one probe, look only at the rows of the cell whose centre has the largest dot product with the "
     "query.": same(
@@ -221,6 +222,7 @@ CELLS = {
     ),
     "You chose the centres by distance. The cells were made by dot products, and centres need not have "
     "length one.": like(by_distance, by=np.ravel),
+    "Right. This is an inverted file.": passed,
 }
 
 
@@ -256,7 +258,7 @@ LEVELS = {
         wrong=[lambda *given: 1.0 * to_levels(*given)],
     ),
     "`low` must become level 0, `high` level 255, in each dimension its own, and everything between them the "
-    "nearest level.": same(wrong=[lambda *given: 255 - to_levels(*given)]),
+    "nearest level.": same(),
     "A value below `low` gets level 0, and one above `high` level 255.": same(outside=True),
     "You cut the decimals off: half of all values get the level below the nearest. Round.": like(cut_off),
     "You used one range for all dimensions. Each has its own.": like(
@@ -264,15 +266,17 @@ LEVELS = {
     ),
     "A value outside the range wraps around: level 256 becomes level 0. Limit the levels before you make "
     "bytes of them.": like(wrapped, outside=True),
+    "Right. A quarter of the floats' memory.": passed,
 }
 
 BYTES = {
-    "Floats would take 2,048 bytes. A code takes fewer.": between(0, 2048.5, wrong=[-1]),
+    "Floats would take 2,048 bytes. A code takes fewer.": between(0, 2048.5),
     "How many bits tell one of 16 codewords from the others? There are 128 parts, and a byte has eight "
-    "bits.": equals(64, wrong=[32, 2048]),
+    "bits.": equals(64),
     "512 is the number of bits, or of numbers. A byte has eight bits.": like(512),
     "That would be a byte for each part. One of 16 needs less than a byte.": like(128),
     "16 codewords need 4 bits, not 16: a number from 0 to 15.": like(256),
+    "Right. That is a thirty-second of the floats.": passed,
 }
 
 
@@ -295,7 +299,7 @@ SCORES = {
         by=np.shape, wrong=[lambda *given: scores_from_codes(*given).sum()]
     ),
     "With a single part, the score is the dot product of the query and the codeword that the code "
-    "names.": same(parts=1, width=3, wrong=[lambda *given: scores_from_codes(*given) + 1]),
+    "names.": same(parts=1, width=3),
     "With several parts, each has its own run of the query's numbers and its own codebook. Add up what the "
     "parts give.": same({}, {"parts": 4, "words": 3, "width": 5}),
     "There may be more than 256 codewords.": same(
@@ -313,22 +317,21 @@ SCORES = {
     "That is the mean over parts. A dot product is the sum.": like(
         lambda query, books, codes: scores_from_codes(query, books, codes) / len(books)
     ),
+    "Right. A score now takes M look-ups and no multiplication.": passed,
 }
 
 BREAK = {
-    "Count pictures: there are 999 left.": between(-0.001, 999.001, wrong=[-1]),
-    "Which rows still have the name that belongs to them? Rows count from zero.": equals(749, wrong=[999]),
+    "Count pictures: there are 999 left.": between(-0.001, 999.001),
+    "Which rows still have the name that belongs to them? Rows count from zero.": equals(749),
     "Those 250 stand before the gap and keep their names.": like(250),
     "Nearly. Rows count from zero, so 250 pictures stand before the one that is gone.": like(750, 748),
     "All pictures after the gap move up by one row, and the names do not.": like(1, 0),
 }
 
 PLAN = {
-    "Answer in GB, billions of bytes: it is more than a half and less than a hundred.": between(
-        0.5, 100, wrong=[0.1]
-    ),
+    "Answer in GB, billions of bytes: it is more than a half and less than a hundred.": between(0.5, 100),
     "How many bytes does one picture take, the numbers of its vector and its own? There are ten million of "
-    "them.": equals(5.2, tolerance=0.05, wrong=[8]),
+    "them.": equals(5.2, tolerance=0.05),
     "Those are bytes. A GB is a billion of them.": like(5.2e9, tolerance=1e8),
     "The picture's own number is missing: eight bytes each.": like(5.12, tolerance=0.005),
     "That is four bytes for each number. Here it is one.": like(20.56, 20.48, tolerance=0.1),
@@ -336,42 +339,11 @@ PLAN = {
 }
 
 EXERCISES = {
-    "19.exact": code(
-        "Search block by block",
-        12,
-        EXACT,
-        exact_search,
-        sizes,
-        caller=searched,
-        message="Right. Memory holds a block and the best so far, however long the file is.",
-    ),
-    "19.cells": code(
-        "Search in cells", 12, CELLS, search_cells, cells, message="Right. This is an inverted file."
-    ),
-    "19.levels": code(
-        "A byte for each number",
-        8,
-        LEVELS,
-        to_levels,
-        ranges,
-        difficulty="easy",
-        message="Right. A quarter of the floats' memory.",
-    ),
-    "19.bytes": compute(
-        "How many bytes",
-        4,
-        BYTES,
-        difficulty="easy",
-        message="Right. That is a thirty-second of the floats.",
-    ),
-    "19.table": code(
-        "Scores from codes",
-        12,
-        SCORES,
-        scores_from_codes,
-        coded,
-        message="Right. A score now takes M look-ups and no multiplication.",
-    ),
+    "19.exact": code("Search block by block", 12, EXACT, exact_search, sizes, caller=searched),
+    "19.cells": code("Search in cells", 12, CELLS, search_cells, cells),
+    "19.levels": code("A byte for each number", 8, LEVELS, to_levels, ranges, difficulty="easy"),
+    "19.bytes": compute("How many bytes", 4, BYTES, difficulty="easy"),
+    "19.table": code("Scores from codes", 12, SCORES, scores_from_codes, coded),
     "19.trap": predict(
         "What mends it?", 2, "pictures alone", "half captions", "captions alone", "no difference"
     ),

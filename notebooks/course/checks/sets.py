@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, inf, nan
 from torch.nn.functional import normalize
 
-from course.checks.comparing import equals, gradient, holds, like, same, shape
+from course.checks.comparing import equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 from vsecore.sets import circular_variance, weighted_means
@@ -17,19 +17,16 @@ from vsecore.similarity import unit
 from vsecore.similarity.sets import match_probability, mil
 
 COMPROMISE = {
-    "A cosine is wanted: a number from -1 to 1.": holds(lambda answer: -1 <= float(answer) <= 1, wrong=[60]),
-    "The bisector lies less than a right angle from each of them.": holds(
-        lambda answer: float(answer) > 0, wrong=[-0.3]
-    ),
-    "The best vector halves the angle of 120 degrees. What is the cosine of half of it?": equals(
-        0.5, wrong=[0.87]
-    ),
+    "A cosine is wanted: a number from -1 to 1.": holds(lambda answer: -1 <= float(answer) <= 1),
+    "The bisector lies less than a right angle from each of them.": holds(lambda answer: float(answer) > 0),
+    "The best vector halves the angle of 120 degrees. What is the cosine of half of it?": equals(0.5),
     "That is the cosine between the two pictures. The vector between them halves the angle.": like(-0.5),
     "That is the cosine of 60 radians: the angle is in degrees.": like(-0.952413),
     "That is the cosine of 30 degrees: you halved the angle twice. The pictures lie 120 degrees apart.": like(
         0.866
     ),
     "That is a right angle. Where would the vector have to lie?": like(0),
+    "Right. The caption is no nearer to either of its pictures than one half.": passed,
 }
 
 
@@ -56,10 +53,10 @@ def uncleared(x: Tensor, mask: Tensor, W1: Tensor, W2: Tensor) -> Tensor:
 HEADS = {
     "Return one vector for each head, (B, K, D).": shape(counts=[5, 5]),
     "With W2 = 0 every head is the mean of the elements. Over which dimension does the softmax go?": same(
-        counts=[5, 5], sharpness=0.0, wrong=[lambda *given: 2 * heads(*given)]
+        counts=[5, 5], sharpness=0.0
     ),
     "A head's logits are tanh(x W1) W2. Their softmax over the elements weighs the elements "
-    "themselves.": same(counts=[5, 5], wrong=[lambda x, mask, W1, W2: heads(x, mask, W1, 2 * W2)]),
+    "themselves.": same(counts=[5, 5]),
     "A set with padding: padding must have no weight, and the real elements must add up to 1.": same(
         counts=[5, 3, 1], wrong=[lambda x, mask, W1, W2: heads(x, mask | True, W1, W2)]
     ),
@@ -82,6 +79,7 @@ HEADS = {
     "softmax of its own over the elements. (The next notebook lets them share.)": like(
         lambda x, mask, W1, W2: ((x @ W1).tanh() @ W2).softmax(2).mT @ x, counts=[5, 5]
     ),
+    "Right. This is the attention of vsecore.sets.PIENet.": passed,
 }
 
 
@@ -157,6 +155,7 @@ SPARSE = {
     "Both vectors are right. But how many cosines do they make with each other?": like((2, 2)),
     "That holds where each vector of one side looks for its best partner, as in MaxSim. MIL takes one "
     "maximum over all pairs.": like((4, 8)),
+    "Right: one in sixteen cosines, and a quarter of the vectors.": passed,
 }
 
 
@@ -215,12 +214,8 @@ EQUAL, OPPOSITE = [[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]]
 
 VARIANCE = {
     "Return one number for each set, (B,).": shape(),
-    "Two equal unit vectors: nothing is spread, so the result is 0.": same(
-        vectors=[EQUAL], tolerance=1e-4, wrong=[lambda x: 1 + circular_variance(x)]
-    ),
-    "Two opposite unit vectors cancel out: the result is 1.": same(
-        vectors=[OPPOSITE], tolerance=1e-4, wrong=[lambda x: circular_variance(x) / 2]
-    ),
+    "Two equal unit vectors: nothing is spread, so the result is 0.": same(vectors=[EQUAL], tolerance=1e-4),
+    "Two opposite unit vectors cancel out: the result is 1.": same(vectors=[OPPOSITE], tolerance=1e-4),
     "Only directions count: divide each vector by its length, take the mean over the set, and subtract the "
     "mean's length from one.": same({"length": 1.0}, {"length": 5.0}, wrong=[lambda x: x.var(1).mean(-1)]),
     NO_GRADIENT: gradient(exact=False),
@@ -242,57 +237,28 @@ VARIANCE = {
 
 BREAK = {
     "A set of four vectors holds one, two, three or four different ones.": holds(
-        lambda answer: 1 <= int(answer) <= 4 and float(answer) == int(answer), wrong=[0, 2.5]
+        lambda answer: 1 <= int(answer) <= 4 and float(answer) == int(answer)
     ),
     "What could make two heads differ? They begin alike, see the same elements, and each counts the same in "
-    "the loss. Compare their gradients.": equals(1, wrong=[3]),
+    "the loss. Compare their gradients.": equals(1),
     "Training can only pull apart what gets different gradients. Which head would get another gradient than "
     "its neighbour?": like(4),
     "Which two, and why these? Nothing tells any head from another.": like(2),
+    "Right: what begins alike and gets the same gradient stays alike.": passed,
 }
 
 EXERCISES = {
     "13.fits": predict("How many pictures fit", 3, "1", "10", "50"),
-    "13.compromise": compute(
-        "A vector between two",
-        6,
-        COMPROMISE,
-        difficulty="easy",
-        message="Right. The caption is no nearer to either of its pictures than one half.",
-    ),
-    "13.heads": code(
-        "Heads of attention",
-        12,
-        HEADS,
-        heads,
-        attended,
-        message="Right. This is the attention of vsecore.sets.PIENet.",
-    ),
+    "13.compromise": compute("A vector between two", 6, COMPROMISE, difficulty="easy"),
+    "13.heads": code("Heads of attention", 12, HEADS, heads, attended),
     "13.mil": code("MIL", 8, MIL, largest_cosine, sets, gives="vsecore.similarity.sets.mil"),
-    "13.sparse": compute(
-        "Who learns?",
-        6,
-        SPARSE,
-        difficulty="easy",
-        message="Right: one in sixteen cosines, and a quarter of the vectors.",
-    ),
+    "13.sparse": compute("Who learns?", 6, SPARSE, difficulty="easy"),
     "13.match": code(
-        "Match probability",
-        8,
-        MATCH,
-        matched,
-        compared,
-        gives="vsecore.similarity.sets.match_probability",
+        "Match probability", 8, MATCH, matched, compared, gives="vsecore.similarity.sets.match_probability"
     ),
     "13.variance": code(
         "Circular variance", 8, VARIANCE, circular_variance, spread, gives="vsecore.sets.circular_variance"
     ),
-    "13.break": break_it(
-        "Break it",
-        6,
-        BREAK,
-        difficulty="easy",
-        message="Right: what begins alike and gets the same gradient stays alike.",
-    ),
+    "13.break": break_it("Break it", 6, BREAK, difficulty="easy"),
     "13.explore": explore("What keeps a set open", 20, difficulty="hard"),
 }

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, inf, nan
 
-from course.checks.comparing import between, equals, gradient, like, same, shape
+from course.checks.comparing import between, equals, gradient, like, passed, same, shape
 from course.checks.kinds import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 from vsecore.similarity import unit
@@ -38,13 +38,12 @@ def shares_over(
 SHARES = {
     "Return a share for each slot and each element, (B, K, N).": shape(counts=[6, 6]),
     "Each element is shared out whole: over the slots, its shares add up to 1. Which dimension are the "
-    "slots?": same(counts=[6, 6], by=lambda A: A.sum(1), wrong=[lambda *given: 2 * shares(*given)]),
+    "slots?": same(counts=[6, 6], by=lambda A: A.sum(1)),
     "The softmax takes the products of queries and keys, divided by the square root of their width.": same(
-        counts=[6, 6], wrong=[lambda keys, queries, mask: shares(keys / 3, queries, mask)]
+        counts=[6, 6]
     ),
     "Padding gives nothing to any slot: its shares must be 0, and the others stay as they are.": same(
-        counts=[6, 4, 1],
-        wrong=[lambda keys, queries, mask: shares(keys, queries, mask.roll(1, 1))],
+        counts=[6, 4, 1]
     ),
     "Padding may hold anything, NaN too, and zero times NaN is NaN: try torch.where or masked_fill after the "
     "softmax.": same(
@@ -67,6 +66,7 @@ SHARES = {
     "The padding is shared out in equal parts: set its shares to 0 after the softmax.": like(
         partial(shares_over, hidden=-1e9), by=lambda A: A[1, :, 4:], tolerance=1e-4
     ),
+    "Right. This is A of equation 2.": passed,
 }
 
 
@@ -90,12 +90,8 @@ def shared(alike: bool = False, total: float = 1) -> tuple[Tensor, Tensor, Tenso
 RECEIVE = {
     "Return the slots after the sum, (B, K, D).": shape(),
     "A slot takes a mean: if all values are alike, it must receive that value. Divide its shares by their "
-    "sum over the elements.": same(
-        alike=True, wrong=[lambda slots, values, A, W_o: receive(slots, values, A, W_o) / 2]
-    ),
-    "What is received goes through W_o, and is added to the slots as they were.": same(
-        wrong=[lambda slots, values, A, W_o: receive(2 * slots, values, A, W_o)]
-    ),
+    "sum over the elements.": same(alike=True),
+    "What is received goes through W_o, and is added to the slots as they were.": same(),
     no_gradient_at("A"): gradient(of=2, by=torch.square),
     "You divided by the sum over the slots, which is already 1 for each element. Divide by the sum over the "
     "elements.": like(
@@ -109,10 +105,11 @@ RECEIVE = {
     "A second softmax makes the shares nearly equal. Divide them by their sum.": like(
         lambda slots, values, A, W_o: slots + A.softmax(2) @ values @ W_o
     ),
+    "Right. This is equation 3.": passed,
 }
 
 BREAK = {
-    "It is a share: between 0 and 1.": between(0, 1, wrong=[8.0]),
+    "It is a share: between 0 and 1.": between(0, 1),
     "All shares are equal, for words and for padding. How many of the positions are padding?": equals(3 / 8),
     "That would hold with minus infinity in a softmax over the elements. Here the softmax is over the "
     "slots.": like(0, tolerance=1e-6),
@@ -146,12 +143,8 @@ def with_itself(weights: Tensor) -> Tensor:
 OVERLAP = {
     "Return one number for each picture, (B,).": shape(),
     "Slots with the same weights overlap by 1: for two slots, add up the smaller of their two weights over "
-    "the elements; then take the mean over the pairs.": same(
-        alike=True, wrong=[lambda weights: overlap(weights.sqrt()) - 0.1]
-    ),
-    "Slots that share no element overlap by 0: a slot and itself are no pair.": same(
-        apart=True, wrong=[lambda weights: weights.amax(1).sum(1) / weights.sum((1, 2)) * 4]
-    ),
+    "the elements; then take the mean over the pairs.": same(alike=True),
+    "Slots that share no element overlap by 0: a slot and itself are no pair.": same(apart=True),
     "Each pair of different slots counts once: the mean over the K (K - 1) / 2 pairs of the sum of the "
     "smaller weights.": same(wrong=[lambda weights: torch.minimum(weights[:, 0], weights[:, 1]).sum(1)]),
     "You also compared each slot with itself, where the overlap is always 1.": like(with_itself),
@@ -191,7 +184,7 @@ def summed(v: Tensor, t: Tensor, alpha: float) -> Tensor:
 SMOOTH = {
     "Return a number for each picture with each caption, (B, C).": shape(),
     "With one vector in each set the result is their cosine. What remains of log-sum-exp for a single "
-    "number, and what must it be divided by?": same(k=1, n=1, wrong=[lambda *given: smooth(*given) + 1]),
+    "number, and what must it be divided by?": same(k=1, n=1),
     "Each vector of one set has a log-sum-exp over the other set; take the mean of these, both ways, and "
     "half of each.": same(k=4, n=4, wrong=[lambda v, t, alpha: cosines(v, t).mean((2, 3))]),
     "Two sets of different sizes, or another alpha: each side is divided by its own number of "
@@ -248,7 +241,7 @@ def without_sizes(c: Tensor, alpha: float) -> Tensor:
 GRADIENT = {
     "Return a number for each pair of vectors, (K, L).": shape(),
     "All pairs together get 1: each of the two softmaxes adds up to 1 in each row, or in each column.": same(
-        by=torch.sum, tolerance=1e-4, wrong=[two_terms(1, 1 / 4)]
+        by=torch.sum, tolerance=1e-4
     ),
     "The first term compares a pair with those of the same x, the second with those of the same y.": same(
         k=4, n=4, wrong=[lambda c, alpha: c.softmax(1) / len(c)]
@@ -277,17 +270,19 @@ GRADIENT = {
     "That is one softmax over all pairs. Equation 8 has two, each over one set.": like(
         lambda c, alpha: (alpha * c).flatten().softmax(0).view_as(c)
     ),
+    "Right. This is equation 8.": passed,
 }
 
 COST = {
-    "Each cosine alone takes D multiply-adds.": between(1000, inf, wrong=[12]),
+    "Each cosine alone takes D multiply-adds.": between(1000, inf),
     "Every vector of one set meets every vector of the other: how many cosines are these?": equals(
-        16_384, 164, wrong=[20_000]
+        16_384, 164
     ),  # within 1 %: "16.4K" is right
     "That is one vector against one.": like(1024),
     "That is one vector against a set of four.": like(4096),
     "Four vectors meet four: they are not added.": like(8192),
     "A multiplication with its addition counts once.": like(32_768),
+    "Right. The paper says 16.4K.": passed,
 }
 
 EXERCISES = {
@@ -298,26 +293,15 @@ EXERCISES = {
         shares,
         elements,
         instead=("scaled_dot_product_attention", "MultiheadAttention"),
-        message="Right. This is A of equation 2.",
     ),
-    "14.receive": code(
-        "What a slot receives", 10, RECEIVE, receive, shared, message="Right. This is equation 3."
-    ),
+    "14.receive": code("What a slot receives", 10, RECEIVE, receive, shared),
     "14.break": break_it("Break it", 8, BREAK),
     "14.overlap": code("How far two slots overlap", 8, OVERLAP, overlap, maps),
     "14.smooth": code("Smooth-Chamfer", 12, SMOOTH, smooth, sets, gives="vsecore.similarity.smooth_chamfer"),
     "14.gradient": code(
-        "The gradient by hand",
-        12,
-        GRADIENT,
-        gradient_by_hand,
-        of_pairs,
-        instead=("grad", "backward"),
-        message="Right. This is equation 8.",
+        "The gradient by hand", 12, GRADIENT, gradient_by_hand, of_pairs, instead=("grad", "backward")
     ),
     "14.collapse": predict("Which sets collapse?", 3, "MIL", "match probability", "smooth-Chamfer"),
-    "14.cost": compute(
-        "What a pair costs", 5, COST, difficulty="easy", message="Right. The paper says 16.4K."
-    ),
+    "14.cost": compute("What a pair costs", 5, COST, difficulty="easy"),
     "14.explore": explore("Change one thing", 20, difficulty="hard"),
 }

@@ -11,10 +11,8 @@ from course.checks.kinds import break_it, code, compute, explore, predict
 from vsecore.similarity import cosine
 
 RANK = {
-    "A place is a whole number, and the best place is 1.": holds(
-        lambda answer: int(answer) == answer >= 1, wrong=[0, 2.5]
-    ),
-    "Sort the similarities from high to low and find 0.4 among them.": equals(3, wrong=[1]),
+    "A place is a whole number, and the best place is 1.": holds(lambda answer: int(answer) == answer >= 1),
+    "Sort the similarities from high to low and find 0.4 among them.": equals(3),
     "You counted from 0, or missed one that scores higher.": like(2),
     "Did you sort from low to high? The most similar comes first.": like(4),
 }
@@ -34,9 +32,7 @@ def of_lengths(scale: float = 9.0) -> tuple[Tensor, Tensor, int]:
 
 SEARCH = {
     "Return the numbers of k rows.": same(by=len, wrong=[lambda v, query, k: nearest(v, query, 1)]),
-    "The k most similar come first: sort from high to low.": same(
-        scale=0.0, wrong=[lambda v, query, k: nearest(v, -query, k)]
-    ),
+    "The k most similar come first: sort from high to low.": same(scale=0.0),
     "In your search long vectors win: compare by cosine, not by dot product. Divide each row by its own "
     "length; a norm without `dim` is one number for the whole matrix.": same(
         wrong=[
@@ -47,8 +43,8 @@ SEARCH = {
 }
 
 BREAK = {
-    "Give a percentage above 0: the captions of one picture do find it.": between(0, 100.001, wrong=[0]),
-    "Of 5,000 captions, how many own the picture that always wins?": equals(0.1, 1e-4, wrong=[50]),
+    "Give a percentage above 0: the captions of one picture do find it.": between(0, 100.001),
+    "Of 5,000 captions, how many own the picture that always wins?": equals(0.1, 1e-4),
     "That is right as a share; give it in percent.": like(0.001, tolerance=1e-4),
     "You counted one caption: the winning picture owns five of them.": like(0.02, tolerance=1e-4),
     "The winner comes first for every query, but is right only for its own captions.": like(100),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, inf
 from torch.nn.functional import normalize
 
-from course.checks.comparing import between, equals, gradient, holds, like, same, shape
+from course.checks.comparing import between, equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import STAY, break_it, code, compute, explore, predict
 from course.checks.samples import normal, real
 
@@ -46,7 +46,7 @@ POOL = {
     "With W = 0 all elements have the same weight, and every pool is their mean. Over which dimension does "
     "the softmax go?": same(scale=0.0),
     "Without padding: pool i weighs element j by the softmax over j of the product of w_i and x_j, and sums "
-    "the elements themselves.": same(wrong=[lambda x, mask, W: node_pooling(x, mask, W / 2)]),
+    "the elements themselves.": same(),
     "The padding got some weight. A zero before the softmax does not hide it, since exp(0) is 1.": same(
         counts=[5, 2, 1], wrong=[pooled(hidden=0)]
     ),
@@ -117,13 +117,11 @@ def divided(count: int, *given: Any) -> Tensor:
 HINGE = {
     "Return one number for the batch, as a tensor.": shape(),
     "Here each pool points as its partner does, at right angles to the negatives: the loss should be "
-    "zero.": same(perfect=True, wrong=[lambda *given: pool_loss(*given) + 1]),
+    "zero.": same(perfect=True),
     "With one pool it is the hinge of two vectors, twice: against the hardest caption and against the "
     "hardest picture.": same(pairs=4, each=1),
     "With several pools, each has hinges of its own. The loss is their sum.": same(),
-    "The margin is an argument: use it.": same(
-        margin=0.5, wrong=[lambda p, q, caption, picture, margin: pool_loss(p, q, caption, picture)]
-    ),
+    "The margin is an argument: use it.": same(margin=0.5),
     "No gradient arrives: stay with torch's operations, without .item() or float().": gradient(exact=False),
     "Each pool looked for a hardest negative of its own. Here the negatives are given: those of the global "
     "similarity, the same for all pools.": like(own_hardest),
@@ -184,6 +182,7 @@ ATTEND = {
     "The mask does nothing yet. A zero in the padding still gets a share, since exp(0) is 1.": like(
         weighed(lambda products: products.softmax(-1)), counts=[5, 3, 1]
     ),
+    "Right. The next cell makes the thesis's second loss of it.": passed,
 }
 
 LARGEST = math.e / (math.e + 9 / math.e)
@@ -191,7 +190,7 @@ LARGEST = math.e / (math.e + 9 / math.e)
 
 EVEN = {
     "A share is a number between 0 and 1: exp of one cosine, divided by the sum over all ten.": between(0, 1),
-    "Divide exp(1) by the sum over all ten words.": equals(LARGEST, 2e-3, wrong=[0.1]),
+    "Divide exp(1) by the sum over all ten words.": equals(LARGEST, 2e-3),
     "Give the share, not the percentage.": like(100 * LARGEST, tolerance=0.2),
     "The other nine have a cosine of -1, not of 0: each adds exp(-1).": like(
         math.e / (math.e + 9), tolerance=2e-3
@@ -249,7 +248,6 @@ EXERCISES = {
         attend,
         two_sides,
         instead=("scaled_dot_product_attention", "MultiheadAttention"),
-        message="Right. The next cell makes the thesis's second loss of it.",
     ),
     "06.even": compute("The largest share", 5, EVEN, difficulty="easy"),
     "06.break": break_it("Let the padding in", 8, BREAK, solution=[2.0, -3.0]),
