@@ -5,6 +5,7 @@ Each notebook has a module with its exercises; `exercise` says how an answer is 
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
@@ -14,14 +15,12 @@ from course.checks.restarted import explain_missing_names
 
 __all__ = ["EXERCISES", "Exercise", "Judgement", "Trial", "check", "exercise"]
 
-NOTEBOOKS = """start_here pictures_and_captions encoders joint_space learning_to_rank relations structural_alignment
-cross_attention offline_negatives quintuplet pooling how_many_negatives ensembles_and_speed sets slots
-feature_suppression latent_targets all_together full_scale search_engine""".split()
+_modules = [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+_tables = [module.EXERCISES for module in _modules if hasattr(module, "EXERCISES")]
 EXERCISES: dict[str, Exercise] = {
-    key: task
-    for notebook in NOTEBOOKS
-    for key, task in import_module(f"course.checks.{notebook}").EXERCISES.items()
+    key: task for table in sorted(_tables, key=min) for key, task in table.items()
 }
+"""All exercises by their keys, in the order of the notebooks."""
 
 explain_missing_names()
 

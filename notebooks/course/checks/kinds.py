@@ -46,8 +46,8 @@ first mistake that fits gives its hint.
 **Wrong answers** are data of the tests too. `tests/test_checks.py` sees that the reference gets all
 points; that each answer of a `like` fails and gets its hint; that each answer in a trial's `wrong=[...]`
 passes the trials before it, fails this one and gets its hint; and that each trial is the first that some
-wrong answer fails: one of these, or a simple one of the tests' own, which is right but on this trial's inputs,
-or another number. `shape` and `gradient` make one of the reference by themselves. So write `wrong=` for
+wrong answer fails: one of these, or a simple one of the tests' own, which is right but on this trial's
+inputs, or another number. `shape` and `gradient` make one of the reference by themselves. So write `wrong=` for
 mistakes that people make, and where no simple answer will do. `tests/answers` holds right answers alone,
 written differently from the reference.
 
