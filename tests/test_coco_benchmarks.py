@@ -1,10 +1,7 @@
 """COCO's four tables: right against plain counting on the real lists, fair about ties, whatever the order."""
 
-import importlib
 import io
-import shutil
 from contextlib import redirect_stderr
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,51 +109,29 @@ FLAT = np.broadcast_to(np.float32(0), (5000, 25000))
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("argument", "value"),
     [
-        ({"scores": FLAT[:1000, :5000]}, r"scores must be .*\(5000, 25000\), got \(1000, 5000\)"),
-        ({"scores": FLAT.T}, r"got \(25000, 5000\)"),
-        ({"scores": [[1.0]]}, "scores must be a tensor or an array"),
-        ({"image_ids": range(5000)}, "image_ids must be the 5000 numbers .* not of it, such as 0"),
-        ({"image_ids": ["COCO_val2014_000000391895.jpg"] * 5000}, "image_ids .* other than whole numbers"),
-        ({"image_ids": [391895] * 5000}, "image_ids .* more than once"),
-        ({"caption_ids": range(24999)}, r"caption_ids must be the 25000 numbers .*\(24999,\)"),
-        ({"caption_ids": np.arange(25000.0)}, "caption_ids .* other than whole numbers"),
+        ("scores", FLAT[:1000, :5000]),
+        ("scores", FLAT.T),
+        ("scores", [[1.0]]),
+        ("image_ids", range(5000)),
+        ("image_ids", ["COCO_val2014_000000391895.jpg"] * 5000),
+        ("image_ids", [391895] * 5000),
+        ("caption_ids", range(24999)),
+        ("caption_ids", np.arange(25000.0)),
     ],
+    ids=range(8),
 )
-def test_refuses_what_is_not_the_5k_test_split(change, message) -> None:
+def test_refuses_what_is_not_the_5k_test_split(argument, value) -> None:
     split = split_ids()
-    given = {"scores": FLAT, "image_ids": split.pictures, "caption_ids": split.captions} | change
-    with pytest.raises(ValueError, match=message):
+    given = {"scores": FLAT, "image_ids": split.pictures, "caption_ids": split.captions} | {argument: value}
+    with pytest.raises(ValueError, match=argument):
         coco_benchmarks(**given)
 
 
 def test_an_unknown_benchmark_is_refused_with_those_there_are() -> None:
     with pytest.raises(ValueError, match="coco, cxc, eccv"):
         right_items("flickr")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("file", "damage"),
-    [
-        ("cxc_image_to_caption.json", lambda content: content[:-9]),
-        ("cxc_caption_to_image.json", lambda content: b"[1]"),
-        ("eccv_caption_to_image.json", lambda content: b'{"1": 2}'),
-        ("eccv_caption_to_image.json", lambda content: b'{"1": []}'),
-        ("original_caption_to_image.json", lambda content: b'{"38": [179765]}'),
-        ("coco_test_ids.npy", lambda content: content[:-9]),
-        ("coco_test_ids.npy", lambda content: content[:-8] + content[-16:-8]),
-        ("coco_test_ids.npy", lambda content: b""),
-    ],
-)
-def test_damaged_lists_are_named_with_their_package(tmp_path: Path, monkeypatch, file, damage) -> None:
-    metrics = importlib.import_module("eccv_caption.metrics")
-    shutil.copytree(Path(metrics.CUR_DIR) / "data", tmp_path / "data")
-    path = tmp_path / "data" / file
-    path.write_bytes(damage(path.read_bytes()))
-    monkeypatch.setattr(metrics, "CUR_DIR", str(tmp_path))
-    with pytest.raises(ValueError, match=r"lists of the package eccv_caption are damaged .*install it again"):
-        coco_judgements._package.__wrapped__()
 
 
 def test_people_found_far_more_than_the_own_captions_to_fit() -> None:

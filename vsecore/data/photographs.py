@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,17 +53,17 @@ class View:
 
     def plain(self, picture: Image.Image) -> np.ndarray:
         """Return a picture as it is evaluated, (3, side, side) uint8."""
-        if self.resize is None:
-            return _as_array(picture.resize((self.side, self.side), _RESAMPLING[self.resampling]))
         width, height = picture.size
-        short, long = min(width, height), max(width, height)
-        other = int(self.resize * long / short)
-        wide, high = (self.resize, other) if width <= height else (other, self.resize)
-        seen = picture.resize((wide, high), _RESAMPLING[self.resampling])
-        left, top = (wide - self.side) // 2, (high - self.side) // 2
+        if self.resize is not None:
+            shorter = min(width, height)
+            width, height = (int(self.resize * long / shorter) for long in (width, height))
+        else:
+            width = height = self.side
+        left, top = (width - self.side) // 2, (height - self.side) // 2
+        seen = picture.resize((width, height), _RESAMPLING[self.resampling])
         return _as_array(seen.crop((left, top, left + self.side, top + self.side)))
 
-    def varied(self, picture: Image.Image, luck: np.ndarray) -> np.ndarray:
+    def varied(self, picture: Image.Image, draws: np.ndarray) -> np.ndarray:
         """Return a random cut of a picture, perhaps mirrored, (3, side, side) uint8.
 
         The cut's area is a uniform share of the picture's and the logarithm of its ratio of width to height
@@ -71,20 +71,20 @@ class View:
 
         Args:
             picture: a photograph.
-            luck: five numbers in [0, 1): for the area, the ratio, the place (two), the mirror.
+            draws: five numbers in [0, 1): for the area, the ratio, the place (two), the mirror.
 
         Source: Szegedy et al. 2015 (the random cut); used for training from pixels by Faghri et al. 2018
         (VSE++), section 4.1.
         """
         width, height = picture.size
-        area = width * height * (self.smallest_crop + (1 - self.smallest_crop) * luck[0])
-        ratio = (4 / 3) ** (2 * luck[1] - 1)  # of width to height
+        area = width * height * (self.smallest_crop + (1 - self.smallest_crop) * draws[0])
+        ratio = (4 / 3) ** (2 * draws[1] - 1)  # of width to height
         wide = min(width, max(1, round((area * ratio) ** 0.5)))
         high = min(height, max(1, round((area / ratio) ** 0.5)))
-        left, top = int(luck[2] * (width - wide + 1)), int(luck[3] * (height - high + 1))
+        left, top = int(draws[2] * (width - wide + 1)), int(draws[3] * (height - high + 1))
         box = (left, top, left + wide, top + high)
         seen = picture.resize((self.side, self.side), _RESAMPLING[self.resampling], box=box)
-        if self.flip and luck[4] < 0.5:
+        if self.flip and draws[4] < 0.5:
             seen = seen.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return _as_array(seen)
 
@@ -118,12 +118,8 @@ class Photographs:
         """Return some pictures as they are evaluated: a slice stays on disk, an array of rows is read."""
         if isinstance(rows, slice):
             return Photographs(self.files[rows], self.view)
-        numbers = np.asarray(rows)
-        if numbers.dtype.kind not in "iu" or numbers.ndim > 1:
-            raise TypeError(f"rows are {rows!r}: wanted a slice, a number or an array of numbers")
-        if numbers.ndim == 0:
-            return self.view.plain(open_picture(self.files[int(numbers)]))
-        return self._read(numbers, [None] * len(numbers))
+        files = np.asarray(self.files, object)[rows]
+        return self._read(files, self.view.plain) if np.ndim(rows) else self.view.plain(open_picture(files))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return all pictures as they are evaluated."""
@@ -136,20 +132,20 @@ class Photographs:
             rows: B pictures.
             seed: decides, with the epoch and `drawn_by`, what is cut out and which pictures are mirrored.
             epoch: see `seed`.
-            drawn_by: B rows of pictures or captions, whose own luck each cut has: a picture that a batch
-                holds twice, with two captions, is cut in two ways.
+            drawn_by: B rows of pictures or captions, on which each cut depends: a picture that a batch holds
+                twice, with two captions, is cut in two ways.
         """
-        return self._read(rows, list(noise(seed, epoch, "views", drawn_by, 5)))
+        files = [self.files[row] for row in rows]
+        return self._read(files, self.view.varied, noise(seed, epoch, "views", drawn_by, 5))
 
-    def _read(self, rows: np.ndarray, luck: Sequence[np.ndarray | None]) -> np.ndarray:
-        def one(row: int, draw: np.ndarray | None) -> np.ndarray:
-            picture = open_picture(self.files[row])
-            return self.view.plain(picture) if draw is None else self.view.varied(picture, draw)
+    def _read(self, files: Sequence[Path], see: Callable[..., np.ndarray], *draws: np.ndarray) -> np.ndarray:
+        def cut(path: Path, *numbers: np.ndarray) -> np.ndarray:
+            return see(open_picture(path), *numbers)
 
-        if not len(rows):
+        if not len(files):
             return np.empty((0, *self.shape[1:]), np.uint8)
-        with ThreadPoolExecutor(min(len(rows), _cores())) as pool:  # decoding leaves Python's lock
-            return np.stack(list(pool.map(one, rows.tolist(), luck)))
+        with ThreadPoolExecutor(min(len(files), _cores())) as pool:  # decoding leaves Python's lock
+            return np.stack(list(pool.map(cut, files, *draws)))
 
 
 def load_photographs(root: str | Path, view: View | None = None) -> Dataset:
@@ -168,18 +164,18 @@ def load_photographs(root: str | Path, view: View | None = None) -> Dataset:
 
 def from_files(splits: Mapping[str, CaptionSplit], view: View) -> Dataset:
     """Make a dataset of pixels from "train", "dev" and "test" as `load_karpathy` gives them."""
-    made = {
-        name: Split(
-            name,
-            Photographs(one.files, view),
-            one.captions,
-            one.owner,
-            one.picture_ids,
-            caption_ids=one.caption_ids,
+    train, dev, test = (
+        Split(
+            name=name,
+            pictures=Photographs(splits[name].files, view),
+            captions=splits[name].captions,
+            owner=splits[name].owner,
+            picture_ids=splits[name].picture_ids,
+            caption_ids=splits[name].caption_ids,
         )
-        for name, one in splits.items()
-    }
-    return Dataset(splits["train"].dataset, made["train"], made["dev"], made["test"], "pixels")
+        for name in ("train", "dev", "test")
+    )
+    return Dataset(splits["train"].dataset, train, dev, test, "pixels")
 
 
 def _as_array(picture: Image.Image) -> np.ndarray:

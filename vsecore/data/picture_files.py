@@ -1,5 +1,6 @@
 """Read photographs from files."""
 
+import contextlib
 import struct
 import warnings
 from pathlib import Path
@@ -10,6 +11,16 @@ from PIL import Image, ImageFile
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 """Plain pictures. Pillow's other formats are refused: an EPS file, for example, is a program to be run."""
 
+# What Pillow raises for a damaged file depends on the format and on the damage.
+_DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    struct.error,
+    MemoryError,
+    Image.DecompressionBombError,
+)
 # For each orientation in EXIF, what turns the stored picture upright.
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -52,25 +63,19 @@ def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
             if at_least is not None:
                 picture.draft("RGB", (at_least, at_least))
             picture.load()
-            seen = _in_colour(picture)
-            turn = _UPRIGHT.get(_orientation(picture))
+            seen, turn = _in_colour(picture), None
+            with contextlib.suppress(*_DAMAGE):  # where EXIF is damaged, the picture itself is whole
+                turn = _UPRIGHT.get(picture.getexif().get(_ORIENTATION, 1))
             return seen if turn is None else seen.transpose(turn)
-    # Pillow's exception for a damaged file depends on the format and on the damage.
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        EOFError,
-        struct.error,
-        MemoryError,
-        Image.DecompressionBombError,
-    ) as error:
+    except _DAMAGE as error:
         raise ValueError(
             f"{path} cannot be read as a picture ({error}): get the file again, or save it as JPEG or PNG"
         ) from None
 
 
 def _in_colour(picture: ImageFile.ImageFile) -> Image.Image:
+    if picture.mode in ("I", "F"):
+        raise ValueError(f"nothing says which of its numbers is white: mode {picture.mode}")
     if picture.mode.startswith("I;16"):
         tags = getattr(picture, "tag_v2", {})  # of a TIFF file
         if tags.get(_BITS, (16,)) != (16,):
@@ -79,17 +84,7 @@ def _in_colour(picture: ImageFile.ImageFile) -> Image.Image:
         if tags.get(_WHITE) == 0:  # 0 is white, and Pillow inverts only 8 bits
             grey = 65535 - grey
         return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
-    if picture.mode in ("I", "F"):
-        raise ValueError(f"nothing says which of its numbers is white: mode {picture.mode}")
     if not picture.has_transparency_data:
         return picture.convert("RGB")
     seen = picture.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
-
-
-def _orientation(picture: ImageFile.ImageFile) -> int:
-    """Return EXIF's orientation; upright if EXIF is damaged, since the picture itself is whole."""
-    try:
-        return picture.getexif().get(_ORIENTATION, 1)
-    except (OSError, SyntaxError, ValueError, struct.error):
-        return 1

@@ -4,8 +4,6 @@ The encoder is a model of sentence-transformers. It reads each caption once; wha
 cache.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence
@@ -14,18 +12,21 @@ from pathlib import Path
 
 import numpy as np
 
-from vsecore.data.files import cache_folder, in_batch, locked, progress, write_atomically
-from vsecore.data.language_models import model_folder
+from vsecore.arguments import Count, checked
+from vsecore.data.files import cache_folder, digest_of, in_batch, locked, progress, write_atomically
+from vsecore.data.language_models import MINILM, model_folder
 from vsecore.data.splits import Dataset
+from vsecore.data.words import checked_sentences
 
-MODEL = "all-MiniLM-L6-v2"
+MODEL = MINILM
 """The paper's sentence encoder; it comes with the extra "offline"."""
 READ = ("*.safetensors", "config.json", "tokenizer.json", "modules.json", "1_Pooling/config.json")
 """The files of a model that decide what it makes of a sentence."""
 
 
+@checked
 def sentence_targets(
-    captions: Sequence[str], model: str | Path = MODEL, batch_size: int = 64, device: str | None = None
+    captions: Sequence[str], model: str | Path = MODEL, batch_size: Count = 64, device: str | None = None
 ) -> np.ndarray:
     """Return the sentence encoder's vector of each caption, (C, T) float32.
 
@@ -46,30 +47,26 @@ def sentence_targets(
     Source: Reimers and Gurevych 2019 (Sentence-BERT); as targets, Bleeker, Yates and de Rijke 2023 (LTD),
     section 3.4.4.
     """
-    if isinstance(captions, str) or not len(captions):
-        raise ValueError(f"captions is {captions!r}: it must be a list of at least one sentence")
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
-    folder = model_folder(model)
-    unlike, places = np.unique(np.asarray(captions, dtype=object), return_inverse=True)
-    told = json.dumps([_fingerprint(folder), *unlike], ensure_ascii=False)
+    folder, sentences = model_folder(model), np.asarray(checked_sentences(captions), dtype=object)
+    distinct, places = np.unique(sentences, return_inverse=True)
+    model_digest = hashlib.sha256()
+    for path in (path for pattern in READ for path in sorted(folder.glob(pattern))):
+        model_digest.update(path.relative_to(folder).as_posix().encode() + digest_of(path))
+    key = json.dumps([model_digest.hexdigest(), *distinct], ensure_ascii=False)
     kept = cache_folder("sentence_targets")
-    path = kept / f"{hashlib.sha256(told.encode()).hexdigest()[:24]}.npy"
+    path = kept / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.npy"
     with locked(kept, "is reading captions into"):
         if not path.is_file():
-            found = _read(folder, [str(caption) for caption in unlike], batch_size, device)
+            found = _read(folder, distinct.tolist(), batch_size, device)
             with write_atomically(path) as file:
                 np.save(file, found, allow_pickle=False)
-    found = np.load(path, allow_pickle=False)  # (distinct captions, T)
-    return np.asarray(found[places], dtype=np.float32)
+    return np.asarray(np.load(path, allow_pickle=False)[places], dtype=np.float32)
 
 
 def with_targets(data: Dataset, model: str | Path = MODEL, device: str | None = None) -> Dataset:
-    """Return a dataset whose training split has `sentence_targets`; the other splits need none.
+    """Return a dataset whose training split has `sentence_targets`, and raise as that does.
 
-    Raises:
-        FileNotFoundError: as `sentence_targets`.
-        ValueError: as `sentence_targets`.
+    The other splits need none.
     """
     targets = sentence_targets(data.train.captions, model, device=device)
     return replace(data, train=replace(data.train, targets=targets))
@@ -101,14 +98,3 @@ def _read(folder: Path, captions: list[str], batch_size: int, device: str | None
             [captions[row] for row in block], batch_size=batch_size, show_progress_bar=False
         )
     return found
-
-
-def _fingerprint(folder: Path) -> str:
-    """Return a sha256 of the files that decide what a model makes of a sentence."""
-    digest = hashlib.sha256()
-    for pattern in READ:
-        for path in sorted(folder.glob(pattern)):
-            with path.open("rb") as file:
-                digest.update(path.relative_to(folder).as_posix().encode())
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
