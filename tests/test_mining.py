@@ -22,7 +22,6 @@ from vsecore.mining import load_negatives, mine, mine_offline_negatives, negativ
 from vsecore.mining.blocks import Search, TruePairs, deal
 from vsecore.mining.folder import STATE, MiningState
 from vsecore.mining.topk import TopK, likely_rank, rows_of
-from vsecore.mining.vectors import bound, rounding
 from vsecore.model import VSE
 from vsecore.training import load_run, score_split
 
@@ -111,9 +110,8 @@ def test_mining_is_sorting_whatever_the_blocks(
     assert same(found, by_sorting(v @ t.T, owner, *kept))
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("ties", [False, True])
-def test_an_anchor_whose_floor_was_guessed_too_high_is_searched_again(monkeypatch, precision, ties):
+def test_an_anchor_whose_floor_was_guessed_too_high_is_searched_again(monkeypatch, ties):
     """Also under autocast, which must not reach the products."""
     again, search_again = [], Search.search_again
 
@@ -124,7 +122,7 @@ def test_an_anchor_whose_floor_was_guessed_too_high_is_searched_again(monkeypatc
     monkeypatch.setattr(Search, "search_again", watch)
     v, t, owner = unfair(0, ties=ties)
     with torch.autocast("cpu", torch.bfloat16):
-        found = mine_offline_negatives(v, t, owner, 20, 20, block=(50, 100), precision=precision)
+        found = mine_offline_negatives(v, t, owner, 20, 20, block=(50, 100))
     assert same(found, by_sorting(v @ t.T, owner, 20, 20))
     assert again[0] and any(again[1:]), "otherwise the test would say nothing"
 
@@ -220,35 +218,6 @@ def test_when_one_thread_fails_or_the_user_interrupts_the_others_stop(interrupte
     assert len(seen) < 400, "each of the two had 4,000 blocks"
 
 
-@pytest.mark.parametrize("ties", [False, True])
-def test_half_precision_gives_the_answer_of_float32(ties):
-    for seed in range(3):
-        v, t, owner = collection(seed, 250, 500, 24, ties=ties)
-        found = mine_offline_negatives(v, t, owner, 9, 6, precision="bfloat16", block=(64, 200))
-        assert same(found, by_sorting(v @ t.T, owner, 9, 6))
-
-
-@given(seed=st.integers(0, 10_000), scale=st.sampled_from([1e-3, 1.0, 30.0]))
-@settings(max_examples=30, deadline=None)
-def test_no_half_precision_score_is_further_off_than_the_bound(seed, scale):
-    dice = torch.Generator().manual_seed(seed)
-    v, t = (scale * torch.randn(n, 33, generator=dice) for n in (20, 30))
-    rounded = (v.bfloat16() @ t.bfloat16().T).float()
-    assert ((rounded - v @ t.T).abs() <= bound(v, t)[:, None] + rounding(rounded)).all()
-
-
-def test_half_precision_alone_would_be_wrong_and_float32_looks_again():
-    """A thousand captions that bfloat16 cannot distinguish: more than any list of candidates holds."""
-    v, dice = torch.eye(2), np.random.default_rng(0)
-    t = torch.cat([torch.zeros(1, 2), torch.ones(1000, 2)])
-    t[1:, 0] += torch.from_numpy(dice.permutation(1000) * 1e-6).float()
-    owner = np.array([0] + [1] * 1000)
-    assert len(t[1:, 0].bfloat16().unique()) == 1
-    found = mine_offline_negatives(v, t, owner, 5, 1, precision="bfloat16")
-    # Picture 1 owns all but one of the captions, so that every picture gets one.
-    assert found.texts.tolist() == [[int(t[:, 0].argmax())], [0]]
-
-
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -263,7 +232,6 @@ def test_half_precision_alone_would_be_wrong_and_float32_looks_again():
         ("pictures", lambda v, t, owner: {"pictures": True}),
         ("block", lambda v, t, owner: {"block": 0}),
         ("block", lambda v, t, owner: {"block": (3, 2.5)}),
-        ("precision", lambda v, t, owner: {"precision": "half"}),
         ("pictures", lambda v, t, owner: {"images": v[:1], "owner": owner * 0}),
     ],
 )

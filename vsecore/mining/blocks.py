@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -51,18 +50,15 @@ class TruePairs:
         """Cut the wanted numbers of negatives to what every picture, and every caption, has.
 
         Raises:
-            ValueError: a number is below one, or a picture has no negative.
+            ValueError: a picture has no negative.
         """
-        for name, number in (("texts", texts), ("pictures", pictures)):
-            if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
-                raise ValueError(f"{name} is {number!r}: wanted a whole number, at least 1")
         captions = self.captions - int(self.owner.bincount(minlength=self.pictures).max())
         if captions < 1 or self.pictures < 2:
             raise ValueError(
                 f"there are {self.pictures} pictures with {self.captions} captions: negatives need at "
                 "least two pictures that have captions"
             )
-        return min(int(texts), captions), min(int(pictures), self.pictures - 1)
+        return min(texts, captions), min(pictures, self.pictures - 1)
 
     def leave_out(self, scores: Tensor, pictures: range, captions: range) -> None:
         """Set the true pairs in a block of scores (b, c), of these rows, to -inf, in place."""
@@ -103,20 +99,20 @@ class Search:
         self.score, self.pairs, self.kept, self.device = score, pairs, kept, device
         self.block = min(block[0], pairs.pictures), min(block[1], pairs.captions)
         self.tops, self.lefts = deal(pairs.pictures, block[0]), deal(pairs.captions, block[1])
+        self._top_starts, self._left_starts = (
+            [0, *itertools.accumulate(map(len, blocks))] for blocks in (self.tops, self.lefts)
+        )
         self.texts = torch.full((pairs.pictures, kept[0]), EMPTY, dtype=torch.int64, device=device)
         self.pictures = TopK(pairs.captions, kept[1], pairs.pictures, device)
         self.done = 0
+        self._locks, self._stopped = [threading.Lock() for _ in self.lefts], threading.Event()
 
-    def state(self) -> dict[str, Any]:
-        """Return what `restore` needs to go on from here: numpy arrays."""
-        found = {
-            "texts": self.texts[: self.done],
-            "pictures": self.pictures.best(),
-            "floor": self.pictures.floor,
-        }
-        return {name: numbers.cpu().numpy() for name, numbers in found.items()}
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what `restore` needs to go on from here."""
+        found = {"texts": self.texts[: self.done], "pictures": self.pictures.best()}
+        return {name: x.cpu().numpy() for name, x in (found | {"floor": self.pictures.floor}).items()}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go on from where an earlier search of the same pairs, with the same blocks, stood."""
         texts, pictures, floor = (torch.from_numpy(state[name]) for name in ("texts", "pictures", "floor"))
         self.done = len(texts)
@@ -134,69 +130,62 @@ class Search:
             The keys of the best captions of each picture (Ni, k), and of the best pictures of each caption
             (Nc, k), best first.
         """
-        starts, locks = _starts(self.tops), [threading.Lock() for _ in self.lefts]
-        for begin in range(starts.index(self.done), len(self.tops), workers):
-            numbers = range(begin, min(begin + workers, len(self.tops)))
-            self._compare_on_threads(numbers, starts, locks)
-            self.done = starts[numbers.stop]
+        for first in range(self._top_starts.index(self.done), len(self.tops), workers):
+            numbers = range(first, min(first + workers, len(self.tops)))
+            self._compare_on_threads(numbers)
+            self.done = self._top_starts[numbers.stop]
             after()
-        texts = _in_order(self.texts, self.tops)
-        pictures = _in_order(self.pictures.best(), self.lefts)
-        for keys, of_pictures in ((texts, True), (pictures, False)):
+        found = _in_order(self.texts, self.tops), _in_order(self.pictures.best(), self.lefts)
+        for keys, of_pictures in zip(found, (True, False), strict=True):
             self.search_again(keys, (keys[:, -1] == EMPTY).nonzero().squeeze(1), of_pictures)
-        return texts, pictures
+        return found
 
-    def _compare_on_threads(self, numbers: range, starts: list[int], locks: list[threading.Lock]) -> None:
+    def _compare_on_threads(self, numbers: range) -> None:
         """Compare some blocks of pictures with all captions, each in a thread of its own.
 
         A product of matrices keeps all threads busy, but what is done with its numbers keeps only one. When a
         thread fails, or the user interrupts, the others stop after their block of captions.
         """
-        workers, threads, stopped = len(numbers), torch.get_num_threads(), threading.Event()
+        workers, threads = len(numbers), torch.get_num_threads()
         if workers == 1:  # in this thread, with its device and its stream
-            self._compare(numbers[0], starts, 0, locks, stopped)
+            self._compare(numbers[0], 0)
             return
 
         @torch.inference_mode()  # each thread has a mode of its own
-        def part(worker: int) -> None:
+        def part(number: int) -> None:
             torch.set_num_threads(max(1, threads // workers))  # in this thread
-            shift = worker * len(self.lefts) // workers  # so that workers are rarely at the same captions
-            self._compare(numbers[worker], starts, shift, locks, stopped)
+            try:  # begin apart, so that workers are rarely at the same captions
+                self._compare(number, (number - numbers.start) * len(self.lefts) // workers)
+            except BaseException:
+                self._stopped.set()
+                raise
 
         try:
             with ThreadPoolExecutor(workers) as pool:
                 try:
-                    parts = [pool.submit(part, worker) for worker in range(workers)]
-                    wait(parts, return_when=FIRST_EXCEPTION)
-                finally:
-                    stopped.set()
-                for done in parts:
-                    done.result()
+                    for done in [pool.submit(part, number) for number in numbers]:
+                        done.result()
+                except BaseException:
+                    self._stopped.set()
+                    raise
         finally:
             torch.set_num_threads(threads)  # each worker has changed what threads that begin later get
 
-    def _compare(
-        self,
-        number: int,
-        starts: list[int],
-        shift: int,
-        locks: list[threading.Lock],
-        stopped: threading.Event,
-    ) -> None:
-        """Compare a block of pictures with all captions."""
-        top, places = self.tops[number], _starts(self.lefts)
+    def _compare(self, number: int, shift: int) -> None:
+        """Compare a block of pictures with all captions, from the block of captions `shift` on."""
+        top = self.tops[number]
         texts = TopK(len(top), self.kept[0], self.pairs.captions, self.device)
         for turn in range(len(self.lefts)):
-            if stopped.is_set():
+            if self._stopped.is_set():
                 return
             here = (shift + turn) % len(self.lefts)
             left = self.lefts[here]
             scores = self.score(_rows(top), _rows(left))  # (b, c)
             self.pairs.leave_out(scores, top, left)
             texts.add(scores, 0, left)
-            with locks[here]:
-                self.pictures.add(scores, places[here], top, dim=0)
-        self.texts[starts[number] : starts[number + 1]] = texts.best()
+            with self._locks[here]:
+                self.pictures.add(scores, self._left_starts[here], top, dim=0)
+        self.texts[self._top_starts[number] : self._top_starts[number + 1]] = texts.best()
 
     def search_again(self, keys: Tensor, anchors: Tensor, of_pictures: bool) -> None:
         """Compare some anchors (s,) with every item, and put the keys of their best into `keys` (n, k)."""
@@ -231,11 +220,6 @@ def workers_on(device: torch.device) -> int:
 
 def _rows(block: range) -> slice:
     return slice(block.start, None, block.step)
-
-
-def _starts(blocks: list[range]) -> list[int]:
-    """Return where each block begins if they are laid one behind the other, and where the last one ends."""
-    return [0, *itertools.accumulate(map(len, blocks))]
 
 
 def _in_order(keys: Tensor, blocks: list[range]) -> Tensor:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import sys
 import time
 import zipfile
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-import torch
 from pydantic import Field
 
 from vsecore.data.files import read_json, write_atomically
@@ -53,7 +51,7 @@ class _Stored:
 
     identity: NegativesIdentity
     arrays: dict[str, str]
-    versions: dict[str, str] = field(default_factory=dict)
+    """A digest of each array."""
 
 
 def save_negatives(folder: Path, negatives: OfflineNegatives, identity: NegativesIdentity) -> None:
@@ -64,9 +62,8 @@ def save_negatives(folder: Path, negatives: OfflineNegatives, identity: Negative
         with write_atomically(folder / f"{name}.npy") as file:
             np.save(file, rows, allow_pickle=False)
         digests[name] = _digest(rows)
-    versions = {"python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__}
     with write_atomically(folder / NEGATIVES, "w") as file:
-        json.dump(asdict(_Stored(identity, digests, versions)), file, indent=2)
+        json.dump(asdict(_Stored(identity, digests)), file, indent=2)
 
 
 def load_negatives(
@@ -112,14 +109,14 @@ def load_negatives(
 
 
 def _array(path: Path, digest: str) -> np.ndarray:
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}: {MINE_AGAIN}")
     try:
         rows = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"no file {path}: {MINE_AGAIN}") from None
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"{path} is damaged ({error}): {MINE_AGAIN}") from error
+    except (ValueError, OSError, EOFError):
+        rows = None
     if not isinstance(rows, np.ndarray) or rows.dtype != np.int32 or _digest(rows) != digest:
-        raise ValueError(f"{path} is damaged (it has changed since it was mined): {MINE_AGAIN}")
+        raise ValueError(f"{path} is damaged: {MINE_AGAIN}")
     return rows
 
 
@@ -150,7 +147,7 @@ class MiningState:
         try:
             with np.load(self.path, allow_pickle=False) as stored:
                 if (str(stored["identity"]), tuple(stored["block"])) == (self.identity, search.block):
-                    search.restore({name: stored[name] for name in ("texts", "pictures", "floor")})
+                    search.restore(dict(stored))
                     return
             why = "belongs to another model, other data, other numbers or other blocks"
         except (ValueError, TypeError, OSError, EOFError, KeyError, zipfile.BadZipFile):
@@ -161,7 +158,6 @@ class MiningState:
         """Write how far the search has got, if the last time was long enough ago."""
         if time.monotonic() - self.saved < self.seconds:
             return
-        stored: dict[str, Any] = {"identity": np.array(self.identity), "block": np.array(search.block)}
         with write_atomically(self.path) as file:
-            np.savez(file, **stored, **search.state())
+            np.savez(file, identity=self.identity, block=search.block, **search.state())
         self.saved = time.monotonic()

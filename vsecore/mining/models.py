@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import SkipValidation
 from torch import Tensor
 
+from vsecore.arguments import Count, checked
 from vsecore.data.files import locked, progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
@@ -34,18 +36,19 @@ PASSING = ("training", "name_or_path", "gradient_checkpointing")
 """Attributes of modules that change no score: the mode, where BERT was read from, how it saves memory."""
 
 
+@checked
 @torch.inference_mode()
 def mine(
     model: VSE,
     split: Split,
-    tokenizer: Captions,
-    texts: int = 300,
-    pictures: int = 60,
+    tokenizer: Annotated[Captions, SkipValidation],
+    texts: Count = 300,
+    pictures: Count = 60,
     *,
     folder: str | Path | None = None,
     recipe: str = "",
-    batch_size: int = 256,
-    budget: int = BUDGET,
+    batch_size: Count = 256,
+    budget: Count = BUDGET,
     save_seconds: float = 300,
 ) -> OfflineNegatives:
     """Find the captions of a split that a model finds most similar to each picture, and the other way round.
@@ -80,18 +83,34 @@ def mine(
     pairs = TruePairs(split.owner, len(split), len(split.captions))
     kept = pairs.at_most(texts, pictures)
     tokens = _tokenized(tokenizer, split)
-    if folder is None:
-        return _search(model, split, tokens, pairs, kept, batch_size, budget, None)
-    folder = Path(folder)
-    identity = negatives_identity(model, split, tokens, texts, pictures, recipe)
-    if (folder / NEGATIVES).is_file():
-        return load_negatives(folder, split, expected=identity)
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, "is mining into", wait=False):
-        state = MiningState(folder / STATE, identity, save_seconds)
-        found = _search(model, split, tokens, pairs, kept, batch_size, budget, state)
-        save_negatives(folder, found, identity)
-        state.path.unlink(missing_ok=True)
+    with contextlib.ExitStack() as stack:
+        state = None
+        if folder is not None:
+            folder = Path(folder)
+            identity = negatives_identity(model, split, tokens, texts, pictures, recipe)
+            if (folder / NEGATIVES).is_file():
+                return load_negatives(folder, split, expected=identity)
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(folder, "is mining into", wait=False))
+            state = MiningState(folder / STATE, identity, save_seconds)
+        search = _search(model, split, tokens, pairs, kept, batch_size, budget)
+        if state is not None:
+            state.resume(search)
+        # Comparing single vectors is one product, after which only one thread would select. What compares
+        # elements or sets keeps all threads busy by itself, and needs much more memory.
+        workers = workers_on(search.device) if isinstance(model.similarity, Cosine) else 1
+        bar = progress(total=len(split), initial=search.done, desc="mining", unit="picture")
+        stack.callback(bar.close)
+
+        def after() -> None:
+            bar.update(search.done - bar.n)
+            if state is not None:
+                state.keep(search)
+
+        found = OfflineNegatives(*(rows_of(keys).cpu().numpy() for keys in search.run(workers, after)))
+        if state is not None:
+            save_negatives(state.path.parent, found, identity)
+            state.path.unlink(missing_ok=True)
     return found
 
 
@@ -103,42 +122,24 @@ def _search(
     kept: tuple[int, int],
     batch_size: int,
     budget: int,
-    state: MiningState | None,
-) -> OfflineNegatives:
-    """Compare all pictures with all captions, or those that an earlier search has not come to."""
+) -> Search:
+    """Encode a split, and return a search by the model's similarity; embeddings are kept on the CPU."""
     device = next(model.parameters()).device
     rows = max(1, min(model.block[0], ROWS, budget // BYTES))
     block = rows, max(1, min(model.block[1], budget // (BYTES * rows)))
     v, t = encode(model, split, tokens, batch_size)
 
-    def taken(side: Embedding, rows: Rows) -> Embedding:
-        """Return some rows, on the model's device; all of them are kept on the CPU."""
+    def some(side: Embedding, rows: Rows) -> Embedding:
         return side[rows.cpu() if isinstance(rows, Tensor) else rows].to(device)
 
     def score(pictures: Rows, captions: Rows) -> Tensor:
-        scores = model.scores(taken(v, pictures), taken(t, captions)).float().contiguous()  # (b, c)
+        scores = model.scores(some(v, pictures), some(t, captions)).float().contiguous()  # (b, c)
         # The sum is fast, and not finite if a score is not, though it may be too large otherwise.
         if not scores.sum().isfinite() and not scores.isfinite().all():
             raise ValueError("some scores are not finite numbers: look for NaN in the model's weights")
         return scores
 
-    search = Search(score, pairs, kept, block, device)
-    if state is not None:
-        state.resume(search)
-    # Comparing single vectors is one product, after which only one thread would select. What compares
-    # elements or sets keeps all threads busy by itself, and needs much more memory.
-    workers = workers_on(device) if isinstance(model.similarity, Cosine) else 1
-    with contextlib.closing(
-        progress(total=len(v), initial=search.done, desc="mining", unit="picture")
-    ) as bar:
-
-        def after() -> None:
-            bar.update(search.done - bar.n)
-            if state is not None:
-                state.keep(search)
-
-        texts, pictures = search.run(workers, after)
-    return OfflineNegatives(rows_of(texts).cpu().numpy(), rows_of(pictures).cpu().numpy())
+    return Search(score, pairs, kept, block, device)
 
 
 def negatives_identity(
