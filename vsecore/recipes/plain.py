@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, cast
 
 from vsecore.typed import short
 
@@ -18,7 +18,8 @@ def change(content: dict[str, Any], name: str, value: Any) -> None:
     """Set what a full name means in what `Recipe.to_dict` writes: a field, a part, or an option of a part."""
     field: Any = content
     for step in name.split("."):
-        holder, key = field, step
+        holder: Any = field
+        key: Any = step
         if isinstance(holder, list):  # of losses, which have names
             key = {part["name"]: row for row, part in enumerate(holder)}.get(step)
         elif isinstance(holder, dict) and "options" in holder and step != "weight":
@@ -36,7 +37,7 @@ def change(content: dict[str, Any], name: str, value: Any) -> None:
         value = [_full(part) for part in (value if isinstance(value, list | tuple) else [value])]
     elif key in PARTS:
         value = value and _full(value)
-    holder[key] = asdict(value) if is_dataclass(value) else value
+    holder[key] = asdict(cast(Any, value)) if is_dataclass(value) else value
 
 
 def _parsed(text: str) -> Any:
@@ -51,7 +52,13 @@ def _parsed(text: str) -> Any:
 
 def _full(part: Any) -> dict[str, Any]:
     """Return a part as `to_dict` writes it, from its name, from such a dictionary, or from a `Part`."""
-    given = asdict(part) if is_dataclass(part) else part if isinstance(part, Mapping) else {"name": part}
+    given = (
+        asdict(cast(Any, part))
+        if is_dataclass(part)
+        else part
+        if isinstance(part, Mapping)
+        else {"name": part}
+    )
     return {"options": {}, **given}
 
 
