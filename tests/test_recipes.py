@@ -114,6 +114,11 @@ def test_parts_are_given_by_name_written_out_or_as_they_are():
     )
 
 
+def test_an_option_may_be_called_as_a_part_is():
+    changed = get("vsepp_grid_gru").override({"image.pool": "projected", "image.pool.pool": "max"})
+    assert changed.image.pool == Part("projected", {"pool": "max"})
+
+
 def test_the_order_of_changes_does_not_matter():
     changes = {
         "text.encoder.weights": "minilm",

@@ -17,13 +17,14 @@ PARTS = ("encoder", "reasoner", "pool", "shared", "similarity")
 def change(content: dict[str, Any], name: str, value: Any) -> None:
     """Set what a full name means in what `Recipe.to_dict` writes: a field, a part, or an option of a part."""
     field: Any = content
+    of_part = False  # whether the name goes on within a part, whose options have any names
     for step in name.split("."):
         holder: Any = field
         key: Any = step
         if isinstance(holder, list):  # of losses, which have names
             key = {part["name"]: row for row, part in enumerate(holder)}.get(step)
-        elif isinstance(holder, dict) and "options" in holder and step != "weight":
-            holder = holder["options"]
+        elif of_part := isinstance(holder, dict) and "options" in holder:
+            holder = holder if step == "weight" else holder["options"]
             holder.setdefault(step)
         try:
             field = holder[key]
@@ -33,9 +34,9 @@ def change(content: dict[str, Any], name: str, value: Any) -> None:
         value = None if value == "none" else _parsed(value)  # as people write null
     if isinstance(holder, list):
         value = {"weight": field["weight"], **_full(value)}
-    elif key == "losses":
+    elif key == "losses" and not of_part:
         value = [_full(part) for part in (value if isinstance(value, list | tuple) else [value])]
-    elif key in PARTS:
+    elif key in PARTS and not of_part:
         value = value and _full(value)
     holder[key] = asdict(cast(Any, value)) if is_dataclass(value) else value
 
@@ -52,14 +53,8 @@ def _parsed(text: str) -> Any:
 
 def _full(part: Any) -> dict[str, Any]:
     """Return a part as `to_dict` writes it, from its name, from such a dictionary, or from a `Part`."""
-    given = (
-        asdict(cast(Any, part))
-        if is_dataclass(part)
-        else part
-        if isinstance(part, Mapping)
-        else {"name": part}
-    )
-    return {"options": {}, **given}
+    given = asdict(cast(Any, part)) if is_dataclass(part) else part
+    return {"options": {}, **(given if isinstance(given, Mapping) else {"name": given})}
 
 
 def _unknown(content: dict[str, Any], name: str) -> ValueError:
