@@ -6,17 +6,16 @@ the archive itself is gone. If the publisher gives no digest, the first download
 must be the same: that notices a change, but not a file that was wrong from the start.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from vsecore.data import files
 from vsecore.data.annotations import expanded
 from vsecore.data.download import download
 from vsecore.data.karpathy import load_karpathy
-from vsecore.data.sources import COLLECTIONS, Archive, Collection
+from vsecore.data.sources import COLLECTIONS, Archive
 from vsecore.data.unpacking import RECEIPT, Receipt, read_receipt, unpack
 
 
@@ -50,88 +49,68 @@ def get(
     """
     if name not in COLLECTIONS:
         raise ValueError(f"the collection is {name!r}: wanted one of {', '.join(COLLECTIONS)}")
-    collection = COLLECTIONS[name]
+    collection, root = COLLECTIONS[name], expanded(root)
     names = [archive.name for archive in collection.archives]
-    if unknown := [one for one in only if one not in names]:
-        raise ValueError(f"--only is {unknown[0]!r}: {name} has {', '.join(names)}")
+    if unknown := set(only) - set(names):
+        raise ValueError(f"--only is {min(unknown)!r}: {name} has {', '.join(names)}")
     archives = [one for one in collection.archives if (one.name in only if only else one.by_default)]
-    root = expanded(root)
+    steps = "\n".join(collection.by_hand).format(root=root)
     root.mkdir(parents=True, exist_ok=True)
-    job = _Job(root, f"vse data get {name} --root {root}", base, delete_archives, say)
     with files.locked(root, "is downloading into", wait=False):
         for archive in archives:
             try:
-                job.bring(archive)
-            except (OSError, ValueError):  # a server that has moved often answers with a page
-                if archive.holds_pictures:
-                    job.explain(collection)
+                _bring(archive, root, base, say)
+            except (OSError, ValueError) as error:  # a server that has moved often answers with a page
+                if archive.holds_pictures and steps:
+                    say(steps)
+                if isinstance(error, ValueError):
+                    again = f"vse data get {name} --root {root}"
+                    raise ValueError(f"{error}, and give {again} again") from None
                 raise
-    if only or any(archive.holds_pictures for archive in archives):
-        return True
-    try:
-        load_karpathy(root, root / collection.captions)
-    except FileNotFoundError:
-        job.explain(collection)
-        return False
+            if delete_archives:
+                (root / archive.name).unlink(missing_ok=True)
+    if not only and not any(archive.holds_pictures for archive in archives):
+        try:
+            load_karpathy(root, root / collection.captions)
+        except FileNotFoundError:
+            say(steps)
+            return False
     return True
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What is the same for all archives of one call."""
+def _bring(archive: Archive, root: Path, base: str | None, say: Callable[[str], None]) -> None:
+    """Download an archive and unpack it, as far as that is not done.
 
-    root: Path
-    command: str
-    base: str | None
-    delete_archives: bool
-    say: Callable[[str], None]
-
-    def explain(self, collection: Collection) -> None:
-        for line in collection.by_hand:
-            self.say(line.format(root=self.root))
-
-    def bring(self, archive: Archive) -> None:
-        """Download an archive and unpack it, as far as that is not done."""
-        path = self.root / archive.name
-        receipt = path.with_name(path.name + RECEIPT)
-        before = read_receipt(path)
-        if before and _covers(before, archive) and not before.lost(self.root):
-            self.say(f"{archive.name}: all files are there and whole ({len(before.members)})")
-        else:
-            wanted = archive.sha256 or (before.sha256 if before else None)
-            try:
-                sha256 = self._fetch(archive, path, wanted)
-                if wanted not in (None, sha256):
-                    raise ValueError(f"{path} has sha256 {sha256}, wanted {wanted}")
-                members = unpack(path, archive.takes, self.root)
-            except ValueError as error:
-                wrong = path if path.is_file() else receipt
-                raise ValueError(
-                    f"{error}. If it is another version, delete {wrong}, and give {self.command} again"
-                ) from None
-            with files.write_atomically(receipt, "w") as file:
-                json.dump(asdict(Receipt(archive.address, sha256, members)), file)
-            self.say(f"{archive.name}: {len(members)} files unpacked into {self.root}")
-        if self.delete_archives:
-            path.unlink(missing_ok=True)
-
-    def _fetch(self, archive: Archive, path: Path, wanted: str | None) -> str:
-        """Download an archive, or take the one that is in the folder already; return its sha256."""
+    Raises:
+        ValueError: it is not what it should be; the message says what to delete.
+    """
+    path = root / archive.name
+    receipt, before = path.with_name(path.name + RECEIPT), read_receipt(path)
+    names = [member.name for member in before.members] if before else []
+    # All collections share Karpathy's archive, so its receipt may be for another one's captions.
+    covered = all(any(name.startswith(take) for name in names) for take in archive.takes)
+    if before and covered and not before.lost(root):
+        say(f"{archive.name}: all files are there and whole ({len(names)})")
+        return
+    wanted = archive.sha256 or (before.sha256 if before else None)
+    try:
         if path.is_file():
-            with path.open("rb") as file:
-                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-            self.say(f"{archive.name}: found in the folder, sha256 {sha256}")
-            return sha256
-        address = archive.address if self.base is None else f"{self.base.rstrip('/')}/{archive.name}"
-        self.say(f"{archive.name}: {archive.about}, from {address}")
-        sha256 = download(address, path, sha256=wanted, begins=b"PK")
-        trust = "written down at this first download; nobody has confirmed it"
-        if wanted:
+            sha256 = files.digest_of(path).hex()
+            say(f"{archive.name}: found in the folder, sha256 {sha256}")
+        else:
+            address = archive.address if base is None else f"{base.rstrip('/')}/{archive.name}"
+            say(f"{archive.name}: {archive.about}, from {address}")
+            sha256 = download(address, path, sha256=wanted, begins=b"PK")
             trust = "as the publisher says" if archive.sha256 else "as at the first download"
-        self.say(f"{archive.name}: {path.stat().st_size:,} bytes, sha256 {sha256} ({trust})")
-        return sha256
-
-
-def _covers(receipt: Receipt, archive: Archive) -> bool:
-    """Whether a receipt is for what is wanted now: all collections share Karpathy's archive."""
-    return all(any(member.name.startswith(take) for member in receipt.members) for take in archive.takes)
+            if not wanted:
+                trust = "written down at this first download; nobody has confirmed it"
+            say(f"{archive.name}: {path.stat().st_size:,} bytes, sha256 {sha256} ({trust})")
+        if wanted not in (None, sha256):
+            raise ValueError(f"{path} has sha256 {sha256}, wanted {wanted}")
+        members = unpack(path, archive.takes, root)
+    except ValueError as error:
+        wrong = path if path.is_file() else receipt
+        raise ValueError(f"{error}. If it is another version, delete {wrong}") from None
+    with files.write_atomically(receipt, "w") as file:
+        json.dump(asdict(Receipt(archive.address, sha256, members)), file)
+    say(f"{archive.name}: {len(members)} files unpacked into {root}")

@@ -45,41 +45,28 @@ class Collection:
     """What a person must do if pictures are missing, step by step; "{root}" stands for the folder."""
 
 
-def _karpathy(name: str) -> Archive:
-    """Return Karpathy's splits (Karpathy and Fei-Fei 2015), of which one collection needs one file."""
-    return Archive(
-        "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip",
-        takes=(f"dataset_{name}.json",),
-        about="captions and splits, tens of MB",
-    )
-
-
+_KARPATHY = "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
+"""The splits of all three (Karpathy and Fei-Fei 2015), of which one collection needs one file."""
+_SPLITS = "captions and splits, tens of MB"
+_COCO = "http://images.cocodataset.org"
 COLLECTIONS: dict[str, Collection] = {
     "coco": Collection(
         "dataset_coco.json",
         (
-            _karpathy("coco"),
+            Archive(_KARPATHY, ("dataset_coco.json",), _SPLITS),
+            Archive(f"{_COCO}/zips/val2014.zip", ("val2014/",), "40,504 pictures, about 6 GB"),
+            Archive(f"{_COCO}/zips/train2014.zip", ("train2014/",), "82,783 pictures, about 13 GB"),
             Archive(
-                "http://images.cocodataset.org/zips/val2014.zip",
-                takes=("val2014/",),
-                about="40,504 pictures, about 6 GB",
-            ),
-            Archive(
-                "http://images.cocodataset.org/zips/train2014.zip",
-                takes=("train2014/",),
-                about="82,783 pictures, about 13 GB",
-            ),
-            Archive(
-                "http://images.cocodataset.org/annotations/annotations_trainval2014.zip",
-                takes=("annotations/captions_train2014.json", "annotations/captions_val2014.json"),
-                about="COCO's own caption files, which the course does not need, about 240 MB",
+                f"{_COCO}/annotations/annotations_trainval2014.zip",
+                ("annotations/captions_train2014.json", "annotations/captions_val2014.json"),
+                "COCO's own caption files, which the course does not need, about 240 MB",
                 by_default=False,
             ),
         ),
     ),
     "flickr30k": Collection(
         "dataset_flickr30k.json",
-        (_karpathy("flickr30k"),),
+        (Archive(_KARPATHY, ("dataset_flickr30k.json",), _SPLITS),),
         (
             "Flickr30K's pictures are given out only for research and education, after a form:",
             "1. Read the terms on https://shannon.cs.illinois.edu/DenotationGraph/ and fill in the form at "
@@ -93,7 +80,7 @@ COLLECTIONS: dict[str, Collection] = {
     "flickr8k": Collection(
         "dataset_flickr8k.json",
         (
-            _karpathy("flickr8k"),
+            Archive(_KARPATHY, ("dataset_flickr8k.json",), _SPLITS),
             Archive(
                 "http://nlp.cs.illinois.edu/HockenmaierGroup/Framing_Image_Description/Flickr8k_Dataset.zip",
                 takes=("Flicker8k_Dataset/",),
