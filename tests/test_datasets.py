@@ -113,7 +113,7 @@ def test_sizes_leave_the_first_pictures(album: Callable, weight: dict[str, float
     data = datasets.open_dataset("flickr8k", folder, sizes={"train": 2, "test": 99})
     assert [len(split) for split in (data.train, data.dev, data.test)] == [2, 2, 2]
     for wrong in ({"train": 0}, {"train": 2.5}, {"val": 3}):
-        with pytest.raises(ValueError, match=r"sizes is .*: wanted"):
+        with pytest.raises(ValueError, match="sizes"):
             datasets.open_dataset("flickr8k", folder, sizes=wrong)
 
 

@@ -28,7 +28,6 @@ MINUTES = {
     "two hours": 120,
 }
 """The times that a card may name."""
-"""What the book reads and a person does not: the fences and the options of boxes."""
 FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 
 pytestmark = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,10 +1,9 @@
 """Widgets: what a reader without a kernel can use, and what the box answers where there is one."""
 
 import numpy as np
-import pytest
 from ipywidgets.embed import embed_data
 
-from course.widgets import explorer, search_box, settings_explorer
+from course.widgets import explorer, settings_explorer
 
 PICTURES = [np.full((8, 8, 3), shade, np.uint8) for shade in (0, 120, 250)]
 WORDS = ["<p>dark</p>", "<p>grey</p>", "<p>light</p>"]
@@ -37,21 +36,6 @@ def test_its_plain_text_is_the_same_in_every_run() -> None:
     assert plain[0] == plain[1] and "0x" not in plain[0]
 
 
-@pytest.mark.parametrize(
-    ("pictures", "words", "titles"), [([], [], []), (PICTURES, WORDS[:2], TITLES), (PICTURES, WORDS, [])]
-)
-def test_the_explorer_refuses_what_does_not_belong_together(pictures, words, titles) -> None:
-    with pytest.raises(ValueError, match=rf"have {len(pictures)}, {len(words)} and {len(titles)} entries"):
-        explorer(pictures, words, titles)
-
-
-def test_the_search_box_answers_what_is_typed() -> None:
-    asked: list[str] = []
-    box = search_box(asked.append).children[0]
-    box.value = "a red kite"
-    assert asked == ["a red kite"]
-
-
 def page_of(*chosen: str) -> tuple[np.ndarray, str]:
     return PICTURES[len(chosen)], f"<{' and '.join(chosen)}> & more"
 
@@ -75,9 +59,3 @@ def test_settings_are_linked_in_the_browser_and_not_in_python() -> None:
     ends = {(link["source"][0], link["target"][0]) for link in links}
     named = [f"IPY_MODEL_{one.model_id}" for one in (*rows, outer, *outer.children)]
     assert {(named[0], named[2]), (named[1], named[3]), (named[1], named[4])} <= ends
-
-
-@pytest.mark.parametrize("settings", [{}, {"bound": []}])
-def test_the_settings_explorer_refuses_nothing_to_choose_from(settings) -> None:
-    with pytest.raises(ValueError, match="settings are "):
-        settings_explorer(settings, page_of)

@@ -21,11 +21,12 @@ app = typer.Typer(
 app.callback()(cli.everywhere)
 
 
+Names = Annotated[list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")]
+
+
 @app.command()
 def course(
-    notebooks: Annotated[
-        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
-    ] = None,
+    notebooks: Names = None,
     tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "lesson",
     data: Annotated[str, typer.Option(help="scenes, flickr8k, flickr30k or coco.")] = "scenes",
     data_root: Annotated[str, typer.Option(help="The folder of a photograph collection.")] = "",
@@ -76,9 +77,7 @@ def book(
 
 @app.command()
 def slides(
-    notebooks: Annotated[
-        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
-    ] = None,
+    notebooks: Names = None,
     out: Annotated[Path | None, typer.Option(help="Where the decks go. [default: build/slides]")] = None,
 ) -> None:
     """Make slides of the stored notebooks: each deck is one file that needs no network."""
@@ -92,9 +91,7 @@ def slides(
 
 @app.command()
 def refresh(
-    notebooks: Annotated[
-        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
-    ] = None,
+    notebooks: Names = None,
     results: Annotated[
         bool, typer.Option("--results", help="Only the cells that draw from records: seconds.")
     ] = False,
@@ -113,9 +110,7 @@ def refresh(
 
 @app.command()
 def learner(
-    notebooks: Annotated[
-        list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")
-    ] = None,
+    notebooks: Names = None,
     out: Annotated[Path | None, typer.Option(help="Where the copies go. [default: build/learner]")] = None,
     solutions: Annotated[
         bool, typer.Option(help="Fold a solution beneath each exercise, or leave all of them out.")
@@ -138,7 +133,7 @@ def learner(
     Given again, it brings new notebooks and newer versions, and leaves alone what somebody has worked in.
     """
     from course.grading import LEARNER_FOLDER, Fate, write_assignments, write_learner_copies, write_package
-    from course.grading.plain import counted
+    from course.wording import counted
 
     folder = out or (LEARNER_FOLDER.with_name("otter") if otter else LEARNER_FOLDER)
     check_writable("--out", folder)

@@ -6,35 +6,36 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal, get_args
 
 import numpy as np
-from pydantic import Field
 
 from vsecore import scenes
+from vsecore.arguments import Count, checked
 from vsecore.data.backbones import MOBILENET, Backbone, load_backbone
 from vsecore.data.features import extract, open_precomp
 from vsecore.data.files import cache_folder, holds, write_atomically
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
 from vsecore.data.picture_files import open_picture
-from vsecore.data.splits import Dataset, FeatureKind, Split
+from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.scenes.backbones import find_backbone
 from vsecore.scenes.build import NETWORK_OF
-from vsecore.typed import convert
 
 #: Every collection that the course knows by name.
-DATASETS = ("scenes", "flickr8k", "flickr30k", "coco")
-Sizes = dict[Literal["train", "dev", "test"], Annotated[int, Field(ge=1)]]
+DatasetName = Literal["scenes", "flickr8k", "flickr30k", "coco"]
+DATASETS: tuple[DatasetName, ...] = get_args(DatasetName)
+Sizes = dict[Literal["train", "dev", "test"], Count]
 # For photographs without extracted features: small enough for a laptop, by their names in timm.
-BACKBONES: dict[str, str] = {"grid": "mobilenetv2_100", "patch": "vit_tiny_patch16_224"}
+BACKBONES: dict[FeatureKind, str] = {"grid": "mobilenetv2_100", "patch": "vit_tiny_patch16_224"}
 
 
+@checked
 def open_dataset(
-    name: str,
+    name: DatasetName,
     root: Path | None = None,
     *,
     features: FeatureKind = "grid",
-    sizes: Mapping[str, int] | None = None,
+    sizes: Sizes | None = None,
 ) -> Dataset:
     """Open a dataset with features of its pictures.
 
@@ -54,9 +55,7 @@ def open_dataset(
             that cannot be made from pictures here.
         FileNotFoundError: the folder, or something that must be in it, is missing.
     """
-    if name not in DATASETS:
-        raise ValueError(f"name is {name!r}: wanted one of {', '.join(DATASETS)}")
-    sizes = convert("sizes", dict(sizes or {}), Sizes)
+    sizes = sizes or {}
     if name == "scenes":
         return scenes.load(**sizes, features=features)
     if root is None:
@@ -65,11 +64,13 @@ def open_dataset(
     dataset = open_precomp(root) if (root / "train_ims.npy").exists() else _extracted(name, root, features)
     if dataset.feature_kind != features:
         raise ValueError(f"features is {features!r}, but {root} holds {dataset.feature_kind} features")
-    splits = {split: _at_most(getattr(dataset, split), size) for split, size in sizes.items()}
-    return Dataset(**vars(dataset) | splits)
+    asked = {name: getattr(dataset, name) for name in sizes}
+    cut = {name: split.subset(min(sizes[name], len(split))) for name, split in asked.items()}
+    return Dataset(**vars(dataset) | cut)
 
 
-def open_backbone(name: str, root: Path | None = None, *, features: FeatureKind = "grid") -> Backbone:
+@checked
+def open_backbone(name: DatasetName, root: Path | None = None, *, features: FeatureKind = "grid") -> Backbone:
     """Open the network that `open_dataset` extracts features with, to use it on other pictures.
 
     Args:
@@ -81,8 +82,6 @@ def open_backbone(name: str, root: Path | None = None, *, features: FeatureKind 
         ValueError: an unknown name, or features that no network makes from pixels alone.
         FileNotFoundError: the weights are missing.
     """
-    if name not in DATASETS:
-        raise ValueError(f"name is {name!r}: wanted one of {', '.join(DATASETS)}")
     if features not in BACKBONES:
         raise ValueError(f"features is {features!r}: from pixels alone come {', '.join(BACKBONES)}")
     if name == "scenes":
@@ -107,11 +106,7 @@ def read_pixels(files: Sequence[Path], size: int = 224) -> list[np.ndarray]:
     return [np.asarray(open_picture(file).resize((size, size))) for file in files]
 
 
-def _at_most(split: Split, size: int) -> Split:
-    return split.subset(min(size, len(split)))
-
-
-def _extracted(name: str, root: Path, features: FeatureKind) -> Dataset:
+def _extracted(name: DatasetName, root: Path, features: FeatureKind) -> Dataset:
     """Extract features of a folder of photographs into the cache, unless they are there."""
     if features not in BACKBONES:
         raise ValueError(

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course.plots import COLOURS
+from course.wording import seeds
 from vsecore.experiments import Studied
 from vsecore.experiments.gates import measures_of
 from vsecore.experiments.statistics import interval
@@ -60,7 +61,7 @@ def by_rsum(found: Mapping[str, Studied]) -> list[str]:
 
 def words_for(found: Mapping[str, Studied], data: str, oracle: float | None) -> str:
     """What the figure shows, for a reader who cannot see it."""
-    arms = [f"{arm} {found[arm].rsum:.1f} ({_seeds(len(found[arm].seeds))})" for arm in by_rsum(found)]
+    arms = [f"{arm} {found[arm].rsum:.1f} ({seeds(len(found[arm].seeds))})" for arm in by_rsum(found)]
     baselines = sorted({arm.baseline["rsum"] for arm in found.values() if arm.baseline})
     lines = [
         f"A dot for each seed of each system on {data}, with their mean and its 95 % interval.",
@@ -72,10 +73,6 @@ def words_for(found: Mapping[str, Studied], data: str, oracle: float | None) -> 
     if oracle is not None:
         lines.append(f"A line for the oracle stands at {oracle:.1f}.")
     return " ".join(lines)
-
-
-def _seeds(count: int) -> str:
-    return f"{count} seed{'' if count == 1 else 's'}"
 
 
 def _rows(axes: Axes, rows: Sequence[Mapping[int, float]]) -> None:

@@ -12,16 +12,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args
 
 import numpy as np
 import psutil
 import torch
+from pydantic import Field
 
 from course.attention import Seen
-from course.datasets import DATASETS, open_dataset, picture_files, read_pixels
+from course.datasets import DatasetName, open_dataset, picture_files, read_pixels
 from course.meanings import why_unread
+from course.wording import table
 from vsecore import records, scenes, threads
+from vsecore.arguments import checked
 from vsecore.data.files import cache_folder, locked
 from vsecore.data.karpathy import find_annotations
 from vsecore.data.splits import Dataset, FeatureKind, Split
@@ -33,7 +36,7 @@ from vsecore.scenes.networks import NETWORKS, weights_file
 from vsecore.training import RESULTS_VERSION, Run, fit
 
 Tier = Literal["smoke", "lesson", "full"]
-TIERS: tuple[Tier, ...] = ("smoke", "lesson", "full")
+TIERS: tuple[Tier, ...] = get_args(Tier)
 SMOKE_SIZES = {"train": 600, "dev": 100, "test": 200}
 LESSON_RECORDS = results() / "lesson"
 T = TypeVar("T")
@@ -51,7 +54,7 @@ class Lesson:
     """
 
     tier: Tier
-    data: str
+    data: DatasetName
     data_root: Path | None
     seed: int
 
@@ -168,43 +171,34 @@ class Lesson:
         return SMOKE_SIZES[split] if self.tier == "smoke" else None
 
 
-def begin(tier: str = "lesson", data: str = "scenes", data_root: str = "", seed: int = 0) -> Lesson:
+@checked
+def begin(
+    tier: Tier = "lesson",
+    data: DatasetName = "scenes",
+    data_root: str = "",
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+) -> Lesson:
     """Check a notebook's parameters and make its run repeatable.
 
     Args:
         tier: one of `TIERS`.
         data: one of `course.datasets.DATASETS`.
         data_root: the folder of a photograph collection (its pictures and captions, or extracted features).
-        seed: a whole number >= 0; torch's generator is seeded with it.
+        seed: torch's generator is seeded with it.
 
     Raises:
         ValueError: a parameter has an invalid value.
         FileNotFoundError: `data_root` is not a folder, or holds no collection.
     """
-    if tier not in TIERS:
-        raise ValueError(f"tier is {tier!r}; it must be one of {', '.join(TIERS)}")
-    if data not in DATASETS:
-        raise ValueError(f"data is {data!r}; it must be one of {', '.join(DATASETS)}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise ValueError(f"seed is {seed!r}; it must be a whole number, 0 or more and less than 2 to the 63")
-    if not isinstance(data_root, str):
-        raise ValueError(f"data_root is {data_root!r}; it must be the name of a folder, or empty")
-    if data == "scenes":
-        if data_root:
-            raise ValueError(
-                f"data_root is {data_root!r}, but the scenes are generated and have no folder; leave it empty"
-            )
-        root = None
-    else:
-        if not data_root:
-            raise ValueError(
-                f"data is {data!r}, so data_root must name the folder with its pictures and captions"
-            )
-        root = Path(data_root).expanduser()
+    root = Path(data_root).expanduser() if data_root else None
+    if (root is None) != (data == "scenes"):
+        raise ValueError(
+            f"data is {data!r} and data_root is {data_root!r}: it must name the folder of photographs with "
+            "their captions, and be empty for the scenes, which are generated"
+        )
+    if root is not None:
         if not root.is_dir():
-            raise FileNotFoundError(
-                f"data_root is {data_root!r}, and there is no such folder; name the folder of {data}"
-            )
+            raise FileNotFoundError(f"data_root is {data_root!r}: there is no such folder")
         if not (root / "train_ims.npy").exists():
             find_annotations(root)
     if tier != "full" and threads.COUNT not in os.environ:  # this kernel was started by hand
@@ -240,25 +234,26 @@ def published(*systems: str, data: str = "") -> str:
         )
     heads = ["system", "backbone", "models", "pre-training pairs", "data"]
     heads += ["picture to text", "text to picture", "rsum", "source", "read in"]
-    lines = [f"| {' | '.join(heads)} |", f"| {' | '.join(['---'] * len(heads))} |"]
+    rows = []
     for entry in entries:
         if entry.system not in systems or not entry.data.startswith(data) or entry.rsum is None:
             continue
         shown = [f"{entry.metrics[name]:.1f}" if name in entry.metrics else "–" for name in records.RECALLS]
-        cells = [
-            entry.system,
-            entry.backbone,
-            str(entry.models),
-            entry.pairs_before,
-            entry.data,
-            " / ".join(shown[:3]),
-            " / ".join(shown[3:]),
-            f"{entry.rsum:.1f}",
-            entry.source,
-            entry.read_in + (f"; misprint: {entry.misprint}" if entry.misprint else ""),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(
+            [
+                entry.system,
+                entry.backbone,
+                str(entry.models),
+                entry.pairs_before,
+                entry.data,
+                " / ".join(shown[:3]),
+                " / ".join(shown[3:]),
+                f"{entry.rsum:.1f}",
+                entry.source,
+                entry.read_in + (f"; misprint: {entry.misprint}" if entry.misprint else ""),
+            ]
+        )
+    return table(heads, rows)
 
 
 def check_machine(least_gigabytes: float = 6.0) -> None:
@@ -266,14 +261,8 @@ def check_machine(least_gigabytes: float = 6.0) -> None:
     memory = psutil.virtual_memory().total / 2**30
     room = shutil.disk_usage(cache_folder()).free / 2**30
     lines = {
-        "Python 3.11 or newer": (
-            sys.version_info >= (3, 11),
-            "rebuild the environment with a newer Python",
-        ),
-        "PyTorch 2.11 or newer": (
-            _version(torch.__version__) >= (2, 11),
-            "install what requirements.lock names",
-        ),
+        "Python 3.11 or newer": (sys.version_info >= (3, 11), "rebuild the environment with a newer Python"),
+        "PyTorch 2.11 or newer": (torch.__version__ >= (2, 11), "install what requirements.lock names"),
         "memory": (
             memory >= least_gigabytes,
             f"{memory:.0f} GB found; close other programs, or use tier smoke",
@@ -291,8 +280,3 @@ def check_machine(least_gigabytes: float = 6.0) -> None:
         print(f"✓ {name}" if present else f"✗ {name}: {remedy}")
     if all(present for present, _ in lines.values()):
         print("This machine is ready.")
-
-
-def _version(text: str) -> tuple[int, int]:
-    major, minor, *_ = text.split(".")
-    return int(major), int(minor)

@@ -130,15 +130,7 @@ def picture_row(
         marked: which pictures to frame (the right answers), or None.
         heading: a line above all.
         columns: pictures a row.
-
-    Raises:
-        ValueError: there are not as many titles or marks as pictures, or no picture.
     """
-    if not pictures or len(titles) != len(pictures) or (marked is not None and len(marked) != len(pictures)):
-        raise ValueError(
-            f"pictures, titles and marked have {len(pictures)}, {len(titles)} and "
-            f"{'no' if marked is None else len(marked)} entries: give a picture at least, and as many of each"
-        )
     columns = min(columns, len(pictures))
     rows = -(-len(pictures) // columns)
     figure, grid = plt.subplots(rows, columns, figsize=(2.1 * columns, 2.6 * rows), squeeze=False)

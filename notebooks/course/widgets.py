@@ -63,15 +63,7 @@ def explorer(pictures: Sequence[np.ndarray], words: Sequence[str], titles: Seque
 
     Returns:
         The widget, to be the last line of a cell.
-
-    Raises:
-        ValueError: there are not as many words or titles as pictures, or no picture.
     """
-    if not pictures or not len(pictures) == len(words) == len(titles):
-        raise ValueError(
-            f"pictures, words and titles have {len(pictures)}, {len(words)} and {len(titles)} entries: "
-            "give a picture at least, and as many of each"
-        )
     pages = [
         ipywidgets.HTML(_PAGE.format(picture=_encoded(picture), alt=html.escape(title), words=text))
         for picture, text, title in zip(pictures, words, titles, strict=True)
@@ -97,14 +89,7 @@ def settings_explorer(
 
     Returns:
         The widget, to be the last line of a cell.
-
-    Raises:
-        ValueError: there is no setting, or one without choices.
     """
-    if not settings or not all(settings.values()):
-        raise ValueError(
-            f"settings are {dict(settings)}: give a setting at least, each with a choice at least"
-        )
     rows = {
         name: ipywidgets.ToggleButtons(
             options=list(choices),

@@ -38,9 +38,10 @@ def mean(values: Collection[float], digits: int = 1) -> str:
     return middle if math.isnan(low) else f"{middle} ({low:.{digits}f} to {high:.{digits}f})"
 
 
+def counted(count: int, noun: str) -> str:
+    """A count and what is counted: "1 remark", "2 remarks"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def seeds(count: int) -> str:
-    return f"{count} seed{'' if count == 1 else 's'}"
-
-
-def trainings(count: int) -> str:
-    return f"{count} training{'' if count == 1 else 's'}"
+    return counted(count, "seed")

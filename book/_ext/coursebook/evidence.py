@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 from course import dots
 from course.plots import house_style
 from course.verdicts import DATA, WORKS, is_judged, ours, printed
-from course.wording import mean, seeds, table, trainings
+from course.wording import counted, mean, seeds, table
 from vsecore import records
 from vsecore.experiments import (
     EXPERIMENTS,
@@ -116,7 +116,7 @@ def page(work: str, kept: Path, figures: Path) -> str:
     parts = [
         f"# {paper.title}",
         paper.summary.format(*differences) if _any(found.fair) else "No training is recorded yet.",
-        counted(found.outcomes),
+        verdict_counts(found.outcomes),
         f"The claims are those of {{cite:t}}`{paper.cited}`; {taught} teach the methods. Our systems are "
         "smaller than the papers' and see less data, so that only differences can be compared, not sums. "
         "Building the book makes this page from the records of the trainings: "
@@ -133,7 +133,7 @@ def _any(fair: Mapping[str, Mapping[str, Mapping[str, Studied]]]) -> bool:
     return any(arms for of_data in fair.values() for arms in of_data.values())
 
 
-def counted(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+def verdict_counts(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     """Return how often each verdict came out, by data."""
     counts = {data: Counter(outcome.judgement for outcome in outcomes[data]) for data in DATA}
     said = [verdict for verdict in get_args(Judgement) if any(counts[data][verdict] for data in DATA)]
@@ -413,7 +413,8 @@ def still_open(found: Findings) -> str:
             lacking = found.surveys[data].trainings
             hours = sum(lacking.values()) / 3600
             total = "" if math.isnan(hours) else f", about {hours:.0f} hours"
-            title = f"On {called}: {len(rows)} claims, together {trainings(len(lacking))}{total}"
+            count = counted(len(lacking), "training")
+            title = f"On {called}: {len(rows)} claims, together {count}{total}"
             lines.append(_dropdown(title, table(["claim", "shut, and why", "trainings", "hours"], rows)))
     return "\n\n".join(lines) if lines[2:] else ""
 

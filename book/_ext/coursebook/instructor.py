@@ -11,7 +11,8 @@ import yaml
 
 from course.batch import notebooks
 from course.checks import EXERCISES, Exercise
-from course.grading.plain import Directive, blocks, counted
+from course.grading.plain import Directive, blocks
+from course.wording import counted
 from vsecore.paths import ROOT
 
 GLUE = "\N{NO-BREAK SPACE}"

@@ -47,8 +47,8 @@ first mistake that fits gives its hint.
 points; that each answer of a `like` fails and gets its hint; that each answer in a trial's `wrong=[...]`
 passes the trials before it, fails this one and gets its hint; and that each trial is the first that some
 wrong answer fails: one of these, or a simple one of the tests' own, which is right but on this trial's
-inputs, or another number. `shape` and `gradient` make one of the reference by themselves. So write `wrong=` for
-mistakes that people make, and where no simple answer will do. `tests/answers` holds right answers alone,
+inputs, or another number. `shape` and `gradient` make one of the reference by themselves. So write `wrong=`
+for mistakes that people make, and where no simple answer will do. `tests/answers` holds right answers alone,
 written differently from the reference.
 
 **The grader** sends the source of a reference or a `caller` to another process. So write it as an undecorated

@@ -16,6 +16,7 @@ from pybtex.database import Entry, parse_file
 from pybtex.richtext import Text
 
 from course.checks import EXERCISES
+from course.wording import counted
 from vsecore.paths import ROOT
 
 _BOX = re.compile("admonition|attention|caution|danger|error|hint|important|note|tip|warning")
@@ -116,11 +117,6 @@ def facts_of(key: str) -> str:
     task = EXERCISES[key]
     minutes, points = counted(task.minutes, "minute"), counted(len(task.trials), "point")
     return f"*{key}: {task.kind}, {task.difficulty}; about {minutes}; {points}.*"
-
-
-def counted(count: int, noun: str) -> str:
-    """A count and what is counted: "1 remark", "2 remarks"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _words(role: str, content: str, cite: Callable[[str], str]) -> str:
