@@ -6,6 +6,7 @@ in another picture is pasted, not painted again. That is what makes thousands of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -13,14 +14,19 @@ from PIL import Image
 
 from vsecore.scenes.catalogue import CATALOGUE
 from vsecore.scenes.drawing import animals, people, still, vehicles
-from vsecore.scenes.drawing.brush import MARGIN, PALETTE, Brush, dark, light, mix
+from vsecore.scenes.drawing.brush import MARGIN, PALETTE, Brush, Colour, dark, light, mix
 from vsecore.scenes.drawing.places import LOOKS, background
 from vsecore.scenes.facts import SIDE, Scene, Thing
 from vsecore.scenes.laws import HAND_HEIGHTS, borne_by, drawing_order, ties_of
 
 __all__ = ["PALETTE", "draw"]
 
-PAINTERS = {**people.PAINTERS, **animals.PAINTERS, **vehicles.PAINTERS, **still.PAINTERS}
+# What paints each kind is the function of its name.
+PAINTERS: dict[str, Callable[[Brush, Colour, int, int], None]] = {
+    kind: vars(module)[kind]
+    for module in (people, animals, vehicles, still)
+    for kind in CATALOGUE.keys() & vars(module).keys()
+}
 
 # In how many versions a thing is painted: hats, hair, ribbons. One where nothing is left to chance.
 THING_LOOKS = {
@@ -31,18 +37,7 @@ THING_LOOKS = {
 GLOWS = {"sun": (255, 226, 120), "moon": (226, 226, 255), "star": (240, 232, 200)}
 
 # Which of seven segments a digit lights: top, upper left, upper right, middle, lower left, lower right, foot.
-_SEGMENTS = (
-    "1110111",
-    "0010010",
-    "1011101",
-    "1011011",
-    "0111010",
-    "1101011",
-    "1101111",
-    "1010010",
-    "1111111",
-    "1111011",
-)
+_SEGMENTS = "1110111 0010010 1011101 1011011 0111010 1101011 1101111 1010010 1111111 1111011"
 _STROKES = ((0, 0, 4, 1), (0, 0, 1, 4), (3, 0, 4, 4), (0, 3, 4, 4), (0, 3, 1, 7), (3, 3, 4, 7), (0, 6, 4, 7))
 
 
@@ -131,7 +126,7 @@ def _tag(canvas: Image.Image, scene: Scene, zoom: int) -> None:
     brush = Brush(width, height, width * zoom, height * zoom, zoom)
     brush.bar(0, 0, width, height, (255, 254, 250), 2.4)
     for place, digit in enumerate(digits):
-        for stroke, on in zip(_STROKES, _SEGMENTS[int(digit)], strict=True):
+        for stroke, on in zip(_STROKES, _SEGMENTS.split()[int(digit)], strict=True):
             if on == "1":
                 a, b, c, d = stroke
                 brush.bar(2.5 + 5 * place + a, 2 + b, 2.5 + 5 * place + c, 2 + d, (54, 50, 74))

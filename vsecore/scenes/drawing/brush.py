@@ -9,6 +9,8 @@ from PIL import Image, ImageChops, ImageDraw
 
 Colour = tuple[int, int, int]
 Point = tuple[float, float]
+Outline = str | Sequence[Point]
+"""Points of a line or an area; as text they are written as in SVG, "x,y x,y"."""
 
 # Soft tones after Okabe and Ito (2008): told apart by lightness too, so also without red or green.
 PALETTE: dict[str, Colour] = {
@@ -61,6 +63,12 @@ def smooth(points: Sequence[Point], steps: int = 7) -> list[Point]:
     return curve
 
 
+def _points(outline: Outline) -> Sequence[Point]:
+    if not isinstance(outline, str):
+        return outline
+    return [(float(x), float(y)) for x, y in (point.split(",") for point in outline.split())]
+
+
 class Brush:
     """Paints in a thing's own units: (0, 0) is its box's top left, (width, height) its bottom right.
 
@@ -85,24 +93,26 @@ class Brush:
     def _at(self, points: Sequence[Point]) -> list[Point]:
         return [(self._start + x * self._x, self._start + y * self._y) for x, y in points]
 
-    def polygon(self, points: Sequence[Point], colour: Colour) -> None:
-        """A filled polygon."""
-        self._pen.polygon(self._at(points), fill=colour)
+    def _ellipse(self, x: float, y: float, across: float, down: float) -> tuple[float, float, float, float]:
+        """The box in pixels of an ellipse with these radii."""
+        (left, top), (right, bottom) = self._at([(x - across, y - down), (x + across, y + down)])
+        return left, top, right, bottom
 
-    def blob(self, points: Sequence[Point], colour: Colour) -> None:
+    def polygon(self, outline: Outline, colour: Colour) -> None:
+        """A filled polygon."""
+        self._pen.polygon(self._at(_points(outline)), fill=colour)
+
+    def blob(self, outline: Outline, colour: Colour) -> None:
         """A filled closed curve through the points."""
-        self._pen.polygon(self._at(smooth(points)), fill=colour)
+        self._pen.polygon(self._at(smooth(_points(outline))), fill=colour)
 
     def ellipse(self, x: float, y: float, across: float, down: float | None, colour: Colour) -> None:
         """A filled ellipse around (x, y) with these radii; a circle where `down` is None."""
-        down = across if down is None else down
-        (left, top), (right, bottom) = self._at([(x - across, y - down), (x + across, y + down)])
-        self._pen.ellipse((left, top, right, bottom), fill=colour)
+        self._pen.ellipse(self._ellipse(x, y, across, across if down is None else down), fill=colour)
 
     def erase(self, x: float, y: float, radius: float) -> None:
         """A round hole through which the place is seen."""
-        (left, top), (right, bottom) = self._at([(x - radius, y - radius), (x + radius, y + radius)])
-        self._pen.ellipse((left, top, right, bottom), fill=(0, 0, 0, 0))
+        self._pen.ellipse(self._ellipse(x, y, radius, radius), fill=(0, 0, 0, 0))
 
     def bar(
         self, left: float, top: float, right: float, bottom: float, colour: Colour, radius: float = 0.0
@@ -113,9 +123,9 @@ class Brush:
             return
         self._pen.rounded_rectangle((a, b, c, d), radius * min(self._x, self._y), fill=colour)
 
-    def line(self, points: Sequence[Point], width: float, colour: Colour) -> None:
+    def line(self, outline: Outline, width: float, colour: Colour) -> None:
         """A line with round ends and joints."""
-        spots = self._at(points)
+        spots = self._at(_points(outline))
         thick = max(1, round(width * min(self._x, self._y)))
         self._pen.line(spots, fill=colour, width=thick, joint="curve")
         half = thick / 2
@@ -131,8 +141,7 @@ class Brush:
         self, x: float, y: float, across: float, down: float, start: float, stop: float, colour: Colour
     ) -> None:
         """A slice of an ellipse between two angles in degrees, clockwise from three o'clock."""
-        (left, top), (right, bottom) = self._at([(x - across, y - down), (x + across, y + down)])
-        self._pen.pieslice((left, top, right, bottom), start, stop, fill=colour)
+        self._pen.pieslice(self._ellipse(x, y, across, down), start, stop, fill=colour)
 
     def finish(self, outline: Colour, flip: bool) -> Image.Image:
         """The thing at its shown size, with soft light from above and a rim of its own darker tone."""

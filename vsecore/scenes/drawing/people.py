@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import cos, sin
 
 from vsecore.scenes.drawing.brush import INK, PALETTE, Brush, Colour, dark, light, mix
@@ -64,24 +63,9 @@ def man(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     skin, hair = SKINS[look % 4], HAIRS[look % 5]
     _legs(brush, TROUSERS[look % 3], (62, 50, 52), 29, 2.7, 4.3)
     brush.bar(8.2, 10.5, 11.8, 16, dark(skin, 0.12), 1)
-    brush.blob(
-        [
-            (4.2, 15.6),
-            (7, 13.8),
-            (13, 13.8),
-            (15.8, 15.6),
-            (15.6, 24),
-            (16, 34),
-            (10, 34.8),
-            (4, 34),
-            (4.4, 24),
-        ],
-        colour,
-    )
-    brush.polygon(
-        [(8, 13.6), (12.4, 13.6), (10.4, 18.4)], light(colour, 0.75) if look % 2 else (244, 240, 232)
-    )
-    brush.line([(10.4, 18.4), (10.4, 34)], 0.5, dark(colour, 0.35))
+    brush.blob("4.2,15.6 7,13.8 13,13.8 15.8,15.6 15.6,24 16,34 10,34.8 4,34 4.4,24", colour)
+    brush.polygon("8,13.6 12.4,13.6 10.4,18.4", light(colour, 0.75) if look % 2 else (244, 240, 232))
+    brush.line("10.4,18.4 10.4,34", 0.5, dark(colour, 0.35))
     for y in (21.5, 25.5, 29.5):
         brush.ellipse(11.7, y, 0.5, None, dark(colour, 0.45))
     brush.bar(5.2, 28, 8.4, 31, dark(colour, 0.16), 0.5)
@@ -106,27 +90,14 @@ def woman(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """Long hair or a bun, a long flared coat with a belt."""
     skin, hair = SKINS[(look // 2) % 4], HAIRS[(look + 1) % 5]
     if look % 3:
-        brush.blob([(4.4, 6), (9, 0.8), (14.2, 3), (13.2, 10), (12.6, 17.6), (8, 18.6), (3.6, 17.4)], hair)
+        brush.blob("4.4,6 9,0.8 14.2,3 13.2,10 12.6,17.6 8,18.6 3.6,17.4", hair)
     else:
         brush.ellipse(5.2, 3.4, 2.9, None, hair)
     _legs(brush, light(skin, 0.1), (108, 66, 58), 34, 2.2, 2.8, 2.2)
     brush.bar(8.6, 10, 11.6, 16, dark(skin, 0.12), 1)
-    brush.blob(
-        [
-            (5.6, 15),
-            (8, 13.6),
-            (12.4, 13.6),
-            (14.6, 15),
-            (13.6, 23),
-            (17, 36.4),
-            (10, 38.4),
-            (3, 36.4),
-            (6.4, 23),
-        ],
-        colour,
-    )
-    brush.polygon([(7.8, 13.4), (12.6, 13.4), (10.4, 17)], light(colour, 0.7))
-    brush.line([(10.3, 17), (10.3, 37.4)], 0.5, dark(colour, 0.32))
+    brush.blob("5.6,15 8,13.6 12.4,13.6 14.6,15 13.6,23 17,36.4 10,38.4 3,36.4 6.4,23", colour)
+    brush.polygon("7.8,13.4 12.6,13.4 10.4,17", light(colour, 0.7))
+    brush.line("10.3,17 10.3,37.4", 0.5, dark(colour, 0.32))
     brush.bar(6.3, 22.4, 13.8, 24.2, dark(colour, 0.4), 0.6)
     brush.bar(9.4, 22.2, 11.4, 24.4, (240, 208, 120), 0.4)
     _face(brush, 10.2, 7.4, 5.0, skin)
@@ -145,25 +116,12 @@ def boy(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     shorts = TROUSERS[(look + 1) % 3]
     brush.bar(4.0, 24.5, 8.3, 31, dark(shorts, 0.08), 0.8)
     brush.bar(8.3, 24.5, 12.8, 31, shorts, 0.8)
-    brush.blob(
-        [
-            (4, 14.8),
-            (6.5, 13.2),
-            (10.6, 13.2),
-            (13, 14.8),
-            (13, 20),
-            (13.2, 26.4),
-            (8.5, 27),
-            (3.8, 26.4),
-            (4, 20),
-        ],
-        colour,
-    )
+    brush.blob("4,14.8 6.5,13.2 10.6,13.2 13,14.8 13,20 13.2,26.4 8.5,27 3.8,26.4 4,20", colour)
     if look % 2:
         brush.bar(4.2, 18, 12.9, 20.4, light(colour, 0.6))
     else:
-        brush.line([(8.6, 14), (8.6, 26)], 0.5, dark(colour, 0.35))
-        brush.polygon([(6.8, 13), (10.6, 13), (8.7, 15.6)], light(colour, 0.7))
+        brush.line("8.6,14 8.6,26", 0.5, dark(colour, 0.35))
+        brush.polygon("6.8,13 10.6,13 8.7,15.6", light(colour, 0.7))
     _face(brush, 8.6, 7.7, 5.3, skin)
     if look % 2:
         cap = mix(colour, (250, 248, 240), 0.25)
@@ -183,35 +141,14 @@ def girl(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     for x in (2.2, 14.4):
         brush.blob([(x - 1.4, 7.2), (x + 1.4, 7.2), (x + 1.9, 11.4), (x, 15), (x - 1.9, 11.4)], hair)
     _legs(brush, (244, 240, 234), (150, 66, 72), 27.5, 2.1, 2.7, 1.3)
-    brush.blob(
-        [
-            (5.2, 14.4),
-            (7, 13.2),
-            (10.2, 13.2),
-            (11.9, 14.4),
-            (11.6, 19),
-            (15.2, 29.2),
-            (8.5, 31),
-            (1.9, 29.2),
-            (5.4, 19),
-        ],
-        colour,
-    )
-    brush.line([(3.2, 27.6), (8.5, 29.2), (13.9, 27.6)], 0.9, light(colour, 0.55))
-    brush.polygon([(6.4, 13), (10.8, 13), (8.7, 15.8)], light(colour, 0.75))
+    brush.blob("5.2,14.4 7,13.2 10.2,13.2 11.9,14.4 11.6,19 15.2,29.2 8.5,31 1.9,29.2 5.4,19", colour)
+    brush.line("3.2,27.6 8.5,29.2 13.9,27.6", 0.9, light(colour, 0.55))
+    brush.polygon("6.4,13 10.8,13 8.7,15.8", light(colour, 0.75))
     for y in (18, 21.4):
         brush.ellipse(8.8, y, 0.55, None, light(colour, 0.75))
     _face(brush, 8.5, 7.6, 5.3, skin)
     brush.slice(8.4, 5.4, 5.9, 5.2, 168, 350, hair)
-    brush.line([(3.3, 7.4), (3.6, 4.6)], 1.2, hair)
+    brush.line("3.3,7.4 3.6,4.6", 1.2, hair)
     for x in (2.6, 14.1):
         brush.ellipse(x, 7.0, 1.1, None, ribbon)
     _arms(brush, colour, skin, 15.8, 3.2, 23, reach)
-
-
-PAINTERS: dict[str, Callable[[Brush, Colour, int, int], None]] = {
-    "man": man,
-    "woman": woman,
-    "boy": boy,
-    "girl": girl,
-}

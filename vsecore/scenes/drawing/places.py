@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from math import pi, sin
 
@@ -15,41 +15,21 @@ from vsecore.scenes.facts import SIDE
 LOOKS = 8  # a place comes in so many views
 
 # Colours of the sky from the top to the horizon, two moods a place.
-SKIES: dict[str, tuple[tuple[Colour, ...], ...]] = {
-    "beach": (
-        ((106, 190, 226), (172, 222, 232), (250, 240, 214)),
-        ((120, 182, 226), (206, 226, 236), (255, 232, 210)),
-    ),
-    "park": (
-        ((138, 200, 232), (196, 226, 234), (246, 244, 218)),
-        ((150, 196, 230), (206, 220, 236), (250, 234, 216)),
-    ),
-    "street": (
-        ((150, 200, 230), (206, 226, 232), (250, 238, 216)),
-        ((168, 190, 224), (222, 214, 226), (252, 228, 206)),
-    ),
-    "harbour": (
-        ((138, 178, 216), (226, 216, 222), (255, 224, 194)),
-        ((126, 188, 220), (200, 226, 230), (255, 238, 208)),
-    ),
-    "snow": (
-        ((160, 186, 226), (206, 208, 234), (250, 226, 228)),
-        ((146, 194, 228), (198, 218, 238), (242, 238, 240)),
-    ),
-    "farm": (
-        ((126, 194, 230), (190, 224, 230), (252, 242, 204)),
-        ((146, 188, 226), (226, 222, 222), (255, 230, 190)),
-    ),
-    "lake": (
-        ((122, 180, 220), (202, 224, 234), (255, 236, 216)),
-        ((130, 166, 210), (222, 206, 222), (255, 220, 204)),
-    ),
-    "night": (((22, 26, 66), (50, 50, 108), (122, 92, 140)), ((18, 32, 70), (36, 66, 110), (96, 110, 146))),
+SKIES = {
+    "beach": ("6abee2 acdee8 faf0d6", "78b6e2 cee2ec ffe8d2"),
+    "park": ("8ac8e8 c4e2ea f6f4da", "96c4e6 cedcec faead8"),
+    "street": ("96c8e6 cee2e8 faeed8", "a8bee0 ded6e2 fce4ce"),
+    "harbour": ("8ab2d8 e2d8de ffe0c2", "7ebcdc c8e2e6 ffeed0"),
+    "snow": ("a0bae2 ced0ea fae2e4", "92c2e4 c6daee f2eef0"),
+    "farm": ("7ec2e6 bee0e6 fcf2cc", "92bce2 e2dede ffe6be"),
+    "lake": ("7ab4dc cae0ea ffecd8", "82a6d2 decede ffdccc"),
+    "night": ("161a42 32326c 7a5c8c", "122046 24426e 606e92"),
 }
 
 
-def _gradient(stops: Sequence[Colour], pixels: int, bottom: int) -> np.ndarray:
+def _gradient(colours: str, pixels: int, bottom: int) -> np.ndarray:
     """Rows of colour from the top down to `bottom`, the last one below it: (pixels, pixels, 3)."""
+    stops = [bytes.fromhex(colour) for colour in colours.split()]
     where = np.linspace(0, bottom, len(stops))
     rows = [np.interp(np.arange(pixels), where, [stop[channel] for stop in stops]) for channel in range(3)]
     return np.broadcast_to(np.stack(rows, axis=1)[:, None, :], (pixels, pixels, 3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from math import cos, pi, sin
 
@@ -13,10 +12,10 @@ STEM = (72, 140, 80)
 
 
 def tree(brush: Brush, colour: Colour, look: int, reach: int) -> None:
-    brush.polygon([(17.4, 34), (22.6, 34), (23, 50), (25.4, 60), (14.6, 60), (17, 50)], BARK)
-    brush.line([(20, 44), (26.6, 35)], 1.8, BARK)
-    brush.line([(20, 47), (13, 38)], 1.8, BARK)
-    brush.polygon([(20.6, 36), (22.6, 36), (23, 50), (25.4, 60), (20.6, 60)], dark(BARK, 0.2))
+    brush.polygon("17.4,34 22.6,34 23,50 25.4,60 14.6,60 17,50", BARK)
+    brush.line("20,44 26.6,35", 1.8, BARK)
+    brush.line("20,47 13,38", 1.8, BARK)
+    brush.polygon("20.6,36 22.6,36 23,50 25.4,60 20.6,60", dark(BARK, 0.2))
     crown = [
         (12, 30, 11.4),
         (28.4, 30, 11.2),
@@ -56,7 +55,7 @@ def palm(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     spine = [(18, 62), (19.6, 50), (22.6, 36), (25, 20)]
     for (x0, y0), (x1, y1), width in zip(spine, spine[1:], (5.4, 4.6, 3.8), strict=False):
         brush.line([(x0, y0 - 2.4), (x1, y1)], width, trunk)
-    brush.polygon([(13.4, 62), (23, 62), (20.6, 54), (16.6, 54)], trunk)
+    brush.polygon("13.4,62 23,62 20.6,54 16.6,54", trunk)
     for down in range(24, 60, 5):
         middle = 25 - (down - 20) * 0.17
         brush.line([(middle - 2, down), (middle + 2, down + 1.2)], 0.8, dark(trunk, 0.3))
@@ -90,9 +89,9 @@ def bush(brush: Brush, colour: Colour, look: int, reach: int) -> None:
 
 
 def flower(brush: Brush, colour: Colour, look: int, reach: int) -> None:
-    brush.line([(7, 9), (6.7, 15), (7, 21.4)], 1.6, STEM)
-    brush.blob([(7, 19), (1.6, 17.8), (0.8, 14.2), (4.8, 15.4)], STEM)
-    brush.blob([(7, 17.4), (11.4, 16.2), (13.2, 12.6), (9, 13.4)], light(STEM, 0.15))
+    brush.line("7,9 6.7,15 7,21.4", 1.6, STEM)
+    brush.blob("7,19 1.6,17.8 0.8,14.2 4.8,15.4", STEM)
+    brush.blob("7,17.4 11.4,16.2 13.2,12.6 9,13.4", light(STEM, 0.15))
     for step in range(6):
         angle = pi * step / 3 + 0.5
         brush.ellipse(
@@ -103,10 +102,7 @@ def flower(brush: Brush, colour: Colour, look: int, reach: int) -> None:
 
 def ball(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     brush.ellipse(7.5, 7.5, 7.2, None, colour)
-    brush.blob(
-        [(0.6, 7), (4, 8.8), (11, 8.8), (14.4, 7), (14.2, 9.8), (10.8, 12), (4, 12), (0.9, 9.8)],
-        light(colour, 0.75),
-    )
+    brush.blob("0.6,7 4,8.8 11,8.8 14.4,7 14.2,9.8 10.8,12 4,12 0.9,9.8", light(colour, 0.75))
     brush.slice(7.5, 7.5, 7.2, 7.2, 50, 130, dark(colour, 0.2))
     brush.ellipse(4.8, 3.8, 2, 1.4, light(colour, 0.65))
 
@@ -119,27 +115,25 @@ def kite(brush: Brush, colour: Colour, look: int, reach: int) -> None:
         bow = light(colour, 0.3) if side > 0 else (252, 236, 206)
         brush.polygon([(x, y), (x - 3.6, y - 1.8), (x - 3.4, y + 1.6)], bow)
         brush.polygon([(x, y), (x + 3.6, y - 1.4), (x + 3.4, y + 1.9)], dark(bow, 0.1))
-    brush.polygon([(10.5, 0.2), (20.8, 10.4), (10.5, 25.6), (0.2, 10.4)], colour)
-    brush.polygon([(10.5, 0.2), (10.5, 10.4), (0.2, 10.4)], light(colour, 0.42))
-    brush.polygon([(10.5, 10.4), (20.8, 10.4), (10.5, 25.6)], dark(colour, 0.16))
-    brush.line([(10.5, 0.6), (10.5, 25)], 0.55, dark(colour, 0.42))
-    brush.line([(0.8, 10.4), (20.2, 10.4)], 0.55, dark(colour, 0.42))
+    brush.polygon("10.5,0.2 20.8,10.4 10.5,25.6 0.2,10.4", colour)
+    brush.polygon("10.5,0.2 10.5,10.4 0.2,10.4", light(colour, 0.42))
+    brush.polygon("10.5,10.4 20.8,10.4 10.5,25.6", dark(colour, 0.16))
+    brush.line("10.5,0.6 10.5,25", 0.55, dark(colour, 0.42))
+    brush.line("0.8,10.4 20.2,10.4", 0.55, dark(colour, 0.42))
 
 
 def balloon(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """The string ends in the middle of the box's foot, where a hand may hold it."""
-    brush.line([(7.5, 20), (8.7, 26), (6.6, 32), (7.5, 37.6)], 0.6, (112, 98, 100))
-    brush.polygon([(7.5, 17.8), (5.5, 21), (9.5, 21)], dark(colour, 0.25))
-    brush.blob(
-        [(7.5, 0.2), (13, 2.6), (14.8, 8.6), (12, 15), (7.5, 19), (3, 15), (0.2, 8.6), (2, 2.6)], colour
-    )
-    brush.blob([(12.4, 5), (13.6, 9), (11.2, 14), (8.6, 16.4), (11.6, 10.6)], dark(colour, 0.15))
+    brush.line("7.5,20 8.7,26 6.6,32 7.5,37.6", 0.6, (112, 98, 100))
+    brush.polygon("7.5,17.8 5.5,21 9.5,21", dark(colour, 0.25))
+    brush.blob("7.5,0.2 13,2.6 14.8,8.6 12,15 7.5,19 3,15 0.2,8.6 2,2.6", colour)
+    brush.blob("12.4,5 13.6,9 11.2,14 8.6,16.4 11.6,10.6", dark(colour, 0.15))
     brush.ellipse(4.7, 5.4, 1.7, 2.8, light(colour, 0.7))
 
 
 def umbrella(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """The pole ends in the middle of the box's foot: in a hand or in the sand."""
-    brush.line([(17, 2), (17, 36)], 1.3, (140, 102, 74))
+    brush.line("17,2 17,36", 1.3, (140, 102, 74))
     pale = light(colour, 0.66) if colour != PALETTE["black"] else (92, 92, 106)
     ribs = (0.4, 7, 13.6, 20.4, 27, 33.6)
     for row, (x0, x1) in enumerate(pairwise(ribs)):
@@ -148,25 +142,25 @@ def umbrella(brush: Brush, colour: Colour, look: int, reach: int) -> None:
         back = [(x1 + (17 - x1) * (1 - cos(a)), 15.6 - 14 * sin(a)) for a in (1.57, 1.2, 0.9, 0.6, 0.3, 0)]
         brush.polygon([*arc, *back, ((x0 + x1) / 2, 13.6)], tone)
     brush.ellipse(17, 1.2, 0.9, None, dark(colour, 0.2))
-    brush.line([(17, 34.6), (17, 36.2)], 1.9, (104, 74, 58))
+    brush.line("17,34.6 17,36.2", 1.9, (104, 74, 58))
 
 
 def snowman(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     scarf = PALETTE[("red", "blue", "green", "purple", "orange")[look % 5]]
-    brush.line([(8, 21.4), (1, 15.6)], 1, BARK)
-    brush.line([(20, 21.4), (27, 15.6)], 1, BARK)
-    brush.line([(2.6, 17), (1, 19.2)], 0.8, BARK)
-    brush.line([(25.4, 17), (27, 19.2)], 0.8, BARK)
+    brush.line("8,21.4 1,15.6", 1, BARK)
+    brush.line("20,21.4 27,15.6", 1, BARK)
+    brush.line("2.6,17 1,19.2", 0.8, BARK)
+    brush.line("25.4,17 27,19.2", 0.8, BARK)
     for y, radius in ((32.4, 9.6), (22, 7.4), (12.4, 6.2)):
         brush.ellipse(14, y, radius, None, dark(colour, 0.13))
         brush.ellipse(13.4, y - 0.5, radius * 0.91, None, colour)
     for y in (21.6, 25, 31):
         brush.ellipse(14.4, y, 0.8, None, INK)
     brush.bar(8.6, 15.8, 19.4, 18.2, scarf, 1.2)
-    brush.polygon([(16.4, 17), (19.2, 17), (20.4, 24.6), (17.2, 24.6)], dark(scarf, 0.14))
+    brush.polygon("16.4,17 19.2,17 20.4,24.6 17.2,24.6", dark(scarf, 0.14))
     for x in (12, 16.4):
         brush.ellipse(x, 11, 0.8, 0.95, INK)
-    brush.polygon([(14.2, 12), (20.6, 13.4), (14.2, 14.2)], (240, 140, 50))
+    brush.polygon("14.2,12 20.6,13.4 14.2,14.2", (240, 140, 50))
     brush.bar(9.8, 0.4, 18.2, 6.4, (64, 60, 74), 0.8)
     brush.bar(9.8, 4.4, 18.2, 6.2, scarf)
     brush.bar(7, 6, 21, 7.7, (64, 60, 74), 0.8)
@@ -174,14 +168,12 @@ def snowman(brush: Brush, colour: Colour, look: int, reach: int) -> None:
 
 def sledge(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     """Painted looking to the right: the runners curl up in front."""
-    brush.line(
-        [(2, 14.6), (31, 14.6), (35.4, 12.6), (36.8, 8.4), (34.8, 5.4), (32.6, 6.6)], 1.6, (128, 118, 122)
-    )
+    brush.line("2,14.6 31,14.6 35.4,12.6 36.8,8.4 34.8,5.4 32.6,6.6", 1.6, (128, 118, 122))
     for x in (7, 17, 27):
         brush.bar(x, 6, x + 2.2, 14.2, dark(colour, 0.28))
     brush.bar(1.8, 3.8, 32.6, 7.6, colour, 1.2)
-    brush.line([(3, 5.1), (31, 5.1)], 0.7, light(colour, 0.4))
-    brush.line([(32.6, 6), (36.6, 2.4), (37.2, 1)], 0.5, (150, 116, 84))
+    brush.line("3,5.1 31,5.1", 0.7, light(colour, 0.4))
+    brush.line("32.6,6 36.6,2.4 37.2,1", 0.5, (150, 116, 84))
 
 
 def sandcastle(brush: Brush, colour: Colour, look: int, reach: int) -> None:
@@ -202,9 +194,9 @@ def sandcastle(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     brush.slice(18, 28, 4, 8, 180, 360, shade)
     for x, y in ((5.6, 19), (30.2, 19), (18, 14.6)):
         brush.bar(x - 0.9, y - 1.6, x + 0.9, y + 1.6, shade, 0.9)
-    brush.line([(18, 8), (18, 0.6)], 0.8, (122, 90, 74))
-    brush.polygon([(18.2, 0.4), (25, 2.4), (18.2, 4.6)], PALETTE[("red", "blue", "purple")[look % 3]])
-    brush.blob([(0.4, 28), (6, 25.4), (18, 26.6), (30, 25.4), (35.6, 28)], light(sand, 0.2))
+    brush.line("18,8 18,0.6", 0.8, (122, 90, 74))
+    brush.polygon("18.2,0.4 25,2.4 18.2,4.6", PALETTE[("red", "blue", "purple")[look % 3]])
+    brush.blob("0.4,28 6,25.4 18,26.6 30,25.4 35.6,28", light(sand, 0.2))
 
 
 def sun(brush: Brush, colour: Colour, look: int, reach: int) -> None:
@@ -276,9 +268,9 @@ def house(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     brush.bar(42.9, 2.8, 51.1, 5.6, (140, 88, 76), 0.8)
     brush.bar(6.3, 24.1, 57.1, 58.4, colour)
     brush.bar(6.3, 50.8, 57.1, 58.4, dark(colour, 0.14))
-    brush.polygon([(31.8, 1.3), (63, 27.4), (0.5, 27.4)], roof)
-    brush.polygon([(31.8, 7.9), (52.8, 25.9), (10.7, 25.9)], light(colour, 0.16))
-    brush.line([(1.5, 27.2), (31.8, 2), (62, 27.2)], 2.8, roof)
+    brush.polygon("31.8,1.3 63,27.4 0.5,27.4", roof)
+    brush.polygon("31.8,7.9 52.8,25.9 10.7,25.9", light(colour, 0.16))
+    brush.line("1.5,27.2 31.8,2 62,27.2", 2.8, roof)
     pane = (255, 230, 160) if look % 2 else (190, 226, 240)
     brush.ellipse(31.8, 18.5, 4.1, None, (252, 248, 240))
     brush.ellipse(31.8, 18.5, 2.9, None, pane)
@@ -299,32 +291,7 @@ def lamp(brush: Brush, colour: Colour, look: int, reach: int) -> None:
     brush.bar(4.6, 47, 9.4, 56, colour, 1)
     brush.bar(2.8, 55, 11.2, 58, dark(colour, 0.15), 1)
     brush.bar(4.8, 16.6, 9.2, 18.4, light(colour, 0.2), 0.6)
-    brush.polygon([(2.4, 4), (11.6, 4), (9.8, 14), (4.2, 14)], (255, 232, 150))
-    brush.polygon([(4.4, 5), (6.6, 5), (6.2, 13), (5.2, 13)], (255, 250, 220))
+    brush.polygon("2.4,4 11.6,4 9.8,14 4.2,14", (255, 232, 150))
+    brush.polygon("4.4,5 6.6,5 6.2,13 5.2,13", (255, 250, 220))
     brush.bar(3.8, 13, 10.2, 15, colour, 0.6)
-    brush.polygon([(0.9, 5), (7, 0.6), (13.1, 5)], colour)
-
-
-PAINTERS: dict[str, Callable[[Brush, Colour, int, int], None]] = {
-    painter.__name__: painter
-    for painter in (
-        tree,
-        palm,
-        bush,
-        flower,
-        ball,
-        kite,
-        balloon,
-        umbrella,
-        snowman,
-        sledge,
-        sandcastle,
-        sun,
-        moon,
-        star,
-        cloud,
-        bench,
-        house,
-        lamp,
-    )
-}
+    brush.polygon("0.9,5 7,0.6 13.1,5", colour)
