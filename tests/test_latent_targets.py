@@ -1,6 +1,7 @@
 """Decoding a caption's latent target or its words, as a term of the loss or as a constraint."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -8,22 +9,21 @@ import pytest
 import torch
 
 from small import assert_resumes_with_the_same_bits, recipe, small_split, train
+from steps import step_of_scores
 from vsecore.data.splits import Dataset
 from vsecore.embedding import Embedding
 from vsecore.losses import (
     InputTargetDecoder,
     LagrangeMultiplier,
     LatentTargetDecoder,
-    Step,
     reconstruction_loss,
 )
 from vsecore.losses.input_target import InputTarget
 from vsecore.losses.lagrange import Constraint
 from vsecore.losses.latent_target import LatentTarget
 from vsecore.pooling import ProjectedPool
-from vsecore.similarity import Cosine
 
-# ---------------------------------------------------------------- the multiplier
+# The multiplier.
 
 
 def path(losses, **options):
@@ -86,7 +86,7 @@ def test_a_constraint_uses_its_multiplier_then_moves_it_and_only_in_training():
     assert not constraint.reconstruction.requires_grad, "what is logged must not keep a step's graph alive"
 
 
-# ---------------------------------------------------------------- the latent target
+# The latent target.
 
 
 def test_the_reconstruction_loss_is_the_mean_cosine_distance():
@@ -111,16 +111,12 @@ def test_the_decoder_is_equation_5():
     assert torch.autograd.gradcheck(
         lambda x: reconstruction_loss(decoder(x), torch.ones(3, 6).double()), z.requires_grad_()
     )
-
-
-def test_the_decoder_begins_with_the_weights_of_the_released_code():
-    torch.manual_seed(0)
-    for layer in LatentTargetDecoder(64, 384, hidden=96).layers[::2]:
+    for layer in LatentTargetDecoder(64, 384, hidden=96).layers[::2]:  # begins as in the released code
         limit = math.sqrt(6 / sum(layer.weight.shape))  # Glorot and Bengio 2010, uniform
         assert 0.95 * limit < layer.weight.abs().max() <= limit
 
 
-# ---------------------------------------------------------------- the words
+# The words.
 
 
 def test_the_words_decoder_sees_the_words_before_and_the_vector_alone():
@@ -138,45 +134,32 @@ def test_the_words_decoder_sees_the_words_before_and_the_vector_alone():
     torch.testing.assert_close(decoder(captions, padded)[:, :6], logits)
 
 
-# ---------------------------------------------------------------- as losses of a step
+# As losses of a step.
 
 
 def a_step():
     """Three pictures and their captions, of four words at most, with targets."""
     torch.manual_seed(0)
     v, t = (torch.randn(3, 4, requires_grad=True) for _ in range(2))
-    tokens, mask = torch.randint(9, (3, 5)), torch.ones(3, 5, dtype=torch.bool)
-    mask[1, 3:] = False
-    positives, targets = torch.eye(3, dtype=torch.bool), torch.randn(3, 6)
-    told = {"tokens": tokens, "token_mask": mask}
-    return Step(v @ t.T, positives, Embedding(v), Embedding(t), (), targets, None, Cosine(), 0, **told)
+    step = replace(step_of_scores(v @ t.T), v=Embedding(v), t=Embedding(t), targets=torch.randn(3, 6))
+    mask = torch.arange(5) < torch.tensor([[5], [3], [5]])
+    return replace(step, tokens=torch.randint(9, (3, 5)), token_mask=mask)
 
 
-def assert_teaches_captions_alone(loss, step):
+@pytest.mark.parametrize("part", [LatentTarget(4, 6), InputTarget(4, 9, word_dim=3)], ids=("latent", "input"))
+def test_each_caption_predicts_its_own_target_or_words_and_its_tower_learns(part):
+    step = a_step()
+    if isinstance(part, LatentTarget):
+        expected = reconstruction_loss(part.decoder(step.t.vectors), step.targets)
+    else:
+        log_p = part.decoder(step.t.vectors, step.tokens).log_softmax(2)  # (3, 4, 9)
+        real = [(c, place) for c in range(3) for place in range(1, 5) if step.token_mask[c, place]]
+        expected = -sum(log_p[c, place - 1, step.tokens[c, place]] for c, place in real) / 3
+    loss = part(step)
+    torch.testing.assert_close(loss, expected)
     loss.backward()
     assert step.v.vectors.grad is None, "no picture is decoded"
     assert step.t.vectors.grad.ne(0).any(1).all(), "every caption's tower learns"
-
-
-def test_each_caption_predicts_its_own_target_and_its_tower_learns():
-    step, part = a_step(), LatentTarget(4, 6)
-    loss = part(step)
-    torch.testing.assert_close(loss, reconstruction_loss(part.decoder(step.t.vectors), step.targets))
-    assert_teaches_captions_alone(loss, step)
-
-
-def test_each_caption_predicts_its_own_words_and_its_tower_learns():
-    step, part = a_step(), InputTarget(4, 9, word_dim=3)
-    log_p = part.decoder(step.t.vectors, step.tokens).log_softmax(2)  # (3, 4, 9)
-    expected = -sum(
-        log_p[c, place - 1, step.tokens[c, place]]
-        for c in range(3)
-        for place in range(1, 5)
-        if step.token_mask[c, place]
-    )
-    loss = part(step)
-    torch.testing.assert_close(loss, expected / 3)
-    assert_teaches_captions_alone(loss, step)
 
 
 def test_batch_normalisation_is_the_last_thing_before_unit_length():
@@ -188,7 +171,7 @@ def test_batch_normalisation_is_the_last_thing_before_unit_length():
     assert ProjectedPool(8)(x).mean(0).abs().max() > 0.1
 
 
-# ---------------------------------------------------------------- in training
+# In training.
 
 
 def data_with_targets():
