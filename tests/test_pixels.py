@@ -1,6 +1,5 @@
 """Photographs that are decoded on the fly, and networks that are trained on them."""
 
-import json
 import pickle
 
 import numpy as np
@@ -82,16 +81,10 @@ def test_a_picture_is_evaluated_as_torchvision_cuts_its_middle(tmp_path):
         assert seen.shape == (3, 32, 32) and seen.dtype == np.uint8
         whole = np.asarray(wanted(picture)).transpose(2, 0, 1)
         inner = np.s_[:, 1:-1, 1:-1]  # torchvision rounds half a pixel to the even side
-        assert (
-            min(
-                np.abs(np.roll(whole, turn, (1, 2)).astype(int) - seen)[inner].max()
-                for turn in ((0, 0), (1, 0), (0, 1), (1, 1))
-            )
-            == 0
-        )
-    assert (
-        View(8, None).plain(Image.new("RGB", (30, 9), "red")) == np.array([255, 0, 0])[:, None, None]
-    ).all()
+        turned = [np.roll(whole, turn, (1, 2)) for turn in ((0, 0), (1, 0), (0, 1), (1, 1))]
+        assert any(np.array_equal(one[inner], seen[inner]) for one in turned)
+    red = View(8, None).plain(Image.new("RGB", (30, 9), "red"))
+    assert (red == np.array([255, 0, 0])[:, None, None]).all()
 
 
 def test_cuts_keep_their_share_and_their_ratio():
@@ -241,17 +234,16 @@ def test_a_detector_is_refused():
         PixelEncoder(8, "torchvision/fasterrcnn_resnet50_fpn")
 
 
-def test_the_command_line_trains_and_evaluates_from_a_folder_of_photographs(
-    recipe, photographs, weights, tmp_path
-):
-    settings = [f"--set={name}={value}" for name, value in SMALL.items() if name != "training.epochs"]
+def test_the_command_line_trains_and_evaluates_from_a_folder_of_photographs(photographs, weights, tmp_path):
+    settings = [f"--set={name}={value}" for name, value in SMALL.items()]
     settings += [f"--set=image.encoder.weights={weights}", "--set=training.epochs=1"]
     out = str(tmp_path / "run")
-    asked = ["train", "vsepp_pixels_gru", "--data", str(photographs), "--out", out, "--device", "cpu"]
-    told = CliRunner().invoke(app, [*asked, *settings], catch_exceptions=False)
-    assert told.exit_code == 0 and "test: picture to text" in told.output, told.output
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["data"]["feature_kind"] == "pixels"
-    told = CliRunner().invoke(app, ["evaluate", out, "--data", str(photographs)], catch_exceptions=False)
-    assert told.exit_code == 0 and "rsum" in told.output, told.output
+    asked = ["train", "vsepp_pixels_gru", *settings]
+    for command in (
+        [*asked, "--data", str(photographs), "--out", out, "--device", "cpu"],
+        ["evaluate", out, "--data", str(photographs)],
+    ):
+        result = CliRunner().invoke(app, command, catch_exceptions=False)
+        assert result.exit_code == 0 and "rsum" in result.output, result.output
     with pytest.raises(ValueError, match="--data is scenes, and this recipe reads pixels: name a folder"):
-        CliRunner().invoke(app, ["train", "vsepp_pixels_gru", *settings], catch_exceptions=False)
+        CliRunner().invoke(app, asked, catch_exceptions=False)

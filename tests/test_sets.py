@@ -121,38 +121,23 @@ def test_pie_net_agrees_with_the_loop():
             torch.testing.assert_close(vectors[slot], module.norm(found + whole[row]))
 
 
-@pytest.mark.parametrize("name", ["slots", "slots, two heads", "pie_net", "slots, over elements"])
-def test_padding_gets_no_attention(name):
-    x, mask, _ = batch()
-    attention = kept(trained(MAKE[name]()), x, mask)  # (B, T, K, N)
-    assert not attention.requires_grad
-    assert (attention.masked_select(~mask[:, None, None]) == 0).all()
-    assert (attention.masked_select(mask[:, None, None]) > 0).all()
-
-
 # What attention is.
 
 
 def test_slots_share_out_each_element_and_heads_of_pie_net_do_not():
     x, mask, _ = batch()
-    shares = kept(trained(slots(iterations=3)), x, mask)
-    assert shares.shape == (4, 3, SLOTS, 7)
+    shares = kept(trained(slots(iterations=3)), x, mask)  # (B, T, K, N)
     torch.testing.assert_close(shares.sum(2), mask.to(x.dtype).unsqueeze(1).expand(-1, 3, -1))
-    for alone in (slots(softmax_over="elements"), PIENet(DIM, SLOTS)):
-        weights = kept(trained(alone), x, mask)
-        torch.testing.assert_close(weights.sum(3), torch.ones_like(weights.sum(3)))
-
-
-def test_attention_is_kept_only_on_request():
-    module = trained(slots())
-    x, mask, _ = batch()
-    module.slots_of(x, mask)
-    assert module.attention is None
-    assert kept(module, x, mask) is not None
-    module.keep_attention = False
-    module.slots_of(x, mask)
-    assert module.attention is None
-    assert "attention" not in module.state_dict()
+    for make in (slots, lambda: slots(softmax_over="elements"), lambda: PIENet(DIM, SLOTS)):
+        module = trained(make())
+        weights = kept(module, x, mask)
+        real = mask[:, None, None].expand_as(weights)
+        assert not weights.requires_grad and torch.equal(weights > 0, real)  # padding gets none
+        if make is not slots:
+            torch.testing.assert_close(weights.sum(3), torch.ones_like(weights.sum(3)))
+        module.keep_attention = False
+        module.slots_of(x, mask)
+        assert module.attention is None and "attention" not in module.state_dict()
 
 
 def test_attention_that_is_kept_is_the_mean_over_heads():
@@ -221,18 +206,18 @@ def test_random_slots_are_drawn_in_training_and_stay_the_same_in_evaluation():
 
 
 @pytest.mark.parametrize("silent", ["out", "mlp"])
-def test_of_what_slots_receive_and_of_the_hidden_layer_a_part_is_left_out(silent):
-    module = trained(slots(drop=0.5, iterations=1)).train()
-    for parameter in getattr(module, silent).parameters():
-        parameter.data.zero_()  # so that only the other one can tell
+def test_of_what_slots_receive_and_of_the_hidden_layer_a_part_is_left_out_in_training(silent):
+    module, plain = trained(slots(drop=0.5, iterations=1)), trained(slots(iterations=1))
     x, mask, _ = batch()
+    torch.testing.assert_close(module.slots_of(x, mask), plain.slots_of(x, mask))
+    for parameter in getattr(module.train(), silent).parameters():
+        parameter.data.zero_()  # so that only the other one can tell
     assert not torch.allclose(module.slots_of(x, mask), module.slots_of(x, mask))
 
 
 def test_the_hidden_layer_of_a_round_is_a_gelu_four_times_as_wide():
-    first, activation, _, last = slots().mlp
-    assert isinstance(activation, torch.nn.GELU)
-    assert (first.out_features, last.in_features) == (4 * DIM, 4 * DIM)
+    first, activation, *_ = slots().mlp
+    assert isinstance(activation, torch.nn.GELU) and first.out_features == 4 * DIM
 
 
 # Numbers.

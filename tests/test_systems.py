@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
@@ -19,16 +18,12 @@ TWO = {"first": ("2ad_parts", "all"), "second": ("2ad_systems", "VSE++")}
 """Arms of two experiments."""
 
 
-def recipes():
-    return {name: systems.recipe_of(name) for name in systems.SYSTEMS}
-
-
-# ---------------------------------------------------------------- rows of choices
+# Rows of choices.
 
 
 def test_thirteen_systems_cover_every_paper_and_each_has_a_row_of_its_own():
     assert len(systems.SYSTEMS) == 13
-    rows = [tuple(systems.choices(recipe).values()) for recipe in recipes().values()]
+    rows = [tuple(systems.choices(systems.recipe_of(name)).values()) for name in systems.SYSTEMS]
     assert len(set(rows)) == len(rows)
     works = {
         work for work, several in BY_WORK.items() for name, _ in systems.SYSTEMS.values() if name in several
@@ -46,22 +41,16 @@ def test_a_row_says_what_the_recipe_has():
     assert (row["pool"], row["compare"], row["learn"]) == ("mean\nmax", "mil", "triplet + 0.01 mmd")
     assert systems.choices(systems.recipe_of("SCAN"))["pool"] == "none"
     assert systems.choices(systems.recipe_of("AOQ"))["learn"].endswith("in two rounds")
-
-
-def test_layers_that_both_towers_share_stand_in_both_lines():
     pictures, captions = systems.choices(systems.recipe_of("TERN"))["encode"].split("\n")
     assert pictures.endswith(", 2-layer transformer") and captions.endswith(", 2-layer transformer")
-
-
-def test_aoq_is_vsrn_in_all_but_what_it_learns_from():
     vsrn, aoq = (systems.choices(systems.recipe_of(name)) for name in ("VSRN", "AOQ"))
     assert {stage for stage in systems.STAGES if vsrn[stage] != aoq[stage]} == {"learn"}
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_of_the_course_has_a_row(name):
-    row = systems.choices(RECIPES[name])
-    assert tuple(row) == systems.STAGES and all(row.values())
+def test_every_recipe_of_the_course_has_a_row():
+    for recipe in RECIPES.values():
+        row = systems.choices(recipe)
+        assert tuple(row) == systems.STAGES and all(row.values())
 
 
 def test_the_picture_colours_exactly_what_differs_from_the_first_row_and_its_words_say_so():
@@ -78,10 +67,11 @@ def test_the_picture_colours_exactly_what_differs_from_the_first_row_and_its_wor
     assert "again: nothing" in systems.words_for({"VSE++": chosen["VSE++"], "again": chosen["VSE++"]})
 
 
-# ---------------------------------------------------------------- side by side
+# Side by side.
 
 
 def test_arms_of_several_experiments_stand_side_by_side_as_each_experiment_has_them(tmp_path):
+    assert side_by_side(TWO, "scenes", folder=tmp_path) == {}
     study(tmp_path, *TWO["first"], {0: 300.0, 1: 310.0}, "scenes")
     study(tmp_path, *TWO["second"], {0: 200.0}, "scenes")
     found = side_by_side({**TWO, "third": ("2ad_pooling", "GPO")}, "scenes", folder=tmp_path)
@@ -105,11 +95,7 @@ def test_systems_of_other_features_or_of_another_world_are_never_side_by_side(tm
     assert list(side_by_side(worlds, "scenes", folder=tmp_path)) == ["second"]
 
 
-def test_without_records_nothing_is_side_by_side(tmp_path):
-    assert side_by_side(TWO, "scenes", folder=tmp_path / "none") == {}
-
-
-# ---------------------------------------------------------------- the ledger
+# The ledger.
 
 
 def test_every_claim_has_a_row_in_the_ledger_with_its_verdicts(tmp_path):
@@ -152,7 +138,7 @@ def test_the_bars_of_the_tally_add_up_to_the_claims_and_its_words_count_them():
             assert f"{sum(one.judgement == verdict for one in several)} {verdict}" in said
 
 
-# ---------------------------------------------------------------- ideas combined
+# Ideas combined.
 
 
 def test_what_others_add_to_2ad_leaves_the_rest_of_it_as_it_is():
@@ -177,7 +163,7 @@ def test_all_three_ideas_are_those_that_stand_alone_in_other_arms():
 
 
 def test_a_claim_on_the_combination_that_nobody_trained_says_what_it_takes(tmp_path):
-    asked = [one for one in outcomes("2ad", "scenes", "combined", folder=tmp_path)]
+    asked = outcomes("2ad", "scenes", "combined", folder=tmp_path)
     assert [one.judgement for one in asked] == ["not tried"] * 4
     (shut,) = missing(asked[0], {}, "scenes", 60.0)
     assert shut.trainings == 14  # two systems: three rates, and four more seeds

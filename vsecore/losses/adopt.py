@@ -161,15 +161,9 @@ def adopt(
 
 
 class AdOpt(Loss):
-    """`adopt` of a step.
+    """`adopt` of a step, with its options and `siblings_are_negatives`, for which see `Step.partners`.
 
-    Args:
-        temperature: as in `adopt`, like the next four; the margin's default is the released code's.
-        rule: how K is found.
-        margin: added to the negatives' scores.
-        negatives: a fixed K instead of the rule.
-        positive_in_denominator: as released; False: as printed.
-        siblings_are_negatives: see `Step.partners`.
+    The margin's default is the released code's.
     """
 
     @checked

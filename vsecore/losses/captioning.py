@@ -75,7 +75,8 @@ class CaptionDecoder(nn.Module):
         self.writer = nn.GRUCell(word_dim + hidden, hidden)
         self.out = nn.Linear(hidden, vocabulary_size)
 
-    def forward(self, x: Tensor, mask: Tensor | None, tokens: Tensor, owner: Tensor) -> Tensor:
+    @checked
+    def forward(self, x: Tensor, mask: Tensor | None, tokens: Words, owner: Tensor) -> Tensor:
         """Predict the words of captions, given the true words before each (teacher forcing).
 
         Args:
@@ -88,10 +89,9 @@ class CaptionDecoder(nn.Module):
             Logits (C, L - 1, V): place l is about the word l + 1.
 
         Raises:
-            ValueError: the elements or the mask do not fit, or the captions have no word after the first.
+            ValueError: the elements, the mask or the captions do not fit.
         """
         check_elements(x, mask, self.dim)
-        check_words(tokens)
         x = real_first(x, mask).to(self.project.weight.dtype)  # (B, N, D)   padding behind, and 0
         mask = sorted_mask(x, mask)
         x = dropout(self.project(x), self.drop, self.training)  # (B, N, H)
@@ -112,19 +112,6 @@ class CaptionDecoder(nn.Module):
             state = self.writer(given, state)  # (C, H)
             written.append(state)
         return self.out(torch.stack(written, 1))  # (C, L - 1, V)
-
-
-@checked
-def check_words(tokens: Words) -> None:
-    """Refuse what are not captions as numbers, (C, L), with a word after the first.
-
-    Raises:
-        ValueError: naming what came.
-    """
-    if tokens.shape[1] < 2:
-        raise ValueError(
-            f"tokens is {tuple(tokens.shape)}: a caption must have a word after its first symbol"
-        )
 
 
 class Captioning(Loss):

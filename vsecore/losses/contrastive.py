@@ -43,12 +43,7 @@ def info_nce(scores: Scores, temperature: Positive = 0.05, positives: Positives 
 
 
 class InfoNCE(Loss):
-    """`info_nce` of a step.
-
-    Args:
-        temperature: the lower, the more the hardest negatives decide.
-        siblings_are_negatives: see `Step.partners`.
-    """
+    """`info_nce` of a step; for `siblings_are_negatives` see `Step.partners`."""
 
     @checked
     def __init__(self, temperature: Positive = 0.05, siblings_are_negatives: bool = False) -> None:
@@ -86,7 +81,7 @@ class ScaledInfoNCE(Loss):
         pretrained_scale: Positive | None = None,
     ) -> None:
         super().__init__()
-        first = next(one for one in (scale, pretrained_scale, 1 / 0.07) if one is not None)
+        first = scale or pretrained_scale or 1 / 0.07
         if first > 1.001 * most:  # published weights are rounded, so theirs may be a little above their limit
             raise ValueError(f"scale is {first}: it must be at most {most} (most)")
         self.log_scale = nn.Parameter(torch.tensor(math.log(first)))
@@ -126,10 +121,9 @@ class SigmoidLoss(Loss):
         pretrained_bias: Finite | None = None,
     ) -> None:
         super().__init__()
-        first = next(one for one in (scale, pretrained_scale, 10.0) if one is not None)
-        added = next(one for one in (bias, pretrained_bias, -10.0) if one is not None)
-        self.log_scale = nn.Parameter(torch.tensor(math.log(first)))  # t' in algorithm 1
-        self.bias = nn.Parameter(torch.tensor(added))
+        first = next(b for b in (bias, pretrained_bias, -10.0) if b is not None)  # 0 is a bias too
+        self.log_scale = nn.Parameter(torch.tensor(math.log(scale or pretrained_scale or 10.0)))  # t'
+        self.bias = nn.Parameter(torch.tensor(first))
         self.siblings_are_negatives = siblings_are_negatives
 
     def forward(self, step: Step) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Annotated
 from torch import Tensor, nn
 
 from vsecore.arguments import Count, Positive, Shape, checked
-from vsecore.losses.captioning import Words, captioning_loss, check_words
+from vsecore.losses.captioning import Words, captioning_loss
 from vsecore.losses.lagrange import Constraint
 from vsecore.losses.step import Loss, Step
 
@@ -44,11 +44,7 @@ class InputTargetDecoder(nn.Module):
 
         Returns:
             Logits (C, L - 1, V): place l is about the word l + 1.
-
-        Raises:
-            ValueError: the shapes do not fit, or the captions have no word after the first.
         """
-        check_words(tokens)
         # A state depends on the words before it alone, so padding at the end changes nothing.
         states, _ = self.gru(self.embedding(tokens[:, :-1]), captions[None].contiguous())  # (C, L - 1, D)
         logits: Tensor = self.out(states)
@@ -65,8 +61,8 @@ class InputTarget(Loss):
         dim: width D of the caption's vector.
         vocabulary_size: number of words.
         word_dim: width of the decoder's word vectors.
-        bound: eta; None: the loss is added as it is, times the weight of its part (beta).
-        projected: see `LagrangeMultiplier`.
+        bound: eta, of `Constraint`; None: the loss is added, times the weight of its part (beta).
+        projected: of `Constraint`.
 
     Source: Bleeker, Yates and de Rijke 2023 (LTD), sections 3.3 and 4.2.
     """

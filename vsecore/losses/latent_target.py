@@ -71,11 +71,11 @@ class LatentTarget(Loss):
     only.
 
     Args:
-        dim: width D of the caption's vector.
+        dim: of `LatentTargetDecoder`, like the next two.
         target_dim: width T of the targets.
-        hidden: width of the decoder's inner layers; None: as wide as the vector.
-        bound: eta; None: the loss is added as it is, times the weight of its part (beta).
-        projected: see `LagrangeMultiplier`.
+        hidden: width of the decoder's inner layers.
+        bound: eta, of `Constraint`; None: the loss is added, times the weight of its part (beta).
+        projected: of `Constraint`.
 
     Source: Bleeker, Yates and de Rijke 2023 (LTD), section 3.4.
     """

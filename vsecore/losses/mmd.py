@@ -64,12 +64,7 @@ def _mean_kernel(x: Tensor, y: Tensor, gamma: float, squared: bool) -> Tensor:
 
 
 class MMD(Loss):
-    """`mmd` of a step's pictures and captions: of all elements of their sets, or of their vectors.
-
-    Args:
-        gamma: as in `mmd`, like the next.
-        squared: the Gaussian kernel.
-    """
+    """`mmd` of a step's pictures and captions: of all elements of their sets, or of their vectors."""
 
     reads = ("vectors",)
 

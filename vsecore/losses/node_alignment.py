@@ -90,9 +90,10 @@ def node_pooling_loss(
         own = torch.einsum("bpd,cpd->pbc", unit(pictures), unit(captions))  # (P, B, C)   cosine, pool by pool
         caption = own.gather(2, hardest.caption.expand(len(own), -1).unsqueeze(2))  # (P, B, 1)
         picture = own.gather(1, hardest.picture.expand(len(own), -1).unsqueeze(1))  # (P, 1, C)
-        to_caption = torch.where(hardest.of_picture.unsqueeze(1), (margin + caption - own).relu(), 0)
-        to_picture = torch.where(hardest.of_caption, (margin + picture - own).relu(), 0)  # (P, B, C)
-        return torch.where(hardest.positives, to_caption + to_picture, 0).sum()
+        caption = torch.where(hardest.of_picture.unsqueeze(1), caption, -torch.inf)
+        picture = torch.where(hardest.of_caption, picture, -torch.inf)
+        cost = (margin + caption - own).relu() + (margin + picture - own).relu()  # (P, B, C)
+        return torch.where(hardest.positives, cost, 0).sum()
 
 
 @checked
@@ -136,32 +137,29 @@ def node_cross_attention_loss(
         wrong_v = _found(v @ t[hardest.caption].mT, real_t[hardest.caption].unsqueeze(1))  # (B, N)
         wrong_t = _found(t @ v[hardest.picture].mT, real_v[hardest.picture].unsqueeze(1))  # (C, M)
         # An element costs nothing if it is padding, or if there is no negative.
-        counts_v = real_v & hardest.of_picture.unsqueeze(1)  # (B, N)
-        counts_t = real_t & hardest.of_caption.unsqueeze(1)  # (C, M)
+        wrong_v = torch.where(real_v & hardest.of_picture.unsqueeze(1), wrong_v, -torch.inf)
+        wrong_t = torch.where(real_t & hardest.of_caption.unsqueeze(1), wrong_t, -torch.inf)
         # Positive pairs can be listed at once, unless a GPU would have to be asked how many there are.
         if v.device.type == "cpu" and not torch.compiler.is_compiling():
             b, c = hardest.positives.nonzero(as_tuple=True)  # (pairs,) each
             affinity = v[b] @ t[c].mT  # (pairs, N, M)
             found_v = _found(affinity, real_t[c].unsqueeze(1))  # (pairs, N)
             found_t = _found(affinity.mT, real_v[b].unsqueeze(1))  # (pairs, M)
-            cost_v = torch.where(counts_v[b], (margin + wrong_v[b] - found_v).relu(), 0)
-            cost_t = torch.where(counts_t[c], (margin + wrong_t[c] - found_t).relu(), 0)
-            return cost_v.sum() + cost_t.sum()
+            return (margin + wrong_v[b] - found_v).relu().sum() + (margin + wrong_t[c] - found_t).relu().sum()
 
         # Elsewhere a few pictures at a time meet all captions; what is not positive counts 0. The backward
         # pass computes each block again, so that only one of them is in memory.
-        def block(v: Tensor, real_v: Tensor, wrong_v: Tensor, counts_v: Tensor, positives: Tensor) -> Tensor:
+        def block(v: Tensor, real_v: Tensor, wrong_v: Tensor, positives: Tensor) -> Tensor:
             affinity = torch.einsum("bnd,cmd->bcnm", v, t)  # (b, C, N, M)
             found_v = _found(affinity, real_t.unsqueeze(1))  # (b, C, N)
             found_t = _found(affinity.mT, real_v[:, None, None])  # (b, C, M)
-            cost_v = torch.where(counts_v.unsqueeze(1), (margin + wrong_v.unsqueeze(1) - found_v).relu(), 0)
-            cost_t = torch.where(counts_t, (margin + wrong_t - found_t).relu(), 0)
-            return torch.where(positives, cost_v.sum(2) + cost_t.sum(2), 0).sum()
+            cost_v = (margin + wrong_v.unsqueeze(1) - found_v).relu().sum(2)  # (b, C)
+            cost_t = (margin + wrong_t - found_t).relu().sum(2)  # (b, C)
+            return torch.where(positives, cost_v + cost_t, 0).sum()
 
         total = v.new_zeros(())
-        for rows in zip(
-            *(x.split(ROWS) for x in (v, real_v, wrong_v, counts_v, hardest.positives)), strict=True
-        ):
+        blocks = (x.split(ROWS) for x in (v, real_v, wrong_v, hardest.positives))
+        for rows in zip(*blocks, strict=True):
             total = total + checkpoint(block, *rows, use_reentrant=False, preserve_rng_state=False)
         return total
 

@@ -182,13 +182,9 @@ class Similarities(NamedTuple):
 
 
 def online_pairs(step: Step) -> tuple[Tensor, Tensor]:
-    """Compute s(Î, T̂) and s(I(T̂), T(Î)) of each pair: those without common elements, made of the batch.
+    """Compute s(Î, T̂) and s(I(T̂), T(Î)) of each pair, (B,) each: pairs without common elements.
 
-    Returns:
-        Both, (B,) each; -inf where T̂ and Î belong together, or where there is no negative.
-
-    Raises:
-        ValueError: the batch is not of pairs.
+    Both are -inf where T̂ and Î belong together, or where there is no negative. Raises as `Similarities.of`.
     """
     negatives = _negatives(step)  # (B, B)
     hardest_text, text = negatives.max(1)  # (B,) each   T̂ is the caption of pair `text`
@@ -252,13 +248,9 @@ class OfflineTriplet(Loss):
 
 
 class OfflineQuintuplet(OfflineTriplet):
-    """`offline_quintuplet` of a step.
+    """`offline_quintuplet` of a step, with the options of `OfflineTriplet` and one more.
 
     Args:
-        margin: as in `OfflineTriplet`, like the next three.
-        offline_margin: by how much a pair must beat the offline negatives.
-        warmup_epochs: how many epochs learn from all negatives of the batch first.
-        online: False: only the offline terms.
         online_quintuplet: make the two pairs without common elements of the batch's hardest negatives
             (the paper's ablation "OnlineQuin"). Where these belong together, there is no such pair.
 
@@ -278,7 +270,6 @@ class OfflineQuintuplet(OfflineTriplet):
         self.online_quintuplet = online_quintuplet
 
     def of(self, found: Similarities, step: Step) -> Tensor:
-        """As in `OfflineTriplet`."""
         if self.online_quintuplet:
             pair, swapped = online_pairs(step)
             found = found._replace(offline_pair=pair, swapped_pair=swapped)
@@ -286,17 +277,7 @@ class OfflineQuintuplet(OfflineTriplet):
 
 
 class AdaptiveOfflineQuintuplet(OfflineTriplet):
-    """`adaptive_offline_quintuplet` of a step.
-
-    Args:
-        margin: as in `OfflineTriplet`, like the next and the last two.
-        offline_margin: by how much a pair must beat the offline negatives.
-        beta: the weight where the online and the offline negative are equally hard.
-        alpha: the distance between them that changes the weight by one.
-        weights: "gradient", as published, "detached" or "clamped".
-        against: what the online negative is compared with, "offline" or "positive".
-        warmup_epochs: how many epochs learn from all negatives of the batch first.
-        online: False: only the offline terms.
+    """`adaptive_offline_quintuplet` of a step, with its options and those of `OfflineTriplet`.
 
     Source: Chen, Deng and Luo 2020 (AOQ), equation 5 and table 3.
     """
@@ -320,7 +301,6 @@ class AdaptiveOfflineQuintuplet(OfflineTriplet):
         self.against: Against = against
 
     def of(self, found: Similarities, step: Step) -> Tensor:
-        """As in `OfflineTriplet`."""
         return adaptive_offline_quintuplet(
             *found,
             margin=self.margin,
