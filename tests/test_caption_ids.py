@@ -68,19 +68,14 @@ def test_numbers_change_no_fingerprint(features: Path, tmp_path: Path) -> None:
     assert not check_precomp(features).problems
 
 
-def test_a_subset_and_a_joined_folder_keep_them(features: Path, tmp_path: Path) -> None:
-    split = open_precomp(features).test
-    assert split.caption_ids is not None and split.subset(2).caption_ids == split.caption_ids[:10]
-    join([features, features], tmp_path / "joined")
-    assert open_precomp(tmp_path / "joined").test.caption_ids == split.caption_ids
-
-
-def test_a_split_that_is_cut_short_cuts_its_numbers(coco: Path) -> None:
-    split = load_karpathy(coco)["test"]
-    first = split.subset(2)
+def test_a_subset_and_a_joined_folder_keep_them(coco: Path, features: Path, tmp_path: Path) -> None:
+    split, first = load_karpathy(coco)["test"], load_karpathy(coco)["test"].subset(2)
     assert split.caption_ids is not None and first.caption_ids == split.caption_ids[:10]
     assert first.captions == split.captions[:10]
     assert len(first.files) == len(first.picture_ids) == 2 and first.owner.tolist() == [0] * 5 + [1] * 5
+    assert open_precomp(features).test.subset(2).caption_ids == first.caption_ids
+    join([features, features], tmp_path / "joined")
+    assert open_precomp(tmp_path / "joined").test.caption_ids == split.caption_ids
 
 
 def test_too_few_numbers_are_refused(features: Path, tmp_path: Path) -> None:

@@ -70,32 +70,24 @@ def test_fingerprints_are_those_that_records_name() -> None:
     assert data.fingerprint() == "a8e4e842c383988aab89928e3dbfefdfbb800069fa026a5609ae5c915e7aded9"
 
 
-def test_pixels_are_pictures_too() -> None:
+def test_pixels_are_pictures_too_in_memory_and_on_disk(tmp_path: Path) -> None:
     split = small_split(pixels=True)
     assert split.has_pixels and not small_split().has_pixels
-    assert repr(split) == "Split('train': 5 pictures of 4×6 pixels, 8 captions)"
     assert split.subset(2).pictures.shape == (2, 3, 4, 6)
     assert split.fingerprint() != small_split(pixels=True, pictures=split.pictures[::-1]).fingerprint()
     parts = [small_split(name, pixels=True) for name in ("train", "dev", "test")]
     assert Dataset("small", *parts, feature_kind="pixels").feature_dim == 3
     for kind in (np.float16, np.float32):
         assert replace(split, pictures=split.pictures.astype(kind)).has_pixels
-
-
-def test_pixels_stay_on_disk_too(tmp_path: Path) -> None:
-    split = small_split(pixels=True)
     np.save(tmp_path / "pixels.npy", split.pictures)
     mapped = replace(split, pictures=MappedPictures(tmp_path / "pixels.npy"))
     assert mapped.pictures.dtype == np.uint8
     assert np.array_equal(mapped.pictures[np.array([3, 1])], split.pictures[[3, 1]])
     assert mapped.subset(3).fingerprint() == split.subset(3).fingerprint()
-    np.save(tmp_path / "pixels.npy", split.pictures.astype(np.int64))
-    with pytest.raises(ValueError, match=r"holds int64 \(5, 3, 4, 6\): wanted .* pixels"):
-        MappedPictures(tmp_path / "pixels.npy")
 
 
 def test_a_split_says_what_it_holds_in_one_line() -> None:
-    assert repr(small_split()) == "Split('train': 5 pictures of (3, 2), 8 captions)"
+    assert repr(small_split(pixels=True)) == "Split('train': 5 pictures of 4×6 pixels, 8 captions)"
     wide = small_split(targets=targets(7))
     assert repr(wide) == "Split('train': 5 pictures of (3, 2), 8 captions, targets of width 7)"
 
@@ -112,6 +104,7 @@ CHANGES = [
     {"owner": np.zeros(8)},
     {"owner": np.full(8, 5)},
     {"owner": np.full(8, -1)},
+    {"owner": OWNER % 4},  # a picture without a caption
     {"picture_ids": ["a"]},
     {"caption_ids": ["a"]},
     {"picture_counts": np.full(5, 4)},
@@ -128,11 +121,6 @@ CHANGES = [
 def test_parts_that_do_not_fit_are_refused(change) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(change))} of split 'train' "):
         small_split(**change)
-
-
-def test_a_picture_without_a_caption_is_named() -> None:
-    with pytest.raises(ValueError, match=r"no caption of '4\.jpg'"):
-        small_split(owner=OWNER % 4)
 
 
 def of(**changes) -> dict[str, Split]:

@@ -31,7 +31,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_ORIENTATION, _BITS, _WHITE = 274, 258, 262
+_ORIENTATION = 274
 
 # Damage in what a camera has noted beside the picture does not matter to whoever wants the picture.
 warnings.filterwarnings("ignore", module=r"PIL\.(TiffImagePlugin|JpegImagePlugin|PngImagePlugin)")
@@ -77,12 +77,7 @@ def _in_colour(picture: ImageFile.ImageFile) -> Image.Image:
     if picture.mode in ("I", "F"):
         raise ValueError(f"nothing says which of its numbers is white: mode {picture.mode}")
     if picture.mode.startswith("I;16"):
-        tags = getattr(picture, "tag_v2", {})  # of a TIFF file
-        if tags.get(_BITS, (16,)) != (16,):
-            raise ValueError(f"its grey has {tags[_BITS][0]} bits, wanted 8 or 16")
         grey = np.asarray(picture).astype(np.uint32)  # (H, W)
-        if tags.get(_WHITE) == 0:  # 0 is white, and Pillow inverts only 8 bits
-            grey = 65535 - grey
         return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
     if not picture.has_transparency_data:
         return picture.convert("RGB")
