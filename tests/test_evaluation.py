@@ -208,7 +208,7 @@ def test_folds_are_the_mean_over_consecutive_pictures_with_their_own_captions(sh
         (np.zeros((0, 3)), np.arange(3), r"scores .*\(0, 3\)"),
         (np.eye(3, dtype=bool), np.arange(3), "scores .*bool"),
         (torch.eye(3, dtype=torch.complex64), np.arange(3), "scores .*complex"),
-        (np.eye(3), np.arange(4), r"owner .*\(3,\).*\(4,\)"),
+        (np.eye(3), np.arange(4), r"owner .*\(4,\).*\(3,\)"),
         (np.eye(3), np.arange(3.0), "owner .*float64"),
         (np.eye(3), np.array([0, 1, 3]), "owner .*3"),
         (np.eye(3), np.array([0, 1, -1]), "owner .*-1"),

@@ -350,7 +350,7 @@ def tensor(name, value):
         ("run.json", field("recipe.losses.0.options.margin", -1), "run.json: recipe.*margin"),
         ("run.json", field("recipe.losses.0.name", "mine"), "'mine' is unknown.*registered first"),
         ("vocabulary.json", Path.unlink, "vocabulary.json"),
-        ("vocabulary.json", field("words", []), "another tokenizer"),
+        ("vocabulary.json", field("words", ["other"]), "another tokenizer"),
         (CHECKPOINT, lambda path: path.write_bytes(path.read_bytes()[:-9]), CHECKPOINT),
         (CHECKPOINT, flip, f"{CHECKPOINT} has changed"),
         (CHECKPOINT, fact("beside", "another's"), f"{CHECKPOINT} belongs to another run"),

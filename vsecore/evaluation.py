@@ -1,7 +1,6 @@
 """How good a retrieval is: ranks, recalls, and metrics for many-to-many relevance.
 
-One rule holds everywhere: ties count against the model. An item that scores as high as the right one is
-ranked before it, so that a collapsed model, which gives all pairs the same score, gets 0.
+Ties always count against the model, so that a collapsed one, whose scores are all the same, gets 0.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from vsecore.arguments import Count, checked
 from vsecore.data import coco_judgements
 from vsecore.typed import short
 
+Matrix = Tensor | np.ndarray
 BLOCK = 2**23  # scores looked at in one go: tens of megabytes, however large the matrix
 
 
-def ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tensor, Tensor]:
+def ranks(scores: Matrix, owner: Matrix) -> tuple[Tensor, Tensor]:
     """Return the rank of the best own item, for every picture and for every caption.
 
     A rank counts from 0: it is the number of items, own ones left out, that score at least as high as the
@@ -32,8 +32,7 @@ def ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tens
         owner: the picture each caption belongs to, (Nc,), in any order.
 
     Returns:
-        i2t (Ni,), the ranks of captions for each picture, and t2i (Nc,), those of pictures for each caption;
-        int64, on the CPU.
+        i2t (Ni,), captions for each picture, and t2i (Nc,), pictures for each caption; int64, on the CPU.
 
     Raises:
         ValueError: a shape or type is wrong, an owner is no picture, a picture has no caption, or a score is
@@ -43,15 +42,15 @@ def ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tens
     best = own.new_empty(len(scores)).scatter_reduce(0, owner, own, "amax", include_self=False)  # (Ni,)
     i2t, t2i = owner.new_zeros(len(scores)), torch.zeros_like(owner)
     for start, block in _score_blocks(scores):  # (b, Nc)
-        stop = start + len(block)
-        i2t[start:stop] = (block >= best[start:stop, None]).sum(1, dtype=torch.int32)
+        rows = slice(start, start + len(block))
+        i2t[rows] = (block >= best[rows, None]).sum(1, dtype=torch.int32)
         t2i += (block >= own).sum(0, dtype=torch.int32)
     # The counts include own items: a caption's picture, or a picture's best caption and its ties.
     i2t.scatter_add_(0, owner, -(own == best[owner]).to(torch.int64))
     return i2t.cpu(), (t2i - 1).cpu()
 
 
-def recalls(ranks: Tensor | np.ndarray) -> dict[str, float]:
+def recalls(ranks: Matrix) -> dict[str, float]:
     """Return the percentage of queries whose best own item is among the first 1, 5 and 10.
 
     Args:
@@ -61,17 +60,15 @@ def recalls(ranks: Tensor | np.ndarray) -> dict[str, float]:
         {"r1": ..., "r5": ..., "r10": ...}.
 
     Raises:
-        ValueError: ranks are not a vector of whole numbers >= 0, or there are none.
+        ValueError: ranks are no vector of whole numbers >= 0, or empty.
     """
     ranks = torch.as_tensor(ranks).detach().cpu().numpy()
     if ranks.ndim != 1 or ranks.size == 0 or ranks.dtype.kind not in "iu" or ranks.min() < 0:
-        raise ValueError(
-            f"ranks must be whole numbers >= 0, (n,), at least one, got {ranks.dtype} {ranks.shape}"
-        )
+        raise ValueError(f"ranks are {ranks.dtype} {ranks.shape}: they must be whole numbers >= 0, (n,)")
     return {f"r{k}": 100 * float((ranks < k).mean()) for k in (1, 5, 10)}
 
 
-def cross_retrieval_ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> Tensor:
+def cross_retrieval_ranks(scores: Matrix, owner: Matrix) -> Tensor:
     """Return the worse of the two ranks of every pair: among other captions, and among other pictures.
 
     A picture meets more captions than a caption meets pictures, so the rank among captions is divided by how
@@ -91,22 +88,19 @@ def cross_retrieval_ranks(scores: Tensor | np.ndarray, owner: Tensor | np.ndarra
         for row, line in enumerate(block, start):  # (Nc,)
             mine = owner == row
             others = line[~mine].sort().values
-            below = torch.searchsorted(others, own[mine], side="left")
-            among_captions[mine] = len(others) - below
+            among_captions[mine] = len(others) - torch.searchsorted(others, own[mine], side="left")
     return torch.maximum(among_captions * (len(scores) / len(owner)), among_pictures.double()).cpu()
 
 
 @checked
-def evaluate(
-    scores: Tensor | np.ndarray, owner: Tensor | np.ndarray, folds: Count | None = None
-) -> dict[str, float]:
+def evaluate(scores: Matrix, owner: Matrix, folds: Count | None = None) -> dict[str, float]:
     """Compute the usual table row of image-text retrieval.
 
     Args:
         scores: similarities, (Ni, Nc).
         owner: the picture each caption belongs to, (Nc,).
-        folds: cut the pictures into this many consecutive folds, each with its own captions, and average over
-            them. COCO 1K is the 5K test split with folds=5. None is one fold of everything.
+        folds: average over so many consecutive folds of the pictures, each with its own captions. COCO 1K is
+            the 5K test split with folds=5.
 
     Returns:
         `i2t_r1 i2t_r5 i2t_r10 t2i_r1 t2i_r5 t2i_r10` in percent, `rsum`, the sum of these six, and the median
@@ -132,21 +126,21 @@ def ensemble(*scores: Tensor, weights: Sequence[float] = ()) -> Tensor:
 
     Args:
         scores: a matrix (Ni, Nc) of each system, of the same pictures and captions in the same order.
-        weights: how much each system counts, > 0; none: all the same. Systems that make the same mistakes
-            should count less.
+        weights: how much each system counts, > 0; none: all the same.
 
     Returns:
         (Ni, Nc), in the type of the first.
 
     Raises:
-        ValueError: there is no matrix, or their shapes differ; there is not one weight for each, or one is
-            not positive.
+        ValueError: there is no matrix, their shapes differ, or there is not one positive weight for each.
 
     Source: Zhang et al. 2022 (2AD), section 4.3.
     """
-    if not scores or any(matrix.shape != scores[0].shape for matrix in scores):
-        shapes = ", ".join(str(tuple(matrix.shape)) for matrix in scores) or "none"
-        raise ValueError(f"scores must be one matrix or several of the same shape (Ni, Nc), got {shapes}")
+    if len({matrix.shape for matrix in scores}) != 1:
+        shapes = [tuple(matrix.shape) for matrix in scores]
+        raise ValueError(
+            f"scores are {shapes}: they must be one matrix or several of the same shape (Ni, Nc)"
+        )
     each = weights or (1,) * len(scores)
     if len(each) != len(scores) or not all(0 < weight < math.inf for weight in each):
         raise ValueError(f"weights are {list(each)}: wanted a positive number for each of {len(scores)}")
@@ -156,7 +150,7 @@ def ensemble(*scores: Tensor, weights: Sequence[float] = ()) -> Tensor:
     return total.div_(sum(each))
 
 
-def r_precision(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> float:
+def r_precision(scores: Matrix, relevance: Matrix) -> float:
     """Return the fraction relevant among the first R items, where R items are relevant.
 
     Rows are queries. The other direction is the transpose of both matrices.
@@ -166,10 +160,7 @@ def r_precision(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> 
         relevance: bool, (B, C).
 
     Returns:
-        The mean over the queries, from 0 to 1.
-
-    Raises:
-        ValueError: a shape or type is wrong, a score is NaN, or a query has nothing relevant.
+        The mean over the queries, from 0 to 1. A query with nothing relevant is refused.
 
     Source: Musgrave et al. 2020 (A metric learning reality check); Chun et al. 2022 (ECCV Caption).
     """
@@ -177,7 +168,7 @@ def r_precision(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> 
     return sum(float((gains.sum(1) / count).sum()) for gains, count in found) / len(scores)
 
 
-def map_at_r(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> float:
+def map_at_r(scores: Matrix, relevance: Matrix) -> float:
     """Compute mean average precision at R: `r_precision` that also counts the order within the first R.
 
     1/R · Σ_{i ≤ R} P(i), where P(i) is the precision of the first i items if the i-th is relevant, else 0.
@@ -190,7 +181,7 @@ def map_at_r(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray) -> flo
 
 
 @checked
-def ndcg(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray, k: Count = 25) -> float:
+def ndcg(scores: Matrix, relevance: Matrix, k: Count = 25) -> float:
     """Compute the normalised discounted cumulative gain of the first k, for relevance in degrees.
 
     The gain is 2^relevance - 1, the discount log2(place + 1), with places counted from 1. The sum is divided
@@ -205,7 +196,7 @@ def ndcg(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray, k: Count =
         The mean over the queries, from 0 to 1. A query with nothing relevant counts 0.
 
     Raises:
-        ValueError: a shape or type is wrong, a score is NaN, a relevance is negative or infinite, or k < 1.
+        ValueError: a shape or type is wrong, a score is NaN, or a relevance is negative or infinite.
 
     Source: Järvelin and Kekäläinen 2002; k = 25 as in Messina et al. 2020 (TERN).
     """
@@ -224,18 +215,14 @@ def ndcg(scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray, k: Count =
     return total / len(scores)
 
 
-def coco_benchmarks(
-    scores: Tensor | np.ndarray, image_ids: Sequence[Any], caption_ids: Sequence[Any]
-) -> dict[str, float]:
+def coco_benchmarks(scores: Matrix, image_ids: Sequence[Any], caption_ids: Sequence[Any]) -> dict[str, float]:
     """Compute the four tables of COCO's 5K test split: COCO 1K, COCO 5K, CxC and ECCV Caption.
 
     COCO 1K and 5K ask for a picture's own captions, CxC and ECCV Caption for all that people found to fit.
-    Rows and columns may be in any order: the folds of COCO 1K follow Karpathy's order all the same. Ties
-    count against the model everywhere.
+    Rows and columns may be in any order.
 
     Args:
-        scores: similarities, (5000, 25000). A memory map will do: it is read in blocks, and needs
-            hundreds of megabytes of memory besides.
+        scores: similarities, (5000, 25000). A memory map will do.
         image_ids: COCO's number of each row, (5000,), as numbers or as text, like `Split.picture_ids`.
         caption_ids: COCO's number of each column, (25000,): `sentid` in Karpathy's JSON, `id` in COCO's own.
             If rows and columns are in Karpathy's order, `coco_judgements.split_ids()` has both.
@@ -252,12 +239,7 @@ def coco_benchmarks(
     whose package `eccv_caption` measures the last two.
     """
     split = coco_judgements.split_ids()
-    _check_matrix("scores", scores)
-    if tuple(scores.shape) != (len(split.pictures), len(split.captions)):
-        raise ValueError(
-            f"scores must be of all of COCO's 5K test split, "
-            f"({len(split.pictures)}, {len(split.captions)}), got {tuple(scores.shape)}"
-        )
+    _check_matrix("scores", scores, shape=(len(split.pictures), len(split.captions)))
     # The position of each picture and each caption of the split in the matrix.
     rows = coco_judgements.places("image_ids", image_ids, split.pictures)  # (5000,)
     columns = coco_judgements.places("caption_ids", caption_ids, split.captions)  # (25000,)
@@ -289,7 +271,7 @@ def _table_row(i2t: Tensor, t2i: Tensor) -> dict[str, float]:
     return row
 
 
-def _mean_over_folds(scores: Tensor | np.ndarray, owner: Tensor, folds: Tensor) -> dict[str, float]:
+def _mean_over_folds(scores: Matrix, owner: Tensor, folds: Tensor) -> dict[str, float]:
     """Return the mean of the folds' table rows; each row of `folds` (f, size) names the pictures of one."""
     tables = []
     for fold in folds:
@@ -301,13 +283,9 @@ def _mean_over_folds(scores: Tensor | np.ndarray, owner: Tensor, folds: Tensor) 
 
 
 def _first_found(
-    scores: Tensor | np.ndarray, queries: np.ndarray, items: np.ndarray, right: coco_judgements.Lists
+    scores: Matrix, queries: np.ndarray, items: np.ndarray, right: coco_judgements.Lists
 ) -> coco_judgements.Lists:
-    """Return, for each query that has right items, the numbers of the items found first, best first.
-
-    Among equal scores, items that are not right come first. As many are kept as the longest list of right
-    items has, and at least 10.
-    """
+    """Return the first items found for each query that has right ones: as many as any has, at least 10."""
     k = max(10, *map(len, right.values()))
     asked = np.flatnonzero(np.isin(queries, list(right)))  # (q,)
     place = {int(number): column for column, number in enumerate(items)}
@@ -325,9 +303,7 @@ def _first_found(
     return found
 
 
-def _first_relevant(
-    scores: Tensor | np.ndarray, relevance: Tensor | np.ndarray
-) -> Iterator[tuple[Tensor, Tensor]]:
+def _first_relevant(scores: Matrix, relevance: Matrix) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield for blocks of queries whether each of the first R items is relevant, (b, largest R), and R."""
     _check_matrix("scores", scores)
     _check_matrix("relevance", relevance, ("bool",), tuple(scores.shape))
@@ -358,18 +334,15 @@ def _ranked(scores: Tensor, relevance: Tensor, k: int) -> Tensor:
     return torch.where(place < 0, degrees, tied.gather(1, place.clamp(min=0)))
 
 
-def _blocks(matrix: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
-    """Yield the rows of a matrix, some at a time, each block with the number of its first row.
-
-    Blocks of an array are copied, so that memory maps, read-only arrays and reversed arrays all work.
-    """
+def _blocks(matrix: Matrix) -> Iterator[tuple[int, Tensor]]:
+    """Yield the rows of a matrix in blocks, each with the number of its first row; arrays are copied."""
     rows = max(1, BLOCK // matrix.shape[1])
     for start in range(0, matrix.shape[0], rows):
         block = matrix[start : start + rows]
         yield start, block.detach() if isinstance(block, Tensor) else torch.from_numpy(np.array(block))
 
 
-def _score_blocks(scores: Tensor | np.ndarray) -> Iterator[tuple[int, Tensor]]:
+def _score_blocks(scores: Matrix) -> Iterator[tuple[int, Tensor]]:
     """Yield `_blocks`, and refuse NaN: no comparison with it is true, so it would pass for a good rank."""
     for start, block in _blocks(scores):
         _refuse_rows("scores must not be NaN", block.isnan().any(1), start)
@@ -392,14 +365,14 @@ def _check_matrix(
     name: str, x: object, kinds: tuple[str, ...] = ("real",), shape: tuple[int, ...] | None = None
 ) -> None:
     """Refuse what is no matrix of numbers; `shape`: that of the matrix that it goes with."""
-    if not isinstance(x, Tensor | np.ndarray):
+    if not isinstance(x, Matrix):
         raise ValueError(f"{name} is {short(x)}: it must be a tensor or an array")
     if _kind(x) not in kinds or x.ndim != 2 or 0 in x.shape or tuple(x.shape) != (shape or tuple(x.shape)):
         wanted = shape or "with two axes, not empty"
         raise ValueError(f"{name} is {x.dtype} {tuple(x.shape)}: it must be {' or '.join(kinds)}, {wanted}")
 
 
-def _kind(x: Tensor | np.ndarray) -> str:
+def _kind(x: Matrix) -> str:
     """Return "bool", "real" (numbers that can be ordered), or "other"."""
     if x.dtype in (torch.bool, np.dtype(bool)):
         return "bool"
@@ -407,24 +380,20 @@ def _kind(x: Tensor | np.ndarray) -> str:
     return "real" if real else "other"
 
 
-def _check_owner(scores: Tensor | np.ndarray, owner: Tensor | np.ndarray) -> tuple[Tensor, Tensor]:
+def _check_owner(scores: Matrix, owner: Matrix) -> tuple[Tensor, Tensor]:
     """Return for each caption its picture and its score with it, (Nc,) each, on the scores' device."""
     _check_matrix("scores", scores)
     pictures, captions = scores.shape
     owner = torch.as_tensor(owner).detach().cpu()
     if owner.shape != (captions,) or _kind(owner) != "real" or owner.is_floating_point():
         raise ValueError(
-            f"owner must be whole numbers ({captions},), one a column of scores, "
-            f"got {owner.dtype} {tuple(owner.shape)}"
+            f"owner is {owner.dtype} {tuple(owner.shape)}: it must be whole numbers ({captions},)"
         )
     owner = owner.to(torch.int64)
     if int(owner.min()) < 0 or int(owner.max()) >= pictures:
-        raise ValueError(
-            f"owner must name rows of scores, 0 to {pictures - 1}, got {owner.min()} to {owner.max()}"
-        )
-    count = owner.bincount(minlength=pictures)
-    if not count.all():
-        raise ValueError(f"owner must give every picture a caption, picture {int(count.argmin())} has none")
+        raise ValueError(f"owner has {owner.min()} to {owner.max()}: it must name rows, 0 to {pictures - 1}")
+    if not (count := owner.bincount(minlength=pictures)).all():
+        raise ValueError(f"owner gives picture {int(count.argmin())} no caption: each must have one")
     if isinstance(scores, Tensor):
         owner = owner.to(scores.device)
         return owner, scores.detach()[owner, torch.arange(captions, device=scores.device)]
