@@ -109,6 +109,7 @@ def test_parts_are_given_by_name_written_out_or_as_they_are():
     two = plain.override({"losses": ["triplet", {"name": "adopt", "weight": 0.1}]})
     assert [(part.name, part.weight) for part in two.losses] == [("triplet", 1.0), ("adopt", 0.1)]
     assert two.override({"losses.adopt.margin": 0.3}).losses[1].options == {"margin": 0.3}
+    assert two.override({"losses.adopt": "info_nce"}).losses[1] == Part("info_nce", weight=0.1)
     assert plain.override({"losses.triplet.margin": 1}).hash() == (
         plain.override({"losses.triplet.margin": 1.0}).hash()
     )
