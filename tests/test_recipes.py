@@ -8,26 +8,18 @@ import pytest
 import torch
 
 from vsecore.data.vocabulary import Vocabulary
-from vsecore.embedding import Embedding
 from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from vsecore.encoders.reasoning import REASONERS
-from vsecore.losses import LOSSES, Step, adopt, info_nce, triplet
+from vsecore.losses import LOSSES
 from vsecore.pooling import (
     GPO,
     POOLS,
 )
 from vsecore.recipes import RECIPES, VARIANTS, FirstRound, Part, Recipe, aoq, get, two_ad
-from vsecore.similarity import SIMILARITIES, Cosine, Similarity
+from vsecore.similarity import SIMILARITIES, Similarity
 
 VOCABULARY = Vocabulary([f"w{i}" for i in range(10)])
 SMALL = {"dim": 8, "text.encoder.word_dim": 4}
-
-
-def loss_of(part, scores, positives, epoch=0):
-    """What a recipe's loss says of a batch of scores."""
-    rows = Embedding(torch.zeros(len(scores), 2))
-    step = Step(scores, positives, rows, rows, (), None, None, Cosine(), epoch)
-    return LOSSES.build(part.name, part.options)(step)
 
 
 def test_recipes_from_pixels_name_the_weights_that_they_begin_with():
@@ -56,6 +48,8 @@ def test_override_reads_text_as_the_field_wants_it():
     assert changed.text.encoder.options == {"weights": "/some/where"}
     assert changed.training.schedule == "cosine"
     assert changed.image.pool == Part("kmax", {"k": 5})
+    changed = changed.override({"image.pool": "projected", "image.pool.pool": "max"})
+    assert changed.image.pool == Part("projected", {"pool": "max"}), "an option may be called as a part is"
 
 
 @pytest.mark.parametrize(
@@ -113,11 +107,6 @@ def test_parts_are_given_by_name_written_out_or_as_they_are():
     assert plain.override({"losses.triplet.margin": 1}).hash() == (
         plain.override({"losses.triplet.margin": 1.0}).hash()
     )
-
-
-def test_an_option_may_be_called_as_a_part_is():
-    changed = get("vsepp_grid_gru").override({"image.pool": "projected", "image.pool.pool": "max"})
-    assert changed.image.pool == Part("projected", {"pool": "max"})
 
 
 def test_the_order_of_changes_does_not_matter():
@@ -221,35 +210,19 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
     assert told == path.read_text("utf-8"), f"if a part is new, and only then: add its line to {path.name}"
 
 
-def test_every_setting_counts_in_the_hash():
+def test_only_what_differs_from_the_defaults_counts_in_the_hash():
     recipe = get("2ad_grid_gru")
-    changes = {
-        "dim": 512,
-        "image.encoder": "region",
-        "image.pool": "gpo",
-        "image.pool.per_dimension": True,
-        "image.element_drop": 0.1,
-        "text.encoder.word_dim": 50,
-        "text.encoder.minimum_count": 1,
-        "text.word_drop": 0.1,
-        "losses": "info_nce",
-        "losses.adopt.margin": 0.0,
-        "losses.adopt.temperature": 0.1,
-        "losses.adopt.rule": "printed",
-        "losses.adopt.negatives": 4,
-        "losses.adopt.positive_in_denominator": False,
-        "losses.adopt.siblings_are_negatives": True,
-        "training.epochs": 24,
-        "training.optimizer": "Adam",
-        "training.weight_decay": 0.0,
-        "training.schedule": "cosine",
-        "training.decay_factor": 0.2,
-    }
-    digests = {recipe.override({field: value}).hash() for field, value in changes.items()}
-    assert len(digests | {recipe.hash()}) == len(changes) + 1
     same = {"losses.adopt.temperature": "0.05", "training.epochs": 25, "image.pool": "adpool"}
     assert recipe.override(same).hash() == recipe.hash()
     assert dataclasses.replace(recipe, name="mine", source="my head").hash() == recipe.hash()
+    changes = (
+        {"dim": 512},
+        {"losses.adopt.weight": 2},
+        {"image.pool.per_dimension": True},
+        {"losses": "adopt"},
+    )
+    assert len({recipe.override(change).hash() for change in changes}) == 4
+    assert recipe.override({"losses": "adopt"}).hash() == recipe.hash()
 
 
 def test_where_weights_lie_is_not_what_was_run(tmp_path):
@@ -297,40 +270,10 @@ def test_every_pool_can_be_chosen_for_either_tower(name):
     assert model.encode_captions(tokens, mask).vectors.shape == shape
 
 
-def test_missing_weights_say_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    recipe = get("vsepp_grid_bert").override({"text.encoder.weights": str(tmp_path / "nowhere")})
-    for step in (lambda: recipe.tokenizer(["a dog"]), lambda: recipe.build(7, VOCABULARY)):
-        with pytest.raises(FileNotFoundError, match=r"nowhere.*folder"):
-            step()
-
-
 def test_the_vocabulary_is_counted_as_the_recipe_says():
     captions = ["a dog", "a dog", "a cat"]
     recipe = get("vsepp_grid_gru").override({"text.encoder.minimum_count": 2})
     assert set(recipe.tokenizer(captions).words) == {"a", "dog"}
-
-
-def test_the_variants_of_the_loss_are_what_they_say():
-    generator = torch.Generator().manual_seed(0)
-    scores, pairs = torch.rand(150, 150, generator=generator) * 0.3, torch.eye(150, dtype=torch.bool)
-
-    def variant(name, epoch=0):
-        (loss,) = get(f"2ad_grid_gru+{name}").losses
-        return loss_of(loss, scores, pairs, epoch)
-
-    for k in (1, 4, 16, 64, 127):
-        torch.testing.assert_close(variant(f"negatives_{k}"), adopt(scores, margin=0.2, negatives=k))
-    torch.testing.assert_close(variant("info_nce"), info_nce(scores))
-    torch.testing.assert_close(variant("printed_rule"), adopt(scores, rule="printed", margin=0.2))
-    torch.testing.assert_close(
-        variant("as_printed"), adopt(scores, rule="printed", positive_in_denominator=False)
-    )
-    torch.testing.assert_close(variant("without_margin"), adopt(scores))
-    hardest, every = triplet(scores, hardest=True), triplet(scores, hardest=False)
-    torch.testing.assert_close(variant("without_adopt", epoch=0), hardest)
-    torch.testing.assert_close(variant("max_violation", epoch=0), every)
-    torch.testing.assert_close(variant("max_violation", epoch=1), hardest)
 
 
 def test_a_similarity_must_say_what_it_compares(monkeypatch):

@@ -189,6 +189,5 @@ def data_rehearse(
     from vsecore.data.rehearsal import Shape, write_rehearsal
 
     stopping.advise(lambda: "continue with the same command")
-    made = write_rehearsal(out, Shape.of(collection, features, share), seed)
-    for split in (made.train, made.dev, made.test):
-        typer.echo(repr(split))
+    write_rehearsal(out, Shape.of(collection, features, share), seed)
+    _show(out)

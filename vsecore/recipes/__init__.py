@@ -59,10 +59,10 @@ RECIPES: dict[str, Recipe] = {
         dive.dive("grid", "bert"),
         *(dive.dive("pixels", text) for text in ("gru", "bert")),
         *(make(text) for make in (pixels.vsepp_pixels, pixels.gpo_pixels) for text in ("gru", "bert")),
-        pretrained.clip("clip_base_patch32", "openai/clip-vit-base-patch32", 512),
-        pretrained.clip("clip_large_patch14", "openai/clip-vit-large-patch14", 768),
-        pretrained.siglip("siglip_base_patch16", "google/siglip-base-patch16-224", 768),
-        pretrained.siglip("siglip2_base_patch16", "google/siglip2-base-patch16-224", 768),
+        pretrained.towers("clip", "clip_base_patch32", "openai/clip-vit-base-patch32", 512),
+        pretrained.towers("clip", "clip_large_patch14", "openai/clip-vit-large-patch14", 768),
+        pretrained.towers("siglip", "siglip_base_patch16", "google/siglip-base-patch16-224", 768),
+        pretrained.towers("siglip", "siglip2_base_patch16", "google/siglip2-base-patch16-224", 768),
     )
 }
 """Every system by name."""
