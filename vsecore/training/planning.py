@@ -216,7 +216,7 @@ def _some_negatives(split: Split, count: int = 4) -> OfflineNegatives:
 
 def _with_some_targets(data: Dataset) -> Dataset:
     """Return the data with one and the same target for each training caption."""
-    targets = np.full((1, TARGET_DIM), TARGET_DIM**-0.5, np.float32).repeat(len(data.train.captions), 0)
+    targets = np.broadcast_to(np.float32(TARGET_DIM**-0.5), (len(data.train.captions), TARGET_DIM))
     return replace(data, train=replace(data.train, targets=targets))
 
 
