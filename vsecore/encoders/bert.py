@@ -66,26 +66,15 @@ class BERTEncoder(TextEncoder):
 
     @classmethod
     def tokenizer(cls, captions: Sequence[str], weights: str) -> BERTTokenizer:
-        """Load the tokenizer that a model was trained with.
-
-        Args:
-            captions: not used, since the word pieces are the model's own.
-            weights: as for the encoder.
-
-        Raises:
-            FileNotFoundError: the model is not a folder, and cannot be downloaded.
-            ValueError: weights is empty, or the model has no tokenizer of BERT's kind.
-        """
+        """Load the model's own tokenizer, whatever the captions; raises as the encoder does."""
         _check_weights(weights)
         return BERTTokenizer(weights)
 
     @classmethod
     def load_tokenizer(cls, folder: Path) -> BERTTokenizer:
-        """Load the tokenizer that a run's folder keeps; raises as `BERTTokenizer.load`."""
         return BERTTokenizer.load(folder)
 
     def save_architecture(self, folder: Path) -> None:
-        """Write `config.json`, from which the encoder can be built again without its first weights."""
         save_config(self.config, folder)
 
     @checked

@@ -101,7 +101,6 @@ class PictureTower(ImageEncoder):
         return read_vision_config(tower_folder(weights), cls.kind, smallest_crop, flip).view
 
     def save_architecture(self, folder: Path) -> None:
-        """Write `config.json` and `sight.json`: with them the tower is built without its first weights."""
         save_config(self.config, folder)
         with write_atomically(folder / VISION_CONFIG, "w") as file:
             json.dump(asdict(self.vision), file)
@@ -140,14 +139,10 @@ class CaptionTower(TextEncoder):
     """The half of a pretrained pair that reads captions: word pieces in, one vector a caption out.
 
     Args:
-        weights: a model's name on the hub, such as "openai/clip-vit-base-patch32", or its folder.
-        dim: width D of the joint space, which must be the model's own.
+        weights: of `PictureTower`, like the next; it raises as that does.
+        dim: width D of the joint space.
         vocabulary_size: number of word pieces of the tokenizer.
-        architecture: a run's folder, from which the tower is built without its first weights.
-
-    Raises:
-        FileNotFoundError: the model, or a file of it, cannot be found.
-        ValueError: it is another model, is damaged, or its width is not `dim`.
+        architecture: of `PictureTower`.
     """
 
     aligned = True
@@ -177,27 +172,16 @@ class CaptionTower(TextEncoder):
 
     @classmethod
     def tokenizer(cls, captions: Sequence[str], weights: str) -> TowerTokenizer:
-        """Load the tokenizer that the towers were trained with.
-
-        Args:
-            captions: not used, since the word pieces are the model's own.
-            weights: as for the encoder.
-
-        Raises:
-            FileNotFoundError: the model, or its `tokenizer.json`, cannot be found.
-            ValueError: a file is damaged, or the model is another one.
-        """
+        """Load the towers' own tokenizer, whatever the captions; raises as the encoder does."""
         folder = tower_folder(weights)
         config = read_config(folder / CONFIG, cls.kind)
         return TowerTokenizer(folder, config.text_config.max_position_embeddings)
 
     @classmethod
     def load_tokenizer(cls, folder: Path) -> TowerTokenizer:
-        """Load the tokenizer that a run's folder keeps; raises as `TowerTokenizer.load`."""
         return TowerTokenizer.load(folder)
 
     def save_architecture(self, folder: Path) -> None:
-        """Write `config.json`, from which the tower can be built again without its first weights."""
         save_config(self.config, folder)
 
     @checked
@@ -255,10 +239,7 @@ class _Projected(nn.Module):
 
 
 def tower_folder(weights: str) -> Path:
-    """Return the folder of a pretrained pair of towers.
-
-    Args:
-        weights: a folder, or a model's name on the hub, which is downloaded once.
+    """Return the folder of a pretrained pair of towers: a name on the hub is downloaded once.
 
     Raises:
         FileNotFoundError: no such folder, and the hub cannot be reached or has no such model.

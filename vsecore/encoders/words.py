@@ -44,18 +44,12 @@ class WordEncoder(TextEncoder):
     def tokenizer(cls, captions: Sequence[str], minimum_count: Count = 4) -> Vocabulary:
         """Build the vocabulary of these captions, which should be those of the training split.
 
-        Args:
-            captions: sentences.
-            minimum_count: how often a word must occur to be kept; rarer ones become the unknown word.
-
-        Raises:
-            ValueError: no word occurs so often.
+        Words that occur less than `minimum_count` times become the unknown word. Raises ValueError if all do.
         """
         return Vocabulary.build(captions, minimum_count)
 
     @classmethod
     def load_tokenizer(cls, folder: Path) -> Vocabulary:
-        """Load the vocabulary that a run's folder keeps; raises as `Vocabulary.load`."""
         return Vocabulary.load(folder)
 
 

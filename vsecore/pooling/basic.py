@@ -62,7 +62,6 @@ class KMaxPool(nn.Module):
         self.k = k
 
     def extra_repr(self) -> str:
-        """What appears between the brackets when the module is printed."""
         return f"k={self.k}"
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -65,16 +65,11 @@ class SetPool(nn.Module):
 
 
 class SlotPool(SetPool):
-    """`SlotSetPrediction` on the elements and their global feature.
+    """`SlotSetPrediction`, with its options, on the elements and their global feature.
 
     Args:
-        dim: width D of the elements.
-        slots: of `SlotSetPrediction`.
-        iterations: of `SlotSetPrediction`.
-        hidden: of `SlotSetPrediction`.
         global_pool: the pool that makes the global feature. The paper takes the mean of cells, the maximum of
             regions or of BERT's states, and the last states of a BiGRU over word vectors ("seq2seq").
-        **options: as `SlotOptions`.
 
     Source: Kim, Kim and Kwak 2023 (DivE), sections 3.1 and 3.2.
     """
@@ -98,12 +93,9 @@ class SlotPool(SetPool):
 
 
 class PIENetPool(SetPool):
-    """`PIENet` on the elements and their global feature.
+    """`PIENet`, with its options, on the elements and their global feature.
 
     Args:
-        dim: width D of the elements.
-        slots: K, the number of vectors.
-        hidden: of `PIENet`.
         global_pool: the pool that makes the global feature. The paper takes the mean of cells and the last
             states of a BiGRU over word vectors ("seq2seq").
 
@@ -118,15 +110,7 @@ class PIENetPool(SetPool):
 
 
 class TransformerSetPool(SetPool):
-    """`TransformerSet` on the elements and their global feature.
-
-    Args:
-        dim: width D of the elements.
-        slots: K, the number of vectors.
-        layers: of `TransformerSet`.
-        heads: of `TransformerSet`.
-        hidden: of `TransformerSet`.
-        global_pool: the pool that makes the global feature, as in `SlotPool`.
+    """`TransformerSet`, with its options, on the elements and their global feature, as in `SlotPool`.
 
     Source: Kim, Kim and Kwak 2023 (DivE), table 3.
     """

@@ -11,9 +11,11 @@ from vsecore.arguments import Shape, checked
 from vsecore.embedding import Embedding, unit
 from vsecore.similarity.base import Similarity
 
+Vectors = Annotated[Tensor, Shape("B* D")]
+
 
 @checked
-def cosine(v: Annotated[Tensor, Shape("B* D")], t: Annotated[Tensor, Shape("C* D")]) -> Tensor:
+def cosine(v: Vectors, t: Annotated[Tensor, Shape("C* D")]) -> Tensor:
     """Compute the cosine of the angle between every picture and every caption.
 
     Computed in float32 at least, under autocast too: bfloat16 has only 128 values between 0.5 and 1, and
@@ -40,18 +42,15 @@ class Cosine(Similarity):
     def forward(self, v: Embedding, t: Embedding) -> Tensor:
         return cosine(v.needed("vectors"), t.needed("vectors"))
 
+    @checked
+    def _pairs(self, v: Vectors, t: Vectors) -> Tensor:
+        v, t = _units(v, t)
+        return (v * t).sum(-1)  # (B,)
+
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
-        pictures, captions = _same_rows(v.needed("vectors"), t.needed("vectors"))
-        return (pictures * captions).sum(-1)  # (B,)
+        return self._pairs(v.needed("vectors"), t.needed("vectors"))
 
 
 def _units(v: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     dtype = torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
     return unit(v.to(dtype)), unit(t.to(dtype))
-
-
-@checked
-def _same_rows(
-    v: Annotated[Tensor, Shape("B* D")], t: Annotated[Tensor, Shape("B* D")]
-) -> tuple[Tensor, Tensor]:
-    return _units(v, t)

@@ -11,7 +11,7 @@ from vsecore.arguments import Fraction, Positive, checked
 from vsecore.embedding import Embedding
 from vsecore.similarity.attended import Aggregate, aggregate_cosines, attended_cosines, shares
 from vsecore.similarity.base import Similarity
-from vsecore.similarity.fragments import Fragments, compare, fragments, query_mask, row_cosines
+from vsecore.similarity.fragments import Fragments, compare, fragments, of_elements, query_mask, row_cosines
 
 Direction = Literal["t2i", "i2t"]
 
@@ -85,7 +85,7 @@ class CrossAttention(Similarity):
         self.negative_slope = negative_slope
 
     def forward(self, v: Embedding, t: Embedding) -> Tensor:
-        return self.all_with_all(*fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask))
+        return self.all_with_all(*of_elements(v, t))
 
     def all_with_all(self, pictures: Fragments, captions: Fragments) -> Tensor:
         """Compare every picture with every caption: (B, C)."""
@@ -112,7 +112,7 @@ class CrossAttention(Similarity):
 
     def _meet(self, v: Embedding, t: Embedding) -> tuple[Fragments, Fragments, Tensor]:
         """Return context, query and cosines (B, S, L, 1), row by row."""
-        pictures, captions = fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask)
+        pictures, captions = of_elements(v, t)
         context, query = (pictures, captions) if self.direction == "t2i" else (captions, pictures)
         context = context.with_gram()
         return context, query, row_cosines(context, query)

@@ -11,7 +11,7 @@ from vsecore.arguments import Positive, checked
 from vsecore.embedding import Embedding
 from vsecore.similarity.attended import Choice, aggregate_cosines, attended_cosines, shares
 from vsecore.similarity.base import Similarity
-from vsecore.similarity.fragments import Fragments, compare, fragments, query_mask, row_cosines
+from vsecore.similarity.fragments import Fragments, compare, fragments, of_elements, query_mask, row_cosines
 
 Focus = Literal["equal", "prob"]
 
@@ -65,7 +65,7 @@ class FocalAttention(Similarity):
         self.smooth = smooth
 
     def forward(self, v: Embedding, t: Embedding) -> Tensor:
-        return self.all_with_all(*fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask))
+        return self.all_with_all(*of_elements(v, t))
 
     def all_with_all(self, pictures: Fragments, captions: Fragments) -> Tensor:
         """Compare every picture with every caption: (B, C)."""
@@ -78,7 +78,7 @@ class FocalAttention(Similarity):
         return compare(pictures, captions, score, grams="both")
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
-        sides = fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask)
+        sides = of_elements(v, t)
         with torch.autocast(sides[0].elements.device.type, enabled=False):
             pictures, captions = (side.with_gram() for side in sides)
             by_words = self._mean_cosine(row_cosines(pictures, captions), pictures, captions)  # (B, 1)
@@ -100,7 +100,7 @@ class FocalAttention(Similarity):
             for "i2t" each element's weights over the words, which add up to one along M. Padding and what is
             left out have 0. Without gradient.
         """
-        pictures, captions = fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask)
+        pictures, captions = of_elements(v, t)
         context, query = (pictures, captions) if direction == "t2i" else (captions, pictures)
         cosines, choose = row_cosines(context, query), self._choice(context)
         found = shares(cosines, self.smooth, NEGATIVE_SLOPE, context.mask, query.mask, choose)  # (B, S, L)

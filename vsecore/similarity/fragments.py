@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from vsecore.arguments import Shape, checked
-from vsecore.embedding import unit
+from vsecore.embedding import Embedding, unit
 from vsecore.masking import without_padding
 
 
@@ -89,6 +89,11 @@ def fragments(
             mask = None
         sides.append(Fragments(unit(x), mask))
     return sides[0], sides[1]
+
+
+def of_elements(v: Embedding, t: Embedding) -> tuple[Fragments, Fragments]:
+    """Take the elements of both sides, as `fragments`."""
+    return fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask)
 
 
 def row_cosines(context: Fragments, query: Fragments) -> Tensor:
