@@ -1,6 +1,5 @@
 """Photographs that are decoded when a batch asks for them, so that networks can be trained on pixels."""
 
-import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -103,7 +102,7 @@ class Photographs:
     dtype = np.dtype(np.uint8)
 
     def __init__(self, files: Sequence[Path], view: View) -> None:
-        self.files, self.view = list(files), view
+        self.files, self.view = np.asarray(files, object), view
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -118,8 +117,8 @@ class Photographs:
         """Return some pictures as they are evaluated: a slice stays on disk, an array of rows is read."""
         if isinstance(rows, slice):
             return Photographs(self.files[rows], self.view)
-        files = np.asarray(self.files, object)[rows]
-        return self._read(files, self.view.plain) if np.ndim(rows) else self.view.plain(open_picture(files))
+        read = self._read(np.atleast_1d(rows), self.view.plain)
+        return read if np.ndim(rows) else read[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return all pictures as they are evaluated."""
@@ -135,17 +134,16 @@ class Photographs:
             drawn_by: B rows of pictures or captions, on which each cut depends: a picture that a batch holds
                 twice, with two captions, is cut in two ways.
         """
-        files = [self.files[row] for row in rows]
-        return self._read(files, self.view.varied, noise(seed, epoch, "views", drawn_by, 5))
+        return self._read(rows, self.view.varied, noise(seed, epoch, "views", drawn_by, 5))
 
-    def _read(self, files: Sequence[Path], see: Callable[..., np.ndarray], *draws: np.ndarray) -> np.ndarray:
+    def _read(self, rows: np.ndarray, see: Callable[..., np.ndarray], *draws: np.ndarray) -> np.ndarray:
         def cut(path: Path, *numbers: np.ndarray) -> np.ndarray:
             return see(open_picture(path), *numbers)
 
-        if not len(files):
+        if not len(rows):
             return np.empty((0, *self.shape[1:]), np.uint8)
-        with ThreadPoolExecutor(min(len(files), _cores())) as pool:  # decoding leaves Python's lock
-            return np.stack(list(pool.map(cut, files, *draws)))
+        with ThreadPoolExecutor(min(len(rows), os.cpu_count() or 1)) as pool:  # leaves Python's lock
+            return np.stack(list(pool.map(cut, self.files[rows], *draws)))
 
 
 def load_photographs(root: str | Path, view: View | None = None) -> Dataset:
@@ -180,8 +178,3 @@ def from_files(splits: Mapping[str, CaptionSplit], view: View) -> Dataset:
 
 def _as_array(picture: Image.Image) -> np.ndarray:
     return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))  # (3, H, W)
-
-
-@functools.cache
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

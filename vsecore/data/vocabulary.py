@@ -56,18 +56,15 @@ class Vocabulary(Tokenizer):
         return cls(sorted(kept, key=lambda word: (-counts[word], word)))
 
     def __len__(self) -> int:
-        """Return the number of words, including the four special ones."""
         return len(self.words) + 4
 
     def numbers_of(self, captions: list[str]) -> list[list[int]]:
-        """Return the numbers of each caption: start, the words, end."""
         return [
             [self.start, *(self.numbers.get(word, self.unknown) for word in tokenize(caption)), self.end]
             for caption in captions
         ]
 
     def words_of(self, caption: str) -> list[tuple[str, list[int]]]:
-        """Return the words of a caption, each with its place in the row that `encode` gives."""
         return [(word, [place]) for place, word in enumerate(tokenize(caption), start=1)]
 
     def save(self, folder: str | Path) -> None:

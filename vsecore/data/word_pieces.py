@@ -38,18 +38,13 @@ class PieceTokenizer(Tokenizer):
         self.special = frozenset({self.pad, *pieces.encode("").ids})  # and the marks around a caption
 
     def __len__(self) -> int:
-        """Return the number of word pieces."""
         return max(self._pieces.get_vocab_size(), 1 + max(self._pieces.get_vocab().values()))
 
     def numbers_of(self, captions: list[str]) -> list[list[int]]:
-        """Return the numbers of each caption: the model's marks and the pieces."""
         return [row.ids or [self.unknown] for row in self._pieces.encode_batch(captions)]
 
     def words_of(self, caption: str) -> list[tuple[str, list[int]]]:
-        """Return the words of a caption in lower case, each with the places of its pieces in `encode`'s row.
-
-        A word runs from one space or punctuation mark to the next, and punctuation is left out.
-        """
+        """Return the words of a caption, which run from one space or punctuation mark to the next."""
         read, places = self._pieces.encode(caption), dict[int, list[int]]()
         for place, (number, word) in enumerate(zip(read.ids, read.word_ids, strict=True)):
             if word is not None and number not in self.special:
@@ -76,18 +71,14 @@ class PieceTokenizer(Tokenizer):
         path = Path(folder) / cls.file_name
         saved: _Saved = files.read_json(path, _Saved)
         tokenizer = cls.__new__(cls)
-        with readable_pieces(path):
+        with _readable(path):
             tokenizer._set_up(tokenizers.Tokenizer.from_str(json.dumps(saved.pieces)), saved.numbers)
         return tokenizer
 
 
 @contextlib.contextmanager
-def readable_pieces(source: Path) -> Iterator[None]:
-    """Turn whatever the library raises for damaged pieces into one sentence; its Rust code may even panic.
-
-    Raises:
-        ValueError: the block failed.
-    """
+def _readable(source: Path) -> Iterator[None]:
+    """Turn whatever the library raises for damaged pieces into a ValueError; its Rust code may even panic."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -114,7 +105,7 @@ class BERTTokenizer(PieceTokenizer):
         from transformers import AutoTokenizer  # takes seconds, and only BERT needs it
 
         folder = model_folder(name_or_path)
-        with readable_pieces(folder):
+        with _readable(folder):
             loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
             pieces, names = loaded.backend_tokenizer, ("pad", "unk", "mask", "cls", "sep")
             numbers = {name: getattr(loaded, f"{name}_token_id") for name in names}
@@ -148,7 +139,7 @@ class TowerTokenizer(PieceTokenizer):
                 f"{folder} has no tokenizer.json: get that file of the model too, and put it into the folder"
             )
         named = files.read_json(config) if config.is_file() else {}
-        with readable_pieces(path):
+        with _readable(path):
             pieces = tokenizers.Tokenizer.from_str(path.read_text("utf-8"))
             end = pieces.encode("a").ids[-1:]
             if not end:

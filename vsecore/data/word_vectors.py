@@ -35,8 +35,6 @@ class VectorReport:
 
     found: int
     """How many words have a vector in the file."""
-    by_lower_case: int
-    """How many of the words found match a word of the file only if case is ignored."""
     missing: list[str]
     """Words that the file lacks."""
 
@@ -74,9 +72,9 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
     path, words = Path(path), tuple(vocabulary.words)
     if path.is_file():
         state = path.stat()
-        found, exact = _read_file(path.resolve(), (state.st_mtime_ns, state.st_size), words)
+        found = _read_file(path.resolve(), (state.st_mtime_ns, state.st_size), words)
     elif str(path) == GLOVE:
-        found, exact = _read_package(words)
+        found = _read_package(words)
     else:
         raise FileNotFoundError(
             f"no vectors file {path}: name a text file of GloVe or fastText, or write glove for the vectors "
@@ -94,26 +92,20 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
     matrix[torch.tensor([vocabulary.numbers[word] for word in found])] = vectors
     matrix[vocabulary.pad] = 0
     missing = [word for word in words if word not in found]
-    return matrix, VectorReport(len(found), len(found) - exact, missing)
+    return matrix, VectorReport(len(found), missing)
 
 
 @functools.lru_cache(maxsize=4)
-def _read_file(path: Path, version: tuple[int, int], words: tuple[str, ...]) -> tuple[_Found, int]:
+def _read_file(path: Path, version: tuple[int, int], words: tuple[str, ...]) -> _Found:
     """Read the vectors of some words from a text file.
 
-    Args:
-        path: as for `load_vectors`.
-        version: when the file was written, and its size, so that a file that has changed is read again.
-        words: the known words of the vocabulary.
-
-    Returns:
-        The vectors found, and how many of them were found without ignoring case.
+    Its version is when it was written, and its size, so that a file that has changed is read again.
     """
     exact: _Found = {}
     folded: _Found = {}
-    wanted, wanted_folded = set(words), {word.lower() for word in words}
+    wanted = {word.lower() for word in words}
     for number, word, values in _vector_rows(path):
-        if word not in wanted and word.lower() not in wanted_folded:
+        if word.lower() not in wanted:
             continue
         try:
             vector = [float(value) for value in values]
@@ -123,7 +115,7 @@ def _read_file(path: Path, version: tuple[int, int], words: tuple[str, ...]) -> 
         # Keep the first, which is the most frequent: both kinds of file are sorted.
         folded.setdefault(word.lower(), vector)
     found = {word: exact.get(word, folded.get(word.lower())) for word in words}
-    return {word: vector for word, vector in found.items() if vector is not None}, len(wanted & exact.keys())
+    return {word: vector for word, vector in found.items() if vector is not None}
 
 
 def _vector_rows(path: Path) -> Iterator[tuple[int, str, list[str]]]:
@@ -159,7 +151,7 @@ def _vector_rows(path: Path) -> Iterator[tuple[int, str, list[str]]]:
 
 
 @functools.lru_cache(maxsize=4)
-def _read_package(words: tuple[str, ...]) -> tuple[_Found, int]:
+def _read_package(words: tuple[str, ...]) -> _Found:
     """Read the vectors of some words from the package; GloVe 6B knows only lower case, so case is ignored.
 
     Raises:
@@ -177,5 +169,4 @@ def _read_package(words: tuple[str, ...]) -> tuple[_Found, int]:
     known = pyarrow.parquet.read_table(index)["index"].to_pylist()
     rows = {word: row for row, word in enumerate(known)}
     matrix = np.load(vectors, mmap_mode="r")  # (400000, 50)
-    found = {word: matrix[rows[word.lower()]].tolist() for word in words if word.lower() in rows}
-    return found, len(found)
+    return {word: matrix[rows[word.lower()]].tolist() for word in words if word.lower() in rows}

@@ -79,10 +79,7 @@ class Tokenizer(ABC):
 class TokenizedCaptions:
     """Captions as numbers, tokenised once: a batch takes its rows and never tokenises again.
 
-    All numbers are in one array, caption after caption, without padding: COCO's 566,000 training captions
-    need about 30 MB.
-
-    Make them with `encode`.
+    `encode` makes them. There is no padding: COCO's 566,000 training captions need about 30 MB.
     """
 
     numbers: np.ndarray
