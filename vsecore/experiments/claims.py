@@ -68,6 +68,7 @@ class Claim:
     when: When = "at the end"
     about: About = "both ways"
     printed: str = ""  # the published row of the system that is like the other's; "": its arm's
+    photographs: bool = False  # whether it is tried on photographs too
 
     @property
     def arms(self) -> tuple[str, ...]:
