@@ -376,7 +376,37 @@ def comparators() -> str:
         ]
         heads = ["system", "pictures and captions", "models", "pairs before", "rsum", "read in"]
         lines += [f"## {title}", table(heads, cells)]
+    others = [
+        [row.system, row.data, "; ".join(f"{called(name)} {value:g}" for name, value in found), row.read_in]
+        for row in records.published()
+        if (found := [(name, value) for name, value in row.metrics.items() if name not in records.RECALLS])
+    ]
+    lines += ["## Other measures", table(["system", "data", "measures", "read in"], others)]
     return "\n\n".join(lines)
+
+
+def called(measure: str) -> str:
+    """Return what a reader calls a published measure, such as "CxC, picture to text, R@1"."""
+    for name, words in MEASURES.items():
+        measure = measure.replace(name, words)
+    return measure
+
+
+MEASURES = {
+    "eccv_": "ECCV Caption, ",
+    "cxc_": "CxC, ",
+    "i2t_": "picture to text, ",
+    "t2i_": "text to picture, ",
+    "r_precision": "R-precision",
+    "map_at_r": "mAP@R",
+    "ndcg_rouge": "nDCG@25 by ROUGE-L",
+    "ndcg_spice": "nDCG@25 by SPICE",
+    "log_variance": "logarithm of the circular variance",
+    "r10": "R@10",
+    "r1": "R@1",
+    "r5": "R@5",
+}
+"""Parts of the names of measures in `assets/published.json`, and what a reader calls them."""
 
 
 def _dropdown(title: str, text: str) -> str:
