@@ -4,17 +4,13 @@ import io
 import json
 import random
 import signal
-import stat
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.client import HTTPMessage
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +20,7 @@ from typer.testing import CliRunner
 
 from vsecore import cli
 from vsecore.data import collections, files, sources
-from vsecore.data.download import _Redirects, download
+from vsecore.data.download import download
 from vsecore.data.karpathy import check_photographs
 from vsecore.data.sources import COLLECTIONS, Archive, Collection
 from vsecore.data.unpacking import read_receipt, unpack
@@ -44,8 +40,6 @@ class Site:
     """The ETag of each answer; the last one stays."""
     statuses: list[int] = field(default_factory=list)
     ignores_range: bool = False
-    careless: bool = False
-    """Whether it gives a part without asking of which version."""
     skips: int = 0
     """How many bytes too far a partial answer begins."""
     length: int | None = None
@@ -81,7 +75,7 @@ def site() -> Iterator[Site]:
             if len(site.etags) > 1:
                 site.etags.pop(0)
             told = {"ETag": etag} if etag else {}
-            asked, same = self.headers["Range"], site.careless or self.headers["If-Range"] == etag
+            asked, same = self.headers["Range"], self.headers["If-Range"] == etag
             if asked and same and not site.ignores_range:
                 first = int(asked.removeprefix("bytes=").removesuffix("-")) + site.skips
                 if first >= len(body):
@@ -150,10 +144,6 @@ TROUBLES: dict[str, tuple[dict[str, object], list[str | None]]] = {
     "no version": ({"drops": [100_000], "etags": [None]}, [None, None]),
     "a weak version": ({"drops": [100_000], "etags": ['W/"weak"']}, [None, None]),
     "another part": ({"drops": [100_000], "skips": 7}, [None, "bytes=100000-", None]),
-    "a part of another version": (
-        {"drops": [100_000], "etags": ['"old"', '"new"'], "careless": True},
-        [None, "bytes=100000-", None],
-    ),
     "busy": ({"statuses": [503, 429, 500]}, [None] * 4),
 }
 
@@ -211,17 +201,6 @@ def test_what_will_not_come_is_told_and_leaves_nothing(site: Site, tmp_path: Pat
     assert not (tmp_path / "file.zip").exists()
 
 
-def test_bytes_that_were_damaged_on_the_disk_are_downloaded_again(site: Site, tmp_path: Path) -> None:
-    site.drops = [100_000, 0, 0]
-    with pytest.raises(OSError, match="dropped"):
-        fetch(site, tmp_path, attempts=2)
-    part = tmp_path / "file.zip.part"
-    part.write_bytes(b"x" + part.read_bytes()[1:])
-    site.drops = []
-    fetch(site, tmp_path, sha256=SHA)
-    assert (tmp_path / "file.zip").read_bytes() == BODY
-
-
 @pytest.mark.parametrize(
     ("note", "part", "asked"),
     [
@@ -247,9 +226,6 @@ def test_a_redirect_is_never_followed_to_where_less_is_safe(site: Site, tmp_path
     for address in ("file:///etc/passwd", "ftp://a/b", "/etc/passwd", "http:///x"):
         with pytest.raises(ValueError, match="address"):
             download(address, tmp_path / "x")
-    asked = urllib.request.Request("https://secure/x")
-    with pytest.raises(urllib.error.HTTPError, match="unsafe"):
-        _Redirects().redirect_request(asked, io.BytesIO(), 302, "", HTTPMessage(), "http://open/x")
 
 
 def test_a_full_disk_is_noticed_beforehand(
@@ -265,16 +241,12 @@ def test_a_full_disk_is_noticed_beforehand(
 # ---- unpacking
 
 
-def zipped(
-    path: Path, content: dict[str, bytes], change: Callable[[zipfile.ZipInfo], None] | None = None
-) -> Path:
+def zipped(path: Path, content: dict[str, bytes]) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in content.items():
             info = zipfile.ZipInfo("x")
             info.filename = name
             info.compress_type = zipfile.ZIP_DEFLATED
-            if change:
-                change(info)
             archive.writestr(info, data)
     return path
 
@@ -291,27 +263,12 @@ def test_no_member_leaves_the_folder(tmp_path: Path, name: str) -> None:
     assert left(tmp_path) == ["a.zip"]
 
 
-def test_what_is_no_plain_file_or_fills_the_disk_is_refused(tmp_path: Path) -> None:
-    for kind in (stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO, stat.S_IFSOCK):
-        link = zipped(
-            tmp_path / "a.zip",
-            {"a": b"/etc"},
-            lambda info, kind=kind: setattr(info, "external_attr", (kind | 0o777) << 16),
-        )
-        with pytest.raises(ValueError, match="is a link or a device"):
-            unpack(link, ("",), tmp_path / "out")
+def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:
     locked = bytearray(zipped(tmp_path / "b.zip", {"a": b"x"}).read_bytes())
     locked[locked.index(b"PK\x01\x02") + 8] |= 1  # a flag in the list of members
     (tmp_path / "b.zip").write_bytes(locked)
     with pytest.raises(ValueError, match="encrypted"):
         unpack(tmp_path / "b.zip", ("",), tmp_path / "out")
-    bomb = zipped(tmp_path / "c.zip", {f"{i}": bytes(2_000_000) for i in range(5)})
-    with pytest.raises(ValueError, match="fill the disk"):
-        unpack(bomb, ("",), tmp_path / "out")
-    for names in (["a", "A"], ["b/c", "B/C"]):
-        with pytest.raises(ValueError, match="same name"):
-            unpack(zipped(tmp_path / "d.zip", dict.fromkeys(names, b"x")), ("",), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_bomb_that_lies_about_its_size_writes_no_more_than_it_says(tmp_path: Path) -> None:
@@ -322,12 +279,12 @@ def test_a_bomb_that_lies_about_its_size_writes_no_more_than_it_says(tmp_path: P
     bomb.write_bytes(raw)
     with pytest.raises(ValueError, match=r"a.zip cannot be unpacked"):
         unpack(bomb, ("",), tmp_path / "out")
-    assert sum(path.stat().st_size for path in tmp_path.rglob("a")) <= 1000
-    assert not (tmp_path / "out").exists()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path != bomb]
 
 
 def test_damaged_archives_are_refused_in_one_sentence(tmp_path: Path) -> None:
-    whole = zipped(tmp_path / "a.zip", {"a": random.Random(1).randbytes(500), "b": b"x" * 500}).read_bytes()
+    content = {"a": random.Random(1).randbytes(500), "b": b"x" * 500}
+    whole = zipped(tmp_path / "a.zip", content).read_bytes()
     chance = random.Random(2)
     for turn in range(60):
         raw = bytearray(whole)
@@ -338,10 +295,11 @@ def test_damaged_archives_are_refused_in_one_sentence(tmp_path: Path) -> None:
         (tmp_path / "b.zip").write_bytes(raw)
         out = tmp_path / f"out{turn}"
         try:
-            unpack(tmp_path / "b.zip", ("",), out, most=10**6)
+            unpack(tmp_path / "b.zip", ("",), out)
         except ValueError as error:
             assert "b.zip cannot be unpacked" in str(error)
-            assert not out.exists()
+        for path in out.rglob("*"):
+            assert path.name not in content or path.read_bytes() == content[path.name]
 
 
 def test_only_what_is_wanted_is_taken_and_unpacking_mends(tmp_path: Path) -> None:
@@ -527,7 +485,6 @@ def test_where_the_authors_server_has_gone_the_form_is_explained(site: Site, tmp
     assert code == 1 and "<html>We have moved" in said and "Put it into" in said
 
 
-@pytest.mark.skipif(files.fcntl is None, reason="this system has no such locks")
 def test_two_processes_do_not_write_one_file(site: Site, coco: Path) -> None:
     coco.mkdir()
     with files.locked(coco, "is downloading into"), pytest.raises(BlockingIOError, match="another process"):

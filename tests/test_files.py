@@ -69,11 +69,6 @@ def test_others_may_read_a_checkpoint(tmp_path: Path) -> None:
     assert stat.S_IMODE(written) == stat.S_IMODE(usual)
 
 
-def test_a_mode_that_is_neither_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="mode is 'a'"), files.write_atomically(tmp_path / "x", "a"):
-        pass
-
-
 def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VSECORE_CACHE", str(tmp_path / "here"))
     assert files.cache_folder("scenes", "one") == tmp_path / "here" / "scenes" / "one"

@@ -5,7 +5,6 @@ or date), so that two versions are never glued together.
 """
 
 import contextlib
-import hashlib
 import http.client
 import json
 import shutil
@@ -16,7 +15,7 @@ import urllib.error
 import urllib.request
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from vsecore.data import files
@@ -33,8 +32,8 @@ _NO_CONNECTION = (
     ConnectionError,
     TimeoutError,
 )
-_LATER = {408, 425, 429, 500, 502, 503, 504}
-"""What servers answer when the same request may succeed later."""
+_LATER = {408, 416, 425, 429, 500, 502, 503, 504}
+"""What servers answer when the same request may succeed later, or one for the whole file (416)."""
 
 
 class _Dropped(Exception):
@@ -70,13 +69,12 @@ def download(
     if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
         raise ValueError(f"the address is {address!r}: wanted one that begins with http:// or https://")
     part = path.with_name(f"{path.name}.part")
-    note = part.with_name(f"{part.name}.json")
     failed, most = 0, _have(part)
     with files.progress(desc=path.name, unit="B", unit_scale=True) as bar:
         while True:
-            before = _have(part)
             try:
-                _receive(address, part, note, begins, bar)
+                _receive(address, part, begins, bar)
+                break
             except _Dropped as reason:
                 failed = 1 if _have(part) > most else failed + 1
                 most = max(most, _have(part))
@@ -88,114 +86,89 @@ def download(
                 wait = min(pause * 2 ** (failed - 1), LONGEST_PAUSE)
                 print(f"{path.name}: {reason}; trying again in {wait:.0f} s", file=sys.stderr)
                 time.sleep(wait)
-                continue
-            with part.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if sha256 in (None, digest):
-                break
-            _forget(part, note)
-            failed, most = 0, 0
-            if not before:  # else the bytes of an earlier attempt may have been damaged on this disk
-                raise ValueError(
-                    f"{address}: a file with sha256 {digest} came, wanted {sha256}: it was thrown away; give "
-                    "the command again, or name another server with --from"
-                )
+    digest = files.digest_of(part).hex()
+    if sha256 not in (None, digest):
+        _forget(part)
+        raise ValueError(
+            f"{address}: a file with sha256 {digest} came, wanted {sha256}: it was thrown away; give the "
+            "command again, or name another server with --from"
+        )
     part.replace(path)
-    note.unlink(missing_ok=True)
+    _note(part).unlink(missing_ok=True)
     return digest
 
 
-def _receive(address: str, part: Path, note: Path, begins: bytes, bar: Any) -> None:
+def _receive(address: str, part: Path, begins: bytes, bar: Any) -> None:
     """Make one attempt: ask for what is missing, and write what comes.
 
     Raises:
         _Dropped: it did not end with a whole file.
+        ValueError: it is another kind of file.
+        OSError: the server has no such file, or the disk is too small.
     """
     known: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
-        known = json.loads(note.read_bytes())
-    if not isinstance(known, dict) or known.get("address") != address or not known.get("version"):
-        _forget(part, note)
-        known = {}
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        known = dict(json.loads(_note(part).read_bytes()))
+    if known.get("address") != address or not known.get("version"):
+        _forget(part)
     have = _have(part)
     if have and have == known.get("total"):
         return
     headers = {"User-Agent": f"vsecore/{version('vsecore')}", "Accept-Encoding": "identity"}
     if have:
         headers |= {"Range": f"bytes={have}-", "If-Range": known["version"]}
+    request = urllib.request.Request(address, headers=headers)
     try:
-        with _OPENER.open(urllib.request.Request(address, headers=headers), timeout=TIMEOUT) as answer:
-            if answer.status == 206 and not (
-                str(answer.headers["Content-Range"]).startswith(f"bytes {have}-")
-                and answer.headers["ETag"] in (None, known["version"], known.get("etag"))
-            ):
-                _forget(part, note)
-                raise _Dropped("the server sent another part than was asked for")
-            if answer.status not in (200, 206):
-                raise _Dropped(f"the server answers {answer.status} in place of a file")
-            if answer.status == 200:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            if not str(answer.headers["Content-Range"]).startswith(f"bytes {have}-"):
+                _forget(part)  # the whole file comes, or another part than was asked for
                 have = 0
-                known = _begin(address, part, note, answer.headers)
-            _copy(answer, part, have, known.get("total"), begins, bar)
+            if answer.status != (206 if have else 200):
+                raise _Dropped(f"the server answers {answer.status} in place of the file")
+            if not have:
+                known = _begin(address, part, answer.headers)
+            _copy(answer, part, known.get("total"), begins, bar)
     except urllib.error.HTTPError as error:
         with error:
-            if error.code == 416:  # nothing comes after our last byte
-                _forget(part, note)
-            if error.code == 416 or error.code in _LATER:
+            if error.code == 416:
+                _forget(part)
+            if error.code in _LATER:
                 raise _Dropped(f"the server answers {error.code} {error.reason}") from None
             raise OSError(
                 f"{address}: the server answers {error.code} {error.reason}: look whether the address opens "
                 "in a browser, then give the command again, or name another server with --from"
             ) from None
     except _NO_CONNECTION as error:
-        reason = getattr(error, "reason", error)
-        if isinstance(reason, ssl.SSLCertVerificationError):
-            raise OSError(f"{address}: its certificate is not valid: {reason}") from None
         raise _Dropped(f"no connection ({getattr(error, 'reason', None) or type(error).__name__})") from None
 
 
-def _begin(address: str, part: Path, note: Path, headers: http.client.HTTPMessage) -> dict[str, Any]:
+def _begin(address: str, part: Path, headers: http.client.HTTPMessage) -> dict[str, Any]:
     """Note the version that is coming, before its first byte is written."""
-    _forget(part, note)
     etag, length = headers["ETag"], headers["Content-Length"]
     comparable = headers["Last-Modified"] if not etag or etag.startswith("W/") else etag
-    known = {
-        "address": address,
-        "version": comparable,
-        "etag": etag,
-        "total": int(length) if length and length.isdecimal() else None,
-    }
-    with files.write_atomically(note, "w") as file:
+    known = {"address": address, "version": comparable, "total": int(length) if length else None}
+    with files.write_atomically(_note(part), "w") as file:
         json.dump(known, file)
     return known
 
 
-def _copy(
-    answer: http.client.HTTPResponse, part: Path, have: int, total: int | None, begins: bytes, bar: Any
-) -> None:
-    """Write what comes to the end of the part.
-
-    Raises:
-        _Dropped: the connection ended early.
-        ValueError: it is another kind of file.
-        OSError: the disk is too small.
-    """
-    bar.total, bar.n = total, have
+def _copy(answer: Any, part: Path, total: int | None, begins: bytes, bar: Any) -> None:
+    """Write what comes to the end of the part."""
+    bar.total, bar.n = total, _have(part)
     free = shutil.disk_usage(part.parent).free
-    if total is not None and total - have > free:
-        raise OSError(f"{part} needs {total - have:,} bytes more, and its disk has {free:,} free: make room")
+    if total is not None and total - bar.n > free:
+        raise OSError(f"{part} needs {total - bar.n:,} bytes more, and its disk has {free:,} free: make room")
     with part.open("ab") as file:
         while chunk := answer.read1(CHUNK):
-            if have == 0 and not chunk.startswith(begins[: len(chunk)]):
+            if file.tell() == 0 and not chunk.startswith(begins[: len(chunk)]):
                 raise ValueError(
                     f"{answer.geturl()}: a file came that begins with {chunk[:60]!r}, perhaps a page with an "
                     "error or a login: open the address in a browser, then give the command again, or name "
                     "another server with --from"
                 )
-            have += len(chunk)
             file.write(chunk)
             bar.update(len(chunk))
-    if total is not None and have != total:
+    if total not in (None, _have(part)):
         raise _Dropped("the connection was dropped")
 
 
@@ -203,26 +176,10 @@ def _have(part: Path) -> int:
     return part.stat().st_size if part.is_file() else 0
 
 
-def _forget(part: Path, note: Path) -> None:
+def _note(part: Path) -> Path:
+    return part.with_name(f"{part.name}.json")
+
+
+def _forget(part: Path) -> None:
     part.unlink(missing_ok=True)
-    note.unlink(missing_ok=True)
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a server to another address, but never from https to http."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
-        if urlsplit(newurl).scheme not in ("https", req.type):
-            raise urllib.error.HTTPError(newurl, code, "and leads to an unsafe address", headers, fp)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-_OPENER = urllib.request.build_opener(_Redirects)
+    _note(part).unlink(missing_ok=True)

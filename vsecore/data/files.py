@@ -10,25 +10,21 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import platformdirs
+from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from vsecore.memory import check_text
 from vsecore.typed import from_json
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
 _HIDDEN: ContextVar[bool] = ContextVar("hidden", default=False)
 
 
 @contextmanager
-def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
+def write_atomically(path: str | Path, mode: Literal["wb", "w"] = "wb") -> Iterator[IO[Any]]:
     """Open a file that appears whole or not at all.
 
     The bytes go to a hidden neighbour of `path`, which takes the name `path` only when the block has ended
@@ -38,19 +34,13 @@ def write_atomically(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
         path: the file to write. Its folder is made if it is missing.
         mode: "wb" for bytes, "w" for UTF-8 text.
 
-    Yields:
-        The open file.
-
     Raises:
-        ValueError: another mode.
         OSError: the disk is full, or fails; the error names `path`, also where a library's does not.
 
     Example:
         >>> with write_atomically(folder / "words.json", "w") as file:
         ...     json.dump(words, file)
     """
-    if mode not in ("wb", "w"):
-        raise ValueError(f'mode is {mode!r}: write_atomically knows "wb" (bytes) and "w" (text)')
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # The same folder, so that the rename stays on one disk: only then is it atomic.
@@ -77,13 +67,9 @@ def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:
         path: the file.
         kind: the type that its content must have, such as a dataclass; by default any JSON object.
 
-    Returns:
-        The content, of type `kind`.
-
     Raises:
         FileNotFoundError: no such file.
-        ValueError: the file is not JSON, or would fill the memory, or a value in it has another type; the
-            message names its place.
+        ValueError: it is not JSON, would fill the memory, or holds a value of another type, which is named.
     """
     return from_json(str(path), read_text(path), kind)
 
@@ -120,8 +106,6 @@ def holds(path: Path, text: str) -> bool:
 def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
     """Keep every other process out of a folder; the system releases the lock if this process is killed.
 
-    Where there are no such locks (Windows, some network disks) nobody is kept out.
-
     Args:
         folder: an existing folder.
         doing: what a process does there, for the message, such as "is extracting into".
@@ -130,33 +114,20 @@ def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
     Raises:
         BlockingIOError: another process has the lock, and `wait` is False.
     """
-    if fcntl is None:
-        yield
-        return
-    path = folder / LOCK
-    while True:
-        lock = path.open("ab")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not wait:
-                lock.close()
-                raise BlockingIOError(
-                    f"another process {doing} {folder}: wait until it has finished, or name another folder"
-                ) from None
-            print(f"another process {doing} {folder}: waiting until it has finished", file=sys.stderr)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError:
-            break
-        # If the process that had the lock has removed its file, a lock on that file is worthless: try again.
-        if path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat()):
-            break
-        lock.close()
+    lock = FileLock(folder / LOCK)
+    told = f"another process {doing} {folder}: "
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if not wait:
+            raise BlockingIOError(f"{told}wait until it has finished, or name another folder") from None
+        print(f"{told}waiting until it has finished", file=sys.stderr)
+        lock.acquire()
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
-        lock.close()
+        Path(lock.lock_file).unlink(missing_ok=True)  # before the release: who waits notices that it has gone
+        lock.release()
 
 
 def installed_file(package: str, name: str, sha256: str) -> Path | None:
@@ -169,27 +140,17 @@ def installed_file(package: str, name: str, sha256: str) -> Path | None:
         entries = importlib.metadata.files(package) or []
     except importlib.metadata.PackageNotFoundError:
         return None
-    for entry in entries:
-        if entry.name == name:
-            path = Path(str(entry.locate()))
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if digest != sha256:
-                raise ValueError(f"{path} has sha256 {digest}, wanted {sha256}: install the package again")
-            return path
+    for path in (Path(str(entry.locate())) for entry in entries if entry.name == name):
+        if (digest := digest_of(path).hex()) != sha256:
+            raise ValueError(f"{path} has sha256 {digest}, wanted {sha256}: install the package again")
+        return path
     return None
 
 
 def cache_folder(*parts: str) -> Path:
-    """Return the folder for files that can be made again: the user's cache, or what VSECORE_CACHE names.
+    """Return a folder, made if it is missing, for files that can be made again.
 
-    It may be deleted whenever no program uses it.
-
-    Args:
-        parts: folders inside it, outermost first.
-
-    Returns:
-        The folder, which exists.
+    It lies in the user's cache, or in what VSECORE_CACHE names; `parts` are its names, outermost first.
     """
     root = os.environ.get("VSECORE_CACHE") or platformdirs.user_cache_dir("vsecore")
     folder = Path(root).expanduser().joinpath(*parts)
@@ -205,14 +166,9 @@ def in_batch() -> bool:
 def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
     """Return the progress bar used everywhere: on stderr, or a widget in a notebook. It goes when it is done.
 
-    In batch it is hidden.
-
     Args:
         iterable: what to go through; None for a bar that is moved by `.update`.
         options: passed to `tqdm`, such as `total`, `desc`, `unit`.
-
-    Returns:
-        The bar, which iterates over `iterable`.
     """
     options.setdefault("disable", in_batch() or _HIDDEN.get())
     return _Bar(iterable, dynamic_ncols=True, leave=False, **options)
