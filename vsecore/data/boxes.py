@@ -71,13 +71,10 @@ def with_boxes(data: Dataset) -> Dataset:
         FileNotFoundError: the folder has no boxes, or not for every split.
         ValueError: a file of boxes is damaged or does not fit the features.
     """
-    if not _lacks_boxes(data.train):
+    pictures = data.train.pictures
+    if not (isinstance(pictures, MappedPictures) and pictures.path.name.endswith(_FEATURES)):
         return data
     return replace(data, train=_boxed(data.train), dev=_boxed(data.dev), test=_boxed(data.test))
-
-
-def _lacks_boxes(split: Split) -> bool:
-    return isinstance(split.pictures, MappedPictures) and split.pictures.path.name.endswith(_FEATURES)
 
 
 def _boxed(split: Split) -> Split:

@@ -87,14 +87,10 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
         ValueError: a file is cut off, holds NaN, or does not fit the others; a picture is listed twice; the
             extraction is unfinished.
     """
-    folder = _precomp_folder(folder)
-    meta = _read_meta(folder)
-    opened = {ours: _open_split(folder, theirs, ours, meta) for ours, theirs in _split_names(test).items()}
+    folder, meta, names = _begin(folder, test)
+    opened = {ours: _open_split(folder, theirs, ours, meta) for ours, theirs in names.items()}
     for part in opened.values():
-        rows = np.unique(np.linspace(0, len(part.whole) - 1, 32).astype(np.int64))
-        bad = first_not_finite(part.whole[rows])
-        if bad is not None:
-            raise ValueError(_nan_message(part.whole, int(rows[bad])))
+        _refuse_nan(part, np.unique(np.linspace(0, len(part.whole) - 1, 32).astype(np.int64)))
     _refuse_shared_pictures(folder, opened)
     return _dataset(folder, meta, opened, kind)
 
@@ -114,8 +110,7 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
     """
     report = DataReport()
     with report.noting():
-        folder = _precomp_folder(folder)
-        meta = _read_meta(folder)
+        folder, meta, names = _begin(folder, test)
         if (folder / META).exists():
             report.facts.append(f"{meta.dataset}: {meta.kind} features of {meta.backbone}")
             report.facts += (
@@ -130,7 +125,6 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
             report.facts.append("no checksums: numbers that are wrong, but finite, go unnoticed")
         report.problems += damage.values()
         opened: dict[str, _Opened] = {}
-        names = _split_names(test)
         for ours, theirs in names.items():
             if theirs in damage:
                 continue
@@ -150,12 +144,7 @@ def _check_rows(part: _Opened) -> None:
     block = 64 * part.repeats
     blocks = range(0, len(part.whole), block)
     for start in files.progress(blocks, desc=f"read {part.split.name}", unit="block"):
-        rows = np.asarray(part.whole[start : start + block])
-        bad = first_not_finite(rows)
-        if bad is not None:
-            raise ValueError(_nan_message(part.whole, start + bad))
-        if part.repeats == 1:
-            continue
+        rows = _refuse_nan(part, np.arange(start, min(start + block, len(part.whole))))
         fives = rows.reshape(-1, part.repeats, *rows.shape[1:])
         differ = (fives != fives[:, :1]).any(tuple(range(1, fives.ndim)))
         if differ.any():
@@ -164,6 +153,18 @@ def _check_rows(part: _Opened) -> None:
                 f"{part.whole.path}, rows {row} to {row + part.repeats - 1} differ, though elsewhere in it "
                 f"each picture has {part.repeats} equal rows: get the file again"
             )
+
+
+def _refuse_nan(part: _Opened, rows: np.ndarray) -> np.ndarray:
+    """Read some rows of a file, which must be finite numbers."""
+    read: np.ndarray = part.whole[rows]
+    bad = first_not_finite(read)
+    if bad is not None:
+        raise ValueError(
+            f"{part.whole.path}, row {rows[bad]} holds NaN or infinity: get the file again, or delete it and "
+            "extract again"
+        )
+    return read
 
 
 def _dataset(folder: Path, meta: _Meta, opened: dict[str, _Opened], kind: FeatureKind | None) -> Dataset:
@@ -191,28 +192,19 @@ def holds_features(folder: str | Path) -> bool:
     return any(folder.glob("*_ims.npy")) or any((folder / name).exists() for name in (META, UNFINISHED))
 
 
-def _precomp_folder(folder: str | Path) -> Path:
+def _begin(folder: str | Path, test: str) -> tuple[Path, _Meta, dict[str, str]]:
+    """Return the folder, what `meta.json` says, and by what names the folder calls our splits."""
     folder = expanded(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}: name a folder that holds train_ims.npy and the rest")
+    meta: _Meta = files.read_json(folder / META, _Meta) if (folder / META).exists() else _Meta()
     if (folder / UNFINISHED).exists() and not (folder / META).exists():
         raise ValueError(
             f"{folder} holds an unfinished extraction: run the same extraction again to finish it"
         )
-    return folder
-
-
-def _split_names(test: str) -> dict[str, str]:
     if test in ("train", "dev"):
         raise ValueError(f"test is {test!r}: wanted a split of its own, to test on")
-    return {"train": "train", "dev": "dev", "test": test}
-
-
-def _read_meta(folder: Path) -> _Meta:
-    if not (folder / META).exists():
-        return _Meta()
-    meta: _Meta = files.read_json(folder / META, _Meta)
-    return meta
+    return folder, meta, {"train": "train", "dev": "dev", "test": test}
 
 
 def _full_lines(path: Path) -> list[str]:
@@ -325,13 +317,5 @@ def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: _
 def _repeats_pictures(pictures: MappedPictures) -> bool:
     """Whether rows come in fives of the same picture, judged by the first, a middle and the last five."""
     groups = len(pictures) // REPEATS
-    for group in {0, groups // 2, groups - 1}:
-        five = pictures[np.arange(REPEATS * group, REPEATS * (group + 1))]
-        if not np.array_equal(five, np.broadcast_to(five[:1], five.shape), equal_nan=True):
-            return False
-    return True
-
-
-def _nan_message(pictures: MappedPictures, row: int) -> str:
-    place = f"{pictures.path}, row {pictures.rows[row]}"
-    return f"{place} holds NaN or infinity: get the file again, or delete it and extract again"
+    fives = (pictures[REPEATS * group + np.arange(REPEATS)] for group in {0, groups // 2, groups - 1})
+    return all(np.array_equal(five, five[:1].repeat(REPEATS, 0), equal_nan=True) for five in fives)

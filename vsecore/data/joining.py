@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +10,10 @@ from vsecore.data import files
 from vsecore.data.extraction import CAPTION_IDS, META
 from vsecore.data.features import open_precomp
 from vsecore.data.karpathy import lines_sha256
-from vsecore.data.splits import Dataset, Split
+from vsecore.data.splits import Split
 
 BLOCK = 256
 """How many pictures are read at a time."""
-
-
-@dataclass(frozen=True)
-class _Made:
-    """The fields of `meta.json` that are read."""
-
-    backbone: str | None = None
 
 
 def join(folders: Sequence[str | Path], out: str | Path) -> Path:
@@ -58,8 +50,23 @@ def join(folders: Sequence[str | Path], out: str | Path) -> Path:
                 )
     for name in names:
         _write(out, name, [getattr(dataset, name) for dataset in datasets])
+    splits: dict[str, Split] = {name: getattr(datasets[0], name) for name in names}
+    networks = (
+        data.network or Path(folder).resolve().name for folder, data in zip(folders, datasets, strict=True)
+    )
+    meta = {
+        "dataset": datasets[0].name,
+        "backbone": " + ".join(networks),
+        "kind": "grid",
+        "dtype": "float16",
+        "elements": 1,
+        "feature_dim": sum(dataset.feature_dim for dataset in datasets),
+        "captions_a_picture": len(datasets[0].train.captions) // len(datasets[0].train),
+        "pictures": {name: len(split) for name, split in splits.items()},
+        "captions_sha256": {n: lines_sha256(s.picture_ids, s.captions) for n, s in splits.items()},
+    }
     with files.write_atomically(out / META, "w") as file:  # last: it marks the folder as whole
-        json.dump(_meta(folders, datasets, names), file, indent=2)
+        json.dump(meta, file, indent=2)
     return out
 
 
@@ -94,28 +101,3 @@ def _write(out: Path, name: str, splits: Sequence[Split]) -> None:
             continue
         with files.write_atomically(out / f"{name}_{kind}.txt", "w") as file:
             file.write("".join(f"{line}\n" for line in lines))
-
-
-def _meta(
-    folders: Sequence[str | Path], datasets: Sequence[Dataset], names: Sequence[str]
-) -> dict[str, object]:
-    splits: dict[str, Split] = {name: getattr(datasets[0], name) for name in names}
-    return {
-        "dataset": datasets[0].name,
-        "backbone": " + ".join(_backbone(Path(folder).expanduser()) for folder in folders),
-        "kind": "grid",
-        "dtype": "float16",
-        "elements": 1,
-        "feature_dim": sum(dataset.feature_dim for dataset in datasets),
-        "captions_a_picture": len(splits["train"].captions) // len(splits["train"]),
-        "pictures": {name: len(split) for name, split in splits.items()},
-        "captions_sha256": {
-            name: lines_sha256(split.picture_ids, split.captions) for name, split in splits.items()
-        },
-    }
-
-
-def _backbone(folder: Path) -> str:
-    """Return what `meta.json` says about the network; a folder without one is known by its name."""
-    made: _Made = files.read_json(folder / META, _Made) if (folder / META).exists() else _Made()
-    return made.backbone or folder.resolve().name

@@ -107,14 +107,13 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers that look odd, or were written by Python 2
-            read = getattr(
-                np.lib.format, "read_array_header_{}_{}".format(*np.lib.format.read_magic(beginning))
-            )
-            shape, column_first, dtype = read(beginning)
-            shape = tuple(map(int, shape))
-    except (
-        Exception
-    ) as error:  # numpy parses a header as Python code, which fails in as many ways as code can
+            version = "_".join(map(str, np.lib.format.read_magic(beginning)))
+            shape, column_first, dtype = getattr(np.lib.format, f"read_array_header_{version}")(beginning)
+            wanted, held = math.prod(map(int, shape)) * dtype.itemsize, size - beginning.tell()
+            if held != wanted:
+                raise ValueError(f"{held} bytes for {dtype} {short(shape)}, wanted {wanted}")
+    # numpy parses a header as Python code, which fails in as many ways as code can.
+    except Exception as error:
         problem = str(error).partition("\n")[0][:100]
         raise ValueError(
             f"{path} is not a .npy file, or is cut off ({problem}): get the file again"
@@ -127,11 +126,5 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
             f"{path} holds {dtype} {short(shape)}: wanted floats (pictures, elements, width), "
             "or pixels (pictures, 3, height, width) as uint8 or floats, in this machine's byte order"
         )
-    wanted, held = math.prod(shape) * dtype.itemsize, size - beginning.tell()
-    if held != wanted:
-        raise ValueError(
-            f"{path} is not a .npy file, or is cut off ({held} bytes for {dtype} {short(shape)}, wanted "
-            f"{wanted}): get the file again"
-        )
     order: Literal["F", "C"] = "F" if column_first else "C"
-    return np.memmap(path, dtype, mode="r", offset=beginning.tell(), shape=shape, order=order)
+    return np.memmap(path, dtype, mode="r", offset=beginning.tell(), shape=tuple(shape), order=order)

@@ -9,10 +9,12 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
+from vsecore.arguments import checked
 from vsecore.data.extraction import META
 from vsecore.data.features import open_precomp
 from vsecore.data.files import holds, locked, progress, write_atomically
@@ -20,6 +22,8 @@ from vsecore.data.noise import noise
 from vsecore.data.splits import Dataset, FeatureKind, Split
 
 Collection = Literal["coco", "flickr30k", "flickr8k"]
+ElementKind = Literal["region", "grid", "patch"]
+Part = Annotated[float, Field(gt=0, le=1)]
 
 PICTURES: dict[Collection, dict[str, int]] = {
     "coco": {"train": 113_287, "dev": 5_000, "test": 5_000},
@@ -28,7 +32,7 @@ PICTURES: dict[Collection, dict[str, int]] = {
 }
 """The splits of Karpathy and Fei-Fei 2015, COCO's training pictures with "restval"."""
 
-ELEMENTS: dict[FeatureKind, tuple[int, int]] = {"region": (36, 2048), "grid": (49, 2048), "patch": (196, 768)}
+ELEMENTS: dict[ElementKind, tuple[int, int]] = {"region": (36, 2048), "grid": (49, 2048), "patch": (196, 768)}
 """Elements of a picture and their width: the field's regions, ResNet's cells, the patches of ViT-Base."""
 
 CAPTIONS = 5
@@ -45,48 +49,19 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class Shape:
-    """How many pictures a collection has, and what each is given as.
-
-    Args:
-        pictures: of "train", "dev" and "test".
-        kind: what an element is.
-        elements: N of a picture.
-        feature_dim: F, the width of one.
-
-    Raises:
-        ValueError: a number is below 1, or a split is missing.
-    """
+    """How many pictures each split of a collection has, and what each picture is given as."""
 
     pictures: Mapping[str, int]
     kind: FeatureKind
     elements: int
+    """N of a picture."""
     feature_dim: int
-
-    def __post_init__(self) -> None:
-        """Refuse what no collection has."""
-        if set(self.pictures) != {"train", "dev", "test"}:
-            raise ValueError(f"pictures are of {', '.join(self.pictures)}: wanted train, dev and test")
-        for name, count in {
-            **self.pictures,
-            "elements": self.elements,
-            "feature_dim": self.feature_dim,
-        }.items():
-            if count < 1:
-                raise ValueError(f"{name} is {count}: wanted at least 1")
+    """F, the width of an element."""
 
     @classmethod
-    def of(cls, collection: Collection, kind: FeatureKind = "region", share: float = 1.0) -> "Shape":
-        """Return the shape of a known collection, or of a share of its pictures.
-
-        Raises:
-            ValueError: it is unknown, its pixels are asked for, or the share is not above 0 and at most 1.
-        """
-        if collection not in PICTURES:
-            raise ValueError(f"collection is {collection!r}: wanted one of {', '.join(PICTURES)}")
-        if kind not in ELEMENTS:
-            raise ValueError(f"kind is {kind!r}: wanted one of {', '.join(ELEMENTS)}")
-        if not 0 < share <= 1:
-            raise ValueError(f"share is {share}: wanted above 0 and at most 1")
+    @checked
+    def of(cls, collection: Collection, kind: ElementKind = "region", share: Part = 1.0) -> "Shape":
+        """Return the shape of a known collection, or of a share of its pictures, above 0 and at most 1."""
         counts = {name: max(1, round(share * count)) for name, count in PICTURES[collection].items()}
         return cls(counts, kind, *ELEMENTS[kind])
 
@@ -120,12 +95,7 @@ def rehearsal(shape: Shape, seed: int = 0) -> Dataset:
 class DrawnPictures:
     """Features (n, N, F) in half precision that are drawn when they are read.
 
-    Args:
-        things: the vector of each thing, (T, F).
-        count: n pictures.
-        elements: N of each.
-        seed: decides which things they show.
-        name: of the split, which decides it too.
+    The name of the split and the seed decide which of the `things`, (T, F), the elements of a picture are.
     """
 
     dtype = np.dtype(np.float16)
@@ -158,11 +128,11 @@ class DrawnPictures:
         for start in range(0, self.count, BLOCK):
             pictures = np.arange(start, min(start + BLOCK, self.count))
             rows = (pictures[:, None] * CAPTIONS + np.arange(CAPTIONS)).ravel()  # (C,)
-            luck = noise(self.seed, 0, f"captions of {self.name}", rows, 1 + 2 * longest)
-            lengths = shortest + (luck[:, 0] * (longest - shortest + 1)).astype(int)
+            draws = noise(self.seed, 0, f"captions of {self.name}", rows, 1 + 2 * longest)
+            lengths = shortest + (draws[:, 0] * (longest - shortest + 1)).astype(int)
             seen = np.repeat(self.shown(pictures), CAPTIONS, 0)  # (C, N)
-            named = np.take_along_axis(seen, (luck[:, 1 : 1 + longest] * self.elements).astype(int), 1)
-            common = (luck[:, 1 + longest :] * 2 * COMMON).astype(int)  # half of the words are common ones
+            named = np.take_along_axis(seen, (draws[:, 1 : 1 + longest] * self.elements).astype(int), 1)
+            common = (draws[:, 1 + longest :] * 2 * COMMON).astype(int)  # half of the words are common ones
             words = np.where(common < COMMON, common, named)  # (C, longest)
             captions += [
                 " ".join(f"w{word}" for word in row[:length])
@@ -171,9 +141,9 @@ class DrawnPictures:
         return captions
 
 
-def _frequent_first(luck: np.ndarray) -> np.ndarray:
+def _frequent_first(draws: np.ndarray) -> np.ndarray:
     """Turn uniform numbers into things from `COMMON` on, each about as frequent as 1 over its place."""
-    return np.minimum(COMMON * (WORDS / COMMON) ** luck, WORDS - 1).astype(np.int64)
+    return np.minimum(COMMON * (WORDS / COMMON) ** draws, WORDS - 1).astype(np.int64)
 
 
 def write_rehearsal(folder: str | Path, shape: Shape, seed: int = 0) -> Dataset:
@@ -186,12 +156,8 @@ def write_rehearsal(folder: str | Path, shape: Shape, seed: int = 0) -> Dataset:
         shape: how large it is.
         seed: decides every number.
 
-    Returns:
-        The dataset as it is on disk.
-
     Raises:
         OSError: the disk has no room for it.
-        BlockingIOError: another process writes there.
     """
     folder = Path(folder).expanduser()
     drawn = rehearsal(shape, seed)
@@ -199,7 +165,8 @@ def write_rehearsal(folder: str | Path, shape: Shape, seed: int = 0) -> Dataset:
     with locked(folder, "writes a rehearsal"):
         for stale in folder.glob(".*.part"):  # left by a process that was killed
             stale.unlink()
-        missing = [split for split in (drawn.train, drawn.dev, drawn.test) if not _is_whole(folder, split)]
+        splits = (drawn.train, drawn.dev, drawn.test)
+        missing = [s for s in splits if not holds(folder / f"{s.name}_caps.txt", _text(s.captions))]
         wanted = sum(2 * int(np.prod(split.pictures.shape)) for split in missing)
         free = shutil.disk_usage(folder).free
         if wanted > free:
@@ -214,15 +181,6 @@ def write_rehearsal(folder: str | Path, shape: Shape, seed: int = 0) -> Dataset:
     return open_precomp(folder)
 
 
-def _text(split: Split) -> str:
-    return "".join(f"{caption}\n" for caption in split.captions)
-
-
-def _is_whole(folder: Path, split: Split) -> bool:
-    """Whether a split is there: its captions, which are written last, are this split's."""
-    return holds(folder / f"{split.name}_caps.txt", _text(split))
-
-
 def _write_split(folder: Path, split: Split) -> None:
     header = {"descr": "<f2", "fortran_order": False, "shape": tuple(split.pictures.shape)}
     blocks = range(0, len(split), BLOCK)
@@ -230,9 +188,10 @@ def _write_split(folder: Path, split: Split) -> None:
         np.lib.format.write_array_header_1_0(file, header)
         for start in progress(blocks, desc=f"write {split.name}", unit="block"):
             file.write(split.pictures[start : start + BLOCK].tobytes())
-    for name, text in (
-        ("ids", "".join(f"{identity}\n" for identity in split.picture_ids)),
-        ("caps", _text(split)),
-    ):
+    for name, lines in (("ids", split.picture_ids), ("caps", split.captions)):  # the captions come last
         with write_atomically(folder / f"{split.name}_{name}.txt", "w") as file:
-            file.write(text)
+            file.write(_text(lines))
+
+
+def _text(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
