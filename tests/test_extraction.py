@@ -22,7 +22,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from vsecore.data import decoding, extraction, files
+from vsecore.data import decoding, feature_folder, files
 from vsecore.data.backbones import Backbone, MirroredBackbone, load_backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.karpathy import CaptionSplit, check_photographs, load_karpathy
@@ -300,7 +300,7 @@ def test_a_finished_folder_that_is_damaged_is_mended(
 def test_only_blocks_that_are_damaged_are_made_again(
     splits: dict, tiny: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("feature_rows", "extraction"):
+    for module in ("feature_rows", "feature_folder"):
         monkeypatch.setattr(f"vsecore.data.{module}.BLOCK", 2)
     folder = extract(splits, tiny, tmp_path / "features", batch_size=2, device="cpu")
     before = contents(folder)
@@ -455,7 +455,7 @@ def test_a_disk_without_room_is_told_before_the_work(
     seen, folder = looked_at(tiny), tmp_path / "features"
     with monkeypatch.context() as patch:
         full = shutil._ntuple_diskusage(100, 100, 0)
-        patch.setattr(extraction.shutil, "disk_usage", lambda _: full)
+        patch.setattr(feature_folder.shutil, "disk_usage", lambda _: full)
         with pytest.raises(OSError, match="make room"):
             extract(splits, tiny, folder, device="cpu")
     assert not seen and not list(folder.glob("*.npy*"))
@@ -489,7 +489,7 @@ def test_a_disk_that_fills_up_is_an_error_and_not_the_end(
     try:
         splits = load_karpathy(album(train=400))  # of 160 bytes a row
         plenty = shutil._ntuple_diskusage(10**9, 0, 10**9)  # others may fill the disk after one has looked
-        monkeypatch.setattr(extraction.shutil, "disk_usage", lambda _: plenty)
+        monkeypatch.setattr(feature_folder.shutil, "disk_usage", lambda _: plenty)
         with pytest.raises(OSError, match="cannot be written"):
             extract(splits, tiny, folder / "features", device="cpu")
         subprocess.run(["mount", "-o", "remount,size=1m", str(folder)], check=True)

@@ -24,7 +24,7 @@ import numpy as np
 
 from vsecore.data import files
 from vsecore.data.annotations import Entry, expanded, read_annotations
-from vsecore.data.extraction import DType, Extraction, Settings
+from vsecore.data.feature_folder import DType, Extraction, Settings
 from vsecore.data.feature_rows import as_stored
 from vsecore.data.karpathy import CaptionSplit, lines_sha256
 from vsecore.typed import counted, short

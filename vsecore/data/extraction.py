@@ -1,113 +1,26 @@
 """From photographs to a folder of features. That takes hours on a large dataset, so it can be interrupted.
 
-Rows go into a hidden file as they are made (see `feature_rows`); it takes its real name when its split is
-complete, and `meta.json`, which says how the features were made, is written last. A folder with a `meta.json`
-is whole. Several processes can share the work (see `processes`): each makes its own rows, in the same files.
+Several processes can share the work (see `processes`): each makes its own rows, in the same files (see
+`feature_folder`).
 """
 
 import contextlib
-import json
 import os
-import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 
 from vsecore.data import files
-from vsecore.data.annotations import CAPTIONS_A_PICTURE
 from vsecore.data.backbones import Backbone
 from vsecore.data.decoding import look_ahead
-from vsecore.data.feature_rows import BLOCK, FeatureRows, as_stored
-from vsecore.data.karpathy import CaptionSplit, find_unreadable, lines_sha256
+from vsecore.data.feature_folder import CaptionSplits, DType, Extraction, Settings, read_settings
+from vsecore.data.feature_rows import as_stored
+from vsecore.data.karpathy import find_unreadable
 from vsecore.processes import ProcessGroup, from_main_process, join_processes
-from vsecore.typed import counted, short
-
-META, UNFINISHED, CHECKSUMS = "meta.json", "extraction.json", "checksums.json"
-CAPTION_IDS = "caption_ids"
-"""Ends the name of the file with COCO's numbers of a split's captions, which CxC and ECCV Caption ask for."""
-COUNTS = "counts"
-"""Ends the name of the file that says how many elements each picture has, if not all have the same number."""
-
-Count = Annotated[int, Field(ge=1)]
-DType = Literal["float16", "float32"]
-CaptionSplits = Mapping[str, CaptionSplit]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings that determine the features: the content of `meta.json`."""
-
-    dataset: str
-    backbone: str
-    backbone_sha256: str
-    kind: str
-    picture_size: Count | None
-    """The side that pictures were given; None: the features come from elsewhere."""
-    dtype: DType
-    elements: Count
-    """N; where pictures have different numbers, the largest."""
-    feature_dim: Count
-    captions_a_picture: Count
-    pictures: dict[str, Count]
-    picture_ids_sha256: dict[str, str]
-    captions_sha256: dict[str, str] = field(default_factory=dict)
-    """A sha256 over the pictures' names and the captions. Captions may change: no feature depends on them."""
-    boxes: bool = False
-    """Whether the elements have boxes."""
-    counts_sha256: dict[str, str] = field(default_factory=dict)
-    """A sha256 over how many elements each picture has; empty: all have N."""
-    unreadable: dict[str, list[str]] = field(default_factory=dict)
-    """The ids of the pictures that were left out of each split because their files cannot be read."""
-
-    @classmethod
-    def of(
-        cls, caption_splits: CaptionSplits, unreadable: Mapping[str, list[str]] | None = None, **others: Any
-    ) -> "Settings":
-        """Return the settings of features of some splits; `others` are those that their captions do not give.
-
-        Raises:
-            ValueError: the type is unknown, or a picture has other than five captions: only a caption's line
-                number says which picture it has.
-        """
-        if others["dtype"] not in ("float16", "float32"):
-            raise ValueError(f'dtype is {others["dtype"]!r}: wanted "float16" or "float32"')
-        if not caption_splits:
-            raise ValueError("caption_splits is empty: wanted the splits of karpathy.load_karpathy")
-        for name, split in caption_splits.items():
-            counts = np.bincount(split.owner, minlength=len(split.files))
-            if not np.array_equal(split.owner, np.repeat(np.arange(len(counts)), CAPTIONS_A_PICTURE)):
-                odd = int(np.argmax(counts != CAPTIONS_A_PICTURE))
-                raise ValueError(
-                    f"split {name!r}: {split.files[odd]} has {counts[odd]} captions, but a folder of "
-                    f"features needs {CAPTIONS_A_PICTURE} in a row for each picture: leave it out, or give "
-                    "it that many"
-                )
-        return cls(
-            dataset=next(iter(caption_splits.values())).dataset,
-            captions_a_picture=CAPTIONS_A_PICTURE,
-            pictures={name: len(split.files) for name, split in caption_splits.items()},
-            picture_ids_sha256={n: lines_sha256(split.picture_ids) for n, split in caption_splits.items()},
-            captions_sha256={name: split.fingerprint() for name, split in caption_splits.items()},
-            unreadable={name: ids for name, ids in (unreadable or {}).items() if ids},
-            **others,
-        )
-
-    def as_json(self) -> str:
-        """Return the settings as text, without those that are empty or not so."""
-        said = {name: value for name, value in asdict(self).items() if value not in ({}, False)}
-        return json.dumps(said, indent=1)
-
-    def rows(self, folder: Path, name: str) -> FeatureRows:
-        """Return the rows of one split."""
-        shape = (self.pictures[name], self.elements, self.feature_dim)
-        return FeatureRows(folder, name, shape, self.dtype, self.boxes)
+from vsecore.typed import counted
 
 
 def extract(
@@ -178,7 +91,7 @@ def extract(
         feature_dim=backbone.feature_dim,
         boxes=backbone.kind == "region",
     )
-    sizes = {name: sizes_of(split.files) for name, split in kept.items()}
+    sizes = {n: np.array([max(1, p.stat().st_size) for p in split.files]) for n, split in kept.items()}
     extraction = Extraction(folder, settings, kept, sizes, caption_splits)
     with contextlib.ExitStack() as stack:
         missing = from_main_process(lambda: stack.enter_context(extraction.opened()))
@@ -197,7 +110,7 @@ def extract(
 
 def _find_unreadable(caption_splits: CaptionSplits, folder: Path) -> dict[str, list[str]]:
     """Return the ids of pictures that cannot be read, or that were left out of the folder before."""
-    before = _read_settings(folder)
+    before = read_settings(folder)
     found = {}
     for name, split in caption_splits.items():
         known, broken = before.unreadable.get(name, ()) if before else (), find_unreadable(split.files)
@@ -212,7 +125,7 @@ def _find_unreadable(caption_splits: CaptionSplits, folder: Path) -> dict[str, l
 
 
 def _make_rows(
-    extraction: "Extraction",
+    extraction: Extraction,
     name: str,
     missing: np.ndarray,
     backbone: Backbone,
@@ -246,201 +159,3 @@ def _make_rows(
     group.wait()
     if group.is_first:
         rows.finish()
-
-
-def sizes_of(paths: Sequence[Path]) -> np.ndarray:
-    """Return the sizes of files in bytes, (n,) int64, each at least 1."""
-    return np.array([max(1, path.stat().st_size) for path in paths], np.int64)
-
-
-def find_damage(folder: Path) -> dict[str, str]:
-    """Compare the rows of a finished extraction with their digests.
-
-    Args:
-        folder: written by `extract`.
-
-    Returns:
-        For each split that is damaged, by its name, a sentence.
-
-    Raises:
-        ValueError: its `meta.json` or `checksums.json` is damaged.
-    """
-    settings, digests = files.read_json(folder / META, Settings), _read_digests(folder)
-    problems: dict[str, str] = {}
-    for name in settings.pictures:
-        rows = settings.rows(folder, name)
-        for path, start in rows.damaged(digests) if rows.are_whole else [(rows.finished, None)]:
-            place = "" if start is None else f", rows {start} to {start + BLOCK - 1},"
-            problems.setdefault(name, f"{path}{place} is damaged or cut off: run the same extraction again")
-    return problems
-
-
-def _read_digests(folder: Path) -> dict[str, list[str]]:
-    """Return the digests of a finished folder's files; {}: it has none, as those of other programs."""
-    path = folder / CHECKSUMS
-    digests: dict[str, list[str]] = files.read_json(path, dict[str, list[str]]) if path.exists() else {}
-    return digests
-
-
-def _read_settings(folder: Path) -> Settings | None:
-    """Return the settings that a folder was begun with; None: it was not begun."""
-    for path in (folder / META, folder / UNFINISHED):
-        if path.exists():
-            try:
-                settings: Settings = files.read_json(path, Settings)
-            except ValueError as error:
-                raise ValueError(f"{error}; or empty the folder, and extract everything again") from None
-            return settings
-    return None
-
-
-@dataclass(frozen=True)
-class Extraction:
-    """The features to be made, and the folder that they go into."""
-
-    folder: Path
-    settings: Settings
-    caption_splits: CaptionSplits
-    """Without the pictures that are left out."""
-    sizes: Mapping[str, np.ndarray]
-    """For each split (n,) the bytes of the file that each row is made from, each at least 1."""
-    all_splits: CaptionSplits
-    """With the pictures that are left out."""
-    counts: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """For each split (n,) how many elements each picture has; empty: all have the same number."""
-
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[dict[str, np.ndarray] | None]:
-        """Begin, or continue, and keep every other program out of the folder meanwhile.
-
-        Yields:
-            For each split that is not whole the rows that must be made, (n,) bool; None: nothing is to be
-            done, not even by `finish`.
-
-        Raises:
-            ValueError: the folder holds other features, or something else where a file is to be written.
-            OSError: it cannot be created or written, or its disk lacks room.
-        """
-        # A whole folder needs no writing, and perhaps this process may not write there.
-        if _read_settings(self.folder) == self.settings and self._is_whole(self._missing()):
-            yield None
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with files.locked(self.folder, "is extracting into"):
-            self._leave_out_unreadable()
-            missing = self._missing()  # by now another process may have done it all
-            yield None if self._is_whole(missing) else self._begin(missing)
-
-    def finish(self) -> None:
-        """Write the texts and the digests; then mark the folder as whole."""
-        for left in self.folder.glob(".*.part"):  # by a process that was killed while it wrote
-            left.unlink()
-        digests: dict[str, list[str]] = {}
-        for name, split in self.caption_splits.items():
-            if split.caption_ids is None:  # those that were there are of other captions
-                (self.folder / f"{name}_{CAPTION_IDS}.txt").unlink(missing_ok=True)
-            for path, text in self._texts(name).items():
-                self._write(path, text)
-            digests |= self.rows(name).digests()
-        self._write(self.folder / CHECKSUMS, json.dumps(digests, indent=1))
-        self._write(self.folder / META, self.settings.as_json())
-        (self.folder / UNFINISHED).unlink(missing_ok=True)
-
-    def rows(self, name: str) -> FeatureRows:
-        """Return the rows of one split."""
-        return self.settings.rows(self.folder, name)
-
-    def _texts(self, name: str) -> dict[Path, str]:
-        """Return the text files that go beside the features."""
-        split = self.caption_splits[name]
-        lines: dict[str, Sequence[object] | None] = {
-            "ids": split.picture_ids,
-            "caps": split.captions,
-            CAPTION_IDS: split.caption_ids,
-            COUNTS: self.counts[name].tolist() if self.counts else None,
-        }
-        return {
-            self.folder / f"{name}_{kind}.txt": "".join(f"{line}\n" for line in some)
-            for kind, some in lines.items()
-            if some is not None
-        }
-
-    def _missing(self) -> dict[str, np.ndarray]:
-        """Return which rows of each split must be made, (n,) bool.
-
-        Raises:
-            ValueError: what is there was made with other settings, or by another program.
-        """
-        before = _read_settings(self.folder)
-        if before is None:
-            for name in self.caption_splits:
-                for path in (self.rows(name).finished, *self._texts(name)):
-                    if path.exists():
-                        raise ValueError(
-                            f"{self.folder} holds features from elsewhere ({path.name}): name another folder"
-                        )
-        else:
-            for setting in ("unreadable", *asdict(self.settings)):
-                was, now = getattr(before, setting), getattr(self.settings, setting)
-                if was != now and setting != "captions_sha256":
-                    raise ValueError(
-                        f"{self.folder} holds features made with other settings: {setting} was {short(was)} "
-                        f"and is now {short(now)}; name another folder, or empty this one"
-                    )
-        digests = _read_digests(self.folder) if (self.folder / META).exists() else {}
-        return {name: self.rows(name).missing(self.sizes[name], digests) for name in self.caption_splits}
-
-    def _is_whole(self, missing: Mapping[str, np.ndarray]) -> bool:
-        return (
-            not (self.folder / UNFINISHED).exists()
-            and _read_settings(self.folder) == self.settings
-            and not any(rows.any() or not self.rows(name).are_whole for name, rows in missing.items())
-            and all(files.holds(path, text) for name in missing for path, text in self._texts(name).items())
-        )
-
-    def _leave_out_unreadable(self) -> None:
-        """If the folder was begun with pictures that are now left out, take their rows out of its files."""
-        before, now = _read_settings(self.folder), self.settings
-        if before is None or before.unreadable == now.unreadable:
-            return
-        had = {
-            n: split.without(before.unreadable.get(n, ())).picture_ids for n, split in self.all_splits.items()
-        }
-        same = before.picture_ids_sha256 == {name: lines_sha256(ids) for name, ids in had.items()}
-        if not same or any(set(ids) - {*now.unreadable.get(n, ())} for n, ids in before.unreadable.items()):
-            return  # other pictures, or pictures that were left out and come back: `_missing` refuses them
-        for name, ids in now.unreadable.items():
-            before.rows(self.folder, name).leave_out(np.flatnonzero(np.isin(had[name], ids)))
-        ours = ("pictures", "picture_ids_sha256", "captions_sha256", "unreadable")
-        settings = replace(before, **{setting: getattr(now, setting) for setting in ours})
-        self._write(self.folder / UNFINISHED, settings.as_json())
-        (self.folder / META).unlink(missing_ok=True)
-
-    def _begin(self, missing: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Mark the folder as unfinished, and begin the splits that are not whole; return their rows."""
-        begun = {name: rows for name, rows in missing.items() if rows.any() or not self.rows(name).are_whole}
-        for path in [path for name in missing for path in (*self._texts(name), *self.rows(name).paths)]:
-            if path.is_symlink() or (path.exists() and not path.is_file()):
-                raise ValueError(f"{path} is not a plain file: move it away, or name another folder")
-        for name, rows in begun.items():
-            if self.rows(name).finished.exists():
-                pictures = [self.caption_splits[name].files[row].name for row in np.flatnonzero(rows)]
-                which = f"{counted(pictures, 'picture')} damaged, or made from pictures that have changed"
-                print(f"{name}: features of {which}: made again", file=sys.stderr)
-        wanted = sum(self.rows(name).bytes_missing(rows) for name, rows in begun.items())
-        free = shutil.disk_usage(self.folder).free
-        if wanted > free:
-            raise OSError(
-                f"{self.folder} needs {wanted / 1e6:,.1f} MB more, but its disk has {free / 1e6:,.1f} MB "
-                "left: make room, or name a folder on another disk"
-            )
-        self._write(self.folder / UNFINISHED, self.settings.as_json())
-        (self.folder / META).unlink(missing_ok=True)
-        for name, rows in begun.items():
-            self.rows(name).begin(rows)
-        return begun
-
-    def _write(self, path: Path, text: str) -> None:
-        if not files.holds(path, text):
-            with files.write_atomically(path, "w") as file:
-                file.write(text)

@@ -15,7 +15,8 @@ from pydantic import Field
 from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, DatasetName, expanded, read_lines
 from vsecore.data.backbones import Backbone, load_backbone
-from vsecore.data.extraction import CAPTION_IDS, CHECKSUMS, COUNTS, META, UNFINISHED, extract, find_damage
+from vsecore.data.extraction import extract
+from vsecore.data.feature_folder import CAPTION_IDS, CHECKSUMS, COUNTS, META, UNFINISHED, find_damage
 from vsecore.data.feature_rows import first_not_finite
 from vsecore.data.karpathy import DataReport, lines_sha256
 from vsecore.data.memory_map import MappedPictures

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from vsecore.data import files
-from vsecore.data.extraction import CAPTION_IDS, META
+from vsecore.data.feature_folder import CAPTION_IDS, META
 from vsecore.data.features import open_precomp
 from vsecore.data.karpathy import lines_sha256
 from vsecore.data.splits import Split

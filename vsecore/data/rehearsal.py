@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from vsecore.arguments import checked
-from vsecore.data.extraction import META
+from vsecore.data.feature_folder import META
 from vsecore.data.features import open_precomp
 from vsecore.data.files import holds, locked, progress, write_atomically
 from vsecore.data.noise import noise

@@ -21,7 +21,7 @@ from torch import Tensor
 from vsecore.data.backbones import Backbone, MirroredBackbone
 from vsecore.data.boxes import NUMBERS, places_of, with_boxes
 from vsecore.data.decoding import decode_in_proportion, decode_picture
-from vsecore.data.extraction import META, Settings
+from vsecore.data.feature_folder import META, Settings
 from vsecore.data.features import open_precomp
 from vsecore.data.files import digest_of, read_json, write_atomically
 from vsecore.data.picture_files import open_picture
