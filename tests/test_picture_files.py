@@ -1,9 +1,7 @@
 """Pictures are read as people see them, and nothing but pictures is opened."""
 
 import os
-import struct
 import sys
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -61,36 +59,12 @@ def test_a_damaged_note_of_the_camera_does_no_harm(upright: Image.Image, tmp_pat
         assert difference(open_picture(tmp_path / f"{row}.jpg"), upright) < 3
 
 
-def png16(path: Path, numbers: np.ndarray, colour_type: int) -> Path:
-    """Pillow writes no colours of 16 bits: here is how."""
-
-    def chunk(name: bytes, content: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
-        )
-
-    height, width = numbers.shape[:2]
-    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in numbers)
-    head = struct.pack(">IIBBBBB", width, height, 16, colour_type, 0, 0, 0)
-    path.write_bytes(
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", head)
-        + chunk(b"IDAT", zlib.compress(rows))
-        + chunk(b"IEND", b"")
-    )
-    return path
-
-
 def test_sixteen_bits_are_scaled_to_eight(tmp_path: Path) -> None:
     ramp = np.linspace(0, 65535, 64).round().astype(np.uint16).reshape(8, 8)
     wanted = ramp / 257
-    Image.fromarray(ramp).save(tmp_path / "grey.tif")
-    for path in (png16(tmp_path / "grey.png", ramp, 0), tmp_path / "grey.tif"):
-        seen = np.asarray(open_picture(path))
-        assert (seen == np.round(wanted)[..., None]).all()
-    colours = np.stack([ramp, ramp.T, ramp[::-1]], -1)
-    seen = np.asarray(open_picture(png16(tmp_path / "colours.png", colours, 2))).astype(float)
-    assert np.abs(seen - colours / 257).max() < 1 and seen.max() == 255
+    for name in ("grey.png", "grey.tif"):
+        Image.fromarray(ramp).save(tmp_path / name)
+        assert (np.asarray(open_picture(tmp_path / name)) == np.round(wanted)[..., None]).all()
 
 
 @pytest.mark.parametrize("numbers", [np.int32, np.float32])

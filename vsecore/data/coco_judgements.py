@@ -36,12 +36,9 @@ def split_ids() -> SplitIds:
     """Return COCO's numbers for the 5K test split, and which caption belongs to which picture."""
     package = _package()
     captions = np.asarray(package.coco_ids, np.int64)  # (25000,)
-    owners = np.array([package.coco_gts["t2i"][int(number)][0] for number in captions])  # (25000,)
-    pictures, first = np.unique(owners, return_index=True)
-    order = np.argsort(first)  # unique sorts by number: this restores the order of the split
-    rows = np.empty(len(order), np.int64)
-    rows[order] = np.arange(len(order))
-    return SplitIds(pictures[order], captions, rows[np.searchsorted(pictures, owners)])
+    owners = [package.coco_gts["t2i"][int(number)][0] for number in captions]
+    rows = {picture: row for row, picture in enumerate(dict.fromkeys(owners))}  # in the order of the split
+    return SplitIds(np.array(list(rows)), captions, np.array([rows[picture] for picture in owners]))
 
 
 def right_items(benchmark: Benchmark) -> tuple[Lists, Lists]:

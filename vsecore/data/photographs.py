@@ -101,7 +101,7 @@ class Photographs:
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, files: Sequence[Path], view: View) -> None:
+    def __init__(self, files: Sequence[Path] | np.ndarray, view: View) -> None:
         self.files, self.view = np.asarray(files, object), view
 
     @property
