@@ -5,6 +5,7 @@ files. Both give the same list of entries. A picture that is listed twice is ref
 would be both trained on and tested on.
 """
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pydantic import AfterValidator, FailFast
 
 from vsecore.data import files
 from vsecore.data.splits import LONGEST_CAPTION
-from vsecore.typed import short
+from vsecore.typed import convert, short
 
 CAPTIONS_A_PICTURE = 5
 SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
@@ -23,15 +24,8 @@ SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
 
 
 def expanded(path: str | Path) -> Path:
-    """Return a path with "~" expanded to the home folder.
-
-    Raises:
-        FileNotFoundError: there is no such user.
-    """
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise FileNotFoundError(f'no folder {path}: "~" names a user unknown on this machine') from None
+    """Return a path with "~" expanded to the home folder, as it is if there is no such user."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  (where pathlib would raise)
 
 
 def _dataset_name(name: str) -> str:
@@ -142,10 +136,8 @@ def read_annotations(path: Path) -> tuple[str, list[Entry]]:
                     f"{path}: {before.place} and {entry.place} have the same {kind}, {short(name)}, in split "
                     f"{before.split!r} and in split {entry.split!r}: keep one of them"
                 )
-    try:
-        return content.dataset or _dataset_name(path.stem.removeprefix("dataset_")), entries
-    except ValueError as error:
-        raise ValueError(f'{path} has no field "dataset", and its own name is not {error}') from None
+    name = content.dataset or path.stem.removeprefix("dataset_")
+    return convert(f"{path}: dataset", name, DatasetName), entries
 
 
 def read_lines(path: Path) -> list[str]:

@@ -251,7 +251,7 @@ def make_loader(
     loader = Loader(
         batches,
         batch_size=None,  # an item is a whole batch
-        sampler=_Order(batches.count, batch_size, batches.seed),
+        sampler=_Order(batches),
         num_workers=workers,
         persistent_workers=workers > 0,
         pin_memory=torch.cuda.is_available(),
@@ -267,11 +267,7 @@ class Loader(DataLoader[Batch]):
     sampler: "_Order"
 
     def of_epoch(self, epoch: int, start: int = 0) -> "Loader":
-        """Turn to an epoch, of which `start` batches are skipped.
-
-        Raises:
-            ValueError: the epoch has fewer batches than that.
-        """
+        """Turn to an epoch, of which `start` batches are skipped: a ValueError if it has fewer."""
         if not 0 <= start <= self.sampler.batches:
             raise ValueError(f"start is {start}: the epoch has {self.sampler.batches} batches")
         self.sampler.epoch, self.sampler.start = epoch, start
@@ -283,17 +279,17 @@ class _Order(Sampler[tuple[int, np.ndarray]]):
 
     epoch = start = 0
 
-    def __init__(self, count: int, batch_size: int, seed: int) -> None:
-        self.count, self.batch_size, self.seed = count, batch_size, seed
-        self.batches = count // batch_size
+    def __init__(self, of: Batches) -> None:
+        self.of, self.batches = of, of.count // of.batch_size
 
     def __len__(self) -> int:
         return self.batches - self.start
 
     def __iter__(self) -> Iterator[tuple[int, np.ndarray]]:
-        order = np.argsort(noise(self.seed, self.epoch, "order", np.arange(self.count)), kind="stable")
+        size = self.of.batch_size
+        order = np.argsort(noise(self.of.seed, self.epoch, "order", np.arange(self.of.count)), kind="stable")
         for batch in range(self.start, self.batches):
-            yield self.epoch, order[batch * self.batch_size :][: self.batch_size]
+            yield self.epoch, order[batch * size : (batch + 1) * size]
 
 
 def _drop(mask: np.ndarray, draws: np.ndarray, probability: float) -> np.ndarray:

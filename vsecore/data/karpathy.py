@@ -161,15 +161,9 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
 def check_photographs(root: str | Path, json_path: str | Path | None = None) -> DataReport:
     """Look for everything that is wrong with a folder of photographs, and open every picture.
 
+    Arguments are those of `load_karpathy`; where there are no problems, `extract` will take the folder.
     Pictures that are byte for byte the same in two splits are a warning, not a problem: the official splits
     of large collections hold a few, and whoever compares results with a paper needs those splits as they are.
-
-    Args:
-        root: as for `load_karpathy`.
-        json_path: as for `load_karpathy`.
-
-    Returns:
-        What is there, warnings, and every problem; no problems: `extract` will take the folder.
     """
     report = DataReport()
     with report.noting():
