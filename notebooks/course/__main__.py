@@ -39,7 +39,8 @@ def course(
     from course.lesson import begin
     from coursebook import build_book
 
-    begin(tier, data, data_root, seed)  # refuses a wrong parameter now, not after the first notebook
+    # It refuses a wrong parameter now, not after the first notebook.
+    begin(tier, data, data_root, seed)  # type: ignore[arg-type]
     executed = paths.ROOT / "build" / "notebooks"
     parameters = {
         "tier": tier,

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar, get_args
+from typing import Annotated, Literal, TypeVar, cast, get_args
 
 import numpy as np
 import psutil
@@ -20,7 +20,7 @@ import torch
 from pydantic import Field
 
 from course.attention import Seen
-from course.datasets import DatasetName, open_dataset, picture_files, read_pixels
+from course.datasets import DatasetName, Sizes, open_dataset, picture_files, read_pixels
 from course.meanings import why_unread
 from course.wording import table
 from vsecore import records, scenes, threads
@@ -88,7 +88,7 @@ class Lesson:
         Scenes have 600/100/200 pictures at tier smoke and 4000/500/1000 otherwise. Photographs come whole,
         but at tier smoke only the first 600/100/200 pictures of the splits are used.
         """
-        sizes = SMOKE_SIZES if self.tier == "smoke" else None
+        sizes = cast(Sizes, SMOKE_SIZES) if self.tier == "smoke" else None
         return open_dataset(self.data, self.data_root, features=features, sizes=sizes)
 
     def test_split(self, features: FeatureKind = "grid") -> Split:
@@ -262,7 +262,7 @@ def check_machine(least_gigabytes: float = 6.0) -> None:
     room = shutil.disk_usage(cache_folder()).free / 2**30
     lines = {
         "Python 3.11 or newer": (sys.version_info >= (3, 11), "rebuild the environment with a newer Python"),
-        "PyTorch 2.11 or newer": (torch.__version__ >= (2, 11), "install what requirements.lock names"),
+        "PyTorch 2.11 or newer": (torch.__version__ >= "2.11", "install what requirements.lock names"),
         "memory": (
             memory >= least_gigabytes,
             f"{memory:.0f} GB found; close other programs, or use tier smoke",

@@ -155,7 +155,8 @@ def explore(title: str, minutes: int, **rest: Any) -> Exercise:
 
 
 def _exercise(kind: ExerciseKind, title: str, minutes: int, table: Table, **rest: Any) -> Exercise:
-    trials, mistakes = [], []
+    trials: list[Trial] = []
+    mistakes: list[Trial] = []
     for said, check in table.items():
         if check is passed:
             rest = {"message": said} | rest
